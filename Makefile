@@ -1,0 +1,45 @@
+# make demo   sets up and shows the core at work
+# make test   sets up and runs everything CI runs
+VENV   ?= .venv
+PYTHON ?= python3
+BIN     = $(VENV)/bin
+EXTRAS ?= dev
+
+.PHONY: demo test test-all lint bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# //p' Makefile
+	@echo "make test-all  the long sweeps as well (200,000 truth-table cases, all data sets)"
+	@echo "make bench  measures against other libraries and rewrites docs/benchmarks.md"
+	@echo "make docs   builds the documentation into site/"
+
+# One stamp per set of extras: a change of pyproject.toml installs anew.
+$(VENV)/.installed-%: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Genus needs Python 3.11 or newer; this is " + sys.version.split()[0])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.installed-all
+	$(BIN)/python examples/demo.py
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+test-all: lint
+	$(BIN)/python -m pytest -m ''
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m bench
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache

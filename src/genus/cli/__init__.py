@@ -1,0 +1,57 @@
+"""The `genus` command. Each subcommand lives in a module of its own, imported only when it is called."""
+
+import importlib
+import sys
+
+import click
+
+from genus.errors import GenusError
+
+COMMANDS = {
+    "types": "genus.cli.types:types",
+    "codes": "genus.cli.codes:codes",
+    "catalog": "genus.cli.catalog:catalog",
+    "match": "genus.cli.match:match",
+    "pub": "genus.cli.bus:pub",
+    "sub": "genus.cli.bus:sub",
+    "record": "genus.cli.bus:record",
+    "replay": "genus.cli.bus:replay",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run or describe it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of the story they tell, not of the alphabet."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import and return one command."""
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="genus")
+def genus() -> None:
+    """Typed publish/subscribe: declare event types once, subscribe to what events are, have and say."""
+
+
+def main() -> None:
+    """Run the command line; a GenusError is one line and exit code 1, Ctrl-C is exit code 130."""
+    try:
+        status = genus(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except GenusError as problem:
+        click.echo(f"genus: {problem}", err=True)
+        sys.exit(1)

@@ -1,0 +1,41 @@
+"""The errors Genus raises, grouped by what the caller can do about them.
+
+Each also derives from the standard-library error it refines, so code that does not know Genus still catches it.
+Bytes from a wire or a file never raise one of these into a handler: they are counted and dropped.
+"""
+
+
+class GenusError(Exception):
+    """Anything Genus raises on purpose; catch this to catch them all."""
+
+
+class DeclarationError(GenusError, TypeError):
+    """A class cannot be an event type as it is written. Change the class."""
+
+
+class SubscriptionError(GenusError, ValueError):
+    """A subscription names something its type does not have, or compares what cannot be compared. Change the call."""
+
+
+class SyntaxProblem(SubscriptionError):
+    """A subscription text does not parse; the message points at the column. Change the text."""
+
+
+class CatalogConflict(GenusError, ValueError):
+    """A registration would change what the catalog already gave. Rename, or undo the change of the class."""
+
+
+class CatalogDamaged(GenusError, ValueError):
+    """A catalog file does not hold a catalog; the message says where. Restore the file; it was left as it is."""
+
+
+class HierarchyError(GenusError, ValueError):
+    """A type hierarchy has a cycle, a missing parent or a broken row; the message says where. Mend the input."""
+
+
+class BusError(GenusError, RuntimeError):
+    """A bus was used in a way it cannot serve: closed, or of an unknown address. Change the call."""
+
+
+class QueueFull(GenusError, RuntimeError):
+    """A bounded queue whose policy is `raise` had no room. Slow down, widen the queue or choose another policy."""
