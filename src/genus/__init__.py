@@ -1,0 +1,5 @@
+"""Genus: typed publish/subscribe. Subscribe to what events are, have and say."""
+
+from genus.model import Event, Kind, Maybe
+
+__all__ = ["Event", "Kind", "Maybe"]

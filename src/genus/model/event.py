@@ -1,0 +1,195 @@
+"""`Event` and `Kind`: how event types are declared, and what is refused when a class is created.
+
+Events are msgspec structs: frozen, keyword-only, without a dictionary and outside the garbage collector, which makes
+them several times cheaper to create than dataclasses. The metaclass checks the rules that keep codes and vectors
+prefix-stable: fields come from one base only, and an attribute name has one type within its family.
+"""
+
+import sys
+import types
+import typing
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from genus.errors import DeclarationError
+from genus.model.signature import Attribute, Family, Vector, is_type
+from genus.model.types import read_annotation
+
+T = TypeVar("T")
+
+Maybe = T | None
+"""`Maybe[T]`: an attribute that may be absent. Absent is `None`, and that is the default unless another is given."""
+
+RESERVED = frozenset(
+    "absent and between contains endswith exact false has in inf is lacks not or present startswith this true where".split()
+)
+"""Words of the subscription text; no attribute may have one as its name."""
+
+
+def _label(name: str, options: dict[str, Any]) -> str:
+    label = options.pop("name", name)
+    if options:
+        raise DeclarationError(f"{name} takes no option {', '.join(options)}; only name= may be given")
+    if not isinstance(label, str) or not all(part.isidentifier() for part in label.split(".")):
+        raise DeclarationError(f"{name} cannot be named {label!r}; use letters, digits and _ in parts joined by dots")
+    return label
+
+
+def _state_base(name: str, bases: tuple[type, ...]) -> type | None:
+    events = [base for base in bases if isinstance(base, EventMeta)]
+    if len(events) > 1:
+        raise DeclarationError(
+            f"{name} derives from {' and '.join(base.__name__ for base in events)}: attributes may come from one base "
+            "only. Keep the one whose attributes it extends and make the others kinds (class X(Kind))"
+        )
+    if strangers := [base.__name__ for base in bases if not is_type(base) and base is not msgspec.Struct]:
+        raise DeclarationError(f"{name} derives from {', '.join(strangers)}; derive from Event and kinds only")
+    if events and bases[0] is not events[0]:
+        raise DeclarationError(f"{name} must name {events[0].__name__} before its kinds")
+    return events[0] if events else None
+
+
+def _annotations(name: str, namespace: dict[str, Any], frame: types.FrameType) -> dict[str, object]:
+    notes: dict[str, object] = namespace.get("__annotations__") or _deferred_annotations(namespace)
+    fields = {field: note for field, note in notes.items() if typing.get_origin(note) is not typing.ClassVar}
+    return {field: _resolve(f"{name}.{field}", note, frame) for field, note in fields.items()}
+
+
+def _deferred_annotations(namespace: dict[str, Any]) -> dict[str, object]:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        annotate = annotationlib.get_annotate_from_class_namespace(namespace)
+        return annotationlib.call_annotate_function(annotate, annotationlib.Format.VALUE) if annotate else {}
+    return {}
+
+
+def _resolve(place: str, note: object, frame: types.FrameType) -> object:
+    if not isinstance(note, str):
+        return note
+    try:
+        return eval(note, frame.f_globals, dict(frame.f_locals))
+    except Exception as problem:
+        raise DeclarationError(f"{place} has the annotation {note!r}, which cannot be read: {problem}") from None
+
+
+def _attribute(owner: str, name: str, note: object) -> Attribute:
+    if name in RESERVED or name.startswith("_"):
+        why = "a word of the subscription text" if name in RESERVED else "private to Genus"
+        raise DeclarationError(f"{owner}.{name}: the name {name!r} is reserved ({why}); choose another")
+    try:
+        type_, optional, unit = read_annotation(note)
+    except DeclarationError as problem:
+        raise DeclarationError(f"{owner}.{name} {problem}") from None
+    return Attribute(name, type_, optional, unit)
+
+
+def _family(label: str, base: type | None) -> Family | None:
+    if base is None:
+        return None
+    family: Family | None = vars(base)["__genus_family__"]
+    return family or Family(label, Vector(label, vars(base)["__genus_attributes__"]))
+
+
+def _check_narrowing(owner: str, attribute: Attribute, base: type | None) -> None:
+    above = {a.name: a for a in getattr(base, "__genus_attributes__", ())}.get(attribute.name)
+    if above is not None and attribute.optional and not above.optional:
+        raise DeclarationError(
+            f"{owner}.{attribute.name} may be absent, but {base.__name__ if base else ''} always carries it; "
+            "a subtype may require more, never less"
+        )
+
+
+def _settle_default(attribute: Attribute, namespace: dict[str, Any]) -> None:
+    """Absent is the default of an optional attribute; any other constant is written out, never left to the reader."""
+    if attribute.optional:
+        namespace.setdefault(attribute.name, None)
+    default = namespace.get(attribute.name)
+    if default is not None and not isinstance(default, type(msgspec.field(default=0))):
+        namespace[attribute.name] = msgspec.field(default_factory=lambda: default)
+
+
+def _override(inherited: tuple[Attribute, ...], declared: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
+    narrowed = {attribute.name: attribute for attribute in declared}
+    kept = tuple(narrowed.pop(attribute.name, attribute) for attribute in inherited)
+    return (*kept, *narrowed.values())
+
+
+class KindMeta(type):
+    """Makes a kind: a class without fields that event types take on as an interface."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        """Refuse fields, and anything that is not a kind among the bases."""
+        if fields := [field for field in namespace.get("__annotations__", {}) if not field.startswith("_")]:
+            raise DeclarationError(
+                f"kind {name} declares {', '.join(fields)}, but a kind has no attributes; "
+                "derive from Event to carry attributes, or keep only methods and properties"
+            )
+        if strangers := [base.__name__ for base in bases if not isinstance(base, KindMeta)]:
+            raise DeclarationError(f"kind {name} derives from {', '.join(strangers)}, which is no kind")
+        namespace.setdefault("__slots__", ())
+        namespace["__genus_name__"] = _label(name, options)
+        return super().__new__(mcls, name, bases, namespace)
+
+
+class Kind(metaclass=KindMeta):
+    """An event type without attributes, used as an interface; a class may have several.
+
+    >>> class Roadside(Kind):
+    ...     "Anything that stands beside a road."
+    """
+
+
+@typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class EventMeta(msgspec.StructMeta, KindMeta):
+    """Makes an event type, checking that it fits its base and its family."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        """Read the annotations, refuse what could not mean the same everywhere, and create the struct."""
+        label = _label(name, options)
+        base = _state_base(name, bases)
+        notes = _annotations(name, namespace, sys._getframe(1))
+        declared = tuple(_attribute(name, field, note) for field, note in notes.items())
+        family = _family(label, base)
+        for attribute in declared:
+            _check_narrowing(name, attribute, base)
+            if family is not None:
+                family.check(name, attribute)
+            _settle_default(attribute, namespace)
+        inherited = tuple(a for a in getattr(base, "__genus_attributes__", ()))
+        namespace["__genus_name__"] = label
+        namespace["__genus_attributes__"] = _override(inherited, declared)
+        namespace["__genus_family__"] = family
+        config = {"frozen": True, "omit_defaults": True, "gc": False} if base is None else {}
+        cls = msgspec.StructMeta.__new__(mcls, name, bases, namespace, kw_only=True, **config)
+        if family is not None:
+            family.admit(declared)
+        return cls
+
+
+class Event(msgspec.Struct, metaclass=EventMeta):
+    """The root of all event types, with the context and quality attributes every event may carry.
+
+    Derive from it and annotate the attributes; `Maybe[T] = None` marks one that may be absent. Events are frozen and
+    compare by value. Values are not checked when an event is made in Python (type checkers do that); they are checked
+    wherever an event comes in from outside, and by `genus.check`.
+
+    >>> from genus import Maybe
+    >>> class Loop(Event):
+    ...     lane: int
+    ...     category: Maybe[str] = None
+    >>> Loop(lane=2, place="A8/km31")
+    Loop(place='A8/km31', lane=2)
+    """
+
+    time: Maybe[datetime] = None
+    source: Maybe[str] = None
+    place: Maybe[str] = None
+    deadline: Maybe[datetime] = None
+    expires: Maybe[datetime] = None
+
+    def __repr__(self) -> str:
+        present = ((a.name, getattr(self, a.name)) for a in self.__genus_attributes__)  # type: ignore[attr-defined]
+        return f"{type(self).__name__}({', '.join(f'{name}={v!r}' for name, v in present if v is not None)})"
