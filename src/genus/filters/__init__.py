@@ -1,0 +1,21 @@
+"""What a subscription asks: expression trees, `Subscription`, its text form, covering and merging."""
+
+from genus.filters.covering import covers, implies
+from genus.filters.expression import Predicate, Term, this
+from genus.filters.merging import Bindings, Merged, bindings, merge
+from genus.filters.subscription import AllOf, Subscription, all_of
+
+__all__ = [
+    "AllOf",
+    "Bindings",
+    "Merged",
+    "Predicate",
+    "Subscription",
+    "Term",
+    "all_of",
+    "bindings",
+    "covers",
+    "implies",
+    "merge",
+    "this",
+]

@@ -60,7 +60,11 @@ class Vector:
         """The attribute of a name; refused with the vector in the message if it is outside."""
         if attribute := self.get(name):
             return attribute
-        raise SubscriptionError(f"{self.scope} has no attribute {name!r}; its vector is ({self})")
+        raise SubscriptionError(self.outside(name))
+
+    def outside(self, name: str) -> str:
+        """Says that a name is not in the vector, and what is."""
+        return f"{self.scope} has no attribute {name!r}; its vector is ({self})"
 
     def tag_of(self, names: Iterable[str]) -> int:
         """The bits of some attributes."""

@@ -1,0 +1,131 @@
+"""The oracle: evaluates a bound predicate on one event, node by node, in Kleene logic.
+
+This is the written meaning of docs/semantics.md as code, plain rather than fast. None is unknown. Every target is
+tested against it.
+"""
+
+import math
+import operator
+import struct
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from genus.filters import expression as x
+from genus.filters.bind import EPOCH, MICROSECOND, type_of
+from genus.model import ChoiceType, Event, FloatType, TimeType
+from genus.model.types import INT64_MAX, INT64_MIN
+
+Truth: TypeAlias = bool | None
+
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+TEXT: dict[str, Callable[[str, str], bool]] = {
+    "startswith": str.startswith,
+    "endswith": str.endswith,
+    "contains": operator.contains,
+}
+
+
+def truth(node: x.Predicate, event: Event) -> Truth:
+    """Whether a bound predicate holds: True, False or None for unknown."""
+    match node:
+        case x.And(operands):
+            answers = [truth(operand, event) for operand in operands]
+            return False if False in answers else None if None in answers else True
+        case x.Or(operands):
+            answers = [truth(operand, event) for operand in operands]
+            return True if True in answers else None if None in answers else False
+        case x.Not(operand):
+            answer = truth(operand, event)
+            return None if answer is None else not answer
+        case x.Present(attribute):
+            return getattr(event, attribute.name, None) is not None
+        case x.Compare(op, left, right):
+            first, second = value(left, event), value(right, event)
+            return None if first is None or second is None else COMPARE[op](first, second)
+        case x.OneOf(item, options):
+            found = value(item, event)
+            return None if found is None else any(found == value(option, event) for option in options)
+        case x.TextTest(op, item, part):
+            text = value(item, event)
+            return None if text is None else TEXT[op](text, part.value)  # type: ignore[arg-type]
+    raise TypeError(f"cannot evaluate {node!r}")
+
+
+def value(node: x.Value, event: Event) -> Any:
+    """The value of a bound node on an event; None where it is absent, not a number or has no result."""
+    match node:
+        case x.Attribute(name, type_):
+            return _known(plain(getattr(event, name, None), type_))
+        case x.Literal(constant):
+            return constant
+        case x.ToFloat(operand):
+            number = value(operand, event)
+            return None if number is None else float(number)
+        case x.Micros(operand):
+            moment = value(operand, event)
+            return None if moment is None else micros(moment, operand)
+        case x.Negation(operand):
+            number = value(operand, event)
+            return None if number is None else _result(-number)
+        case x.Arithmetic(op, left, right):
+            first, second = value(left, event), value(right, event)
+            if first is None or second is None or (op == "/" and second == 0):
+                return None
+            return _result(COMPUTE[op](first, second))
+    raise TypeError(f"cannot evaluate {node!r}")
+
+
+def plain(found: Any, type_: object) -> Any:
+    """An attribute's value as predicates see it: an enum's value, a 32-bit float rounded to 32 bits."""
+    if found is not None and isinstance(type_, ChoiceType):
+        return getattr(found, "value", found)
+    if found is not None and isinstance(type_, FloatType) and type_.bits == 32:
+        return round_to_float32(found)
+    return found
+
+
+def micros(moment: Any, operand: x.Value) -> int:
+    """A time or duration in microseconds."""
+    if isinstance(type_of(operand), TimeType):
+        moment = moment - EPOCH
+    result: int = moment // MICROSECOND
+    return result
+
+
+def round_to_float32(number: float) -> float:
+    """The nearest number that 32 bits can hold.
+
+    >>> round_to_float32(0.1)
+    0.10000000149011612
+    >>> round_to_float32(1e300)
+    inf
+    """
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return rounded
+
+
+def _known(found: Any) -> Any:
+    return None if isinstance(found, float) and found != found else found
+
+
+def _result(number: Any) -> Any:
+    if isinstance(number, int):
+        return number if INT64_MIN <= number <= INT64_MAX else None
+    return _known(number)
+

@@ -1,0 +1,205 @@
+"""`Subscription`: what an event is, has and says, checked when it is made."""
+
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from genus.errors import SubscriptionError
+from genus.filters.bind import Binder, bind
+from genus.filters.evaluate import truth
+from genus.filters.expression import Predicate, Term, as_predicate
+from genus.filters.text import Parts, Token, parse_parts, parse_predicate, problem_at, spell
+from genus.model import Event, Kind, Vector, below, conforms, is_event_type, is_type, name_of, vector
+from genus.model.types import read_annotation
+
+T = TypeVar("T")
+
+Names: TypeAlias = "int | str | Iterable[str] | type"
+"""Attributes given as a bit vector, as names, or as a class whose fields are the signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Generic[T]):
+    """Several types at once; made by `all_of`."""
+
+    types: tuple[type, ...]
+
+
+def all_of(first: type[T], *others: type) -> AllOf[T]:
+    """Match classes that conform to every one of these types, without naming a new type for that.
+
+    >>> from genus import Event, Kind, Subscription, all_of
+    >>> class Roadside(Kind): ...
+    >>> class Counter(Event): ...
+    >>> str(Subscription(all_of(Counter, Roadside)))
+    'Counter & Roadside'
+    """
+    return AllOf((first, *others))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Subscription:
+    """What a subscriber wants: events that are of a type, have some attributes, lack others and say something.
+
+    Names outside the type's vector, comparisons that cannot be, and attributes both wanted and unwanted are refused
+    here, at the call. `str()` gives the text form, which `parse` reads back to an equal subscription.
+
+    >>> from genus import Event, Maybe, Subscription, this
+    >>> class Truck(Event):
+    ...     axles: int
+    ...     load: Maybe[float] = None
+    >>> heavy = Subscription(Truck, has="load", where=this.load / this.axles > 4.5)
+    >>> heavy.matches(Truck(axles=2, load=12.0)), heavy.matches(Truck(axles=2))
+    (True, False)
+    >>> str(heavy)
+    'Truck has load where load / axles > 4.5'
+    """
+
+    types: tuple[type, ...]
+    exact: bool
+    has: tuple[str, ...]
+    lacks: tuple[str, ...]
+    where: Predicate | None
+
+    def __init__(
+        self,
+        type: type | AllOf[Any],
+        *,
+        exact: bool = False,
+        has: Names = (),
+        lacks: Names = (),
+        where: Predicate | Term | str | None = None,
+    ) -> None:
+        types = _narrowest(type.types if isinstance(type, AllOf) else (type,))
+        if exact and len(types) > 1:
+            raise SubscriptionError("exact asks for one type; all_of names several")
+        scope = vector(types[0])
+        required, unwanted = _names(scope, has), _names(scope, lacks)
+        if both := set(required) & set(unwanted):
+            raise SubscriptionError(f"{', '.join(sorted(both))} cannot be both present and absent")
+        if isinstance(where, str):
+            where = parse_predicate(where)
+        bound = None if where is None else bind(as_predicate(where), types[0])
+        for field, value in zip(self.__slots__, (types, exact, required, unwanted, bound), strict=True):
+            object.__setattr__(self, field, value)
+
+    @property
+    def type(self) -> type:
+        """The type whose vector the attributes are taken from: the first, and the only one without `all_of`."""
+        return self.types[0]
+
+    @property
+    def vector(self) -> Vector:
+        """The vector that the attributes of this subscription belong to."""
+        return vector(self.types[0])
+
+    def accepts(self, cls: "type") -> bool:
+        """Whether events of a class can match, going by their type alone."""
+        return all(conforms(cls, wanted, exact=self.exact) for wanted in self.types)
+
+    def classes(self) -> "tuple[type, ...]":
+        """The event types declared so far whose events can match."""
+        root = self.types[0] if not self.exact else Event
+        return tuple(cls for cls in below(root) if is_event_type(cls) and self.accepts(cls))
+
+    def matches(self, event: Event) -> bool:
+        """Whether an event matches, by plain evaluation; the meaning every target must agree with."""
+        return (
+            self.accepts(type(event))
+            and all(getattr(event, name, None) is not None for name in self.has)
+            and all(getattr(event, name, None) is None for name in self.lacks)
+            and (self.where is None or truth(self.where, event) is True)
+        )
+
+    def __str__(self) -> str:
+        parts = [("exact " if self.exact else "") + " & ".join(map(name_of, self.types))]
+        parts += [f"has {', '.join(self.has)}"] if self.has else []
+        parts += [f"lacks {', '.join(self.lacks)}"] if self.lacks else []
+        parts += [f"where {spell(self.where)}"] if self.where is not None else []
+        return " ".join(parts)
+
+    @classmethod
+    def parse(cls, text: str, types: "Iterable[type] | None" = None) -> "Subscription":
+        """Read the text form; types are looked up among those given, or among all that are declared.
+
+        >>> from genus import Event, Subscription
+        >>> class Lamp(Event):
+        ...     watts: float
+        >>> Subscription.parse("Lamp where watts > ten", [Lamp])
+        Traceback (most recent call last):
+        genus.errors.SyntaxProblem: Lamp has no attribute 'ten'; its vector is (time: time?, source: str?, place: str?, \
+deadline: time?, expires: time?, watts: float64) (column 20)
+          Lamp where watts > ten
+                             ^
+        """
+        parts = parse_parts(text)
+        known = tuple(types) if types is not None else (*below(Event), *below(Kind))
+        found = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
+        try:
+            scope = _narrowest(found.types)[0]
+        except SubscriptionError as problem:
+            raise problem_at(text, parts.types[0].column, str(problem)) from None
+        _check_names(parts, scope, text)
+        has, lacks = ([token.text for token in group] for group in (parts.has, parts.lacks))
+        return cls(found, exact=parts.exact, has=has, lacks=lacks, where=parts.where)
+
+
+def _narrowest(types: tuple[type, ...]) -> tuple[type, ...]:
+    """The types without those implied by others, the event type first, then kinds by name."""
+    for cls in types:
+        if not is_type(cls):
+            raise SubscriptionError(f"{cls!r} is not an event type; derive it from Event or Kind")
+    kept = {cls for cls in types if not any(other is not cls and issubclass(other, cls) for other in types)}
+    events = [cls for cls in kept if is_event_type(cls)]
+    if len(events) > 1:
+        raise SubscriptionError(f"no event can be both {' and '.join(sorted(map(name_of, events)))}; name one of them")
+    return tuple(sorted(kept, key=lambda cls: (not is_event_type(cls), name_of(cls))))
+
+
+def _names(scope: Vector, given: Names) -> tuple[str, ...]:
+    """Attribute names in vector order, whichever way they were given."""
+    if isinstance(given, bool):
+        raise SubscriptionError("attributes are given as bits, names or a class, not as a bool")
+    if isinstance(given, int):
+        return scope.names_of(given)
+    if isinstance(given, type):
+        given = _signature_names(scope, given)
+    return scope.names_of(scope.tag_of([given] if isinstance(given, str) else given))
+
+
+def _signature_names(scope: Vector, signature: type) -> list[str]:
+    """The fields of a class, each with the type the vector has for it; those that may be absent ask for nothing."""
+    wanted = []
+    context = set(Event.__annotations__) if issubclass(signature, Event) else set()
+    for name, note in typing.get_type_hints(signature, include_extras=True).items():
+        if name.startswith("_") or name in context:
+            continue
+        type_, optional, _ = read_annotation(note)
+        known = scope.find(name)
+        if known.type != type_:
+            raise SubscriptionError(
+                f"{signature.__name__}.{name} is {type_.describe()}, but in {scope.scope} it is {known.type.describe()}"
+            )
+        wanted += [] if optional else [name]
+    return wanted
+
+
+def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
+    found = [cls for cls in known if is_type(cls) and name_of(cls) == token.text]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        places = ", ".join(sorted({cls.__module__ for cls in found}))
+        raise problem_at(text, token.column, f"several types are called {token.text} (in {places}); say which by types=")
+    names = sorted({name_of(cls) for cls in known if is_type(cls)})
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise problem_at(text, token.column, f"no event type is called {token.text}; known: {shown}")
+
+
+def _check_names(parts: Parts, scope: type, text: str) -> None:
+    binder = Binder(scope)
+    for token in (*parts.has, *parts.lacks, *parts.attributes):
+        known = binder.vector.get(token.text) is not None
+        if not known and not (token in parts.attributes and isinstance(getattr(scope, token.text, None), property)):
+            raise problem_at(text, token.column, binder.vector.outside(token.text))
