@@ -1,6 +1,45 @@
 """Genus: typed publish/subscribe. Subscribe to what events are, have and say."""
 
+from genus.bus import Bus, Collection, Inbox, Listener, open_bus
+from genus.errors import GenusError
 from genus.filters import Subscription, all_of, this
-from genus.model import Event, Kind, Maybe
+from genus.model import (
+    Event,
+    Float32,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Kind,
+    Maybe,
+    UInt8,
+    UInt16,
+    UInt32,
+    Unit,
+    check,
+)
 
-__all__ = ["Event", "Kind", "Maybe", "Subscription", "all_of", "this"]
+__all__ = [
+    "Bus",
+    "Collection",
+    "Event",
+    "Float32",
+    "GenusError",
+    "Inbox",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Kind",
+    "Listener",
+    "Maybe",
+    "Subscription",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "Unit",
+    "all_of",
+    "check",
+    "open_bus",
+    "this",
+]

@@ -1,3 +1,5 @@
+"""`python -m genus` is the `genus` command."""
+
 import sys
 
 from genus.cli import main

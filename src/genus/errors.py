@@ -13,6 +13,10 @@ class DeclarationError(GenusError, TypeError):
     """A class cannot be an event type as it is written. Change the class."""
 
 
+class EventError(GenusError, TypeError):
+    """An event holds a value that its attribute's type does not allow. Mend the publisher."""
+
+
 class SubscriptionError(GenusError, ValueError):
     """A subscription names something its type does not have, or compares what cannot be compared. Change the call."""
 

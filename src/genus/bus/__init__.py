@@ -1,0 +1,9 @@
+"""Publishing and subscribing: buses, collections, inboxes, and recordings of what went over them."""
+
+from genus.bus.address import open_bus
+from genus.bus.bus import Bus, Link, Traffic
+from genus.bus.collection import Collection
+from genus.bus.listener import Counters, Inbox, Listener
+from genus.bus.mailbox import WhenFull
+
+__all__ = ["Bus", "Collection", "Counters", "Inbox", "Link", "Listener", "Traffic", "WhenFull", "open_bus"]

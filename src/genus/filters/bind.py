@@ -6,10 +6,11 @@ they stand for, and literals have the form of what they are compared with. Targe
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import replace
 
 from genus.errors import SubscriptionError
 from genus.filters import expression as x
@@ -139,7 +140,7 @@ class Binder:
         kinds = {type(type_of(first)), type(type_of(second))}
         if kinds == {IntType, FloatType}:
             first, second = _to_float(first), _to_float(second)
-        elif len(kinds) > 1 or ChoiceType in kinds and type_of(first) != type_of(second):
+        elif len(kinds) > 1 or (ChoiceType in kinds and type_of(first) != type_of(second)):
             raise SubscriptionError(f"cannot compare: {describe(first)}, but {describe(second)}")
         return first, second
 

@@ -38,7 +38,11 @@ def covers(wide: "Subscription", narrow: "Subscription") -> bool:
 
 def _types_cover(wide: "Subscription", narrow: "Subscription") -> bool:
     if wide.exact:
-        return narrow.exact and wide.classes() == narrow.classes() and wide.accepts(narrow.type) == narrow.accepts(narrow.type)
+        return (
+            narrow.exact
+            and wide.classes() == narrow.classes()
+            and wide.accepts(narrow.type) == narrow.accepts(narrow.type)
+        )
     if narrow.exact and not is_event_type(narrow.type):
         return all(issubclass(narrow.type, wanted) for wanted in wide.types)
     return all(any(issubclass(cls, wanted) for cls in narrow.types) for wanted in wide.types)
@@ -86,11 +90,14 @@ def implies(strong: x.Predicate, weak: x.Predicate) -> bool:
         return True
     if isinstance(strong, x.And):
         return any(implies(part, weak) for part in strong.operands)
-    return _value_implies(_as_test(strong), _as_test(weak))
+    return _value_implies(as_test(strong), as_test(weak))
 
 
-def _as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
-    """A predicate as (expression, operator, constant) where it has that form, with negation folded in."""
+def as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
+    """A predicate as (expression, operator, constant) where it has that form, with negation folded in.
+
+    The operator is a comparison, a text test or "in", whose constant is a tuple.
+    """
     match node:
         case x.Compare(op, left, x.Literal(value)) if not isinstance(left, x.Literal):
             return left, op, value
@@ -100,7 +107,7 @@ def _as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
             return item, "in", tuple(option.value for option in options)
         case x.TextTest(op, item, part):
             return item, op, part.value
-        case x.Not(operand) if (inner := _as_test(operand)) and inner[1] in _OPPOSITE:
+        case x.Not(operand) if (inner := as_test(operand)) and inner[1] in _OPPOSITE:
             return inner[0], _OPPOSITE[inner[1]], inner[2]
     return None
 

@@ -128,4 +128,3 @@ def _result(number: Any) -> Any:
     if isinstance(number, int):
         return number if INT64_MIN <= number <= INT64_MAX else None
     return _known(number)
-

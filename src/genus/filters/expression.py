@@ -7,10 +7,11 @@ and conversions stand in the tree as `ToFloat` and `Micros`, so that targets nev
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, NoReturn, TypeAlias
+
+import msgspec
 
 from genus.errors import SubscriptionError
 from genus.model import AttributeType
@@ -18,15 +19,12 @@ from genus.model import AttributeType
 Constant: TypeAlias = bool | int | float | str | bytes | datetime | timedelta | Enum
 
 
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """Any part of an expression tree."""
-
-    __slots__ = ()
 
     def children(self) -> Iterator["Node"]:
         """The nodes directly below, left to right."""
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+        for value in msgspec.structs.astuple(self):
             yield from (child for child in (value if isinstance(value, tuple) else (value,)) if isinstance(child, Node))
 
     def walk(self) -> Iterator["Node"]:
@@ -36,16 +34,12 @@ class Node:
             yield from child.walk()
 
 
-class Value(Node):
+class Value(Node, frozen=True):
     """A node that stands for a number, a text, a time..."""
 
-    __slots__ = ()
 
-
-class Predicate(Node):
+class Predicate(Node, frozen=True):
     """A node that is true, false or unknown of an event; combine with `&`, `|` and `~`."""
-
-    __slots__ = ()
 
     def __and__(self, other: "Predicate | Term") -> "Predicate":
         return And((*_operands(And, self), *_operands(And, as_predicate(other))))
@@ -82,16 +76,14 @@ def _operands(kind: "type[And | Or]", predicate: Predicate) -> tuple[Predicate, 
     return predicate.operands if isinstance(predicate, kind) else (predicate,)
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute(Value):
+class Attribute(Value, frozen=True):
     """The value of an attribute; absent if the event does not carry it."""
 
     name: str
     type: AttributeType | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Literal(Value):
+class Literal(Value, frozen=True, eq=False):
     """A constant."""
 
     value: Constant
@@ -108,8 +100,7 @@ class Literal(Value):
         return type(self.value), repr(self.value) if isinstance(self.value, float) else self.value, self.type
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic(Value):
+class Arithmetic(Value, frozen=True):
     """`left op right` for op in + - * /; unknown where it has no result."""
 
     op: str
@@ -118,30 +109,26 @@ class Arithmetic(Value):
     type: AttributeType | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Negation(Value):
+class Negation(Value, frozen=True):
     """`-operand`."""
 
     operand: Value
     type: AttributeType | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToFloat(Value):
+class ToFloat(Value, frozen=True):
     """An integer as the nearest 64-bit float; put in by `bind`, never written."""
 
     operand: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Micros(Value):
+class Micros(Value, frozen=True):
     """A time or duration as an integer of microseconds; put in by `bind`, never written."""
 
     operand: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Compare(Predicate):
+class Compare(Predicate, frozen=True):
     """`left op right` for op in == != < <= > >=; unknown if either side is absent or not a number."""
 
     op: str
@@ -149,16 +136,14 @@ class Compare(Predicate):
     right: Value
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf(Predicate):
+class OneOf(Predicate, frozen=True):
     """Whether a value equals one of some constants."""
 
     item: Value
     options: tuple[Literal, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TextTest(Predicate):
+class TextTest(Predicate, frozen=True):
     """Whether a text starts with, ends with or contains a constant; op is startswith, endswith or contains."""
 
     op: str
@@ -166,29 +151,25 @@ class TextTest(Predicate):
     part: Literal
 
 
-@dataclass(frozen=True, slots=True)
-class Present(Predicate):
+class Present(Predicate, frozen=True):
     """Whether the event carries an attribute: true or false, never unknown."""
 
     attribute: Attribute
 
 
-@dataclass(frozen=True, slots=True)
-class And(Predicate):
+class And(Predicate, frozen=True):
     """True if all operands are, false if one is."""
 
     operands: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or(Predicate):
+class Or(Predicate, frozen=True):
     """True if one operand is, false if all are."""
 
     operands: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not(Predicate):
+class Not(Predicate, frozen=True):
     """True if the operand is false; unknown stays unknown."""
 
     operand: Predicate

@@ -6,7 +6,8 @@ Those left on one type are joined into one by `or`, which accepts nothing more.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from genus.filters.covering import conjuncts, covers
 from genus.filters.expression import And, Attribute, Not, Or, Predicate, Present
@@ -14,8 +15,7 @@ from genus.filters.subscription import AllOf, Subscription
 from genus.model import name_of, parents
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """A subscription that stands for several, and the classes it accepts that none of them asked for."""
 
     subscription: Subscription
@@ -23,8 +23,7 @@ class Merged:
     excess: tuple[type, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Bindings:
+class Bindings(msgspec.Struct, frozen=True):
     """How many entries a binding table needs: one per class, one per subscription, and merged."""
 
     per_class: int
@@ -98,9 +97,7 @@ def _raise_types(group: list[Merged], excess: int) -> list[Merged]:
     return [*chosen, *remaining]
 
 
-def _candidates(
-    group: list[Merged], wanted: set[type], excess: int
-) -> list[tuple[Subscription, frozenset[type]]]:
+def _candidates(group: list[Merged], wanted: set[type], excess: int) -> list[tuple[Subscription, frozenset[type]]]:
     """Subscriptions to higher types that stay within the excess, the one with most classes first."""
     found = []
     for cls in _ancestors(one.subscription.type for one in group):
@@ -157,5 +154,3 @@ def _rest(subscription: Subscription, has: set[str], lacks: set[str]) -> Predica
     absent = [Not(Present(Attribute(name))) for name in subscription.lacks if name not in lacks]
     parts = (*present, *absent, *conjuncts(subscription.where))
     return And(parts) if len(parts) > 1 else parts[0] if parts else None
-
-

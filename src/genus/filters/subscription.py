@@ -1,9 +1,11 @@
 """`Subscription`: what an event is, has and says, checked when it is made."""
 
+import builtins
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+
+import msgspec
 
 from genus.errors import SubscriptionError
 from genus.filters.bind import Binder, bind
@@ -19,8 +21,7 @@ Names: TypeAlias = "int | str | Iterable[str] | type"
 """Attributes given as a bit vector, as names, or as a class whose fields are the signature."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf(Generic[T]):
+class AllOf(msgspec.Struct, Generic[T], frozen=True):
     """Several types at once; made by `all_of`."""
 
     types: tuple[type, ...]
@@ -38,7 +39,6 @@ def all_of(first: type[T], *others: type) -> AllOf[T]:
     return AllOf((first, *others))
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class Subscription:
     """What a subscriber wants: events that are of a type, have some attributes, lack others and say something.
 
@@ -55,6 +55,8 @@ class Subscription:
     >>> str(heavy)
     'Truck has load where load / axles > 4.5'
     """
+
+    __slots__ = ("exact", "has", "lacks", "types", "where")
 
     types: tuple[type, ...]
     exact: bool
@@ -81,11 +83,26 @@ class Subscription:
         if isinstance(where, str):
             where = parse_predicate(where)
         bound = None if where is None else bind(as_predicate(where), types[0])
-        for field, value in zip(self.__slots__, (types, exact, required, unwanted, bound), strict=True):
+        for field, value in zip(self.__slots__, (exact, required, unwanted, types, bound), strict=True):
             object.__setattr__(self, field, value)
 
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a subscription does not change: cannot set {name}")
+
+    def _key(self) -> tuple[object, ...]:
+        return self.types, self.exact, self.has, self.lacks, self.where
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Subscription) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"Subscription({str(self)!r})"
+
     @property
-    def type(self) -> type:
+    def type(self) -> "builtins.type":
         """The type whose vector the attributes are taken from: the first, and the only one without `all_of`."""
         return self.types[0]
 
@@ -94,11 +111,11 @@ class Subscription:
         """The vector that the attributes of this subscription belong to."""
         return vector(self.types[0])
 
-    def accepts(self, cls: "type") -> bool:
+    def accepts(self, cls: "builtins.type") -> bool:
         """Whether events of a class can match, going by their type alone."""
         return all(conforms(cls, wanted, exact=self.exact) for wanted in self.types)
 
-    def classes(self) -> "tuple[type, ...]":
+    def classes(self) -> "tuple[builtins.type, ...]":
         """The event types declared so far whose events can match."""
         root = self.types[0] if not self.exact else Event
         return tuple(cls for cls in below(root) if is_event_type(cls) and self.accepts(cls))
@@ -120,22 +137,21 @@ class Subscription:
         return " ".join(parts)
 
     @classmethod
-    def parse(cls, text: str, types: "Iterable[type] | None" = None) -> "Subscription":
+    def parse(cls, text: str, types: "Iterable[builtins.type] | None" = None) -> "Subscription":
         """Read the text form; types are looked up among those given, or among all that are declared.
 
         >>> from genus import Event, Subscription
         >>> class Lamp(Event):
         ...     watts: float
-        >>> Subscription.parse("Lamp where watts > ten", [Lamp])
+        >>> Subscription.parse("Lamp where watts >", [Lamp])
         Traceback (most recent call last):
-        genus.errors.SyntaxProblem: Lamp has no attribute 'ten'; its vector is (time: time?, source: str?, place: str?, \
-deadline: time?, expires: time?, watts: float64) (column 20)
-          Lamp where watts > ten
-                             ^
+        genus.errors.SyntaxProblem: expected a value, found the end (column 19)
+          Lamp where watts >
+                            ^
         """
         parts = parse_parts(text)
         known = tuple(types) if types is not None else (*below(Event), *below(Kind))
-        found = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
+        found: AllOf[Any] = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
         try:
             scope = _narrowest(found.types)[0]
         except SubscriptionError as problem:
@@ -191,7 +207,9 @@ def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
         return found[0]
     if found:
         places = ", ".join(sorted({cls.__module__ for cls in found}))
-        raise problem_at(text, token.column, f"several types are called {token.text} (in {places}); say which by types=")
+        raise problem_at(
+            text, token.column, f"several types are called {token.text} (in {places}); say which by types="
+        )
     names = sorted({name_of(cls) for cls in known if is_type(cls)})
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise problem_at(text, token.column, f"no event type is called {token.text}; known: {shown}")

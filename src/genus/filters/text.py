@@ -7,9 +7,10 @@ docs/subscriptions.md.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn, TypeVar
+
+import msgspec
 
 from genus.errors import SyntaxProblem
 from genus.filters import expression as x
@@ -94,8 +95,7 @@ def spell_literal(value: object) -> str:
     return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """A word of the text, its kind and where it starts."""
 
     kind: str
@@ -117,8 +117,7 @@ _TOKENS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """What a subscription text says, before its names are looked up; columns are kept for messages."""
 
     types: tuple[Token, ...]

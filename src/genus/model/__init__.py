@@ -1,5 +1,6 @@
 """What an event is: `Event`, `Kind`, `Maybe`, attribute types and signatures. Imports nothing else of Genus."""
 
+from genus.model.check import check
 from genus.model.event import RESERVED, Event, Kind, Maybe
 from genus.model.signature import (
     Attribute,
@@ -68,6 +69,7 @@ __all__ = [
     "Vector",
     "attributes",
     "below",
+    "check",
     "conforms",
     "is_event_type",
     "is_pure",

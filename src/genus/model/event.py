@@ -9,21 +9,23 @@ import sys
 import types
 import typing
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from genus.errors import DeclarationError
 from genus.model.signature import Attribute, Family, Vector, is_type
-from genus.model.types import read_annotation
+from genus.model.types import INT64_MAX, INT64_MIN, IntType, TimeType, read_annotation
 
 T = TypeVar("T")
+INT64 = msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)
 
-Maybe = T | None
+Maybe: TypeAlias = T | None
 """`Maybe[T]`: an attribute that may be absent. Absent is `None`, and that is the default unless another is given."""
 
 RESERVED = frozenset(
-    "absent and between contains endswith exact false has in inf is lacks not or present startswith this true where".split()
+    {"and", "or", "not", "in", "is", "between", "startswith", "endswith", "contains", "present", "absent"}
+    | {"true", "false", "inf", "exact", "has", "lacks", "where", "this"}
 )
 """Words of the subscription text; no attribute may have one as its name."""
 
@@ -84,6 +86,15 @@ def _attribute(owner: str, name: str, note: object) -> Attribute:
     except DeclarationError as problem:
         raise DeclarationError(f"{owner}.{name} {problem}") from None
     return Attribute(name, type_, optional, unit)
+
+
+def _constrained(attribute: Attribute, note: object) -> object:
+    """The annotation msgspec decodes by: a plain int has 64 bits, a time has a zone."""
+    strict = {IntType(): Annotated[int, INT64], TimeType(): Annotated[datetime, msgspec.Meta(tz=True)]}
+    found: Any = strict.get(attribute.type)
+    if found is None:
+        return note
+    return found | None if attribute.optional else found
 
 
 def _family(label: str, base: type | None) -> Family | None:
@@ -158,11 +169,12 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             if family is not None:
                 family.check(name, attribute)
             _settle_default(attribute, namespace)
-        inherited = tuple(a for a in getattr(base, "__genus_attributes__", ()))
+        namespace["__annotations__"] = {a.name: _constrained(a, notes[a.name]) for a in declared}
+        inherited = getattr(base, "__genus_attributes__", ())
         namespace["__genus_name__"] = label
         namespace["__genus_attributes__"] = _override(inherited, declared)
         namespace["__genus_family__"] = family
-        config = {"frozen": True, "omit_defaults": True, "gc": False} if base is None else {}
+        config: dict[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False} if base is None else {}
         cls = msgspec.StructMeta.__new__(mcls, name, bases, namespace, kw_only=True, **config)
         if family is not None:
             family.admit(declared)

@@ -5,8 +5,9 @@ order in which classes of the family declare it. A tag is a set of bits over tha
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import msgspec
 
 from genus.errors import DeclarationError, SubscriptionError
 from genus.model.types import AttributeType
@@ -14,8 +15,7 @@ from genus.model.types import AttributeType
 C = TypeVar("C", bound=type)
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True):
     """A named, typed field of an event type; an optional one may be absent."""
 
     name: str
@@ -29,8 +29,7 @@ class Attribute:
         return f"{self.name}: {text}{'?' if self.optional else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(msgspec.Struct, frozen=True):
     """An ordered list of attributes; a tag's bit i says whether an event carries the i-th.
 
     >>> from genus.model import Event, vector
@@ -80,8 +79,7 @@ class Vector:
         return tuple(attribute.name for bit, attribute in enumerate(self.attributes) if tag >> bit & 1)
 
 
-@dataclass(slots=True, eq=False)
-class Family:
+class Family(msgspec.Struct, eq=False):
     """State: a root type's growing vector, shared by every class below the root."""
 
     name: str
@@ -102,12 +100,11 @@ class Family:
         self.vector = Vector(self.name, (*self.vector.attributes, *new))
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """What one event type or kind declares: its place in the hierarchy and its attributes."""
 
     name: str
-    type: type = field(repr=False)
+    type: type
     parents: tuple[str, ...]
     family: str | None
     attributes: tuple[Attribute, ...]
@@ -129,7 +126,9 @@ def signature(cls: type) -> Signature:
     ['lane: int64', 'category: str?']
     """
     family: Family | None = getattr(cls, "__genus_family__", None)
-    return Signature(name_of(cls), cls, tuple(name_of(p) for p in parents(cls)), family and family.name, attributes(cls))
+    return Signature(
+        name_of(cls), cls, tuple(name_of(p) for p in parents(cls)), family.name if family else None, attributes(cls)
+    )
 
 
 def is_type(cls: object) -> bool:
@@ -150,7 +149,8 @@ def name_of(cls: type) -> str:
 
 def attributes(cls: type) -> tuple[Attribute, ...]:
     """The attributes of an event type in vector order; a kind has none."""
-    return vars(cls).get("__genus_attributes__", ())
+    found: tuple[Attribute, ...] = vars(cls).get("__genus_attributes__", ())
+    return found
 
 
 def parents(cls: type) -> tuple[type, ...]:
@@ -195,7 +195,7 @@ def is_pure(cls: type) -> bool:
 def pure_kind(cls: type) -> type | None:
     """The kind that a pure class stands for; None for every other class."""
     above = parents(cls)
-    if not is_event_type(cls) or len(above) != 2 or not parents(above[0]) == () or is_event_type(above[1]):
+    if not is_event_type(cls) or len(above) != 2 or parents(above[0]) != () or is_event_type(above[1]):
         return None
     public = {name for name in vars(cls) if not name.startswith("_")}
     return above[1] if public <= set(dir(above[1])) else None

@@ -9,7 +9,6 @@ import enum
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
@@ -20,16 +19,14 @@ from genus.errors import DeclarationError
 Description: TypeAlias = "str | dict[str, Any]"
 
 
-@dataclass(frozen=True, slots=True)
-class Width:
+class Width(msgspec.Struct, frozen=True):
     """Marks an annotated int or float as narrower than 64 bits."""
 
     bits: int
     signed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """Names the unit of an attribute: `speed: Annotated[float, Unit("km/h")]`."""
 
     symbol: str
@@ -65,8 +62,7 @@ else:
     Float32 = Annotated[float, Width(32)]
 
 
-@dataclass(frozen=True, slots=True)
-class BoolType:
+class BoolType(msgspec.Struct, frozen=True):
     """True or false; has no order."""
 
     def describe(self) -> Description:
@@ -74,8 +70,7 @@ class BoolType:
         return "bool"
 
 
-@dataclass(frozen=True, slots=True)
-class IntType:
+class IntType(msgspec.Struct, frozen=True):
     """An integer of a width; a plain `int` has 64 signed bits."""
 
     bits: int = 64
@@ -86,8 +81,7 @@ class IntType:
         return f"{'int' if self.signed else 'uint'}{self.bits}"
 
 
-@dataclass(frozen=True, slots=True)
-class FloatType:
+class FloatType(msgspec.Struct, frozen=True):
     """An IEEE 754 number of 64 or 32 bits."""
 
     bits: int = 64
@@ -97,8 +91,7 @@ class FloatType:
         return f"float{self.bits}"
 
 
-@dataclass(frozen=True, slots=True)
-class TextType:
+class TextType(msgspec.Struct, frozen=True):
     """Unicode text, ordered by code point."""
 
     def describe(self) -> Description:
@@ -106,8 +99,7 @@ class TextType:
         return "str"
 
 
-@dataclass(frozen=True, slots=True)
-class BytesType:
+class BytesType(msgspec.Struct, frozen=True):
     """Octets, ordered as unsigned numbers."""
 
     def describe(self) -> Description:
@@ -115,8 +107,7 @@ class BytesType:
         return "bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class TimeType:
+class TimeType(msgspec.Struct, frozen=True):
     """An instant: an aware datetime, in microseconds of UTC."""
 
     def describe(self) -> Description:
@@ -124,8 +115,7 @@ class TimeType:
         return "time"
 
 
-@dataclass(frozen=True, slots=True)
-class DurationType:
+class DurationType(msgspec.Struct, frozen=True):
     """A signed span of time in microseconds: a timedelta."""
 
     def describe(self) -> Description:
@@ -133,20 +123,25 @@ class DurationType:
         return "duration"
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceType:
+class ChoiceType(msgspec.Struct, frozen=True, eq=False):
     """One of an enumeration's values, all text or all integers; has equality but no order."""
 
     values: tuple[str, ...] | tuple[int, ...]
-    enum: "type[enum.Enum] | None" = field(default=None, compare=False)
+    enum: "type[enum.Enum] | None" = None
+
+    def __eq__(self, other: object) -> bool:
+        """By the values alone: a catalog knows no Python class."""
+        return isinstance(other, ChoiceType) and self.values == other.values
+
+    def __hash__(self) -> int:
+        return hash(self.values)
 
     def describe(self) -> Description:
         """The catalog form."""
         return {"enum": list(self.values)}
 
 
-@dataclass(frozen=True, slots=True)
-class OpaqueType:
+class OpaqueType(msgspec.Struct, frozen=True):
     """A nested struct or a list: it can be carried and tested for presence, not looked into."""
 
     text: str
@@ -157,15 +152,7 @@ class OpaqueType:
 
 
 AttributeType: TypeAlias = (
-    BoolType
-    | IntType
-    | FloatType
-    | TextType
-    | BytesType
-    | TimeType
-    | DurationType
-    | ChoiceType
-    | OpaqueType
+    BoolType | IntType | FloatType | TextType | BytesType | TimeType | DurationType | ChoiceType | OpaqueType
 )
 
 INT64_MIN, INT64_MAX = int_range(64, True)

@@ -1,0 +1,246 @@
+"""`Bus`: collections, channels and dispatch within a process, and an optional link to others.
+
+Class = channel, type = subscription: each event class has one channel with generated code, each subscription is in
+the channels of the classes it accepts. Subscribing and cancelling throw away the code of those channels; it is made
+anew by the next event.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
+
+import msgspec
+
+from genus.bus.collection import Collection, Flavour
+from genus.bus.listener import AsyncListener, Counters, Inbox, Listener, Rota
+from genus.errors import BusError
+from genus.filters import AllOf, Subscription
+from genus.model import Event, check, name_of
+from genus.targets.channel import Channel, Deliver
+
+if TYPE_CHECKING:
+    import logging
+
+T = TypeVar("T")
+
+ErrorHandler: TypeAlias = Callable[[Listener[Any], Event, Exception], None]
+
+
+class Link(Protocol):
+    """A way to other processes: takes what is published here, gives what was published there."""
+
+    def open(self, deliver: Callable[[Event], None]) -> None:
+        """Start giving events from others to `deliver`."""
+
+    def send(self, event: Event) -> None:
+        """Give an event published here to the others."""
+
+    def close(self) -> None:
+        """Stop, and let go of what was opened."""
+
+    def counters(self) -> Mapping[str, int]:
+        """What the link sent, received, dropped and could not read."""
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """What went over a bus: events per channel, deliveries per subscription, and what the link counted."""
+
+    channels: Mapping[str, int]
+    subscriptions: Mapping[str, Counters]
+    link: Mapping[str, int]
+
+
+class Bus:
+    """Where a program's collections meet; made by `open_bus`, closed by leaving its `with` block."""
+
+    def __init__(
+        self, link: Link | None = None, *, on_error: ErrorHandler | None = None, check_events: bool = False
+    ) -> None:
+        self.lock = threading.RLock()
+        self._link = link
+        self._on_error = on_error
+        self._before = _in_turn([check] if check_events else [], [link.send] if link else [])
+        self._collections: dict[tuple[tuple[type, ...], Flavour], Collection[Any]] = {}
+        self._listeners: list[Listener[Any]] = []
+        self._rotas: dict[tuple[type, ...], Rota] = {}
+        self._channels: dict[type, Channel] = {}
+        self._published: dict[str, int] = {}
+        self._closed = False
+        if link is not None:
+            link.open(self.receive)
+
+    def __enter__(self) -> "Bus":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Bus":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.drain()
+        self.close()
+
+    @overload
+    def collection(self, type: type[T], flavour: Flavour = ..., *, remember: int = ...) -> Collection[T]: ...
+
+    @overload
+    def collection(self, type: AllOf[T], flavour: Flavour = ..., *, remember: int = ...) -> Collection[T]: ...
+
+    def collection(
+        self, type: type[T] | AllOf[T], flavour: Flavour = "bag", *, remember: int = 10_000
+    ) -> Collection[T]:
+        """The collection of a type; asking twice gives the same one. A set remembers so many events."""
+        if flavour not in ("bag", "set", "queue"):
+            raise BusError(f"flavour {flavour!r} is none of bag, set, queue")
+        types = Subscription(type).types
+        with self.lock:
+            self._check_open()
+            key = (types, flavour)
+            if key not in self._collections:
+                self._collections[key] = Collection(self, types, flavour, remember)
+            return self._collections[key]
+
+    def publish(self, event: Event) -> None:
+        """Publish an event of any type; a collection's own `publish` is faster."""
+        self.collection(Event).publish(event)
+
+    def traffic(self) -> Traffic:
+        """Counters per channel and per subscription."""
+        with self.lock:
+            channels = dict(self._published)
+            for cls, channel in self._channels.items():
+                channels[name_of(cls)] = channels.get(name_of(cls), 0) + channel.published
+            subscriptions: dict[str, Counters] = {}
+            for listener in [one for collection in self._collections.values() for one in collection._listeners]:
+                text = str(listener.subscription)
+                subscriptions[text] = _sum(subscriptions.get(text), listener.counters)
+            return Traffic(channels, subscriptions, dict(self._link.counters()) if self._link else {})
+
+    async def drain(self) -> None:
+        """Wait until async handlers have handled what was published before."""
+        import asyncio
+
+        while any(len(one.mailbox) for one in self._async_listeners()):
+            await asyncio.sleep(0.001)
+
+    def close(self) -> None:
+        """Cancel all subscriptions and close the link; closing twice does no harm."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._link is not None:
+            self._link.close()
+        for collection in self._collections.values():
+            collection.cancel()
+
+    # -- for collections, listeners and links ------------------------------------------------------------------------
+
+    def channel(self, cls: type) -> Channel:
+        """The channel of a class, its code made if need be."""
+        with self.lock:
+            self._check_open()
+            if cls not in self._channels:
+                entries = [one for one in self._listeners if one.subscription.accepts(cls)]
+                self._channels[cls] = Channel(cls, entries, self._before)
+            return self._channels[cls]
+
+    def receive(self, event: Event) -> None:
+        """Deliver an event that came over the link; errors are reported, not raised."""
+        try:
+            self.channel(type(event)).deliver(event)
+        except Exception:
+            log().exception("an event from the link was not delivered: %r", event)
+
+    def admit(self, listener: Listener[Any]) -> None:
+        """Deliver to a listener from now on."""
+        with self.lock:
+            self._check_open()
+            self._listeners.append(listener)
+            self._renew(listener)
+
+    def forget(self, listener: Listener[Any]) -> None:
+        """Deliver to a listener no more."""
+        with self.lock:
+            if listener in self._listeners:
+                self._renew(listener)
+                self._listeners.remove(listener)
+            for rota in self._rotas.values():
+                rota.leave(listener)
+            for collection in self._collections.values():
+                collection.dismiss(listener)
+
+    def rota(self, types: tuple[type, ...]) -> Rota:
+        """Those who take turns at the events of a type."""
+        with self.lock:
+            if types not in self._rotas:
+                self._rotas[types] = Rota(self, Subscription(AllOf(types)))
+                self.admit(self._rotas[types])
+            return self._rotas[types]
+
+    def delivered_since(self, listener: Listener[Any]) -> int:
+        """What the channels' present code delivered to a listener."""
+        with self.lock:
+            return sum(_delivered(channel, listener) for channel in self._channels.values())
+
+    def report(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
+        """Say that a handler raised: to `on_error`, or to the log."""
+        if self._on_error is not None:
+            self._on_error(listener, event, problem)
+        else:
+            log().error("a handler of %r failed on %r", str(listener.subscription), event, exc_info=problem)
+
+    def _renew(self, listener: Listener[Any]) -> None:
+        """Throw away the code of the channels a listener is or will be in, keeping what it counted."""
+        for cls in [cls for cls in self._channels if listener.subscription.accepts(cls)]:
+            channel = self._channels.pop(cls)
+            self._published[name_of(cls)] = self._published.get(name_of(cls), 0) + channel.published
+            for position, entry in enumerate(channel.entries):
+                assert isinstance(entry, Listener)
+                entry.settled += channel.delivered(position)
+            for collection in self._collections.values():
+                collection.close_route(cls)
+
+    def _async_listeners(self) -> list[Inbox[Any]]:
+        live = [one for collection in self._collections.values() for one in collection._listeners]
+        return [one for one in live if isinstance(one, AsyncListener)]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BusError("the bus is closed")
+
+
+def log() -> "logging.Logger":
+    """The log of handlers that raise; logging is slow to import and seldom needed."""
+    import logging
+
+    return logging.getLogger("genus.bus")
+
+
+def _in_turn(*groups: list[Any]) -> Deliver | None:
+    steps = [step for group in groups for step in group]
+    if len(steps) < 2:
+        return steps[0] if steps else None
+
+    def all_steps(event: Event) -> None:
+        for step in steps:
+            step(event)
+
+    return all_steps
+
+
+def _delivered(channel: Channel, listener: Listener[Any]) -> int:
+    return sum(channel.delivered(i) for i, entry in enumerate(channel.entries) if entry is listener)
+
+
+def _sum(one: Counters | None, other: Counters) -> Counters:
+    if one is None:
+        return other
+    return Counters(
+        one.delivered + other.delivered,
+        one.failed + other.failed,
+        one.dropped + other.dropped,
+        one.waiting + other.waiting,
+    )

@@ -1,0 +1,72 @@
+"""Events as bytes: what recordings hold and what links between processes carry.
+
+A packet is a msgpack array of the type's name, the time it was recorded (microseconds since 1970, UTC) and a map of
+the attributes that are present. Reading never raises: a packet that is not an event of a known type gives a reason.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from genus.model import Event, below, is_event_type, name_of
+
+_encode = msgspec.msgpack.Encoder().encode
+_open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An event and when it was recorded, in microseconds since 1970."""
+
+    at_us: int
+    event: Event
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """Why a packet is not an event."""
+
+    reason: str
+
+
+def encode_event(event: Event, at_us: int) -> bytes:
+    """The packet of an event."""
+    return _encode((name_of(type(event)), at_us, event))
+
+
+class EventDecoder:
+    """Reads packets of the given types, or of all types declared by the time a packet of theirs comes.
+
+    >>> from genus import Event
+    >>> class Lamp(Event):
+    ...     on: bool
+    >>> decoder = EventDecoder([Lamp])
+    >>> decoder.decode(encode_event(Lamp(on=True), 7))
+    Recorded(at_us=7, event=Lamp(on=True))
+    >>> decoder.decode(b"nonsense")
+    Rejected(reason='not a packet')
+    """
+
+    def __init__(self, types: Iterable[type] | None = None) -> None:
+        self._given = None if types is None else [cls for root in types for cls in below(root)]
+        self._decoders: dict[str, msgspec.msgpack.Decoder[Event]] = {}
+
+    def decode(self, packet: bytes | memoryview) -> Recorded | Rejected:
+        """The event of a packet, or why there is none."""
+        try:
+            name, at_us, body = _open(packet)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return Rejected("not a packet")
+        decoder = self._decoders.get(name) or self._find(name)
+        if decoder is None:
+            return Rejected(f"unknown type {name}")
+        try:
+            return Recorded(at_us, decoder.decode(body))
+        except (msgspec.DecodeError, ValueError, TypeError) as problem:
+            return Rejected(f"not a {name}: {problem}")
+
+    def _find(self, name: str) -> "msgspec.msgpack.Decoder[Event] | None":
+        known = self._given if self._given is not None else below(Event)
+        found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name]
+        if not found:
+            return None
+        self._decoders[name] = msgspec.msgpack.Decoder(found[-1])
+        return self._decoders[name]

@@ -1,0 +1,211 @@
+"""Live subscriptions: a `Listener` calls a handler, an `Inbox` waits to be asked."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from genus.bus.mailbox import Closed, Mailbox, WhenFull
+from genus.errors import BusError, QueueFull
+from genus.filters import Subscription
+from genus.model import Event
+from genus.targets.python import PythonFilter
+
+if TYPE_CHECKING:
+    from genus.bus.bus import Bus
+
+T = TypeVar("T")
+H = TypeVar("H")
+
+Handler: TypeAlias = Callable[[T], object]
+"""A function or coroutine function of one event."""
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """What became of the events of one subscription."""
+
+    delivered: int
+    failed: int
+    dropped: int
+    waiting: int
+
+
+class Listener(Generic[T]):
+    """A handler and what it subscribed to; call it to call the handler, `cancel` it to stop.
+
+    As a context manager it is cancelled at the end of the block.
+    """
+
+    def __init__(self, bus: "Bus", subscription: Subscription, handler: Handler[T]) -> None:
+        self.bus = bus
+        self.subscription = subscription
+        self.handler = handler
+        self.deliver: Callable[[Any], object] = handler
+        self.refuses = False
+        self.settled = 0
+        self.failures = 0
+
+    def __call__(self, event: T) -> object:
+        """Call the handler itself."""
+        return self.handler(event)
+
+    def __enter__(self) -> "Listener[T]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {str(self.subscription)!r}, {self.counters}>"
+
+    @property
+    def counters(self) -> Counters:
+        """How many events were delivered, failed in the handler, were dropped, and are waiting."""
+        return Counters(self.settled + self.bus.delivered_since(self), self.failures, 0, 0)
+
+    def failed(self, event: Event, problem: Exception) -> Exception | None:
+        """Count and report a handler's error; only an error the publisher must see is returned."""
+        if isinstance(problem, QueueFull):
+            return problem
+        self.failures += 1
+        self.bus.report(self, event, problem)
+        return None
+
+    def cancel(self) -> None:
+        """Deliver nothing more; cancelling twice does no harm."""
+        self.bus.forget(self)
+
+
+class Inbox(Listener[T]):
+    """A subscription whose events wait until they are asked for, by `get` or by iterating, also with `async for`.
+
+    It is bounded: `full` says what happens when nobody takes them.
+    """
+
+    def __init__(self, bus: "Bus", subscription: Subscription, capacity: int, full: WhenFull) -> None:
+        self.mailbox: Mailbox[T] = Mailbox(str(subscription), capacity, full)
+        super().__init__(bus, subscription, self.mailbox.put)
+        self.refuses = full in ("raise", "block")
+
+    def __enter__(self) -> "Inbox[T]":
+        return self
+
+    @property
+    def counters(self) -> Counters:
+        """How many events were delivered into the inbox, failed, were dropped, and are waiting."""
+        counted = super().counters
+        return Counters(counted.delivered, counted.failed, self.mailbox.dropped, len(self.mailbox))
+
+    def get(self, timeout: float | None = None) -> T:
+        """The next event; TimeoutError if none comes within `timeout` seconds, BusError once it is cancelled."""
+        try:
+            return self.mailbox.get(timeout)
+        except Closed:
+            raise BusError(f"the inbox of {str(self.subscription)!r} is cancelled and empty") from None
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            try:
+                yield self.mailbox.get()
+            except Closed:
+                return
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while True:
+            try:
+                event = await self.mailbox.get_async()
+            except Closed:
+                return
+            yield event
+
+    def cancel(self) -> None:
+        """Deliver nothing more; what is waiting can still be taken."""
+        super().cancel()
+        self.mailbox.close()
+
+
+class AsyncListener(Inbox[T]):
+    """A coroutine function as handler: events wait in a bounded queue and are handled one after the other."""
+
+    def __init__(
+        self, bus: "Bus", subscription: Subscription, handler: Handler[T], capacity: int, full: WhenFull
+    ) -> None:
+        import asyncio
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise BusError("an async handler needs a running event loop: subscribe from within a coroutine") from None
+        super().__init__(bus, subscription, capacity, full)
+        self.handler = handler
+        self.task = loop.create_task(self._work())
+
+    async def _work(self) -> None:
+        async for event in self:
+            try:
+                await self.handler(event)  # type: ignore[misc]
+            except Exception as problem:
+                self.failed(event, problem)  # type: ignore[arg-type]
+
+
+def is_async(handler: Callable[..., object]) -> bool:
+    """Whether a handler, or its `__call__`, is a coroutine function."""
+    import inspect
+
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+class Once:
+    """Lets each event through once: the flavour `set`. Remembers the last so many."""
+
+    def __init__(self, deliver: Callable[[Any], object], remember: int) -> None:
+        self.deliver = deliver
+        self.remember = remember
+        self._seen: dict[object, None] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Deliver an event unless an equal one was delivered."""
+        key = (type(event), msgspec.msgpack.encode(event))
+        if key in self._seen:
+            return
+        self._seen[key] = None
+        if len(self._seen) > self.remember:
+            del self._seen[next(iter(self._seen))]
+        self.deliver(event)
+
+
+class Rota(Listener[Any]):
+    """Gives each event to one of several consumers in turn: the flavour `queue`."""
+
+    def __init__(self, bus: "Bus", subscription: Subscription) -> None:
+        super().__init__(bus, subscription, self._give)
+        self.refuses = True
+        self._consumers: list[tuple[Listener[Any], PythonFilter]] = []
+
+    def join(self, consumer: Listener[Any]) -> None:
+        """Take part from now on."""
+        self._consumers = [*self._consumers, (consumer, PythonFilter(consumer.subscription))]
+
+    def leave(self, consumer: Listener[Any]) -> None:
+        """Take part no more."""
+        self._consumers = [pair for pair in self._consumers if pair[0] is not consumer]
+
+    def _give(self, event: Event) -> None:
+        for position, (consumer, matches) in enumerate(self._consumers):
+            if matches(event):
+                self._move_to_end(position)
+                consumer.settled += 1
+                self._hand_over(consumer, event)
+                return
+
+    def _move_to_end(self, position: int) -> None:
+        consumers = list(self._consumers)
+        consumers.append(consumers.pop(position))
+        self._consumers = consumers
+
+    def _hand_over(self, consumer: Listener[Any], event: Event) -> None:
+        try:
+            consumer.deliver(event)
+        except Exception as problem:
+            if (refusal := consumer.failed(event, problem)) is not None:
+                raise refusal from None

@@ -1,0 +1,127 @@
+"""Bounded mailboxes between publishers and those who take events at their own pace, from threads or event loops."""
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
+
+from genus.errors import BusError, QueueFull
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+WhenFull: TypeAlias = Literal["block", "drop_oldest", "drop_newest", "raise"]
+"""What happens to an event for which a bounded queue has no room: the publisher waits, the event that waited longest
+or the new one is dropped (and counted), or the publisher gets `QueueFull` after all other subscribers were served."""
+
+
+class Closed(Exception):
+    """No event is left and none will come."""
+
+
+class Mailbox(Generic[T]):
+    """A bounded queue that threads and coroutines can take from."""
+
+    def __init__(self, owner: str, capacity: int, full: WhenFull) -> None:
+        if capacity < 1:
+            raise BusError(f"capacity must be at least 1, not {capacity}")
+        if full not in get_args(WhenFull):
+            raise BusError(f"full={full!r} is no policy; choose one of {', '.join(get_args(WhenFull))}")
+        self.owner = owner
+        self.capacity = capacity
+        self.full = full
+        self.dropped = 0
+        self.loop_thread: int | None = None
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._sleepers: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: T) -> None:
+        """Add an item, by the policy if there is no room; does nothing once closed."""
+        with self._changed:
+            if self._closed or (len(self._items) >= self.capacity and not self._make_room()):
+                return
+            self._items.append(item)
+            self._changed.notify()
+            self._wake_one()
+
+    def _make_room(self) -> bool:
+        """Whether the new item has room after all."""
+        if self.full == "block":
+            self._refuse_to_wait_for_oneself()
+            self._changed.wait_for(lambda: self._closed or len(self._items) < self.capacity)
+            return not self._closed
+        self.dropped += 1
+        if self.full == "raise":
+            raise QueueFull(f"the queue of {self.owner!r} holds {self.capacity} events already")
+        if self.full == "drop_oldest":
+            self._items.popleft()
+        return self.full == "drop_oldest"
+
+    def _refuse_to_wait_for_oneself(self) -> None:
+        if self.loop_thread == threading.get_ident():
+            self.dropped += 1
+            raise QueueFull(
+                f"the queue of {self.owner!r} is full and its event loop would wait for itself; "
+                "publish from another thread, or choose another policy than block"
+            )
+
+    def get(self, timeout: float | None = None) -> T:
+        """The next item; TimeoutError if none comes in time, Closed if none will."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while not self._items:
+                if self._closed:
+                    raise Closed
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"no event for {self.owner!r} within {timeout} s")
+                self._changed.wait(left)
+            return self._take()
+
+    async def get_async(self) -> T:
+        """The next item, without blocking the event loop; Closed if none will come."""
+        import asyncio  # only programs with an event loop come here, and they have it already
+
+        loop = asyncio.get_running_loop()
+        self.loop_thread = threading.get_ident()
+        while True:
+            with self._changed:
+                if self._items:
+                    return self._take()
+                if self._closed:
+                    raise Closed
+                woken = loop.create_future()
+                self._sleepers.append((loop, woken))
+            await woken
+
+    def close(self) -> None:
+        """Take no more; what is waiting can still be taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            while self._sleepers:
+                self._wake_one()
+
+    def _take(self) -> T:
+        item = self._items.popleft()
+        self._changed.notify()
+        return item
+
+    def _wake_one(self) -> None:
+        while self._sleepers:
+            loop, woken = self._sleepers.popleft()
+            if not woken.cancelled() and not loop.is_closed():
+                loop.call_soon_threadsafe(_finish, woken)
+                return
+
+
+def _finish(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)

@@ -1,0 +1,376 @@
+"""The Python target: a subscription becomes the source of an `if`, compiled once per event class.
+
+Kleene logic costs nothing at run time. A predicate is asked either "is it true?" or "is it false?", both two-valued,
+and `not` only swaps the question: so absent and not-a-number are plain `False` on either side. Attributes a class
+always carries are not tested for presence, and those it never carries decide the answer when the code is made.
+"""
+
+import builtins
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+import msgspec
+
+from genus.errors import EventError
+from genus.filters import expression as x
+from genus.filters.bind import EPOCH, MICROSECOND, type_of
+from genus.filters.covering import conjuncts
+from genus.filters.evaluate import round_to_float32
+from genus.filters.subscription import Subscription
+from genus.model import ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
+from genus.model.check import check
+from genus.model.types import INT64_MAX, INT64_MIN, int_range
+from genus.targets.compiler import Compiler
+
+Condition: TypeAlias = tuple[str, ...]
+"""Code for "all of these"; empty is always true."""
+
+ALWAYS: Condition = ()
+NEVER: Condition = ("False",)
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+N = TypeVar("N", bound=x.Node)
+_LEAVES = (x.Compare, x.OneOf, x.TextTest)
+_COMPUTED = (x.Arithmetic, x.Negation, x.ToFloat, x.Micros)
+
+
+def compile(subscription: Subscription) -> "PythonFilter":
+    """A filter for one subscription, as generated code.
+
+    >>> from genus import Event, Maybe, Subscription, this
+    >>> class Loop(Event):
+    ...     lane: int
+    ...     speed: Maybe[float] = None
+    >>> fast = compile(Subscription(Loop, where=this.speed > 30))
+    >>> fast(Loop(lane=1, speed=31.0)), fast(Loop(lane=1))
+    (True, False)
+    """
+    return PythonFilter(subscription)
+
+
+class PythonFilter:
+    """Answers whether events match; code for a class is made when its first event comes."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self._by_class = _ByClass(subscription)
+
+    def __call__(self, event: Event) -> bool:
+        """Whether an event matches."""
+        return self._by_class[type(event)](event)
+
+    def explain(self) -> str:
+        """The generated code for the subscribed type, and what it leaves out because the type decides it."""
+        cls = self.subscription.type
+        shown = [cls] if self.subscription.accepts(cls) else list(self.subscription.classes())[:1]
+        heading = f"python: {self.subscription}\n  type: one table look-up by class; all parts are tested here\n"
+        return heading + "\n".join(f"{matcher_source(self.subscription, each)[0]}" for each in shown)
+
+
+class _ByClass(dict[type, Callable[[Event], bool]]):
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__()
+        self.subscription = subscription
+
+    def __missing__(self, cls: type) -> Callable[[Event], bool]:
+        source, names = matcher_source(self.subscription, cls)
+        self[cls] = define(source, "matches", names)
+        return self[cls]
+
+
+def matcher_source(subscription: Subscription, cls: type) -> tuple[str, dict[str, object]]:
+    """The source of a function that tests one subscription on events of one class, and the names it uses."""
+    compiler = PythonCompiler(cls, [subscription])
+    answer = compiler.condition(subscription) if subscription.accepts(cls) else NEVER
+    lines = [f"    {line}" for line in compiler.prelude()]
+    body = "\n".join([f"def matches(e):  # {name_of(cls)}", *lines, f"    return {spelled(answer)}"])
+    return body, compiler.names
+
+
+def define(source: str, name: str, names: dict[str, object]) -> Any:
+    """Run generated source and return the function it defines."""
+    exec(builtins.compile(source, f"<genus {name}>", "exec"), names)
+    return names[name]
+
+
+class Operand(msgspec.Struct, frozen=True):
+    """Code for a value, and the conditions under which it has one, to be tested before it in this order."""
+
+    code: str
+    conditions: Condition = ALWAYS
+    never_nan: bool = True
+
+
+class PythonCompiler(Compiler):
+    """Makes conditions for one event class; what several subscriptions share is computed once, in the prelude."""
+
+    target: ClassVar[str] = "python"
+    operators: ClassVar[dict[str, str]] = {
+        **{sign: sign for sign in (*x.ARITHMETIC, *x.COMPARISONS)},
+        "startswith": "{item}.startswith({part})",
+        "endswith": "{item}.endswith({part})",
+        "contains": "{part} in {item}",
+    }
+
+    def __init__(
+        self, cls: type, subscriptions: Iterable[Subscription], names: dict[str, object] | None = None
+    ) -> None:
+        self.names: dict[str, object] = {} if names is None else names
+        self._attributes = {attribute.name: attribute for attribute in attributes(cls)}
+        self._repeated = {node for node, times in Counter(_shareable(subscriptions)).items() if times > 1}
+        self._loads: dict[str, str] = {}
+        self._shared: dict[object, tuple[str, str]] = {}
+        self._temporaries = 0
+
+    def condition(self, subscription: Subscription, without: x.Predicate | None = None) -> Condition:
+        """Code that is true of an event of this class exactly when the subscription matches it.
+
+        A conjunct known to hold already, by an index say, can be left out.
+        """
+        parts = [self._presence(name, True) for name in subscription.has]
+        parts += [self._presence(name, False) for name in subscription.lacks]
+        parts += [self.visit(part, True) for part in conjuncts(subscription.where) if part is not without]
+        return all_of_these(parts)
+
+    def prelude(self) -> list[str]:
+        """Statements that must run before the conditions: attributes loaded and shared parts computed."""
+        return [f"{name} = {code}" for name, code in (*self._loads.items(), *self._shared.values())]
+
+    # -- predicates: code that is true when the predicate is `wanted` ----------------------------------------------
+
+    def visit_And(self, node: x.And, wanted: bool) -> Condition:
+        """All, or when asked whether it is false: any false."""
+        return (all_of_these if wanted else any_of_these)([self.visit(part, wanted) for part in node.operands])
+
+    def visit_Or(self, node: x.Or, wanted: bool) -> Condition:
+        """Any, or when asked whether it is false: all false."""
+        return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
+
+    def visit_Not(self, node: x.Not, wanted: bool) -> Condition:
+        """The other question."""
+        answer: Condition = self.visit(node.operand, not wanted)
+        return answer
+
+    def visit_Present(self, node: x.Present, wanted: bool) -> Condition:
+        """Whether the slot holds something; settled here for attributes always or never carried."""
+        return self._presence(node.attribute.name, wanted)
+
+    def visit_Compare(self, node: x.Compare, wanted: bool) -> Condition:
+        """A comparison, or its opposite."""
+        return self._share(node, wanted, self._comparison)
+
+    def visit_OneOf(self, node: x.OneOf, wanted: bool) -> Condition:
+        """Membership in a constant set."""
+        return self._share(node, wanted, self._membership)
+
+    def visit_TextTest(self, node: x.TextTest, wanted: bool) -> Condition:
+        """A method of str."""
+        return self._share(node, wanted, self._text_test)
+
+    def _comparison(self, node: x.Compare, wanted: bool) -> Condition:
+        left, right = self.visit(node.left), self.visit(node.right)
+        op = self.operators[node.op if wanted else OPPOSITE[node.op]]
+        if isinstance(type_of(node.left), ChoiceType):
+            op = "is" if op == "==" else "is not"
+        numbers = (is_number(side) for side in (left, right) if op == "!=")
+        return all_of_these([left.conditions, right.conditions, *numbers, (f"{left.code} {op} {right.code}",)])
+
+    def _membership(self, node: x.OneOf, wanted: bool) -> Condition:
+        item = self.visit(node.item)
+        options = tuple(self._python_value(option) for option in node.options)
+        has_slow_hash = isinstance(type_of(node.item), ChoiceType)
+        among = self._name("k", options if has_slow_hash else frozenset(options))
+        number = ALWAYS if wanted else is_number(item)
+        return all_of_these([item.conditions, number, (f"{item.code} {'in' if wanted else 'not in'} {among}",)])
+
+    def _text_test(self, node: x.TextTest, wanted: bool) -> Condition:
+        item, part = self.visit(node.item), self.visit(node.part)
+        test = self.operators[node.op].format(item=item.code, part=part.code)
+        return all_of_these([item.conditions, (test if wanted else f"not {test}",)])
+
+    def _presence(self, name: str, wanted: bool) -> Condition:
+        attribute = self._attributes.get(name)
+        if attribute is not None and attribute.optional:
+            return (f"{self._load(name)} is {'not None' if wanted else 'None'}",)
+        return ALWAYS if (attribute is not None) is wanted else NEVER
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def visit_Attribute(self, node: x.Attribute) -> Operand:
+        """A local that the prelude loads."""
+        attribute = self._attributes.get(node.name)
+        if attribute is None:
+            return Operand("None", NEVER)
+        local = self._load(node.name)
+        conditions = (f"{local} is not None",) if attribute.optional else ()
+        return Operand(local, conditions, never_nan=not isinstance(attribute.type, FloatType))
+
+    def visit_Literal(self, node: x.Literal) -> Operand:
+        """A constant; numbers and texts stand in the code, the rest has a name."""
+        value = self._python_value(node)
+        plain = type(value) in (int, str, bool) or (type(value) is float and abs(value) < float("inf"))
+        return Operand(repr(value) if plain else self._name("k", value))
+
+    def visit_ToFloat(self, node: x.ToFloat) -> Operand:
+        """`float()`, left out where Python's own comparison and division give the same."""
+        inner: Operand = self.visit(node.operand)
+        type_ = type_of(node.operand)
+        narrow = isinstance(node.operand, x.Attribute) and isinstance(type_, IntType) and type_.bits <= 32
+        return inner if narrow else self._shared_value(node, Operand(f"float({inner.code})", inner.conditions))
+
+    def visit_Micros(self, node: x.Micros) -> Operand:
+        """Microseconds as an integer."""
+        convert = micros_of_time if isinstance(type_of(node.operand), TimeType) else micros_of_duration
+        if isinstance(node.operand, x.Literal):
+            return Operand(str(convert(node.operand.value)))
+        inner: Operand = self.visit(node.operand)
+        self.names[convert.__name__] = convert
+        return self._shared_value(node, Operand(f"{convert.__name__}({inner.code})", inner.conditions))
+
+    def visit_Negation(self, node: x.Negation) -> Operand:
+        """Minus; the smallest integer has no opposite."""
+        inner: Operand = self.visit(node.operand)
+        return self._number(node, Operand(f"-{inner.code}", inner.conditions, inner.never_nan))
+
+    def visit_Arithmetic(self, node: x.Arithmetic) -> Operand:
+        """An operation; integers are kept within 64 bits and nothing is divided by zero."""
+        left, right = self.visit(node.left), self.visit(node.right)
+        conditions = (*left.conditions, *right.conditions)
+        if node.op == "/" and not (isinstance(node.right, x.Literal) and node.right.value != 0):
+            conditions += (f"{right.code} != 0",)
+        return self._number(node, Operand(f"({left.code} {self.operators[node.op]} {right.code})", conditions, False))
+
+    def _number(self, node: x.Value, result: Operand) -> Operand:
+        """A result of arithmetic: a float as it is, an integer only if it fits in 64 bits."""
+        if isinstance(type_of(node), FloatType):
+            return self._shared_value(node, result)
+        low, high = bounds(node)
+        if low >= INT64_MIN and high <= INT64_MAX:
+            return self._shared_value(node, Operand(result.code, result.conditions))
+        self._temporaries += 1
+        local = f"t{self._temporaries}"
+        within = f"{INT64_MIN} <= ({local} := {result.code}) <= {INT64_MAX}"
+        return self._shared_value(node, Operand(local, (*result.conditions, within)))
+
+    def _shared_value(self, node: x.Value, operand: Operand) -> Operand:
+        if node not in self._repeated:
+            return operand
+        if node not in self._shared:
+            guarded = (
+                f"{operand.code} if {spelled(operand.conditions)} else None" if operand.conditions else operand.code
+            )
+            self._shared[node] = (f"s{len(self._shared)}", guarded)
+        name = self._shared[node][0]
+        return Operand(name, (f"{name} is not None",) if operand.conditions else ALWAYS, operand.never_nan)
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def _share(self, node: N, wanted: bool, make: Callable[[N, bool], Condition]) -> Condition:
+        if node not in self._repeated:
+            return make(node, wanted)
+        key = (node, wanted)
+        if key not in self._shared:
+            condition = make(node, wanted)
+            if condition in (ALWAYS, NEVER):
+                return condition
+            self._shared[key] = (f"s{len(self._shared)}", spelled(condition))
+        return (self._shared[key][0],)
+
+    def _load(self, name: str) -> str:
+        attribute = self._attributes[name]
+        code = f"e.{name}"
+        if isinstance(attribute.type, FloatType) and attribute.type.bits == 32:
+            self.names["round_to_float32"] = round_to_float32
+            code = f"{code} if {code} is None else round_to_float32({code})"
+        self._loads.setdefault(f"a_{name}", code)
+        return f"a_{name}"
+
+    def _name(self, prefix: str, value: object) -> str:
+        """A global of the generated code that holds a constant."""
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _python_value(self, literal: x.Literal) -> object:
+        """The object an event holds where it says this: an enum's member rather than its value."""
+        if isinstance(literal.type, ChoiceType) and literal.type.enum is not None:
+            return literal.type.enum(literal.value)
+        return literal.value
+
+
+def bounds(node: x.Value) -> tuple[int, int]:
+    """The smallest and largest integer a bound value can be before the 64-bit rule applies."""
+    match node:
+        case x.Literal(int(value)):
+            return value, value
+        case x.Attribute(_, IntType(bits, signed)):
+            return int_range(bits, signed)
+        case x.Negation(operand):
+            low, high = _clipped(operand)
+            return -high, -low
+        case x.Arithmetic(op, left, right):
+            return _combined(op, _clipped(left), _clipped(right))
+    return INT64_MIN, INT64_MAX
+
+
+def _clipped(node: x.Value) -> tuple[int, int]:
+    low, high = bounds(node)
+    return max(low, INT64_MIN), min(high, INT64_MAX)
+
+
+def _combined(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    if op == "+":
+        return left[0] + right[0], left[1] + right[1]
+    if op == "-":
+        return left[0] - right[1], left[1] - right[0]
+    corners = [a * b for a in left for b in right]
+    return min(corners), max(corners)
+
+
+def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Node]:
+    """The leaves and computed values of all predicates, each once per subscription."""
+    for subscription in subscriptions:
+        if subscription.where is not None:
+            yield from {node for node in subscription.where.walk() if isinstance(node, (*_LEAVES, *_COMPUTED))}
+
+
+def all_of_these(conditions: Iterable[Condition]) -> Condition:
+    """One condition from several that must all hold, with what is already decided left out."""
+    kept = tuple(dict.fromkeys(part for condition in conditions for part in condition))
+    return NEVER if "False" in kept else kept
+
+
+def any_of_these(conditions: Iterable[Condition]) -> Condition:
+    """One condition from several of which one must hold."""
+    kept = [condition for condition in dict.fromkeys(conditions) if condition != NEVER]
+    if len(kept) < 2 or ALWAYS in kept:
+        return ALWAYS if ALWAYS in kept else kept[0] if kept else NEVER
+    return (f"({' or '.join(spelled(condition) for condition in kept)})",)
+
+
+def spelled(condition: Condition) -> str:
+    """A condition as one expression."""
+    return " and ".join(condition) if condition else "True"
+
+
+def is_number(operand: Operand) -> Condition:
+    """A condition that leaves out NaN, which is the only value not equal to itself."""
+    return ALWAYS if operand.never_nan else (f"{operand.code} == {operand.code}",)
+
+
+def misfit(event: Event, problem: BaseException) -> None:
+    """Say which value of an event does not have its declared type, as the reason why a predicate failed on it."""
+    check(event)
+    raise EventError(f"{event!r} could not be tested: {problem}") from problem
+
+
+def micros_of_time(moment: Any) -> int:
+    """Microseconds since 1970 began, UTC."""
+    result: int = (moment - EPOCH) // MICROSECOND
+    return result
+
+
+def micros_of_duration(span: Any) -> int:
+    """Microseconds in a span."""
+    result: int = span // MICROSECOND
+    return result
