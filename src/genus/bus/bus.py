@@ -16,10 +16,11 @@ from genus.bus.listener import AsyncListener, Counters, Inbox, Listener, Rota
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.model import Event, check, name_of
-from genus.targets.channel import Channel, Deliver
 
 if TYPE_CHECKING:
     import logging
+
+    from genus.targets.channel import Channel, Deliver
 
 T = TypeVar("T")
 
@@ -138,8 +139,10 @@ class Bus:
 
     # -- for collections, listeners and links ------------------------------------------------------------------------
 
-    def channel(self, cls: type) -> Channel:
+    def channel(self, cls: type) -> "Channel":
         """The channel of a class, its code made if need be."""
+        from genus.targets.channel import Channel  # with the first event: `import genus` stays quick
+
         with self.lock:
             self._check_open()
             if cls not in self._channels:
@@ -219,7 +222,7 @@ def log() -> "logging.Logger":
     return logging.getLogger("genus.bus")
 
 
-def _in_turn(*groups: list[Any]) -> Deliver | None:
+def _in_turn(*groups: list[Any]) -> "Deliver | None":
     steps = [step for group in groups for step in group]
     if len(steps) < 2:
         return steps[0] if steps else None
@@ -231,7 +234,7 @@ def _in_turn(*groups: list[Any]) -> Deliver | None:
     return all_steps
 
 
-def _delivered(channel: Channel, listener: Listener[Any]) -> int:
+def _delivered(channel: "Channel", listener: Listener[Any]) -> int:
     return sum(channel.delivered(i) for i, entry in enumerate(channel.entries) if entry is listener)
 
 

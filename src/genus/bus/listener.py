@@ -9,10 +9,10 @@ from genus.bus.mailbox import Closed, Mailbox, WhenFull
 from genus.errors import BusError, QueueFull
 from genus.filters import Subscription
 from genus.model import Event
-from genus.targets.python import PythonFilter
 
 if TYPE_CHECKING:
     from genus.bus.bus import Bus
+    from genus.targets.python import PythonFilter
 
 T = TypeVar("T")
 H = TypeVar("H")
@@ -184,6 +184,8 @@ class Rota(Listener[Any]):
 
     def join(self, consumer: Listener[Any]) -> None:
         """Take part from now on."""
+        from genus.targets.python import PythonFilter
+
         self._consumers = [*self._consumers, (consumer, PythonFilter(consumer.subscription))]
 
     def leave(self, consumer: Listener[Any]) -> None:

@@ -120,6 +120,9 @@ class Binder:
         if isinstance(type_of(bound), IntType) and any(isinstance(option.value, float) for option in options):
             bound = _to_float(bound)
         fitted = tuple(_fit(option, bound) for option in options)
+        for option in fitted:
+            if type(type_of(option)) is not type(type_of(bound)):
+                raise SubscriptionError(f"cannot compare: {describe(bound)}, but {describe(option)}")
         if _is_computed(bound) and isinstance(type_of(bound), TimeType | DurationType):
             raise SubscriptionError("isin takes an attribute of time, not a computed time; use == or between")
         return x.OneOf(bound, tuple(dict.fromkeys(fitted)))
@@ -289,7 +292,7 @@ def _fit(literal: x.Literal, other: x.Value | None) -> x.Literal:
         case datetime(), _:
             if value.tzinfo is None:
                 raise SubscriptionError(f"{value!r} has no time zone; give one, such as tzinfo=timezone.utc")
-            return x.Literal(value.astimezone(UTC), TIME)
+            return x.Literal(_in_utc(value), TIME)
         case timedelta(), _:
             _in_range(value // MICROSECOND)
             return x.Literal(value, DURATION)
@@ -301,6 +304,13 @@ def _fit_choice(literal: x.Literal, wanted: ChoiceType) -> x.Literal:
     if isinstance(value, bool) or value not in wanted.values:
         raise SubscriptionError(f"{value!r} is not one of {', '.join(map(repr, wanted.values))}")
     return x.Literal(value, wanted)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise SubscriptionError(f"{moment!r} lies outside the years 1 to 9999 in UTC") from None
 
 
 def _in_range(value: int) -> int:

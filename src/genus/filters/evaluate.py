@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from genus.filters import expression as x
-from genus.filters.bind import EPOCH, MICROSECOND, type_of
-from genus.model import ChoiceType, Event, FloatType, TimeType
+from genus.filters.bind import EPOCH, MICROSECOND
+from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType
 from genus.model.types import INT64_MAX, INT64_MIN
 
 Truth: TypeAlias = bool | None
@@ -51,7 +51,7 @@ def truth(node: x.Predicate, event: Event) -> Truth:
             answer = truth(operand, event)
             return None if answer is None else not answer
         case x.Present(attribute):
-            return getattr(event, attribute.name, None) is not None
+            return carried(event, attribute.name) is not None
         case x.Compare(op, left, right):
             first, second = value(left, event), value(right, event)
             return None if first is None or second is None else COMPARE[op](first, second)
@@ -68,15 +68,14 @@ def value(node: x.Value, event: Event) -> Any:
     """The value of a bound node on an event; None where it is absent, not a number or has no result."""
     match node:
         case x.Attribute(name, type_):
-            return _known(plain(getattr(event, name, None), type_))
-        case x.Literal(constant):
-            return constant
+            return _known(plain(carried(event, name), type_))
+        case x.Literal(constant, type_):
+            return plain(constant, type_)
         case x.ToFloat(operand):
             number = value(operand, event)
             return None if number is None else float(number)
         case x.Micros(operand):
-            moment = value(operand, event)
-            return None if moment is None else micros(moment, operand)
+            return value(operand, event)
         case x.Negation(operand):
             number = value(operand, event)
             return None if number is None else _result(-number)
@@ -88,21 +87,25 @@ def value(node: x.Value, event: Event) -> Any:
     raise TypeError(f"cannot evaluate {node!r}")
 
 
+def carried(event: Event, name: str) -> Any:
+    """What an event holds for an attribute; None if it is absent or its class does not have it."""
+    return getattr(event, name) if name in event.__struct_fields__ else None
+
+
 def plain(found: Any, type_: object) -> Any:
-    """An attribute's value as predicates see it: an enum's value, a 32-bit float rounded to 32 bits."""
-    if found is not None and isinstance(type_, ChoiceType):
-        return getattr(found, "value", found)
-    if found is not None and isinstance(type_, FloatType) and type_.bits == 32:
-        return round_to_float32(found)
+    """A value as predicates see it: an enum's value, a number of the declared width, times in microseconds."""
+    match type_:
+        case _ if found is None:
+            return None
+        case ChoiceType():
+            return getattr(found, "value", found)
+        case FloatType(bits):
+            return round_to_float32(found) if bits == 32 else float(found)
+        case TimeType():
+            return (found - EPOCH) // MICROSECOND
+        case DurationType():
+            return found // MICROSECOND
     return found
-
-
-def micros(moment: Any, operand: x.Value) -> int:
-    """A time or duration in microseconds."""
-    if isinstance(type_of(operand), TimeType):
-        moment = moment - EPOCH
-    result: int = moment // MICROSECOND
-    return result
 
 
 def round_to_float32(number: float) -> float:

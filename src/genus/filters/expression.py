@@ -93,6 +93,9 @@ class Literal(Value, frozen=True, eq=False):
         """By value and kind of value: 1, 1.0 and True are three literals, and 0.0 is not -0.0."""
         return isinstance(other, Literal) and self._key() == other._key()
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a struct has an inequality of its own
+
     def __hash__(self) -> int:
         return hash(self._key())
 

@@ -8,11 +8,10 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 import msgspec
 
 from genus.errors import SubscriptionError
-from genus.filters.bind import Binder, bind
-from genus.filters.evaluate import truth
+from genus.filters.bind import bind
+from genus.filters.evaluate import carried, truth
 from genus.filters.expression import Predicate, Term, as_predicate
-from genus.filters.text import Parts, Token, parse_parts, parse_predicate, problem_at, spell
-from genus.model import Event, Kind, Vector, below, conforms, is_event_type, is_type, name_of, vector
+from genus.model import Event, Vector, below, conforms, is_event_type, is_type, name_of, vector
 from genus.model.types import read_annotation
 
 T = TypeVar("T")
@@ -73,7 +72,7 @@ class Subscription:
         lacks: Names = (),
         where: Predicate | Term | str | None = None,
     ) -> None:
-        types = _narrowest(type.types if isinstance(type, AllOf) else (type,))
+        types = narrowest(type.types if isinstance(type, AllOf) else (type,))
         if exact and len(types) > 1:
             raise SubscriptionError("exact asks for one type; all_of names several")
         scope = vector(types[0])
@@ -81,6 +80,8 @@ class Subscription:
         if both := set(required) & set(unwanted):
             raise SubscriptionError(f"{', '.join(sorted(both))} cannot be both present and absent")
         if isinstance(where, str):
+            from genus.filters.text import parse_predicate
+
             where = parse_predicate(where)
         bound = None if where is None else bind(as_predicate(where), types[0])
         for field, value in zip(self.__slots__, (exact, required, unwanted, types, bound), strict=True):
@@ -124,12 +125,14 @@ class Subscription:
         """Whether an event matches, by plain evaluation; the meaning every target must agree with."""
         return (
             self.accepts(type(event))
-            and all(getattr(event, name, None) is not None for name in self.has)
-            and all(getattr(event, name, None) is None for name in self.lacks)
+            and all(carried(event, name) is not None for name in self.has)
+            and all(carried(event, name) is None for name in self.lacks)
             and (self.where is None or truth(self.where, event) is True)
         )
 
     def __str__(self) -> str:
+        from genus.filters.text import spell
+
         parts = [("exact " if self.exact else "") + " & ".join(map(name_of, self.types))]
         parts += [f"has {', '.join(self.has)}"] if self.has else []
         parts += [f"lacks {', '.join(self.lacks)}"] if self.lacks else []
@@ -149,19 +152,12 @@ class Subscription:
           Lamp where watts >
                             ^
         """
-        parts = parse_parts(text)
-        known = tuple(types) if types is not None else (*below(Event), *below(Kind))
-        found: AllOf[Any] = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
-        try:
-            scope = _narrowest(found.types)[0]
-        except SubscriptionError as problem:
-            raise problem_at(text, parts.types[0].column, str(problem)) from None
-        _check_names(parts, scope, text)
-        has, lacks = ([token.text for token in group] for group in (parts.has, parts.lacks))
-        return cls(found, exact=parts.exact, has=has, lacks=lacks, where=parts.where)
+        from genus.filters.text import parse_subscription
+
+        return parse_subscription(text, types)
 
 
-def _narrowest(types: tuple[type, ...]) -> tuple[type, ...]:
+def narrowest(types: tuple[type, ...]) -> tuple[type, ...]:
     """The types without those implied by others, the event type first, then kinds by name."""
     for cls in types:
         if not is_type(cls):
@@ -199,25 +195,3 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
             )
         wanted += [] if optional else [name]
     return wanted
-
-
-def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
-    found = [cls for cls in known if is_type(cls) and name_of(cls) == token.text]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        places = ", ".join(sorted({cls.__module__ for cls in found}))
-        raise problem_at(
-            text, token.column, f"several types are called {token.text} (in {places}); say which by types="
-        )
-    names = sorted({name_of(cls) for cls in known if is_type(cls)})
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    raise problem_at(text, token.column, f"no event type is called {token.text}; known: {shown}")
-
-
-def _check_names(parts: Parts, scope: type, text: str) -> None:
-    binder = Binder(scope)
-    for token in (*parts.has, *parts.lacks, *parts.attributes):
-        known = binder.vector.get(token.text) is not None
-        if not known and not (token in parts.attributes and isinstance(getattr(scope, token.text, None), property)):
-            raise problem_at(text, token.column, binder.vector.outside(token.text))

@@ -1,21 +1,22 @@
 """The text form: `Loop has place, category where speed > 30 and category in ('truck', 'car')`.
 
-`spell` writes a tree, `parse_parts` reads a subscription, by recursive descent over a token table; nothing is ever
-evaluated. Precedence, loosest first: or, and, not, comparison, + -, * /, unary minus. The grammar stands in
+`spell` writes a tree, `parse_subscription` reads a subscription by recursive descent; nothing is ever evaluated.
+Precedence, loosest first: or, and, not, comparison, + -, * /, unary minus. The grammar stands in
 docs/subscriptions.md.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from genus.errors import SyntaxProblem
+from genus.errors import SubscriptionError, SyntaxProblem
 from genus.filters import expression as x
-from genus.filters.bind import MICROSECOND
-from genus.model import RESERVED
+from genus.filters.bind import MICROSECOND, Binder
+from genus.filters.subscription import AllOf, Subscription, narrowest
+from genus.model import RESERVED, Event, Kind, below, is_type, name_of
 
 UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds in each unit a duration may be written in."""
@@ -128,9 +129,40 @@ class Parts(msgspec.Struct, frozen=True):
     attributes: tuple[Token, ...]
 
 
-def parse_parts(text: str) -> Parts:
-    """Read a subscription text; SyntaxProblem points at the column where it stops making sense."""
-    return _Parser(text).subscription()
+def parse_subscription(text: str, types: Iterable[type] | None = None) -> Subscription:
+    """Read a subscription; SyntaxProblem points at the column where it stops making sense."""
+    parts = _Parser(text).subscription()
+    known = tuple(types) if types is not None else (*below(Event), *below(Kind))
+    found: AllOf[Any] = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
+    try:
+        scope = narrowest(found.types)[0]
+    except SubscriptionError as problem:
+        raise problem_at(text, parts.types[0].column, str(problem)) from None
+    _check_names(parts, scope, text)
+    has, lacks = ([token.text for token in group] for group in (parts.has, parts.lacks))
+    return Subscription(found, exact=parts.exact, has=has, lacks=lacks, where=parts.where)
+
+
+def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
+    found = [cls for cls in known if is_type(cls) and name_of(cls) == token.text]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        places = ", ".join(sorted({cls.__module__ for cls in found}))
+        raise problem_at(
+            text, token.column, f"several types are called {token.text} (in {places}); say which by types="
+        )
+    names = sorted({name_of(cls) for cls in known if is_type(cls)})
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise problem_at(text, token.column, f"no event type is called {token.text}; known: {shown}")
+
+
+def _check_names(parts: Parts, scope: type, text: str) -> None:
+    binder = Binder(scope)
+    for token in (*parts.has, *parts.lacks, *parts.attributes):
+        known = binder.vector.get(token.text) is not None
+        if not known and not (token in parts.attributes and isinstance(getattr(scope, token.text, None), property)):
+            raise problem_at(text, token.column, binder.vector.outside(token.text))
 
 
 def parse_predicate(text: str) -> x.Predicate:

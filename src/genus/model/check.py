@@ -5,7 +5,7 @@ hand where the maker is in doubt, and for error messages.
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from genus.errors import EventError
@@ -51,7 +51,8 @@ def check(event: Event) -> None:
 def _wanted(attribute: Attribute) -> str:
     described = attribute.type.describe()
     if isinstance(described, str):
-        return {"time": "a datetime with a time zone", "duration": "a timedelta"}.get(described, described)
+        words = {"time": "a datetime with a zone, in years 1 to 9999 of UTC", "duration": "a timedelta of 64 bits"}
+        return words.get(described, described)
     return f"one of {described['enum']}" if "enum" in described else str(described["opaque"])
 
 
@@ -63,6 +64,16 @@ def _is_int(value: Any, type_: AttributeType) -> bool:
 
 def _is_text(value: Any, _: AttributeType) -> bool:
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_time(value: Any, _: AttributeType) -> bool:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return False
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        return False
+    return True
 
 
 def _is_duration(value: Any, _: AttributeType) -> bool:
@@ -80,7 +91,7 @@ _FITS: dict[type, Callable[[Any, AttributeType], bool]] = {
     FloatType: lambda value, _: isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool)),
     TextType: _is_text,
     BytesType: lambda value, _: isinstance(value, bytes),
-    TimeType: lambda value, _: isinstance(value, datetime) and value.tzinfo is not None,
+    TimeType: _is_time,
     DurationType: _is_duration,
     ChoiceType: _is_choice,
     OpaqueType: lambda value, _: value is not None,

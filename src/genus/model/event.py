@@ -181,6 +181,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         return cls
 
 
+@typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class Event(msgspec.Struct, metaclass=EventMeta):
     """The root of all event types, with the context and quality attributes every event may carry.
 

@@ -133,6 +133,9 @@ class ChoiceType(msgspec.Struct, frozen=True, eq=False):
         """By the values alone: a catalog knows no Python class."""
         return isinstance(other, ChoiceType) and self.values == other.values
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a struct has an inequality of its own
+
     def __hash__(self) -> int:
         return hash(self.values)
 

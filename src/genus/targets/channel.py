@@ -116,7 +116,7 @@ class Channel:
             yield "    w = None"
         yield "    try:"
         yield from (f"        {line}" for line in (*lines, "pass"))
-        yield "    except (TypeError, AttributeError) as x:"
+        yield "    except (TypeError, AttributeError, OverflowError) as x:"
         yield "        misfit(e, x)"
         if self._refusing:
             yield "    if w is not None: raise w"
@@ -134,29 +134,36 @@ class Channel:
         yield from self._compiler.prelude()
         yield from blocks
 
-    def _call(self, entry: str, indent: str = "") -> list[str]:
-        note = f"w = {entry}.failed(e, x) or w" if self._refusing else f"{entry}.failed(e, x)"
-        called = f"h{entry[1:]}(e)" if entry != "l" else "l.deliver(e)"
-        return [f"{indent}try: {called}", f"{indent}except Exception as x: {note}"]
+    def _call(self, i: int) -> list[str]:
+        """Call one handler."""
+        self._name_entry(i)
+        return [f"try: h{i}(e)", f"except Exception as x: {self._note(f'l{i}')}"]
+
+    def _call_all(self, handlers: str, entries: str, end: str) -> list[str]:
+        """Call many: a tight loop, which after an error goes on with the next; what is left tells which one failed."""
+        failed = f"{entries}[{end} - 1 - i.__length_hint__()]"
+        lines = [f"i = iter({handlers})", "while True:", "    try:", "        for h in i: h(e)", "        break"]
+        return [*lines, f"    except Exception as x: {self._note(failed)}"]
+
+    def _note(self, entry: str) -> str:
+        return f"w = {entry}.failed(e, x) or w" if self._refusing else f"{entry}.failed(e, x)"
 
     def _unconditional(self, positions: list[int]) -> Iterator[str]:
         for i in positions:
             self._counts[i] = lambda: self.published
         if len(positions) > 2 * MANY:
-            self.names["everyone"] = tuple(self.entries[i] for i in positions)
-            yield "for l in everyone:"
-            yield from self._call("l", "    ")
+            entries = self._named("L", [self.entries[i] for i in positions])
+            handlers = self._named("F", [self.entries[i].deliver for i in positions])
+            yield from self._call_all(handlers, entries, str(len(positions)))
             return
         for i in positions:
-            self._name_entry(i)
-            yield from self._call(f"l{i}")
+            yield from self._call(i)
 
     def _conditional(self, i: int, condition: str) -> Iterator[str]:
-        self._name_entry(i)
         self._count_by_name(i)
         yield f"if {condition}:"
         yield f"    c{i} += 1"
-        yield from self._call(f"l{i}", "    ")
+        yield from (f"    {line}" for line in self._call(i))
 
     def _name_entry(self, i: int) -> None:
         self.names[f"l{i}"] = self.entries[i]
@@ -191,7 +198,7 @@ class Channel:
         yield from (f"    {line}" for line in (self._hashed if op == "==" else self._sorted)(group, code))
 
     def _hashed(self, group: Group, code: str) -> Iterator[str]:
-        """A row of [hits, targets] per constant."""
+        """A table from each constant to its hits, targets and their handlers."""
         rows: dict[Any, tuple[list[int], list[Entry | Guarded]]] = {}
         for position, part, constants in group.members:
             target = self._target(position, part)
@@ -202,12 +209,11 @@ class Channel:
                 targets.append(target)
             if not isinstance(target, Guarded):
                 self._counts[position] = _hits_of([hits for hits, _ in mine])
-        table = self._named("T", {constant: (hits, tuple(targets)) for constant, (hits, targets) in rows.items()})
-        yield f"r = {table}.get({code})"
+        table = {key: (hits, targets, [one.deliver for one in targets]) for key, (hits, targets) in rows.items()}
+        yield f"r = {self._named('T', table)}.get({code})"
         yield "if r is not None:"
         yield "    r[0][0] += 1"
-        yield "    for l in r[1]:"
-        yield from self._call("l", "        ")
+        yield from (f"    {line}" for line in self._call_all("r[2]", "r[1]", "len(r[1])"))
 
     def _sorted(self, group: Group, code: str) -> Iterator[str]:
         op = group.key[1]
@@ -217,14 +223,16 @@ class Channel:
         hits = [0] * (len(kept) + 1)
         for rank, (position, _, target) in enumerate(kept):
             if not isinstance(target, Guarded):
-                self._counts[position] = _hits_above(hits, rank) if op in (">", ">=") else _hits_below(hits, rank)
+                self._counts[position] = (_hits_above if op in (">", ">=") else _hits_below)(hits, rank)
         bounds = self._named("B", [constant for _, constant, _ in kept])
         listed, counted = self._named("L", [target for *_, target in kept]), self._named("H", hits)
+        handlers = self._named("F", [target.deliver for *_, target in kept])
         self.names[_BISECT[op].__name__] = _BISECT[op]
         yield f"k = {_BISECT[op].__name__}({bounds}, {code})"
         yield f"{counted}[k] += 1"
-        yield f"for l in {listed}[{':k' if op in ('>', '>=') else 'k:'}]:"
-        yield from self._call("l", "    ")
+        is_prefix = op in (">", ">=")
+        part, end = (":k", "k") if is_prefix else ("k:", str(len(kept)))
+        yield from self._call_all(f"{handlers}[{part}]", listed, end)
 
     def _target(self, position: int, decided: x.Predicate) -> Entry | Guarded | None:
         """The entry itself if the index decides it, or a function that tests the rest first; None if never."""

@@ -8,6 +8,7 @@ always carries are not tested for presence, and those it never carries decide th
 import builtins
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from genus.filters.bind import EPOCH, MICROSECOND, type_of
 from genus.filters.covering import conjuncts
 from genus.filters.evaluate import round_to_float32
 from genus.filters.subscription import Subscription
-from genus.model import ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
+from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
 from genus.model.check import check
 from genus.model.types import INT64_MAX, INT64_MIN, int_range
 from genus.targets.compiler import Compiler
@@ -118,7 +119,7 @@ class PythonCompiler(Compiler):
         self.names: dict[str, object] = {} if names is None else names
         self._attributes = {attribute.name: attribute for attribute in attributes(cls)}
         self._repeated = {node for node, times in Counter(_shareable(subscriptions)).items() if times > 1}
-        self._loads: dict[str, str] = {}
+        self._loads: dict[str, list[str]] = {}
         self._shared: dict[object, tuple[str, str]] = {}
         self._temporaries = 0
 
@@ -134,7 +135,8 @@ class PythonCompiler(Compiler):
 
     def prelude(self) -> list[str]:
         """Statements that must run before the conditions: attributes loaded and shared parts computed."""
-        return [f"{name} = {code}" for name, code in (*self._loads.items(), *self._shared.values())]
+        loads = [line for lines in self._loads.values() for line in lines]
+        return [*loads, *(f"{name} = {code}" for name, code in self._shared.values())]
 
     # -- predicates: code that is true when the predicate is `wanted` ----------------------------------------------
 
@@ -277,13 +279,22 @@ class PythonCompiler(Compiler):
         return (self._shared[key][0],)
 
     def _load(self, name: str) -> str:
-        attribute = self._attributes[name]
-        code = f"e.{name}"
-        if isinstance(attribute.type, FloatType) and attribute.type.bits == 32:
+        local = f"a_{name}"
+        if name not in self._loads:
+            self._loads[name] = [f"{local} = e.{name}", *self._normalised(local, self._attributes[name].type)]
+        return local
+
+    def _normalised(self, local: str, type_: AttributeType) -> list[str]:
+        """Statements that give a value the one form comparisons need; most values have it already."""
+        if isinstance(type_, FloatType) and type_.bits == 32:
             self.names["round_to_float32"] = round_to_float32
-            code = f"{code} if {code} is None else round_to_float32({code})"
-        self._loads.setdefault(f"a_{name}", code)
-        return f"a_{name}"
+            return [f"if {local} is not None: {local} = round_to_float32({local})"]
+        if isinstance(type_, FloatType):
+            return [f"if {local}.__class__ is not float and {local} is not None: {local} = {local} * 1.0"]
+        if isinstance(type_, TimeType):
+            self.names["UTC"] = UTC
+            return [f"if {local} is not None and {local}.tzinfo is not UTC: {local} = {local}.astimezone(UTC)"]
+        return []
 
     def _name(self, prefix: str, value: object) -> str:
         """A global of the generated code that holds a constant."""

@@ -1,0 +1,436 @@
+"""The Arrow target: a subscription becomes a function over the columns of a record batch.
+
+A batch holds the names of the events' types in `_type` and one column per attribute, null where it is absent; Arrow's
+nulls are the unknown of Kleene logic. Integers, times and durations are computed as int64 (times and durations in
+microseconds), floats as float64. NaN runs through arithmetic and becomes null where it is compared.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import attrgetter
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from genus.errors import EventError, SubscriptionError
+from genus.filters import expression as x
+from genus.filters.bind import MICROSECOND, type_of
+from genus.filters.evaluate import plain
+from genus.filters.subscription import Subscription
+from genus.model import (
+    Attribute,
+    AttributeType,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    DurationType,
+    Event,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    TimeType,
+    attributes,
+    is_event_type,
+    name_of,
+    vector,
+)
+from genus.targets.compiler import Compiler
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ImportError as missing:
+    raise ImportError("the arrow target needs pyarrow: pip install 'genus[arrow]'") from missing
+
+Datum: TypeAlias = Any
+"""A column or a scalar of pyarrow, which has no type stubs; an absent column is a null scalar."""
+Columns: TypeAlias = Mapping[str, Datum]
+"""The attributes that a subscription reads, in the form they are computed in."""
+Step: TypeAlias = Callable[[Columns], Datum]
+"""A node of the expression tree, ready to run."""
+
+TYPE_COLUMN = "_type"
+UNKNOWN = pa.scalar(None, pa.bool_())
+
+_STORED: dict[type, pa.DataType] = {
+    BoolType: pa.bool_(),
+    TextType: pa.string(),
+    BytesType: pa.binary(),
+    TimeType: pa.timestamp("us", tz="UTC"),
+    DurationType: pa.duration("us"),
+    OpaqueType: pa.string(),
+}
+_LAYOUTS: dict[pa.DataType, tuple[pa.DataType, ...]] = {
+    pa.string(): (pa.large_string(), pa.string_view()),
+    pa.binary(): (pa.large_binary(), pa.binary_view()),
+}
+
+
+def compile(subscription: Subscription) -> "ArrowFilter":
+    """A filter of record batches for one subscription.
+
+    >>> from genus import Event, Maybe, Subscription, this
+    >>> class Loop(Event):
+    ...     lane: int
+    ...     speed: Maybe[float] = None
+    >>> fast = compile(Subscription(Loop, where=this.speed > 30))
+    >>> fast.mask(to_batch([Loop(lane=1, speed=31.0), Loop(lane=2)])).to_pylist()
+    [True, False]
+    """
+    return ArrowFilter(subscription)
+
+
+def arrow_schema(cls: type) -> pa.Schema:
+    """The columns of a type's batches: `_type`, then its family's vector; an enum is stored as its values.
+
+    A nested struct or a list is stored as JSON. The schema grows at its end when the family does.
+
+    >>> from genus import Event
+    >>> class Lamp(Event):
+    ...     watts: float
+    >>> arrow_schema(Lamp).field("watts").type
+    DataType(double)
+    """
+    fields = [pa.field(attribute.name, stored_type(attribute.type)) for attribute in vector(cls)]
+    return pa.schema([pa.field(TYPE_COLUMN, pa.string()), *fields])
+
+
+def stored_type(type_: AttributeType) -> pa.DataType:
+    """The Arrow type of an attribute's column.
+
+    >>> stored_type(IntType(16, signed=False))
+    DataType(uint16)
+    """
+    match type_:
+        case IntType() | FloatType():
+            return pa.type_for_alias(type_.describe())
+        case ChoiceType(values):
+            return pa.string() if isinstance(values[0], str) else pa.int64()
+    return _STORED[type(type_)]
+
+
+def computed_type(type_: AttributeType) -> pa.DataType:
+    """The Arrow type an attribute is widened to before anything is asked of it."""
+    match type_:
+        case IntType() | TimeType() | DurationType():
+            return pa.int64()
+        case FloatType():
+            return pa.float64()
+    return stored_type(type_)
+
+
+# -- events to columns -------------------------------------------------------------------------------------------------
+
+
+def to_batch(events: Iterable[Event], cls: type | None = None) -> pa.RecordBatch:
+    """The events of one family as a record batch; `cls`, or else the events themselves, say which family.
+
+    With `Event` or a kind as `cls`, events may be of any family, and only the attributes of `Event` are kept.
+
+    >>> from genus import Event
+    >>> class Door(Event):
+    ...     open: bool
+    >>> to_batch([Door(open=True, place="hall")]).select(["_type", "place", "open"]).to_pylist()
+    [{'_type': 'Door', 'place': 'hall', 'open': True}]
+    """
+    listed = list(events)
+    classes = tuple(dict.fromkeys(map(type, listed)))
+    cls = cls or next(filter(_family, classes), Event)
+    if strangers := [each.__name__ for each in classes if not _belongs(each, cls)]:
+        raise EventError(f"a batch holds one family's events: {', '.join(strangers)} is not of {name_of(cls)}'s family")
+    columns = [_column(listed, classes, attribute) for attribute in vector(cls)]
+    return pa.RecordBatch.from_arrays([_names(listed, classes), *columns], schema=arrow_schema(cls))
+
+
+def _family(cls: type) -> object:
+    return getattr(cls, "__genus_family__", None)
+
+
+def _belongs(cls: type, home: type) -> bool:
+    is_event = issubclass(cls, Event) and is_event_type(cls)
+    return is_event and (_family(home) is None or _family(cls) in (None, _family(home)))
+
+
+def _names(events: Sequence[Event], classes: Sequence[type]) -> pa.Array:
+    if len(classes) == 1:
+        return pa.repeat(pa.scalar(name_of(classes[0])), len(events))
+    names = {cls: name_of(cls) for cls in classes}
+    return pa.array([names[type(event)] for event in events], pa.string())
+
+
+def _column(events: Sequence[Event], classes: Sequence[type], attribute: Attribute) -> pa.Array:
+    """One attribute of all events; a class that does not declare it lacks it, whatever else has its name there."""
+    name, stored = attribute.name, stored_type(attribute.type)
+    carriers = {cls for cls in classes if any(own.name == name for own in attributes(cls))}
+    if not carriers:
+        return pa.nulls(len(events), stored)
+    if len(carriers) == len(classes):
+        values = list(map(attrgetter(name), events))
+    else:
+        values = [getattr(event, name) if type(event) in carriers else None for event in events]
+    try:
+        return pa.array(_plain(values, attribute.type), stored)
+    except (ValueError, TypeError, OverflowError, AttributeError) as problem:
+        raise EventError(f"a value does not fit {attribute.type.describe()}: {problem} (at {name})") from problem
+
+
+def _plain(values: list[Any], type_: AttributeType) -> list[Any]:
+    """Values as their column stores them; the integers that a float attribute may hold become floats."""
+    match type_:
+        case ChoiceType():
+            return [getattr(value, "_value_", value) for value in values]
+        case OpaqueType():
+            return [None if value is None else msgspec.json.encode(value) for value in values]
+        case TimeType() if any(value is not None and value.tzinfo is None for value in values):
+            raise ValueError("a datetime has no time zone")
+        case DurationType():  # pyarrow's own conversion refuses the ends of the range
+            return [None if value is None else value // MICROSECOND for value in values]
+        case FloatType():
+            return [value if value is None or type(value) is float else value + 0.0 for value in values]
+    return values
+
+
+# -- columns to answers ------------------------------------------------------------------------------------------------
+
+
+class ArrowFilter:
+    """Answers which rows of a batch match; made by `compile`."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        where = subscription.where
+        self._contents: Step | None = None if where is None else ArrowCompiler().visit(where)
+        said = [node.name for node in where.walk() if isinstance(node, x.Attribute)] if where is not None else []
+        wanted = {*subscription.has, *subscription.lacks, *said}
+        self._reads = tuple(attribute for attribute in subscription.vector if attribute.name in wanted)
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Whether each row matches: true or false, never null.
+
+        A column that the batch does not have is absent from every row; one of another Arrow type is refused.
+        """
+        columns = {attribute.name: _read(batch, attribute) for attribute in self._reads}
+        found = self._fitting(batch, columns)
+        if self._contents is None or found.true_count == 0:
+            return found
+        if found.true_count < batch.num_rows // 2:
+            columns = {name: _kept(column, found) for name, column in columns.items()}
+            return pc.replace_with_mask(found, found, _certain(self._contents(columns), found.true_count))
+        return pc.and_(found, _certain(self._contents(columns), batch.num_rows))
+
+    def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that match."""
+        return batch.filter(self.mask(batch))
+
+    def explain(self) -> str:
+        """The stages in the order they are tested, and the columns that are read."""
+        asked = self.subscription
+        names = self._type_names()
+        carried = [f"{name} is valid" for name in asked.has] + [f"{name} is null" for name in asked.lacks]
+        lines = {
+            "type": f"{TYPE_COLUMN} in ({', '.join(names)}); a name that no declared type has does not match",
+            "attributes": " and ".join(carried) or "any",
+            "contents": "any" if asked.where is None else f"{asked.where}, on the rows left, a column at a time",
+            "reads": ", ".join((TYPE_COLUMN, *(attribute.name for attribute in self._reads))),
+        }
+        return "\n".join([f"arrow: {asked}", *(f"  {stage}: {text}" for stage, text in lines.items())])
+
+    def _type_names(self) -> list[str]:
+        """The names of the matching types. Asked anew for each batch: types may have been declared since."""
+        return sorted({name_of(cls) for cls in self.subscription.classes()})
+
+    def _fitting(self, batch: pa.RecordBatch, columns: Columns) -> pa.BooleanArray:
+        """Whether each row is of the type and carries what it should."""
+        tests = [_named(batch, pa.array(self._type_names(), pa.string()))]
+        tests += [pc.is_valid(columns[name]) for name in self.subscription.has]
+        tests += [pc.is_null(columns[name]) for name in self.subscription.lacks]
+        return _certain(reduce(pc.and_kleene, tests), batch.num_rows)
+
+
+def _named(batch: pa.RecordBatch, names: pa.Array) -> Datum:
+    """Whether each row's type is one of these; tested once per name where the column is a dictionary."""
+    column = _find(batch, TYPE_COLUMN)
+    if column is None:
+        raise SubscriptionError(f"the batch has no column {TYPE_COLUMN!r} with the names of the events' types")
+    if pa.types.is_dictionary(column.type):
+        known = pc.is_in(_as_stored(column.dictionary, TYPE_COLUMN, pa.string()), value_set=names)
+        return known.take(column.indices)
+    column = _as_stored(column, TYPE_COLUMN, pa.string())
+    return pc.equal(column, names[0]) if len(names) == 1 else pc.is_in(column, value_set=names)
+
+
+def _find(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    positions = batch.schema.get_all_field_indices(name)
+    if len(positions) > 1:
+        raise SubscriptionError(f"the batch has {len(positions)} columns called {name!r}; keep one")
+    return batch.column(positions[0]) if positions else None
+
+
+def _read(batch: pa.RecordBatch, attribute: Attribute) -> Datum:
+    """An attribute's column in the form it is computed in; a null scalar if the batch has none."""
+    column = _find(batch, attribute.name)
+    if column is None:
+        return pa.scalar(None, computed_type(attribute.type))
+    if isinstance(attribute.type, OpaqueType):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return _as_stored(column, attribute.name, stored_type(attribute.type)).cast(computed_type(attribute.type))
+
+
+def _as_stored(column: pa.Array, name: str, stored: pa.DataType) -> pa.Array:
+    """A column as the schema has it; other layouts of the same values, and a column of nulls only, are taken too."""
+    if column.type in (stored, pa.null(), *_LAYOUTS.get(stored, ())):
+        return column.cast(stored)
+    raise SubscriptionError(f"column {name!r} holds {column.type}, but should hold {stored}")
+
+
+def _kept(column: Datum, rows: pa.BooleanArray) -> Datum:
+    return column if isinstance(column, pa.Scalar) else column.filter(rows)
+
+
+def _certain(answer: Datum, rows: int) -> pa.BooleanArray:
+    """An answer for each row, in which unknown is false."""
+    column = pa.repeat(answer, rows) if isinstance(answer, pa.Scalar) else answer
+    return pc.fill_null(column, False) if column.null_count else column
+
+
+class ArrowCompiler(Compiler):
+    """Turns each node into a step that runs on columns."""
+
+    target: ClassVar[str] = "arrow"
+    operators: ClassVar[Mapping[str, str]] = {
+        "+": "add", "-": "subtract", "*": "multiply", "/": "divide",
+        "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal",
+        "startswith": "starts_with", "endswith": "ends_with", "contains": "match_substring",
+    }  # fmt: skip
+    """The function of pyarrow.compute for each operator."""
+
+    def visit_And(self, node: x.And) -> Step:
+        """`and_kleene` over all operands."""
+        return _folded(pc.and_kleene, [self.visit(operand) for operand in node.operands])
+
+    def visit_Or(self, node: x.Or) -> Step:
+        """`or_kleene` over all operands."""
+        return _folded(pc.or_kleene, [self.visit(operand) for operand in node.operands])
+
+    def visit_Not(self, node: x.Not) -> Step:
+        """`invert`, which keeps null."""
+        operand: Step = self.visit(node.operand)
+        return lambda columns: pc.invert(operand(columns))
+
+    def visit_Present(self, node: x.Present) -> Step:
+        """`is_valid`; NaN is a value."""
+        return lambda columns: pc.is_valid(columns[node.attribute.name])
+
+    def visit_Compare(self, node: x.Compare) -> Step:
+        """A comparison; of floats, only where both are numbers."""
+        left, right, compare = self.visit(node.left), self.visit(node.right), getattr(pc, self.operators[node.op])
+        if not isinstance(type_of(node.left), FloatType):
+            return lambda columns: compare(left(columns), right(columns))
+
+        def run(columns: Columns) -> Datum:
+            first, second = left(columns), right(columns)
+            return _where(_is_number(first), _where(_is_number(second), compare(first, second)))
+
+        return run
+
+    def visit_OneOf(self, node: x.OneOf) -> Step:
+        """`is_in`, null where the item is; it tells -0.0 from 0.0, so zeros lose their sign before."""
+        item: Step = self.visit(node.item)
+        type_ = type_of(node.item)
+        options = pa.array([_constant(option) for option in node.options], computed_type(type_))
+        if not isinstance(type_, FloatType):
+            return lambda columns: _one_of(item(columns), options, pc.is_valid)
+        unsigned = pc.add(options, 0.0)
+        return lambda columns: _one_of(pc.add(item(columns), 0.0), unsigned, _is_number)
+
+    def visit_TextTest(self, node: x.TextTest) -> Step:
+        """A literal part, compared byte by byte."""
+        item, test = self.visit(node.item), getattr(pc, self.operators[node.op])
+        return lambda columns: test(item(columns), pattern=node.part.value)
+
+    def visit_Attribute(self, node: x.Attribute) -> Step:
+        """A column, already widened."""
+        return lambda columns: columns[node.name]
+
+    def visit_Literal(self, node: x.Literal) -> Step:
+        """A scalar."""
+        scalar = pa.scalar(_constant(node), computed_type(type_of(node)))
+        return lambda columns: scalar
+
+    def visit_Micros(self, node: x.Micros) -> Step:
+        """Nothing: times and durations are microseconds already."""
+        step: Step = self.visit(node.operand)
+        return step
+
+    def visit_ToFloat(self, node: x.ToFloat) -> Step:
+        """A cast to the nearest double."""
+        operand: Step = self.visit(node.operand)
+        return lambda columns: _to_float(operand(columns))
+
+    def visit_Negation(self, node: x.Negation) -> Step:
+        """Zero minus an integer, which overflows where negation does; a float's sign turned."""
+        operand: Step = self.visit(node.operand)
+        if isinstance(type_of(node), FloatType):
+            return lambda columns: pc.negate(operand(columns))
+        return lambda columns: _exact("subtract", pa.scalar(0), operand(columns))
+
+    def visit_Arithmetic(self, node: x.Arithmetic) -> Step:
+        """An operation on two integers or two floats; only floats are divided."""
+        left, right, name = self.visit(node.left), self.visit(node.right), self.operators[node.op]
+        if not isinstance(type_of(node), FloatType):
+            return lambda columns: _exact(name, left(columns), right(columns))
+        if node.op == "/":
+            return lambda columns: pc.divide(left(columns), _not_zero(right(columns)))
+        return lambda columns: getattr(pc, name)(left(columns), right(columns))
+
+
+def _folded(combine: Callable[[Datum, Datum], Datum], steps: Sequence[Step]) -> Step:
+    return lambda columns: reduce(combine, (step(columns) for step in steps))
+
+
+def _constant(literal: x.Literal) -> object:
+    is_time = isinstance(literal.type, TimeType | DurationType)
+    return plain(literal.value, literal.type) if is_time else literal.value
+
+
+def _where(known: Datum, answer: Datum) -> Datum:
+    return pc.if_else(known, answer, UNKNOWN)
+
+
+def _is_number(floats: Datum) -> Datum:
+    """False for NaN, the only value not equal to itself; null for null."""
+    return pc.equal(floats, floats)
+
+
+def _one_of(item: Datum, options: pa.Array, known: Callable[[Datum], Datum]) -> Datum:
+    return _where(known(item), pc.is_in(item, value_set=options))
+
+
+def _not_zero(floats: Datum) -> Datum:
+    return pc.if_else(pc.equal(floats, 0.0), pa.scalar(None, pa.float64()), floats)
+
+
+def _to_float(integers: Datum) -> Datum:
+    return pc.cast(integers, pa.float64(), safe=False)
+
+
+def _exact(name: str, left: Datum, right: Datum) -> Datum:
+    """An operation on int64; null where the result does not fit, which is looked for only if it happens at all."""
+    try:
+        return getattr(pc, f"{name}_checked")(left, right)
+    except pa.ArrowInvalid:
+        return _within_64_bits(getattr(pc, name), left, right)
+
+
+def _within_64_bits(operation: Callable[[Datum, Datum], Datum], left: Datum, right: Datum) -> Datum:
+    """The wrapped result where it is the true one.
+
+    Where not, they differ by a multiple of 2**64. The same operation on doubles is off by less than 2**13 if the true
+    result fits and by a part in 2**51 if not, so it tells the two apart exactly.
+    """
+    wrapped = operation(left, right)
+    distance = pc.abs(pc.subtract(operation(_to_float(left), _to_float(right)), _to_float(wrapped)))
+    return pc.if_else(pc.less(distance, 2.0**62), wrapped, pa.scalar(None, pa.int64()))

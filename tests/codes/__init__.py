@@ -1,0 +1,1 @@
+"""Tests of codes; a package so that its modules can share `laws`."""

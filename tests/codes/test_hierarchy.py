@@ -1,0 +1,80 @@
+"""Reading hierarchies: what is understood, and one clear line for what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from genus.codes import read_hierarchy
+from genus.errors import HierarchyError
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+@pytest.mark.parametrize("separator", ["|", ";", " ", " ; "])
+@pytest.mark.parametrize("header", ["type,parents", "type,bases"])
+def test_parents_may_follow_and_be_separated_in_three_ways(tmp_path: Path, separator: str, header: str) -> None:
+    path = write(tmp_path / "h.csv", f"{header}\nC,A{separator}B\nA,\nB,A\n\n")
+    assert dict(read_hierarchy(path)) == {"A": (), "B": ("A",), "C": ("A", "B")}
+    assert list(read_hierarchy(path)) == ["A", "B", "C"]
+
+
+def test_vehicle_signals_are_dotted_paths(tmp_path: Path) -> None:
+    path = write(tmp_path / "vss.csv", 'Signal,Type,Desc\nVehicle,branch,"two\nlines"\nVehicle.Speed,sensor,\n')
+    assert dict(read_hierarchy(path)) == {"Vehicle": (), "Vehicle.Speed": ("Vehicle",)}
+
+
+def test_classes_of_a_file_without_object(tmp_path: Path) -> None:
+    classes = "class A: pass\nclass B(A, OrderedDict): pass\nclass C(B): pass\nalias = C\n"
+    source = f"from collections import OrderedDict\n{classes}"
+    path = write(tmp_path / "events.py", source)
+    assert dict(read_hierarchy(path)) == {
+        "A": (),
+        "collections.OrderedDict": (),
+        "B": ("A", "collections.OrderedDict"),
+        "C": ("B",),
+    }
+
+
+def test_a_module_by_name_agrees_with_issubclass() -> None:
+    import numbers
+
+    hierarchy = read_hierarchy("numbers")
+    assert all(
+        issubclass(getattr(numbers, n), getattr(numbers, p)) for n, ps in hierarchy.items() if "." not in n for p in ps
+    )
+    assert hierarchy["Number"] == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "h.csv:1: expected the header"),
+        ("name,parent\nA,\n", "h.csv:1: expected the header"),
+        ("type,parents\n", "h.csv: no types"),
+        ("type,parents\nA,\nB,X\n", "h.csv:3: parent 'X' of 'B' is unknown"),
+        ("type,parents\nA,\nB,C\nC,B\n", r"h.csv:[34]: '[BC]' is in or below a cycle"),
+        ("type,parents\nA,\nA,\n", "h.csv:3: type 'A' is already in line 2"),
+        ("type,parents\nA\n", "h.csv:2: 1 columns where the header has 2"),
+        ("type,parents\nA,,\n", "h.csv:2: 3 columns"),
+        ("type,parents\n,\n", "h.csv:2: a type needs a name"),
+        ("type,parents\nA,\nB,A;A\n", "h.csv:3: type 'B' names a parent twice"),
+        ('type,parents\n"A,\n', "h.csv:2: "),
+        (b"type,parents\nA,\n\xff,\n", "h.csv:3: not UTF-8"),
+        ("Signal,Type\nVehicle.Speed,sensor\n", "h.csv:2: parent 'Vehicle' of 'Vehicle.Speed' is unknown"),
+    ],
+)
+def test_malformed_input_is_one_line_that_says_where(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(HierarchyError, match=message):
+        read_hierarchy(write(tmp_path / "h.csv", text))
+
+
+def test_what_cannot_be_found_or_imported(tmp_path: Path) -> None:
+    with pytest.raises(HierarchyError, match="neither a file nor a module"):
+        read_hierarchy("no_such_module_anywhere")
+    with pytest.raises(HierarchyError, match=r"missing\.csv: No such file"):
+        read_hierarchy(tmp_path / "missing.csv")
+    with pytest.raises(HierarchyError, match="cannot be imported: division by zero"):
+        read_hierarchy(write(tmp_path / "broken.py", "1 / 0\n"))

@@ -1,0 +1,157 @@
+"""One meaning everywhere: every target gives the oracle's answer on every generated case.
+
+The oracle is `Subscription.matches`. A target is a function from subscriptions and events to a table of answers; a
+new target joins by one line in TARGETS.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genus import Collection, Event, Subscription, open_bus
+from genus.bus.recording import RecordingWriter, read_recording, replay
+from genus.filters import AllOf
+from genus.model import vector
+from genus.targets import arrow, python
+from genus.targets.index import SubscriptionIndex
+from genus.testing import Generator, Sampler, edge_events, edge_subscriptions
+
+Table = list[list[bool]]
+Target = Callable[[Sequence[Subscription], Sequence[Event]], Table]
+
+
+def oracle(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    return [[subscription.matches(event) for event in events] for subscription in subscriptions]
+
+
+def text_form(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    """Not a target, but held to the same: what the text says is what was meant."""
+    types = [cls for subscription in subscriptions for cls in subscription.types]
+    reread = [Subscription.parse(str(subscription), dict.fromkeys(types)) for subscription in subscriptions]
+    assert reread == list(subscriptions)
+    return oracle(reread, events)
+
+
+def generated_python(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    return [[bool(matches(event)) for event in events] for matches in map(python.compile, subscriptions)]
+
+
+def arrow_batches(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    table = [[False] * len(events) for _ in subscriptions]
+    by_family: dict[str, list[int]] = {}
+    for position, event in enumerate(events):
+        by_family.setdefault(vector(type(event)).scope, []).append(position)
+    for positions in by_family.values():
+        batch = arrow.to_batch([events[position] for position in positions])
+        for row, subscription in zip(table, subscriptions, strict=True):
+            scopes = {vector(cls).scope for cls in subscription.classes()}
+            if vector(type(events[positions[0]])).scope in scopes:
+                for position, answer in zip(positions, arrow.compile(subscription).mask(batch), strict=True):
+                    row[position] = answer.as_py()
+    return table
+
+
+def index(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    indexed = SubscriptionIndex()
+    handles = [indexed.add(subscription) for subscription in subscriptions]
+    matches = [set(map(int, indexed.match(event))) for event in events]
+    return [[handle in found for found in matches] for handle in handles]
+
+
+def one_channel_for_all(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    """The bus with all subscriptions at once, so that groups, shared parts and counters are in play."""
+    table = [[False] * len(events) for _ in subscriptions]
+    now = 0
+    with open_bus("local:") as bus:
+        listeners = []
+        for row, subscription in zip(table, subscriptions, strict=True):
+
+            def mark(_: object, row: list[bool] = row) -> None:
+                assert not row[now], "delivered twice"
+                row[now] = True
+
+            collection: Collection[Any] = bus.collection(AllOf(subscription.types))
+            asked: Any = {"exact": subscription.exact, "has": subscription.has, "lacks": subscription.lacks}
+            listeners.append(collection.subscribe(mark, where=subscription.where, **asked))
+        for now, event in enumerate(events):  # noqa: B007
+            bus.publish(event)
+        assert [listener.counters.delivered for listener in listeners] == [sum(row) for row in table]
+        assert not any(listener.counters.failed for listener in listeners)
+    return table
+
+
+def replayed(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    """A recording, read back and replayed through each subscription."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "events.genus"
+        with RecordingWriter(path) as writer:
+            for position, event in enumerate(events):
+                writer.write(event, at_us=position)
+        table = []
+        for subscription in subscriptions:
+            row = [False] * len(events)
+            recording = read_recording(path, {type(event) for event in events})
+            found: list[Event] = []
+            replay(recording, found.append, subscription)
+            positions = {recorded.at_us for recorded in recording if subscription.matches(recorded.event)}
+            assert len(found) == len(positions)
+            assert not recording.problems
+            table.append([position in positions for position in range(len(row))])
+        return table
+
+
+TARGETS: dict[str, Target] = {
+    "text": text_form,
+    "python": generated_python,
+    "arrow": arrow_batches,
+    "index": index,
+    "channel": one_channel_for_all,
+    "replay": replayed,
+}
+
+
+def check(target: str, subscriptions: Sequence[Subscription], events: Sequence[Event]) -> int:
+    """Compare a target with the oracle; returns how many cases that were."""
+    expected, found = oracle(subscriptions, events), TARGETS[target](subscriptions, events)
+    for subscription, wanted, given in zip(subscriptions, expected, found, strict=True):
+        for event, right, answer in zip(events, wanted, given, strict=True):
+            assert answer is right, f"{target} says {answer}: {subscription} on {event!r}"
+    return len(subscriptions) * len(events)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("attribute", [a.name for a in vector(Sampler) if a.name not in ("late", "extra")])
+def test_every_operator_at_every_edge_value(target: str, attribute: str) -> None:
+    """Each comparison of each attribute type with each edge value, plain and negated, present, absent and NaN."""
+    check(target, list(edge_subscriptions(attribute)), edge_events(attribute))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_subscriptions_on_random_events(target: str, seed: int) -> None:
+    """Types, kinds, exact, all_of, has, lacks and nested predicates, all mixed."""
+    generator = Generator(seed)
+    check(target, generator.subscriptions(40), generator.events(40))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_hundred_thousand_random_cases(target: str) -> None:
+    """The long run: no disagreement in 200,000 cases per target."""
+    cases = 0
+    for seed in range(1000, 1100):
+        generator = Generator(seed)
+        cases += check(target, generator.subscriptions(45), generator.events(45))
+    assert cases >= 200_000
+
+
+def test_the_cases_are_not_trivial() -> None:
+    """A suite in which nothing matches, or everything does, would prove nothing."""
+    generator = Generator(0)
+    table = oracle(generator.subscriptions(200), generator.events(50))
+    share = sum(map(sum, table)) / (200 * 50)
+    assert 0.03 < share < 0.6
+    assert sum(1 for row in table if 0 < sum(row) < len(row)) > 80
