@@ -255,6 +255,14 @@ class Term:
     def __bool__(self) -> NoReturn:
         _refuse_truth()
 
+    def __repr__(self) -> str:
+        from genus.filters.text import spell
+
+        return f"<term {spell(self.node)}>"
+
+    def __str__(self) -> str:
+        raise SubscriptionError(f"{self!r} has no text of its own; a predicate cannot convert values to text")
+
     def isin(self, options: Iterable[Constant]) -> Predicate:
         """Whether the value is one of some constants."""
         return OneOf(self.node, tuple(_literal(option) for option in options))

@@ -131,7 +131,7 @@ def _override(inherited: tuple[Attribute, ...], declared: tuple[Attribute, ...])
 class KindMeta(type):
     """Makes a kind: a class without fields that event types take on as an interface."""
 
-    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any) -> Any:
         """Refuse fields, and anything that is not a kind among the bases."""
         if fields := [field for field in namespace.get("__annotations__", {}) if not field.startswith("_")]:
             raise DeclarationError(
@@ -157,7 +157,7 @@ class Kind(metaclass=KindMeta):
 class EventMeta(msgspec.StructMeta, KindMeta):
     """Makes an event type, checking that it fits its base and its family."""
 
-    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any) -> Any:
         """Read the annotations, refuse what could not mean the same everywhere, and create the struct."""
         label = _label(name, options)
         base = _state_base(name, bases)

@@ -7,7 +7,7 @@ almost never. Every target is compared with `Subscription.matches` on these (tes
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
@@ -293,9 +293,9 @@ class Generator:
         return self.random.choice(pool(attribute.type))
 
 
-def _declare(name: str, base: type[Event], fields: dict[str, object]) -> type[Event]:
+def _declare(name: str, base: type[Event], fields: Mapping[str, object]) -> type[Event]:
     metaclass: Any = type(Event)
-    made: type[Event] = metaclass(name, (base,), {"__annotations__": fields, "__module__": __name__})
+    made: type[Event] = metaclass(name, (base,), {"__annotations__": dict(fields), "__module__": __name__})
     return made
 
 

@@ -1,0 +1,504 @@
+"""Publishing and subscribing within a process."""
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from genus import Event, Kind, Listener, Maybe, all_of, open_bus, this
+from genus.errors import BusError, EventError, QueueFull, SubscriptionError
+
+
+class Roadside(Kind):
+    pass
+
+
+class Powered(Kind):
+    pass
+
+
+class Loop(Event, Roadside):
+    lane: int
+    speed: Maybe[float] = None
+
+
+class Camera(Loop, Powered):
+    plate: Maybe[str] = None
+
+
+class Lamp(Event, Powered):
+    on: bool
+
+
+class Post(Event, Roadside):
+    """Pure: it adds nothing to its kind."""
+
+
+def test_a_type_delivers_its_subtypes_and_exact_does_not() -> None:
+    with open_bus() as bus:
+        every: list[Loop] = []
+        direct: list[Loop] = []
+        loops = bus.collection(Loop)
+        loops.subscribe(every.append)
+        loops.subscribe(direct.append, exact=True)
+        loops.publish(Loop(lane=1))
+        loops.publish(Camera(lane=2))
+    assert [event.lane for event in every] == [1, 2]
+    assert [event.lane for event in direct] == [1]
+
+
+def test_an_exact_subscription_to_a_kind_gets_its_pure_classes_only() -> None:
+    with open_bus() as bus:
+        found: list[Any] = []
+        bus.collection(Roadside).subscribe(found.append, exact=True)
+        bus.publish(Post())
+        bus.publish(Loop(lane=1))
+    assert found == [Post()]
+
+
+def test_an_event_is_delivered_once_per_subscription_however_many_supertypes_match() -> None:
+    with open_bus() as bus:
+        found: list[Any] = []
+        listener = bus.collection(Powered).subscribe(found.append)
+        bus.collection(Camera).publish(Camera(lane=1))
+        assert found == [Camera(lane=1)]
+        assert listener.counters.delivered == 1
+
+
+def test_all_of_matches_classes_that_conform_to_every_type() -> None:
+    with open_bus() as bus:
+        found: list[Any] = []
+        bus.collection(all_of(Roadside, Powered)).subscribe(found.append)
+        for event in (Loop(lane=1), Lamp(on=True), Camera(lane=2)):
+            bus.publish(event)
+    assert found == [Camera(lane=2)]
+
+
+def test_subscribing_after_publishing_takes_effect_at_once_also_for_a_kept_publish() -> None:
+    """The generated function is replaced under the feet of whoever kept a reference to it."""
+    with open_bus() as bus:
+        loops = bus.collection(Loop)
+        publish = loops.publish
+        publish(Loop(lane=0))
+        publish = loops.publish
+        publish(Loop(lane=1))
+        found: list[Any] = []
+        first = loops.subscribe(found.append)
+        publish(Loop(lane=2))
+        second = bus.collection(Roadside).subscribe(found.append, where=this.place == "A8")
+        publish(Loop(lane=3, place="A8"))
+        first.cancel()
+        publish(Loop(lane=4))
+        publish(Camera(lane=5, place="A8"))
+    assert [event.lane for event in found] == [2, 3, 3, 5]
+    assert second.counters.delivered == 2
+
+
+def test_a_type_declared_after_the_subscription_is_delivered_too() -> None:
+    with open_bus() as bus:
+        found: list[Any] = []
+        bus.collection(Loop).subscribe(found.append)
+        bus.publish(Loop(lane=1))
+
+        class Radar(Loop):
+            pass
+
+        bus.publish(Radar(lane=2))
+    assert [type(event).__name__ for event in found] == ["Loop", "Radar"]
+
+
+@pytest.mark.parametrize("others", [0, 1, 7, 8, 20, 40])
+@pytest.mark.parametrize("where", ["lane == 3", "lane in (3, 4)", "lane > 2", "lane >= 3", "lane < 4", "lane <= 3"])
+def test_few_or_many_subscriptions_to_one_value_are_served_alike(where: str, others: int) -> None:
+    """Whether by `if`, hash table or sorted list, each gets what it asked for, and the counters agree."""
+    with open_bus() as bus:
+        loops = bus.collection(Loop)
+        hits = [0] * others
+
+        def counter(number: int) -> Any:
+            def count(_: Loop) -> None:
+                hits[number] += 1
+
+            return count
+
+        plain = [loops.subscribe(counter(number), where=where) for number in range(others)]
+        wanted: list[Any] = []
+        special = loops.subscribe(wanted.append, has="speed", where=where + " and speed > 1.0")
+        loops.publish(Loop(lane=3, speed=2.0))
+        loops.publish(Loop(lane=3, speed=0.5))
+        loops.publish(Loop(lane=3))
+        loops.publish(Loop(lane=100 if "<" in where else -100, speed=9.0))
+        assert wanted == [Loop(lane=3, speed=2.0)]
+        assert special.counters.delivered == 1
+        assert hits == [3] * others
+        assert all(listener.counters.delivered == 3 for listener in plain)
+
+
+def test_counters_survive_new_subscriptions_and_count_per_channel() -> None:
+    with open_bus() as bus:
+        loops = bus.collection(Loop)
+        listener = loops.subscribe(lambda _: None, where=this.lane == 1)
+        for lane in (1, 2, 1):
+            loops.publish(Loop(lane=lane))
+        loops.subscribe(lambda _: None)
+        loops.publish(Loop(lane=1))
+        loops.publish(Camera(lane=1))
+        traffic = bus.traffic()
+    assert traffic.channels == {"Loop": 4, "Camera": 1}
+    assert traffic.subscriptions["Loop where lane == 1"].delivered == 4
+    assert listener.settled == 4
+
+
+class TestHandlersThatRaise:
+    @pytest.mark.parametrize("listeners", [3, 30])
+    @pytest.mark.parametrize("where", [None, this.lane == 1, this.lane > 0])
+    def test_one_that_raises_is_reported_and_stops_nobody(self, listeners: int, where: Any) -> None:
+        reports: list[tuple[Listener[Any], Event, Exception]] = []
+        found: list[int] = []
+
+        def handler(number: int) -> Any:
+            def handle(_: Loop) -> None:
+                if number % 3 == 1:
+                    raise ValueError(number)
+                found.append(number)
+
+            return handle
+
+        with open_bus(on_error=lambda *report: reports.append(report)) as bus:
+            loops = bus.collection(Loop)
+            made = [loops.subscribe(handler(number), where=where) for number in range(listeners)]
+            loops.publish(Loop(lane=1))
+            failing = [number for number in range(listeners) if number % 3 == 1]
+            assert sorted(found) == [number for number in range(listeners) if number % 3 != 1]
+            assert sorted(int(str(problem)) for _, _, problem in reports) == failing
+            assert [made.index(listener) for listener, _, _ in reports] == [
+                int(str(problem)) for *_, problem in reports
+            ]
+            assert [number for number, one in enumerate(made) if one.counters.failed] == failing
+
+    def test_without_on_error_it_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        with open_bus() as bus, caplog.at_level(logging.ERROR, "genus.bus"):
+            bus.collection(Loop).subscribe(lambda event: 1 / 0)
+            bus.publish(Loop(lane=1))
+        assert "Loop" in caplog.text
+        assert "ZeroDivisionError" in caplog.text
+
+    async def test_an_async_one_too(self) -> None:
+        reports: list[Any] = []
+        async with open_bus(on_error=lambda *report: reports.append(report)) as bus:
+
+            async def fail(event: Loop) -> None:
+                raise ValueError(event.lane)
+
+            listener = bus.collection(Loop).subscribe(fail)
+            bus.publish(Loop(lane=1))
+            bus.publish(Loop(lane=2))
+            await bus.drain()
+            await asyncio.sleep(0)
+            assert [str(problem) for *_, problem in reports] == ["1", "2"]
+            assert listener.counters.failed == 2
+
+
+class TestRefusals:
+    def test_a_collection_publishes_only_its_type(self) -> None:
+        with open_bus() as bus:
+            with pytest.raises(EventError, match="cannot publish a Lamp: it is no Loop"):
+                bus.collection(Loop).publish(Lamp(on=True))  # type: ignore[arg-type]
+            with pytest.raises(EventError, match="cannot publish a str"):
+                bus.collection(Event).publish("no event")  # type: ignore[arg-type]
+
+    def test_an_attribute_outside_the_vector_is_refused_at_the_call(self) -> None:
+        with open_bus() as bus, pytest.raises(SubscriptionError, match=r"no attribute 'weight'; its vector is \(time"):
+            bus.collection(Loop).subscribe(print, has="weight")
+
+    def test_a_closed_bus_says_so(self) -> None:
+        bus = open_bus()
+        loops = bus.collection(Loop)
+        bus.close()
+        bus.close()
+        with pytest.raises(BusError, match="closed"):
+            bus.collection(Loop)
+        with pytest.raises(BusError, match="closed"):
+            loops.subscribe(print)
+
+    def test_a_value_of_the_wrong_type_is_named_when_a_predicate_meets_it(self) -> None:
+        with open_bus() as bus:
+            bus.collection(Loop).subscribe(print, where=this.speed > 3)
+            with pytest.raises(EventError, match=r"Loop\.speed is 'fast', but must be float64"):
+                bus.publish(Loop(lane=1, speed="fast"))  # type: ignore[arg-type]
+
+    def test_check_refuses_wrong_values_before_anyone_sees_them(self) -> None:
+        with open_bus(check=True) as bus:
+            found: list[Any] = []
+            bus.collection(Loop).subscribe(found.append)
+            with pytest.raises(EventError, match=r"Loop.lane is 1.5, but must be int64"):
+                bus.publish(Loop(lane=1.5))  # type: ignore[arg-type]
+            bus.publish(Loop(lane=1))
+        assert found == [Loop(lane=1)]
+
+    @pytest.mark.parametrize("address", ["", "local", "pigeon:", "local:x"])
+    def test_an_unknown_address(self, address: str) -> None:
+        with pytest.raises(BusError):
+            open_bus(address)
+
+
+class TestCancelling:
+    def test_by_listener_by_handler_and_all_at_once(self) -> None:
+        with open_bus() as bus:
+            loops = bus.collection(Loop)
+            found: list[Any] = []
+            one = loops.subscribe(found.append)
+            two = loops.subscribe(found.append, where=this.lane == 1)
+            loops.cancel(one)
+            loops.publish(Loop(lane=1))
+            assert len(found) == 1
+            loops.cancel(two.handler)
+            loops.publish(Loop(lane=1))
+            assert len(found) == 1
+            loops.subscribe(found.append)
+            loops.subscribe(found.append)
+            loops.cancel()
+            loops.publish(Loop(lane=1))
+            assert len(found) == 1
+
+    def test_a_handler_may_cancel_itself_and_subscribe_others(self) -> None:
+        with open_bus() as bus:
+            loops = bus.collection(Loop)
+            found: list[str] = []
+
+            def once(_: Loop) -> None:
+                found.append("once")
+                listener.cancel()
+                loops.subscribe(lambda _: found.append("next"))
+
+            listener = loops.subscribe(once)
+            loops.publish(Loop(lane=1))
+            loops.publish(Loop(lane=2))
+        assert found == ["once", "next"]
+
+    def test_a_listener_is_a_context_manager_and_still_callable(self) -> None:
+        with open_bus() as bus:
+            found: list[Any] = []
+            with bus.collection(Loop).subscribe(found.append) as listener:
+                bus.publish(Loop(lane=1))
+                listener(Loop(lane=7))
+            bus.publish(Loop(lane=2))
+        assert [event.lane for event in found] == [1, 7]
+
+
+class TestInboxes:
+    def test_get_waits_and_times_out(self) -> None:
+        with open_bus() as bus:
+            inbox = bus.collection(Loop).inbox(where=this.lane > 1)
+            bus.publish(Loop(lane=1))
+            bus.publish(Loop(lane=2))
+            assert inbox.get(timeout=0).lane == 2
+            with pytest.raises(TimeoutError):
+                inbox.get(timeout=0)
+            threading.Timer(0.05, bus.publish, [Loop(lane=3)]).start()
+            assert inbox.get(timeout=5).lane == 3
+
+    def test_a_collection_is_one_itself_from_the_first_get_on(self) -> None:
+        with open_bus() as bus:
+            loops = bus.collection(Loop)
+            loops.publish(Loop(lane=1))
+            with pytest.raises(TimeoutError):
+                loops.get(timeout=0)
+            loops.publish(Loop(lane=2))
+            assert loops.get(timeout=0).lane == 2
+
+    def test_cancelled_it_gives_what_is_left_and_then_ends(self) -> None:
+        with open_bus() as bus:
+            inbox = bus.collection(Loop).inbox()
+            bus.publish(Loop(lane=1))
+            inbox.cancel()
+            bus.publish(Loop(lane=2))
+            assert [event.lane for event in inbox] == [1]
+            with pytest.raises(BusError, match="cancelled"):
+                inbox.get()
+
+    @pytest.mark.parametrize(
+        ("full", "kept", "dropped"), [("drop_oldest", [2, 3], 1), ("drop_newest", [1, 2], 1), ("raise", [1, 2], 1)]
+    )
+    def test_a_full_one_follows_its_policy_and_counts(self, full: Any, kept: list[int], dropped: int) -> None:
+        with open_bus() as bus:
+            others: list[Any] = []
+            inbox = bus.collection(Loop).inbox(capacity=2, full=full)
+            bus.collection(Loop).subscribe(others.append)
+            for lane in (1, 2):
+                bus.publish(Loop(lane=lane))
+            if full == "raise":
+                with pytest.raises(QueueFull, match="holds 2 events"):
+                    bus.publish(Loop(lane=3))
+            else:
+                bus.publish(Loop(lane=3))
+            assert inbox.counters.dropped == dropped
+            assert inbox.counters.waiting == 2
+            inbox.cancel()
+            assert [event.lane for event in inbox] == kept
+            assert len(others) == 3, "the others got it all the same"
+
+    def test_block_makes_the_publisher_wait(self) -> None:
+        with open_bus() as bus:
+            inbox = bus.collection(Loop).inbox(capacity=1, full="block")
+            bus.publish(Loop(lane=1))
+            waiting = threading.Thread(target=bus.publish, args=[Loop(lane=2)])
+            waiting.start()
+            waiting.join(0.05)
+            assert waiting.is_alive()
+            assert inbox.get().lane == 1
+            waiting.join(5)
+            assert not waiting.is_alive()
+            assert inbox.get(timeout=0).lane == 2
+
+    def test_closing_the_bus_frees_a_waiting_publisher_and_a_waiting_reader(self) -> None:
+        bus = open_bus()
+        full = bus.collection(Loop).inbox(capacity=1, full="block")
+        bus.publish(Loop(lane=1))
+        publisher = threading.Thread(target=bus.publish, args=[Loop(lane=2)])
+        empty = bus.collection(Lamp).inbox()
+        found: list[Any] = []
+        reader = threading.Thread(target=lambda: found.extend(empty))
+        publisher.start()
+        reader.start()
+        bus.close()
+        publisher.join(5)
+        reader.join(5)
+        assert not publisher.is_alive()
+        assert not reader.is_alive()
+        assert full.counters.waiting == 1
+
+    @pytest.mark.parametrize(("capacity", "full"), [(0, "block"), (5, "explode")])
+    def test_impossible_options_are_refused(self, capacity: int, full: Any) -> None:
+        with open_bus() as bus, pytest.raises(BusError):
+            bus.collection(Loop).inbox(capacity=capacity, full=full)
+
+
+class TestEventLoops:
+    async def test_async_for_over_a_collection_and_an_inbox(self) -> None:
+        async with open_bus() as bus:
+            loops = bus.collection(Loop)
+            inbox = loops.inbox(where=this.lane == 2)
+            found: list[int] = []
+
+            async def read() -> None:
+                async for event in loops:
+                    found.append(event.lane)
+                    if len(found) == 3:
+                        return
+
+            def publish_all() -> None:
+                for lane in (1, 2, 3):
+                    loops.publish(Loop(lane=lane))
+
+            reading = asyncio.create_task(read())
+            await asyncio.sleep(0)
+            threading.Thread(target=publish_all).start()
+            await asyncio.wait_for(reading, 5)
+            assert found == [1, 2, 3]
+            inbox.cancel()
+            assert [event.lane async for event in inbox] == [2]
+
+    async def test_async_handlers_run_in_order_and_are_drained(self) -> None:
+        found: list[int] = []
+        async with open_bus() as bus:
+
+            @bus.collection(Loop).subscribe(where=this.lane != 2)
+            async def handle(event: Loop) -> None:
+                await asyncio.sleep(0)
+                found.append(event.lane)
+
+            for lane in (1, 2, 3):
+                bus.publish(Loop(lane=lane))
+        assert found == [1, 3]
+
+    async def test_a_full_blocking_queue_does_not_deadlock_its_own_loop(self) -> None:
+        async with open_bus() as bus:
+
+            async def handle(_: Loop) -> None:
+                await asyncio.sleep(0)
+
+            bus.collection(Loop).subscribe(handle, capacity=1, full="block")
+            await asyncio.sleep(0)
+            bus.publish(Loop(lane=1))
+            with pytest.raises(QueueFull, match="would wait for itself"):
+                bus.publish(Loop(lane=2))
+
+    def test_an_async_handler_needs_a_loop(self) -> None:
+        async def handle(_: Loop) -> None: ...
+
+        with open_bus() as bus, pytest.raises(BusError, match="running event loop"):
+            bus.collection(Loop).subscribe(handle)
+
+
+class TestFlavours:
+    def test_a_set_delivers_equal_events_once_while_it_remembers(self) -> None:
+        with open_bus() as bus:
+            found: list[Any] = []
+            loops = bus.collection(Loop, "set", remember=2)
+            loops.subscribe(found.append)
+            for lane in (1, 1, 2, 1, 3, 4, 1):
+                loops.publish(Loop(lane=lane))
+        assert [event.lane for event in found] == [1, 2, 3, 4, 1]
+
+    def test_a_queue_gives_each_event_to_one_consumer_in_turn(self) -> None:
+        with open_bus() as bus:
+            jobs = bus.collection(Loop, "queue")
+            one: list[Any] = []
+            two: list[Any] = []
+            first = jobs.subscribe(one.append)
+            second = jobs.subscribe(two.append, where=this.lane < 5)
+            for lane in (1, 2, 3, 4, 9):
+                jobs.publish(Loop(lane=lane))
+            assert sorted(event.lane for event in one + two) == [1, 2, 3, 4, 9]
+            assert Loop(lane=9) in one
+            assert abs(len(one) - len(two)) <= 1
+            assert (first.counters.delivered, second.counters.delivered) == (len(one), len(two))
+            first.cancel()
+            jobs.publish(Loop(lane=4))
+            assert two[-1] == Loop(lane=4)
+
+    def test_a_bag_beside_a_queue_gets_everything(self) -> None:
+        with open_bus() as bus:
+            everything: list[Any] = []
+            bus.collection(Loop).subscribe(everything.append)
+            bus.collection(Loop, "queue").subscribe(lambda _: None)
+            bus.collection(Loop, "queue").publish(Loop(lane=1))
+        assert len(everything) == 1
+
+    def test_asking_twice_gives_the_same_collection(self) -> None:
+        with open_bus() as bus:
+            assert bus.collection(Loop) is bus.collection(Loop)
+            assert bus.collection(Loop) is not bus.collection(Loop, "set")
+            with pytest.raises(BusError, match="none of bag, set, queue"):
+                bus.collection(Loop, "heap")  # type: ignore[call-overload]
+
+
+def test_many_threads_publish_and_subscribe_without_losing_anything() -> None:
+    """Handlers come and go while four threads publish: one that stays gets every event exactly once."""
+    with open_bus() as bus:
+        loops = bus.collection(Loop)
+        seen: list[int] = []
+        loops.subscribe(lambda event: seen.append(event.lane))
+        stop = threading.Event()
+
+        def publish(start: int) -> None:
+            for lane in range(start, start + 500):
+                loops.publish(Loop(lane=lane))
+
+        def churn() -> None:
+            while not stop.is_set():
+                loops.subscribe(lambda _: None, where=this.lane > 3).cancel()
+
+        churning = threading.Thread(target=churn)
+        churning.start()
+        publishers = [threading.Thread(target=publish, args=[start]) for start in range(0, 2000, 500)]
+        for thread in publishers:
+            thread.start()
+        for thread in publishers:
+            thread.join()
+        stop.set()
+        churning.join()
+    assert sorted(seen) == list(range(2000))

@@ -1,0 +1,49 @@
+"""Type checkers must refuse each line marked `refused`, and no other (test_typing.py asks them)."""
+
+from genus import Event, Kind, Maybe, open_bus
+
+
+class Roadside(Kind):
+    pass
+
+
+class Loop(Event, Roadside):
+    lane: int
+    category: Maybe[str] = None
+
+
+class Camera(Loop):
+    plate: str
+
+
+class Lamp(Event):
+    on: bool
+
+
+def on_camera(event: Camera) -> None:
+    print(event.plate)
+
+
+def on_number(event: int) -> None:
+    print(event)
+
+
+async def on_lamp(event: Lamp) -> None:
+    print(event.on)
+
+
+bus = open_bus("local:")
+loops = bus.collection(Loop)
+loops.subscribe(on_camera)  # refused
+loops.subscribe(on_number)  # refused
+loops.subscribe(on_lamp)  # refused
+loops.subscribe(has="lane")(on_camera)  # refused
+loops.publish(Lamp(on=True))  # refused
+loops.publish("event")  # refused
+print(loops.get().plate)  # refused
+Loop(lane="one")  # refused
+Loop(category="car")  # refused
+Loop(lane=1, weight=2)  # refused
+loops.get().lane = 3  # refused
+loops.inbox(full="explode")  # refused
+bus.collection(Loop, "heap")  # refused
