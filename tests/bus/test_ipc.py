@@ -30,7 +30,7 @@ from genus import Event, open_bus
 class Beep(Event):
     tone: int
 with open_bus("ipc:test") as bus:
-    inbox = bus.collection(Beep).inbox()
+    inbox = bus.collection(Beep).inbox(where="tone > 0")
     print("ready", flush=True)
     for _ in range(int(sys.argv[1])):
         event = inbox.get(timeout=20)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from genus.codes import read_hierarchy
+from genus.codes.hierarchy import load_module
 from genus.errors import HierarchyError
 
 
@@ -78,3 +79,25 @@ def test_what_cannot_be_found_or_imported(tmp_path: Path) -> None:
         read_hierarchy(tmp_path / "missing.csv")
     with pytest.raises(HierarchyError, match="cannot be imported: division by zero"):
         read_hierarchy(write(tmp_path / "broken.py", "1 / 0\n"))
+
+
+def test_a_file_that_leaves_or_is_missing_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(HierarchyError, match=r"leaves\.py: cannot be imported: 3$"):
+        load_module(write(tmp_path / "leaves.py", "import sys\nsys.exit(3)\n"))
+    with pytest.raises(HierarchyError, match=r"missing\.py: cannot be imported: No such file or directory$"):
+        load_module(tmp_path / "missing.py")
+
+
+def test_a_file_is_a_module_like_any_other_and_takes_nobody_s_name(tmp_path: Path) -> None:
+    """Data classes with annotations as text look their module up by name."""
+    text = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\n"
+    assert load_module(write(tmp_path / "own_name.py", text)).__name__ == "own_name"
+    assert load_module(write(tmp_path / "json.py", text)).__name__ == str(tmp_path / "json")
+    import json
+
+    assert hasattr(json, "dumps")
+
+
+def test_a_file_loaded_again_is_run_again(tmp_path: Path) -> None:
+    first = load_module(write(tmp_path / "again.py", "class A: ...\n"))
+    assert load_module(tmp_path / "again.py").A is not first.A

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from genus.bus.collection import Collection, Flavour
-from genus.bus.listener import AsyncListener, Counters, Inbox, Listener, Rota
+from genus.bus.collection import CAPACITY, Collection, Flavour
+from genus.bus.listener import AsyncListener, Counters, Handler, Inbox, Listener, Rota
+from genus.bus.mailbox import WhenFull
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.model import Event, check, name_of
@@ -106,6 +107,29 @@ class Bus:
     def publish(self, event: Event) -> None:
         """Publish an event of any type; a collection's own `publish` is faster."""
         self.collection(Event).publish(event)
+
+    def subscribe(
+        self,
+        subscription: Subscription | str,
+        handler: Handler[Any],
+        *,
+        capacity: int = CAPACITY,
+        full: WhenFull = "drop_oldest",
+    ) -> Listener[Any]:
+        """Call a handler with what a subscription, or its text, matches.
+
+        A collection's own `subscribe` tells type checkers what the handler gets; this one is for subscriptions that
+        come from elsewhere.
+        """
+        asked = Subscription.parse(subscription) if isinstance(subscription, str) else subscription
+        return self.collection(AllOf[Any](asked.types)).listen(asked, handler, capacity, full)
+
+    def inbox(
+        self, subscription: Subscription | str, *, capacity: int = CAPACITY, full: WhenFull = "drop_oldest"
+    ) -> Inbox[Any]:
+        """Keep what a subscription, or its text, matches until it is taken."""
+        asked = Subscription.parse(subscription) if isinstance(subscription, str) else subscription
+        return self.collection(AllOf[Any](asked.types)).keep(asked, capacity, full)
 
     def traffic(self) -> Traffic:
         """Counters per channel and per subscription."""

@@ -138,12 +138,10 @@ class Collection(Generic[T]):
         from, behind a queue of `capacity` whose policy is `full`. A handler that raises is reported and counted, and
         stops nobody else.
         """
-        subscription = Subscription(self._asked(), exact=exact, has=has, lacks=lacks, where=where)
+        subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
 
         def listen(handler: Handler[T]) -> Listener[T]:
-            if is_async(handler):
-                return self._admit(AsyncListener(self.bus, subscription, handler, capacity, full))
-            return self._admit(Listener(self.bus, subscription, handler))
+            return self.listen(subscription, handler, capacity, full)
 
         return listen if handler is None else listen(handler)
 
@@ -158,11 +156,18 @@ class Collection(Generic[T]):
         full: WhenFull = "drop_oldest",
     ) -> Inbox[T]:
         """Keep matching events until they are taken, by `get` or by iterating; bounded, `full` being the policy."""
-        subscription = Subscription(self._asked(), exact=exact, has=has, lacks=lacks, where=where)
-        return self._admit(Inbox(self.bus, subscription, capacity, full))
+        subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
+        return self.keep(subscription, capacity, full)
 
-    def _asked(self) -> AllOf[T]:
-        return AllOf(self.types)
+    def listen(self, subscription: Subscription, handler: Handler[T], capacity: int, full: WhenFull) -> Listener[T]:
+        """Call a handler with what a ready-made subscription matches."""
+        if is_async(handler):
+            return self._admit(AsyncListener(self.bus, subscription, handler, capacity, full))
+        return self._admit(Listener(self.bus, subscription, handler))
+
+    def keep(self, subscription: Subscription, capacity: int, full: WhenFull) -> Inbox[T]:
+        """Keep what a ready-made subscription matches until it is taken."""
+        return self._admit(Inbox(self.bus, subscription, capacity, full))
 
     def _admit(self, listener: L) -> L:
         if self.flavour == "set":

@@ -71,6 +71,7 @@ class IpcLink:
         """Leave the bus."""
         self._closing = True
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as waker:
+            waker.setblocking(False)  # a queue too full to wake the receiver keeps it awake anyway
             waker.sendto(b"", str(self._own))
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2)

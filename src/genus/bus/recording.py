@@ -15,11 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from genus.bus.bus import Bus
 from genus.bus.codec import EventDecoder, Recorded, Rejected, encode_event
-from genus.bus.listener import Listener
 from genus.errors import GenusError
 from genus.filters import AllOf, Subscription
 from genus.model import Event
@@ -188,8 +186,7 @@ class Recorder:
     def __init__(self, bus: Bus, writer: RecordingWriter, subscription: Subscription, clock: Callable[[], int]) -> None:
         self.writer = writer
         self._clock = clock
-        self._listener: Listener[Any] = Listener(bus, subscription, self._write)
-        bus.admit(self._listener)
+        self._listener = bus.subscribe(subscription, self._write)
 
     @property
     def written(self) -> int:

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -31,11 +32,9 @@ def read_hierarchy(source: str | Path) -> Mapping[str, tuple[str, ...]]:
     ('Rational',)
     """
     path = Path(source)
-    if path.suffix == ".py":
-        return hierarchy_of(_load(path))
-    if path.suffix == ".csv" or path.exists():
+    if path.suffix != ".py" and (path.suffix == ".csv" or path.exists()):
         return _from_rows(str(path), list(_rows(path)))
-    return hierarchy_of(_import(str(source)))
+    return hierarchy_of(load_module(source))
 
 
 def hierarchy_of(module: ModuleType) -> Mapping[str, tuple[str, ...]]:
@@ -58,23 +57,49 @@ def _nearest(cls: type, found: set[type]) -> dict[type, None]:
     return nearest
 
 
+def load_module(source: str | Path) -> ModuleType:
+    """A Python module, by name or by the path of a `.py` file; HierarchyError says why it cannot be imported.
+
+    >>> load_module("numbers").__name__
+    'numbers'
+    """
+    path = Path(source)
+    return _load(path) if path.suffix == ".py" else _import(str(source))
+
+
 def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    """Run a file afresh; the module is findable by its name while and after it runs, as imported ones are."""
+    spec = importlib.util.spec_from_file_location(_free_name(path), path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as problem:
-        raise HierarchyError(f"{path}: cannot be imported: {problem}") from problem
+    except (Exception, SystemExit) as problem:
+        del sys.modules[spec.name]
+        raise HierarchyError(f"{path}: cannot be imported: {_first_line(problem)}") from problem
     return module
+
+
+def _free_name(path: Path) -> str:
+    """The name of a file's module: its stem, unless a module from elsewhere has that name."""
+    known = sys.modules.get(path.stem)
+    same = known is None or getattr(known, "__file__", None) in (str(path), str(path.resolve()))
+    return path.stem if same else str(path.with_suffix(""))
 
 
 def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as problem:
-        raise HierarchyError(f"{name}: neither a file nor a module that can be imported: {problem}") from problem
+    except (Exception, SystemExit) as problem:
+        why = _first_line(problem)
+        raise HierarchyError(f"{name}: neither a file nor a module that can be imported: {why}") from problem
+
+
+def _first_line(problem: BaseException) -> str:
+    text = problem.strerror if isinstance(problem, OSError) else str(problem)
+    return (text or type(problem).__name__).splitlines()[0]
 
 
 def _rows(path: Path) -> Iterator[Row]:

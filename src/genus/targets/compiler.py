@@ -55,8 +55,12 @@ def support_matrix() -> str:
     targets = sorted(TARGETS)
     rows = [f"| | {' | '.join(targets)} |", "|---" * (len(targets) + 1) + "|"]
     for node in NODES:
-        for name in (node, *(f"{sign}" for sign in OPERATORS.get(node, ()))):
-            marks = ["residual: " + TARGETS[t].unsupported[name] if name in TARGETS[t].unsupported else "yes" for t in targets]
+        parts: tuple[type[Node] | str, ...] = (node, *OPERATORS.get(node, ()))
+        for name in parts:
+            marks = [
+                "residual: " + TARGETS[t].unsupported[name] if name in TARGETS[t].unsupported else "yes"
+                for t in targets
+            ]
             label = f"`{node_name(name)}`" if isinstance(name, str) else f"**{node_name(name)}**"
             rows.append(f"| {label} | {' | '.join(marks)} |")
     return "\n".join(rows)

@@ -1,0 +1,241 @@
+"""`genus pub`, `sub`, `record` and `replay`: a bus from the command line."""
+
+import json
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import Progress
+
+from genus.bus import open_bus
+from genus.bus.recording import read_recording
+from genus.bus.recording import record as start_recording
+from genus.bus.recording import replay as replay_events
+from genus.cli.loading import TYPES, load_all
+from genus.filters import Subscription
+from genus.filters.text import UNITS
+from genus.model import DurationType, Event, TimeType, attributes, check, is_event_type, name_of
+
+BUS = click.option("--bus", "address", default="ipc:", show_default=True, help="The bus: ipc:NAME, or local:.")
+SUBSCRIPTION = click.argument("subscription", default="Event")
+DAMAGED = 3
+"""Exit code of a replay that had to pass over damage."""
+
+
+@click.command()
+@TYPES
+@BUS
+@click.argument("type_name", metavar="TYPE")
+@click.argument("values", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
+@click.option("--stdin", "lines", is_flag=True, help="Read one JSON object of attributes a line instead of VALUES.")
+def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str, ...], lines: bool) -> None:
+    """Publish an event of TYPE.
+
+    Times are ISO with a zone, or `now`; durations are like 20ms or 1.5s.
+
+    \b
+    genus pub -t examples/traffic.py Loop lane=2 place=A8/km31 time=now
+    """
+    cls = _event_type(type_name, load_all(types))
+    with open_bus(address) as bus:
+        count = 0
+        for given in _lines_of_json() if lines else [dict(map(_pair, values))]:
+            event = make_event(cls, given)
+            bus.publish(event)
+            count += 1
+        sent = bus.traffic().link.get("sent", 0)
+        click.echo(f"published {count}, reached {sent // max(count, 1)} other processes", err=True)
+
+
+@click.command()
+@TYPES
+@BUS
+@SUBSCRIPTION
+@click.option("--count", type=click.IntRange(1), help="Stop after so many events.")
+@click.option("--timeout", type=float, help="Stop when none came for so many seconds (exit code 1).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def sub(
+    types: tuple[str, ...], address: str, subscription: str, count: int | None, timeout: float | None, as_json: bool
+) -> None:
+    """Print events as they come. SUBSCRIPTION is like "Loop has place where speed > 30"; default: all.
+
+    \b
+    genus sub -t examples/traffic.py "Loop where lane > 1"
+    """
+    asked = Subscription.parse(subscription, [*load_all(types), Event])
+    with open_bus(address) as bus, _stopped_by_signals() as stop:
+        inbox = bus.inbox(asked, capacity=10_000)
+        seen = 0
+        click.echo(f"listening on {address} for {asked}", err=True)
+        waited = 0.0
+        while not stop.is_set() and (count is None or seen < count):
+            try:
+                event = inbox.get(timeout=0.1)
+            except TimeoutError:
+                waited += 0.1
+                if timeout is not None and waited >= timeout:
+                    raise click.ClickException(f"no event within {timeout} s") from None
+                continue
+            waited = 0.0
+            seen += 1
+            click.echo(as_text(event, as_json))
+        _say_losses(bus.traffic().link, inbox.counters.dropped)
+
+
+@click.command()
+@TYPES
+@BUS
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@SUBSCRIPTION
+@click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
+@click.option("--seconds", type=float, help="Stop after so long.")
+def record(
+    types: tuple[str, ...], address: str, file: Path, subscription: str, append: bool, seconds: float | None
+) -> None:
+    """Write the events that match SUBSCRIPTION (default: all) to FILE, until Ctrl-C."""
+    asked = Subscription.parse(subscription, [*load_all(types), Event])
+    console = Console(stderr=True)
+    with open_bus(address) as bus, start_recording(bus, file, asked, append=append) as recorder:
+        with _stopped_by_signals() as stop, console.status("recording: 0 events") as status:
+            passed = 0.0
+            while not stop.wait(0.2) and (seconds is None or passed < seconds):
+                passed += 0.2
+                recorder.writer.flush()
+                status.update(f"recording {asked} to {file}: {recorder.written:,} events (Ctrl-C ends it)")
+        _say_losses(bus.traffic().link, 0)
+    click.echo(f"{recorder.written} events in {file}", err=True)
+
+
+@click.command()
+@TYPES
+@BUS
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@SUBSCRIPTION
+@click.option("--speed", type=click.FloatRange(0, min_open=True), help="1 is the original time; default: at once.")
+@click.option("--print", "printing", is_flag=True, help="Print the events instead of publishing them.")
+@click.option("--json", "as_json", is_flag=True, help="With --print: one JSON object a line.")
+def replay(
+    types: tuple[str, ...],
+    address: str,
+    file: Path,
+    subscription: str,
+    speed: float | None,
+    printing: bool,
+    as_json: bool,
+) -> None:
+    """Publish the events of a recording that match SUBSCRIPTION (default: all).
+
+    Damage is passed over and said; the exit code is then 3.
+    """
+    loaded = load_all(types)
+    asked = Subscription.parse(subscription, [*loaded, Event])
+    recording = read_recording(file, [cls for cls in loaded if is_event_type(cls)])
+    with open_bus("local:" if printing else address) as bus, _stopped_by_signals() as stop:
+        target: Callable[[Event], object] = bus.publish
+        if printing:
+            target = lambda event: click.echo(as_text(event, as_json))  # noqa: E731
+        with Progress(console=Console(stderr=True), disable=printing, transient=True) as progress:
+            task = progress.add_task("replaying", total=None)
+
+            def publish(event: Event) -> None:
+                if stop.is_set():
+                    raise KeyboardInterrupt
+                target(event)
+                progress.advance(task)
+
+            count = replay_events(recording, publish, asked, speed=speed, sleep=stop.wait)
+    for line in recording.damage:
+        click.echo(f"genus: {line}", err=True)
+    for reason, times in recording.problems.most_common():
+        click.echo(f"genus: passed over {times}: {reason}", err=True)
+    click.echo(f"replayed {count} of {recording.events} events", err=True)
+    if recording.damage:
+        sys.exit(DAMAGED)
+
+
+def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
+    """An event from attribute values as a person writes them."""
+    known = {attribute.name: attribute.type for attribute in attributes(cls)}
+    if strangers := set(given) - set(known):
+        names = ", ".join(sorted(strangers))
+        raise click.ClickException(f"{name_of(cls)} has no attribute {names}; it has {', '.join(known)}")
+    plain = {name: _plain(value, known[name]) for name, value in given.items()}
+    try:
+        event = msgspec.convert(plain, cls, strict=False)
+        check(event)
+    except (msgspec.ValidationError, ValueError, TypeError) as problem:
+        raise click.ClickException(f"not a {name_of(cls)}: {problem}") from None
+    return event
+
+
+def _plain(value: Any, type_: object) -> Any:
+    if isinstance(type_, TimeType) and value == "now":
+        return datetime.now(UTC)
+    if isinstance(type_, DurationType) and isinstance(value, str):
+        found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(us|ms|s|min|h|d)", value)
+        if found:
+            return float(found[1]) * UNITS[found[2]] / 1e6
+    return value
+
+
+def as_text(event: Event, as_json: bool) -> str:
+    """An event as a line."""
+    if not as_json:
+        return repr(event)
+    return json.dumps({"type": name_of(type(event)), **msgspec.to_builtins(event)}, ensure_ascii=False)
+
+
+def _event_type(name: str, types: list[type]) -> type[Event]:
+    found = [cls for cls in types if name_of(cls) == name and is_event_type(cls)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(sorted(name_of(cls) for cls in types if is_event_type(cls)))
+    raise click.ClickException(f"no event type is called {name}; known: {known}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"{text!r} is not of the form ATTRIBUTE=VALUE")
+    return name, value
+
+
+def _lines_of_json() -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(sys.stdin, 1):
+        if line.strip():
+            try:
+                found = json.loads(line)
+            except ValueError as problem:
+                raise click.ClickException(f"line {number} is not JSON: {problem}") from None
+            if not isinstance(found, dict):
+                raise click.ClickException(f"line {number} is not a JSON object of attributes")
+            yield {key: value for key, value in found.items() if key != "type"}
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that files are finished and sockets removed."""
+    stop = threading.Event()
+    previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _say_losses(link: Any, dropped: int) -> None:
+    losses = {key: count for key, count in link.items() if key.startswith(("dropped", "rejected"))}
+    if dropped:
+        losses["dropped: printing too slow"] = dropped
+    for what, count in losses.items():
+        click.echo(f"genus: {what}: {count}", err=True)

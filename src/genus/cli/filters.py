@@ -1,0 +1,73 @@
+"""`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from genus.cli.loading import TYPES, load_all
+from genus.filters import Subscription
+from genus.filters import bindings as count_bindings
+from genus.model import name_of
+
+
+@click.command()
+@TYPES
+@click.argument("subscription")
+@click.option("--target", "targets", multiple=True, help="Only this target (python, arrow, channel); default: all.")
+def explain(types: tuple[str, ...], subscription: str, targets: tuple[str, ...]) -> None:
+    """Show what SUBSCRIPTION becomes on each target.
+
+    \b
+    genus explain -t examples/traffic.py "Loop has place where speed > 30"
+    """
+    asked = Subscription.parse(subscription, load_all(types))
+    for name in targets or ("python", "arrow"):
+        click.echo(_explained(name, asked))
+        click.echo()
+
+
+def _explained(target: str, subscription: Subscription) -> str:
+    if target == "python":
+        from genus.targets import python
+
+        return python.compile(subscription).explain()
+    if target == "arrow":
+        from genus.targets import arrow
+
+        return arrow.compile(subscription).explain()
+    raise click.UsageError(f"no target is called {target!r}; known are python, arrow")
+
+
+@click.command()
+@TYPES
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--excess", default=0, show_default=True, help="How many unwanted classes a merged entry may let in.")
+def bindings(types: tuple[str, ...], file: Path, excess: int) -> None:
+    """Count the binding-table entries that the subscriptions in FILE (one a line) need, with and without super-types."""
+    from genus.filters import merge
+
+    asked = read_subscriptions(file, load_all(types))
+    found = count_bindings(asked)
+    merged = merge(asked, excess=excess)
+    table = Table(title=f"{file.name}: {len(asked)} subscriptions")
+    for heading in ("merged entry", "stands for", "lets in"):
+        table.add_column(heading)
+    for one in merged:
+        members = "\n".join(map(str, one.members))
+        table.add_row(str(one.subscription), members, ", ".join(map(name_of, one.excess)) or "nothing more")
+    Console().print(table)
+    click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(merged)} merged")
+
+
+def read_subscriptions(file: Path, types: list[type]) -> list[Subscription]:
+    """One subscription a line; blank lines and those that start with # are passed over."""
+    found = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                found.append(Subscription.parse(line, types))
+            except ValueError as problem:
+                raise click.ClickException(f"{file}:{number}: {problem}") from None
+    return found

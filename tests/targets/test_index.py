@@ -1,0 +1,402 @@
+"""The index finds exactly the subscriptions that match, whatever they say and however they come and go."""
+
+import importlib
+import math
+import random
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genus import Event, Kind, Maybe, Subscription, all_of, this
+from genus.errors import SubscriptionError
+from genus.filters.expression import Predicate
+from genus.model import Float32
+from genus.targets import _partition
+from genus.targets.index import SubscriptionIndex
+
+
+class Category(Enum):
+    CAR = "car"
+    TRUCK = "truck"
+    BIKE = "bike"
+
+
+class Roadside(Kind): ...
+
+
+class Heavy(Kind): ...
+
+
+class Alarm(Kind): ...
+
+
+class Vehicle(Event, Roadside):
+    speed: float
+    lane: int
+    heading: Maybe[float] = None
+    narrow: Maybe[Float32] = None
+    category: Maybe[Category] = None
+    label: Maybe[str] = None
+    blob: Maybe[bytes] = None
+    moving: Maybe[bool] = None
+    gap: Maybe[timedelta] = None
+
+
+class Lorry(Vehicle, Heavy):
+    axles: Maybe[int] = None
+
+
+class Weather(Event):
+    speed: int
+    label: Maybe[int] = None
+
+
+class Bell(Event, Alarm): ...
+
+
+class Siren(Event, Alarm):
+    tone: float
+
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+FLOATS = [-math.inf, -1.5, -0.0, 0.0, 5e-324, 0.1, 1.0, 30.0, 2.0**53, 1e300, math.inf]
+INTS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2, 2**53, 2**53 + 1, 2**63 - 1]
+TIMES = [
+    NOON,
+    NOON + timedelta(microseconds=1),
+    NOON.astimezone(timezone(timedelta(hours=2))),
+    NOON - timedelta(days=1),
+]
+SPANS = [timedelta(0), timedelta(microseconds=-1), timedelta(seconds=3)]
+TEXTS = ["", "a", "ab", "b", "é"]
+OCTETS = [b"", b"a", b"b"]
+CONSTANTS: dict[str, list[Any]] = {
+    "speed": [*FLOATS, 0, 30, 2**53 + 1],
+    "heading": FLOATS,
+    "narrow": FLOATS,
+    "lane": [*INTS, 0.5, -0.5, 2.0**53, 2.0**63, -(2.0**63), math.inf, -math.inf, 1e300],
+    "axles": INTS,
+    "time": TIMES,
+    "gap": SPANS,
+}
+EQUALITIES: dict[str, list[Any]] = {
+    "label": TEXTS,
+    "blob": OCTETS,
+    "category": list(Category),
+    "moving": [True, False],
+}
+VALUES: dict[str, list[Any]] = {
+    "speed": [*FLOATS, math.nan, 30, 2**53 + 1],
+    "lane": [*INTS, 2**63, -(2**70), 2.5, 1.0, True],
+    "heading": [*FLOATS, math.nan, None],
+    "narrow": [*FLOATS, None],
+    "category": [*Category, "car", None],
+    "label": [*TEXTS, "unheard of", None],
+    "blob": [*OCTETS, None],
+    "moving": [True, False, None],
+    "gap": [*SPANS, None],
+    "time": [*TIMES, None],
+    "place": ["here", None],
+}
+COMPARISONS: dict[str, Callable[[Any, Any], Predicate]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+def random_conjunct(rng: random.Random, names: list[str]) -> Predicate:
+    name = rng.choice(names)
+    term, constant = this[name], rng.choice(CONSTANTS[name])
+    if rng.random() < 0.2:
+        return term.isin(rng.sample(CONSTANTS[name], 2))
+    return COMPARISONS[rng.choice(list(COMPARISONS))](term, constant)
+
+
+def random_equality(rng: random.Random) -> Predicate:
+    name = rng.choice(list(EQUALITIES))
+    chosen = rng.sample(EQUALITIES[name], rng.choice([1, 2]))
+    test = this[name] == chosen[0] if len(chosen) == 1 else this[name].isin(chosen)
+    return ~test if rng.random() < 0.3 else test
+
+
+def random_residual(rng: random.Random) -> Predicate:
+    return rng.choice(
+        [
+            (this.speed > 1.0) | (this.lane == 2),
+            ~(this.heading > 0.0),
+            this.speed * 2 > 30,
+            this.label.startswith("a"),
+            this.label < "b",
+            this.speed > this.heading,
+            this.heading.is_present(),
+            this.category.is_absent(),
+            this.time - this.time == timedelta(0),
+        ]
+    )
+
+
+def random_subscription(rng: random.Random) -> Subscription:
+    if rng.random() < 0.2:
+        kinds = [Event, Roadside, Heavy, Alarm, Bell, Siren, Weather]
+        where = random_conjunct(rng, ["time"]) if rng.random() < 0.5 else None
+        return Subscription(
+            rng.choice(kinds), exact=rng.random() < 0.3, has="place" if rng.random() < 0.3 else (), where=where
+        )
+    type_: Any = rng.choice([Vehicle, Vehicle, Lorry, all_of(Vehicle, Heavy)])
+    parts = [random_conjunct(rng, list(CONSTANTS)) for _ in range(rng.randrange(3))]
+    parts += [random_equality(rng)] if rng.random() < 0.4 else []
+    parts += [random_residual(rng)] if rng.random() < 0.3 else []
+    where = None
+    for part in parts:
+        where = part if where is None else where & part
+    has, lacks = rng.sample(["place", "label", "heading", "axles"], 2)
+    return Subscription(
+        type_,
+        exact=type_ in (Vehicle, Lorry) and rng.random() < 0.2,
+        has=has if rng.random() < 0.2 else (),
+        lacks=lacks if rng.random() < 0.2 else (),
+        where=where,
+    )
+
+
+def random_event(rng: random.Random) -> Event:
+    context = {name: rng.choice(VALUES[name]) for name in ("time", "place")}
+    match rng.randrange(6):
+        case 0:
+            return Weather(speed=rng.choice(INTS), label=rng.choice([1, None]), **context)
+        case 1:
+            return rng.choice([Bell(**context), Siren(tone=1.0, **context), Event(**context)])
+    values = {name: rng.choice(options) for name, options in VALUES.items()}
+    return Vehicle(**values) if rng.random() < 0.5 else Lorry(axles=rng.choice([*INTS, None]), **values)
+
+
+def matching(subscriptions: dict[int, Subscription], event: Event) -> list[int]:
+    return sorted(handle for handle, subscription in subscriptions.items() if subscription.matches(event))
+
+
+def check(index: SubscriptionIndex, subscriptions: dict[int, Subscription], events: list[Event]) -> None:
+    assert len(index) == len(subscriptions)
+    for event in events:
+        assert index.match(event).tolist() == matching(subscriptions, event), event
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paint after a few slots, so that small tests cross every boundary."""
+    monkeypatch.setattr(_partition, "LEAST_ROOM", 8)
+    monkeypatch.setattr(_partition, "UNPAINTED", 5)
+    monkeypatch.setattr(_partition, "CHUNK", 64)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_matches_what_the_oracle_matches(seed: int) -> None:
+    rng = random.Random(seed)
+    subscriptions = [random_subscription(rng) for _ in range(40)]
+    index = SubscriptionIndex(subscriptions)
+    check(index, dict(enumerate(subscriptions)), [random_event(rng) for _ in range(8)])
+    index.compact()
+    check(index, dict(enumerate(subscriptions)), [random_event(rng) for _ in range(8)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stays_exact_while_subscriptions_come_and_go(seed: int, eager: None) -> None:
+    churn(random.Random(seed), steps=500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_stays_exact_over_long_churn_at_natural_sizes(seed: int) -> None:
+    churn(random.Random(seed), steps=12_000, pool=400, checks=0.01)
+
+
+def churn(rng: random.Random, steps: int, pool: int = 200, checks: float = 0.2) -> None:
+    """Random additions, bulk additions, removals and compactions, against a plain dictionary."""
+    pooled = [random_subscription(rng) for _ in range(pool)]
+    index, known = SubscriptionIndex(), dict[int, Subscription]()
+    for _ in range(steps):
+        action = rng.random()
+        if action < 0.5 or not known:
+            one = rng.choice(pooled)
+            known[index.add(one)] = one
+        elif action < 0.55:
+            many = [rng.choice(pooled) for _ in range(rng.randrange(40))]
+            known |= dict(zip(index.add_all(many), many, strict=True))
+        elif action < 0.99:
+            for handle in rng.sample(list(known), min(len(known), rng.choice([1, 1, 1, 30]))):
+                index.remove(handle)
+                del known[handle]
+        else:
+            index.compact()
+        if rng.random() < checks:
+            check(index, known, [random_event(rng)])
+    check(index, known, [random_event(rng) for _ in range(10)])
+    assert sorted(index) == sorted(known)
+    assert all(index.subscription(handle) == one for handle, one in known.items())
+
+
+def test_stays_exact_across_painting_and_growth() -> None:
+    rng = random.Random(7)
+    index, known = SubscriptionIndex(), dict[int, Subscription]()
+    pooled = [random_subscription(rng) for _ in range(500)]
+    for size in (100, 255, 256, 257, 320, 1_000, 5_000, 12_000):
+        while len(known) < size:
+            one = rng.choice(pooled)
+            known[index.add(one)] = one
+        check(index, known, [random_event(rng) for _ in range(2)])
+    assert "painted" in index.explain()
+
+
+def test_subscriptions_are_painted_also_while_events_keep_coming() -> None:
+    index = SubscriptionIndex()
+    for limit in range(300):
+        index.add(Subscription(Weather, where=this.speed > limit))
+        assert index.count(Weather(speed=1_000)) == limit + 1
+    assert "256 of them painted" in index.explain()
+
+
+def test_a_removed_subscription_matches_no_more_and_its_handle_is_given_again() -> None:
+    index = SubscriptionIndex(Subscription(Weather, where=this.speed == n % 3) for n in range(900))
+    event = Weather(speed=1)
+    assert index.count(event) == 300
+    index.remove(1)
+    assert index.count(event) == 299
+    assert 1 not in index.match(event)
+    assert index.add(Subscription(Weather, where=this.speed == 2)) == 1
+    assert 1 not in index.match(event)
+    assert 1 in index.match(Weather(speed=2))
+
+
+def test_removing_what_is_not_there_is_refused() -> None:
+    index = SubscriptionIndex([Subscription(Event)])
+    index.remove(0)
+    for handle in (0, 1, -1):
+        with pytest.raises(KeyError, match="no subscription has the handle"):
+            index.remove(handle)
+
+
+def test_removals_give_memory_back() -> None:
+    index = SubscriptionIndex()
+    index.add_ranges(Siren, ["tone"], np.arange(50_000.0)[:, None], np.arange(50_000.0)[:, None])
+    before = index.nbytes
+    for handle in range(49_000):
+        index.remove(handle)
+    assert len(index) == 1_000
+    assert index.count(Siren(tone=49_500.0)) == 1
+    assert index.count(Siren(tone=48_000.0)) == 0
+    index.compact()
+    assert index.nbytes < before / 10 + 24 * 50_000  # a handle once given keeps its place
+
+
+def test_integers_beyond_what_floats_can_tell_apart() -> None:
+    big = 2**53
+    index = SubscriptionIndex(Subscription(Weather, where=this.speed == big + n) for n in range(4))
+    assert [index.match(Weather(speed=big + n)).tolist() for n in range(4)] == [[0], [1], [2], [3]]
+    as_floats = SubscriptionIndex([Subscription(Weather, where=this.speed == float(big))])
+    assert [as_floats.count(Weather(speed=big + n)) for n in (-1, 0, 1, 2)] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("painted", [False, True])
+def test_absent_and_not_a_number_match_no_comparison(painted: bool) -> None:
+    wanted = [this.heading > -math.inf, this.heading <= math.inf, this.heading == 1.0, this.narrow < 5.0]
+    index = SubscriptionIndex(Subscription(Vehicle, where=one) for one in wanted * (200 if painted else 1))
+    assert index.count(Vehicle(speed=1.0, lane=1)) == 0
+    assert index.count(Vehicle(speed=1.0, lane=1, heading=math.nan, narrow=math.nan)) == 0
+    assert index.count(Vehicle(speed=1.0, lane=1, heading=1.0)) == (600 if painted else 3)
+
+
+def test_one_name_may_have_another_type_in_another_family() -> None:
+    index = SubscriptionIndex(
+        [Subscription(Vehicle, where=this.label == "1"), Subscription(Weather, where=this.label == 1)]
+    )
+    assert index.match(Vehicle(speed=1.0, lane=1, label="1")).tolist() == [0]
+    assert index.match(Weather(speed=1, label=1)).tolist() == [1]
+
+
+def test_a_type_declared_after_its_subscription_is_found() -> None:
+    index = SubscriptionIndex([Subscription(Heavy), Subscription(Vehicle), Subscription(Vehicle, exact=True)])
+
+    class Crane(Vehicle, Heavy):
+        reach: float
+
+    assert index.match(Crane(speed=1.0, lane=1, reach=2.0)).tolist() == [0, 1]
+
+
+def test_many_texts_are_told_apart_and_forgotten(eager: None) -> None:
+    subscriptions = [Subscription(Vehicle, where=this.label == f"place {n}") for n in range(1_000)]
+    index = SubscriptionIndex(subscriptions)
+    assert index.match(Vehicle(speed=1.0, lane=1, label="place 77")).tolist() == [77]
+    for handle in range(990):
+        index.remove(handle)
+    index.compact()
+    assert [index.count(Vehicle(speed=1.0, lane=1, label=f"place {n}")) for n in (77, 989, 990, 999)] == [0, 0, 1, 1]
+    (domain,) = {id(d.domain): d.domain for p in index._partitions.values() for d in p.anatomy.dimensions}.values()
+    assert len(domain.codes) == 10  # type: ignore[attr-defined]
+
+
+def test_ranges_from_arrays_mean_what_they_say() -> None:
+    rng = np.random.default_rng(3)
+    low = np.where(rng.random((2_000, 2)) < 0.3, np.nan, rng.choice(FLOATS, (2_000, 2)))
+    high = np.where(rng.random((2_000, 2)) < 0.3, np.nan, rng.choice(FLOATS, (2_000, 2)))
+    index = SubscriptionIndex([Subscription(Vehicle)])
+    handles = index.add_ranges(Vehicle, ["speed", "heading"], low, high)
+    known = {0: Subscription(Vehicle)} | {handle: index.subscription(handle) for handle in handles.tolist()}
+    for speed, heading in rng.choice([*FLOATS, math.nan, 0.5], (40, 2)).tolist():
+        event = Vehicle(speed=speed, lane=1, heading=heading)
+        given = np.array([speed, heading])
+        untested = np.isnan(low) & np.isnan(high)
+        passed = untested | ((np.isnan(low) | (low <= given)) & (np.isnan(high) | (given <= high)) & ~np.isnan(given))
+        expected = [0, *handles[passed.all(axis=1)].tolist()]
+        assert index.match(event).tolist() == expected == matching(known, event)
+
+
+def test_ranges_need_floats_and_one_column_per_attribute() -> None:
+    index = SubscriptionIndex()
+    with pytest.raises(SubscriptionError, match="lane: int64 is not a float"):
+        index.add_ranges(Vehicle, ["lane"], np.zeros((1, 1)), np.zeros((1, 1)))
+    with pytest.raises(SubscriptionError, match="one row per subscription and 1 columns"):
+        index.add_ranges(Vehicle, ["speed"], np.zeros((1, 2)), np.zeros((1, 2)))
+    with pytest.raises(SubscriptionError, match="no attribute 'nonsense'"):
+        index.add_ranges(Vehicle, ["nonsense"], np.zeros((1, 1)), np.zeros((1, 1)))
+
+
+def test_an_empty_index_matches_nothing() -> None:
+    index = SubscriptionIndex()
+    index.compact()
+    assert index.match(Bell()).tolist() == []
+    assert len(index) == 0
+
+
+def test_more_shapes_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_partition, "SHAPES", 2)
+    rng = random.Random(5)
+    subscriptions = [random_subscription(rng) for _ in range(600)]
+    check(SubscriptionIndex(subscriptions), dict(enumerate(subscriptions)), [random_event(rng) for _ in range(30)])
+
+
+def test_explain_says_what_is_indexed_and_what_it_takes() -> None:
+    index = SubscriptionIndex(
+        Subscription(Vehicle, where=(this.speed > n) & (this.label.contains("x"))) for n in range(1_000)
+    )
+    text = index.explain()
+    assert "Vehicle: 1000 subscriptions, 1000 of them painted, 0 removed, 1 profiles, 1000 with a residual" in text
+    assert "speed: 1000 intervals in 64 buckets" in text
+    assert index.nbytes > 64 * 1_000 // 8
+
+
+def test_without_numpy_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.delitem(sys.modules, "genus.targets.index")
+    with pytest.raises(ImportError, match=r"pip install 'genus\[index\]'"):
+        importlib.import_module("genus.targets.index")
