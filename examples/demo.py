@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -78,12 +79,17 @@ def show_types() -> Catalog:
     return catalog
 
 
+def count(got: Counter[str], name: str, _: Event) -> None:
+    """A subscriber that counts."""
+    got[name] += 1
+
+
 def run_the_bus(events: list[Event], file: Path) -> Counter[str]:
     """Publish an hour of events to six subscribers and a recorder."""
     got: Counter[str] = Counter()
     with open_bus("local:") as bus, record(bus, file):
         for name, subscription in SUBSCRIPTIONS.items():
-            bus.subscribe(subscription, lambda _, name=name: got.update([name]))
+            bus.subscribe(subscription, partial(count, got, name))
         publish = bus.collection(Event).publish
         began = time.perf_counter()
         for event in track(events, "publishing an hour of traffic", console=console, transient=True):

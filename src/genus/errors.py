@@ -33,6 +33,18 @@ class CatalogDamaged(GenusError, ValueError):
     """A catalog file does not hold a catalog; the message says where. Restore the file; it was left as it is."""
 
 
+class CatalogUnavailable(GenusError, OSError):
+    """A catalog file cannot be read, written or locked; the message says why. Mend the path, make room or wait."""
+
+
+class NotRegistered(GenusError, LookupError):
+    """A type, or an attribute of it, is not in the catalog. Register the class first."""
+
+
+class RecordingError(GenusError, OSError):
+    """A recording cannot be opened or written. Choose another file."""
+
+
 class HierarchyError(GenusError, ValueError):
     """A type hierarchy has a cycle, a missing parent or a broken row; the message says where. Mend the input."""
 

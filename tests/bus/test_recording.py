@@ -9,7 +9,8 @@ import pytest
 
 from genus import Event, Float32, Maybe, Subscription, open_bus, this
 from genus.bus.codec import encode_event
-from genus.bus.recording import HEADER, RecordingError, RecordingWriter, read_recording, record, replay
+from genus.bus.recording import HEADER, RecordingWriter, read_recording, record, replay
+from genus.errors import RecordingError
 from genus.testing import Generator, Sampler
 
 

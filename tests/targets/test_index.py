@@ -18,8 +18,7 @@ from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.errors import SubscriptionError
 from genus.filters.expression import Predicate
 from genus.model import Float32
-from genus.targets import _partition
-from genus.targets.index import SubscriptionIndex
+from genus.targets.index import SubscriptionIndex, partition
 
 
 class Category(Enum):
@@ -194,9 +193,9 @@ def check(index: SubscriptionIndex, subscriptions: dict[int, Subscription], even
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Paint after a few slots, so that small tests cross every boundary."""
-    monkeypatch.setattr(_partition, "LEAST_ROOM", 8)
-    monkeypatch.setattr(_partition, "UNPAINTED", 5)
-    monkeypatch.setattr(_partition, "CHUNK", 64)
+    monkeypatch.setattr(partition, "LEAST_ROOM", 8)
+    monkeypatch.setattr(partition, "UNPAINTED", 5)
+    monkeypatch.setattr(partition, "CHUNK", 64)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -379,7 +378,7 @@ def test_an_empty_index_matches_nothing() -> None:
 
 
 def test_more_shapes_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_partition, "SHAPES", 2)
+    monkeypatch.setattr(partition, "SHAPES", 2)
     rng = random.Random(5)
     subscriptions = [random_subscription(rng) for _ in range(600)]
     check(SubscriptionIndex(subscriptions), dict(enumerate(subscriptions)), [random_event(rng) for _ in range(30)])

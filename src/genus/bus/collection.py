@@ -41,19 +41,11 @@ class Collection(Generic[T]):
     Loop(lane=2)
     """
 
-    __slots__ = {
-        "_hot": "the class that `publish` has code for, and the code that makes it stale",
-        "_inbox": "the inbox behind `get` and iteration",
-        "_listeners": "the live subscriptions made here",
-        "_routes": "a publishing function per class",
-        "bus": "the bus this collection belongs to",
-        "flavour": "bag, set or queue",
-        "publish": "publish(event): give an event of this type to every subscriber whose subscription matches it",
-        "remember": "how many events a set remembers",
-        "types": "the type, or types, an event must conform to",
-    }
-
     publish: Callable[[T], None]
+    """`publish(event)` gives an event of this type to every subscriber whose subscription matches it.
+
+    It is generated code, made anew when subscriptions change; a reference to it stays good.
+    """
 
     def __init__(self, bus: "Bus", types: tuple[type, ...], flavour: Flavour, remember: int) -> None:
         self.bus = bus

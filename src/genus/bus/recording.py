@@ -18,7 +18,7 @@ from pathlib import Path
 
 from genus.bus.bus import Bus
 from genus.bus.codec import EventDecoder, Recorded, Rejected, encode_event
-from genus.errors import GenusError
+from genus.errors import RecordingError
 from genus.filters import AllOf, Subscription
 from genus.model import Event
 
@@ -26,10 +26,6 @@ HEADER = b"genus\x01\r\n"
 SYNC = b"\x9e\x47"
 _FRAME = struct.Struct("<2sII")
 _LARGEST = 1 << 26
-
-
-class RecordingError(GenusError, OSError):
-    """A recording cannot be opened or written. Choose another file."""
 
 
 class RecordingWriter:

@@ -46,7 +46,7 @@ def genus() -> None:
 def main() -> None:
     """Run the command line; a GenusError is one line and exit code 1, Ctrl-C is exit code 130."""
     try:
-        status = genus(standalone_mode=False)
+        status = genus(prog_name="genus", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.ClickException as problem:
         problem.show()

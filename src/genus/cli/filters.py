@@ -45,7 +45,7 @@ def _explained(target: str, subscription: Subscription) -> str:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--excess", default=0, show_default=True, help="How many unwanted classes a merged entry may let in.")
 def bindings(types: tuple[str, ...], file: Path, excess: int) -> None:
-    """Count the binding-table entries that the subscriptions in FILE (one a line) need, with and without super-types."""
+    """Count the binding-table entries that the subscriptions in FILE (one a line) need."""
     from genus.filters import merge
 
     asked = read_subscriptions(file, load_all(types))

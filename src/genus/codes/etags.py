@@ -149,7 +149,7 @@ class EtagSpace:
 
     def filters(self, name: str) -> tuple[Block, ...]:
         """The fewest blocks that accept exactly what belongs to a type: its tag, those below it and its free room."""
-        return _merged(self._known(name).blocks)
+        return merged(self._known(name).blocks)
 
     @classmethod
     def restore(cls, grants: Iterable[Grant], bits: int = 14, reserved: int = 128) -> Self:
@@ -259,11 +259,11 @@ def _around(whole: Block, block: Block) -> Iterator[Block]:
         yield rest
 
 
-def _merged(blocks: Iterable[Block]) -> tuple[Block, ...]:
+def merged(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Disjoint blocks with every two halves of a block made one, as often as possible."""
-    merged: list[Block] = []
+    found: list[Block] = []
     for block in sorted(blocks):
-        while merged and merged[-1].mask == block.mask and merged[-1].value ^ block.value == block.size:
-            block = Block(merged.pop().value, block.mask & ~block.size)
-        merged.append(block)
-    return tuple(merged)
+        while found and found[-1].mask == block.mask and found[-1].value ^ block.value == block.size:
+            block = Block(found.pop().value, block.mask & ~block.size)
+        found.append(block)
+    return tuple(found)

@@ -52,17 +52,7 @@ _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
 
 def bind(predicate: x.Predicate, cls: type) -> x.Predicate:
     """The same predicate, checked against a type and typed throughout."""
-    if _depth(predicate) > DEEPEST:
-        raise SubscriptionError(f"the predicate is nested more than {DEEPEST} levels deep; simplify it")
     return Binder(cls).predicate(predicate)
-
-
-def _depth(tree: x.Node) -> int:
-    """How many levels a tree has, counted without recursion because it may be very deep."""
-    level, depth = [tree], 0
-    while level and depth <= DEEPEST:
-        level, depth = [child for node in level for child in node.children()], depth + 1
-    return depth
 
 
 class Binder:
@@ -71,10 +61,30 @@ class Binder:
     def __init__(self, cls: type) -> None:
         self.type = cls
         self.vector: Vector = vector(cls)
+        self.types = {attribute.name: attribute.type for attribute in self.vector}
         self._tracing: list[str] = []
+        self._depth = 0
 
     def predicate(self, node: x.Predicate) -> x.Predicate:
         """A bound predicate."""
+        self._descend()
+        bound = self._predicate(node)
+        self._depth -= 1
+        return bound
+
+    def value(self, node: x.Value) -> x.Value:
+        """A bound value."""
+        self._descend()
+        bound = self._value(node)
+        self._depth -= 1
+        return bound
+
+    def _descend(self) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise SubscriptionError(f"the predicate is nested more than {DEEPEST} levels deep; simplify it")
+
+    def _predicate(self, node: x.Predicate) -> x.Predicate:
         match node:
             case x.And(operands) | x.Or(operands):
                 return self._combined(type(node), operands)
@@ -109,7 +119,7 @@ class Binder:
 
     def _property_predicate(self, node: x.Value) -> object:
         """What a property that is itself a predicate stands for: `this.speeding` where it returns `self.v > 30`."""
-        if isinstance(node, x.Attribute) and self.vector.get(node.name) is None and self._property(node.name):
+        if isinstance(node, x.Attribute) and node.name not in self.types and self._property(node.name):
             return self._trace(node.name)
         return None
 
@@ -147,8 +157,7 @@ class Binder:
             raise SubscriptionError(f"cannot compare: {describe(first)}, but {describe(second)}")
         return first, second
 
-    def value(self, node: x.Value) -> x.Value:
-        """A bound value."""
+    def _value(self, node: x.Value) -> x.Value:
         match node:
             case x.Attribute(name):
                 return self._attribute(name)
@@ -163,15 +172,15 @@ class Binder:
         raise SubscriptionError(f"{node!r} is not a value")
 
     def _attribute(self, name: str) -> x.Value:
-        if self.vector.get(name) is None and self._property(name):
+        if name not in self.types and self._property(name):
             traced = self._trace(name)
             if isinstance(traced, x.Predicate):
                 raise SubscriptionError(f"property {name} of {name_of(self.type)} is a predicate, not a value")
             return self.value(x.as_value(traced))
-        attribute = self.vector.find(name)
-        if isinstance(attribute.type, OpaqueType):
-            raise SubscriptionError(f"{name!r} is {attribute.type.text}, which can only be tested for presence")
-        return x.Attribute(name, attribute.type)
+        type_ = self.types.get(name) or self.vector.find(name).type
+        if isinstance(type_, OpaqueType):
+            raise SubscriptionError(f"{name!r} is {type_.text}, which can only be tested for presence")
+        return x.Attribute(name, type_)
 
     def _property(self, name: str) -> Callable[[Any], Any] | None:
         found = getattr(self.type, name, None)
@@ -226,7 +235,7 @@ class _Traced:
         self._binder = binder
 
     def __getattr__(self, name: str) -> object:
-        if self._binder.vector.get(name) is None and self._binder._property(name):
+        if name not in self._binder.types and self._binder._property(name):
             return self._binder._trace(name)
         self._binder.vector.find(name)
         return x.Term(x.Attribute(name))
@@ -234,15 +243,13 @@ class _Traced:
 
 def type_of(node: x.Value) -> AttributeType:
     """The type of a bound value; a computed time keeps its meaning though it is held in microseconds."""
-    match node:
-        case x.ToFloat():
-            return FLOAT
-        case x.Micros(operand):
-            return type_of(operand)
-        case x.Attribute(_, type_) | x.Literal(_, type_) | x.Arithmetic(_, _, _, type_) | x.Negation(_, type_):
-            assert type_ is not None, "an unbound tree reached a place that needs a bound one"
-            return type_
-    raise TypeError(node)
+    if isinstance(node, x.ToFloat):
+        return FLOAT
+    if isinstance(node, x.Micros):
+        return type_of(node.operand)
+    assert isinstance(node, x.Attribute | x.Literal | x.Arithmetic | x.Negation)
+    assert node.type is not None, "an unbound tree reached a place that needs a bound one"
+    return node.type
 
 
 def describe(node: x.Value) -> str:

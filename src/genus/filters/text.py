@@ -160,8 +160,9 @@ def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
 def _check_names(parts: Parts, scope: type, text: str) -> None:
     binder = Binder(scope)
     for token in (*parts.has, *parts.lacks, *parts.attributes):
-        known = binder.vector.get(token.text) is not None
-        if not known and not (token in parts.attributes and isinstance(getattr(scope, token.text, None), property)):
+        if token.text not in binder.types and not (
+            token in parts.attributes and isinstance(getattr(scope, token.text, None), property)
+        ):
             raise problem_at(text, token.column, binder.vector.outside(token.text))
 
 

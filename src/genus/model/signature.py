@@ -86,12 +86,17 @@ class Family(msgspec.Struct, eq=False):
     vector: Vector
 
     def check(self, owner: str, attribute: Attribute) -> None:
-        """Refuse an attribute whose name has another type in this family."""
-        known = self.vector.get(attribute.name)
-        if known is not None and known.type != attribute.type:
+        """Refuse an attribute whose name has another type or unit in this family."""
+        known = self.vector.get(attribute.name) or attribute
+        if known.type != attribute.type:
             raise DeclarationError(
                 f"{owner}.{attribute.name} is {attribute.type.describe()}, but in family {self.name} "
                 f"{attribute.name!r} is {known.type.describe()}; rename the attribute or give it the family's type"
+            )
+        if known.unit != attribute.unit:
+            raise DeclarationError(
+                f"{owner}.{attribute.name} has the unit {attribute.unit}, but in family {self.name} {attribute.name!r} "
+                f"has {known.unit}; rename the attribute or give it the family's unit"
             )
 
     def admit(self, attributes: Iterable[Attribute]) -> None:

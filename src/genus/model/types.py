@@ -189,7 +189,7 @@ def parse_type(description: object) -> AttributeType:
     match description:
         case str() if description in _WIDTHS:
             return _WIDTHS[description]
-        case {"enum": [*values]} if values and len({type(v) for v in values}) == 1 and isinstance(values[0], str | int):
+        case {"enum": [*values]} if values and {type(value) for value in values} in ({str}, {int}):
             return ChoiceType(tuple(values))
         case {"opaque": str(text)}:
             return OpaqueType(text)

@@ -49,6 +49,15 @@ class Guarded(msgspec.Struct, frozen=True):
     failed: Callable[[Event, Exception], Exception | None]
 
 
+class Count:
+    """State: how many events went through a channel's code. A plain slot is what Python increments quickest."""
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events = 0
+
+
 class Group(msgspec.Struct):
     """Entries that compare the same value by the same operator: `members` pairs each with its conjunct."""
 
@@ -62,7 +71,8 @@ class Channel:
     def __init__(self, cls: type, entries: Sequence[Entry], send: Deliver | None = None) -> None:
         self.cls = cls
         self.entries = entries
-        self.names: dict[str, Any] = {"C": cls, "n": 0, "misfit": misfit, "send": send}
+        self._count = Count()
+        self.names: dict[str, Any] = {"C": cls, "N": self._count, "misfit": misfit, "send": send}
         self._compiler = PythonCompiler(cls, [entry.subscription for entry in entries], self.names)
         self._counts: dict[int, Callable[[], int]] = {}
         self._refusing = any(entry.refuses for entry in entries)
@@ -73,7 +83,7 @@ class Channel:
     @property
     def published(self) -> int:
         """How many events went through this code."""
-        return int(self.names["n"])
+        return self._count.events
 
     def delivered(self, position: int) -> int:
         """How many events this code gave to an entry."""
@@ -109,15 +119,18 @@ class Channel:
     # -- source ------------------------------------------------------------------------------------------------------
 
     def _source(self, lines: list[str]) -> Iterator[str]:
-        counters = ["n", *(f"c{i}" for i in range(len(self.entries)) if f"c{i}" in self.names)]
-        yield f"    global {', '.join(counters)}"
-        yield "    n += 1"
+        if counters := [f"c{i}" for i in range(len(self.entries)) if f"c{i}" in self.names]:
+            yield f"    global {', '.join(counters)}"
+        yield "    N.events += 1"
         if self._refusing:
             yield "    w = None"
-        yield "    try:"
-        yield from (f"        {line}" for line in (*lines, "pass"))
-        yield "    except (TypeError, AttributeError, OverflowError) as x:"
-        yield "        misfit(e, x)"
+        if self._tests_values:
+            yield "    try:"
+            yield from (f"        {line}" for line in lines)
+            yield "    except (TypeError, AttributeError, OverflowError) as x:"
+            yield "        misfit(e, x)"
+        else:
+            yield from (f"    {line}" for line in lines)
         if self._refusing:
             yield "    if w is not None: raise w"
 
@@ -131,7 +144,9 @@ class Channel:
         for i in singles:
             if conditions[i] not in (ALWAYS, NEVER):
                 blocks += self._conditional(i, spelled(conditions[i]))
-        yield from self._compiler.prelude()
+        prelude = self._compiler.prelude()
+        self._tests_values = bool(prelude)
+        yield from prelude
         yield from blocks
 
     def _call(self, i: int) -> list[str]:

@@ -18,10 +18,10 @@ from genus.filters import Subscription
 from genus.filters import expression as x
 from genus.filters.evaluate import truth
 from genus.model import Event
-from genus.targets._anatomy import Anatomy, Parts
-from genus.targets._bitmaps import SAMPLE, WORD, Dimension, Words, clear_bits, pack, whole_words
-from genus.targets._intervals import UNKNOWN, Codes, Interval
-from genus.targets._tables import Column, Flags, Intervals, Numbers, Slots
+from genus.targets.index.anatomy import Anatomy, Parts
+from genus.targets.index.bitmaps import SAMPLE, WORD, Dimension, Words, clear_bits, pack, whole_words
+from genus.targets.index.intervals import UNKNOWN, Codes, Interval
+from genus.targets.index.tables import Column, Flags, Intervals, Numbers, Slots
 
 UNPAINTED = 256
 """So many slots are proved one by one before they are painted."""

@@ -7,8 +7,8 @@ from genus.filters import Subscription
 from genus.filters import expression as x
 from genus.filters.covering import conjuncts
 from genus.model import AttributeType, conforms
-from genus.targets._bitmaps import Dimension
-from genus.targets._intervals import NOTHING, Interval, attribute_of, domain_of, intervals
+from genus.targets.index.bitmaps import Dimension
+from genus.targets.index.intervals import NOTHING, Interval, attribute_of, domain_of, intervals
 
 
 @dataclass(frozen=True, slots=True)

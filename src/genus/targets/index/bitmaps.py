@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.model.types import INT64_MAX
-from genus.targets._intervals import UNKNOWN, Domain
-from genus.targets._tables import Flags, Keys, Slots
+from genus.targets.index.intervals import UNKNOWN, Domain
+from genus.targets.index.tables import Flags, Keys, Slots
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -103,7 +103,8 @@ def clear_bits(words: Words) -> Slots:
     open_words = (words != ALL_SET).nonzero()[0]
     octets = np.invert(words[open_words]).view(np.uint8)
     bits = np.unpackbits(octets, bitorder="little").view(np.bool_).nonzero()[0]
-    return (open_words[bits >> 6] << 6) + (bits & 63)
+    found: Slots = (open_words[bits >> 6] << 6) + (bits & 63)
+    return found
 
 
 def pack(flags: Flags) -> Words:

@@ -1,9 +1,9 @@
 """The index for very many subscriptions: which of a million match an event, exactly, in less than a millisecond.
 
 Where a compiled matcher tests subscriptions one after the other, the index turns the question round. Conjuncts that
-compare an attribute with constants become intervals of integers (`_intervals`); per attribute, bucket bitmaps say which
-intervals a value cannot be in (`_bitmaps`); the few subscriptions that no bitmap rejects are compared exactly
-(`_partition`). What is no interval, such as `or`, arithmetic or a test of text, is evaluated last, for these few only.
+compare an attribute with constants become intervals of integers (`intervals`); per attribute, bucket bitmaps say which
+intervals a value cannot be in (`bitmaps`); the few subscriptions that no bitmap rejects are compared exactly
+(`partition`). What is no interval, such as `or`, arithmetic or a test of text, is evaluated last, for these few only.
 
 Each family has a partition of its own, for an attribute name has one type within its family; `Event` and kinds share
 one more. An event is looked up in its family's partition and in that one.
@@ -22,11 +22,11 @@ from genus.errors import SubscriptionError
 from genus.filters import Subscription, this
 from genus.filters.expression import And, Predicate
 from genus.model import Event, FloatType, vector
-from genus.targets._anatomy import Profile
-from genus.targets._bitmaps import float_keys
-from genus.targets._intervals import Floats, Interval, key_float
-from genus.targets._partition import BATCH, Partition
-from genus.targets._tables import Column, Numbers
+from genus.targets.index.anatomy import Profile
+from genus.targets.index.bitmaps import float_keys
+from genus.targets.index.intervals import Floats, Interval, key_float
+from genus.targets.index.partition import BATCH, Partition
+from genus.targets.index.tables import Column, Numbers
 
 Handles: TypeAlias = npt.NDArray[np.int64]
 Bounds: TypeAlias = npt.NDArray[np.float64]

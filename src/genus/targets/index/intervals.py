@@ -173,6 +173,11 @@ class Durations(Domain):
         micros = value // MICROSECOND
         return micros if self.low <= micros <= self.high else None
 
+    def place(self, constant: timedelta) -> Interval:
+        """A constant may be the one span that events leave to the oracle."""
+        micros = constant // MICROSECOND
+        return micros - 1, micros
+
 
 class Codes(Domain):
     """Text and octets: a code for each value some subscription names; any other value equals none of them."""

@@ -1,0 +1,338 @@
+"""`Catalog`: codes, vector bits and event tags that are agreed, and never change once given."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from genus.catalog import store
+from genus.catalog.difference import differences, extends
+from genus.catalog.draft import Draft
+from genus.catalog.ledger import ROOT, Ledger
+from genus.catalog.numbers import Numbers, tag_reader
+from genus.catalog.records import Finding, Registered, TypeEntry
+from genus.catalog.sources import clash, in_order, types_of
+from genus.catalog.text import Damage, parse, spell
+from genus.codes.etags import Block
+from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
+from genus.model import Event, Vector, attributes, name_of
+
+if TYPE_CHECKING:
+    from genus.filters import Predicate, Subscription, Term
+    from genus.filters.subscription import AllOf, Names
+
+LOCK_SECONDS = 10.0
+"""How long to wait for another process that writes the same file."""
+
+Path = str | os.PathLike[str]
+
+
+class Catalog:
+    """The types a system agrees on, with the numbers given to them; it only grows.
+
+    It begins with `Event`. Types are registered as classes or whole modules, and asked for as classes or by name.
+
+    >>> from genus import Event, Kind, Maybe
+    >>> class Roadside(Kind): ...
+    >>> class Loop(Event, Roadside):
+    ...     lane: int
+    ...     category: Maybe[str] = None
+    >>> catalog = Catalog()
+    >>> catalog.register(Loop).types
+    ('Roadside', 'Loop')
+    >>> catalog.code(Loop), catalog.subsumes(Roadside, Loop)
+    (12, True)
+    >>> catalog.shape(Loop(lane=2, place="A8"))
+    ('Loop', 36)
+    >>> catalog.vector(Loop).names_of(36)
+    ('place', 'lane')
+    """
+
+    def __init__(self) -> None:
+        self._ledger = Ledger({}, {})
+        self._numbers = Numbers()
+        self._begin()
+        self.register(Event)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        self._classes: dict[str, type] = {}
+        self._readers: dict[type, Callable[[Any], int]] = {}
+        self._vectors: dict[str, Vector] = {}
+
+    @classmethod
+    def _of(cls, ledger: Ledger, numbers: Numbers) -> Self:
+        made = cls.__new__(cls)
+        made._ledger, made._numbers = ledger, numbers
+        made._begin()
+        return made
+
+    # -- growing -----------------------------------------------------------------------------------------------------
+
+    def register(self, *what: type | ModuleType) -> Registered:
+        """Add classes and everything above them, or the types of modules, and say what was new.
+
+        Raises CatalogConflict, and changes nothing, if any of it contradicts what is there. Classes that are there
+        already add nothing. Types of one call are entered with those first that have most below them.
+        """
+        with self._lock:
+            classes = in_order(types_of(what))
+            draft = self._draft(classes)
+            draft.settle()
+            new = [draft.ledger.types[name] for name in draft.registered.types]
+            try:
+                self._numbers.give(new, draft.ledger)
+            except HierarchyError as problem:
+                raise CatalogConflict(str(problem)) from problem
+            self._ledger = draft.ledger
+            self._vectors = {}
+            self._classes |= {name_of(cls): cls for cls in classes}
+            return draft.registered
+
+    def deprecate(self, name: type | str, note: str | None = None) -> None:
+        """Mark a type as not to be used any more: its numbers stay, and nothing new can be derived from it."""
+        with self._lock:
+            known = self._ledger.types[self._name(name)]
+            if known.name == ROOT:
+                raise CatalogConflict(f"{ROOT} cannot be deprecated: every type derives from it")
+            if known.deprecated is not None and (note or "") != known.deprecated:
+                raise CatalogConflict(f"{known.name} is deprecated already, with the note {known.deprecated!r}")
+            self._numbers.codes.deprecate(known.name)
+            self._ledger.put(msgspec.structs.replace(known, deprecated=note or ""))
+
+    def check(self, *what: type | ModuleType) -> list[Finding]:
+        """What registering would add, why it would be refused, and what the catalog has beyond the classes.
+
+        Changes nothing. Statuses are "refused", "added" and "kept"; nothing at all means everything is registered.
+        """
+        with self._lock:
+            draft = self._draft(in_order(types_of(what)))
+            new = [draft.ledger.types[name] for name in draft.registered.types]
+            if new and not draft.problems:
+                try:
+                    self._numbers.copy().give(new, draft.ledger)
+                except HierarchyError as problem:
+                    draft.refuse(new[0].name, f"and types with it find no numbers: {problem}")
+            return draft.problems or [*draft.registered.findings(), *draft.kept]
+
+    def diff(self, other: "Catalog") -> list[Finding]:
+        """What another catalog added to this one, deprecated or lacks, and where the two contradict each other."""
+        return list(differences(self, other))
+
+    def extends(self, other: "Catalog") -> bool:
+        """Whether this holds all that another does, unchanged and in the same order."""
+        return extends(self, other)
+
+    def _draft(self, classes: list[type]) -> Draft:
+        draft = Draft(self._ledger)
+        seen = dict(self._classes)
+        for cls in classes:
+            known = seen.setdefault(name_of(cls), cls)
+            if known is not cls and (problem := clash(known, cls)):
+                draft.refuse(name_of(cls), problem)
+            elif self._classes.get(name_of(cls)) is not cls:
+                draft.admit(cls)
+        return draft
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of all types and kinds, deprecated ones included, in the order they were registered."""
+        return tuple(self._ledger.types)
+
+    @property
+    def deprecated(self) -> Mapping[str, str]:
+        """The deprecated types, each with its note."""
+        types = self._ledger.types.values()
+        return {declared.name: declared.deprecated for declared in types if declared.deprecated is not None}
+
+    @property
+    def entries(self) -> Mapping[str, TypeEntry]:
+        """Everything known about each type."""
+        codes, blocks = self._numbers.codes.codes, self._numbers.blocks()
+        return MappingProxyType(
+            {
+                d.name: TypeEntry(
+                    d.name,
+                    d.parents,
+                    d.kind,
+                    d.family,
+                    d.attributes,
+                    codes[d.name],
+                    blocks.get(d.name, ()),
+                    d.deprecated,
+                )
+                for d in self._ledger.types.values()
+            }
+        )
+
+    @property
+    def families(self) -> Mapping[str, Vector]:
+        """The vector of every family; that of `Event` is the context every event may carry."""
+        return MappingProxyType({family: self._vector(family) for family in self._ledger.vectors})
+
+    def __contains__(self, type_: type | str) -> bool:
+        try:
+            self._name(type_)
+        except (NotRegistered, CatalogConflict):
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Catalog of {len(self._ledger.types)} types in {len(self._ledger.families())} families>"
+
+    def code(self, type_: type | str) -> int:
+        """A type's prime product."""
+        return self._numbers.codes.codes[self._name(type_)]
+
+    def subsumes(self, above: type | str, below: type | str) -> bool:
+        """Whether events of the second type are delivered to subscribers of the first."""
+        return self.code(below) % self.code(above) == 0
+
+    def etag(self, type_: type | str) -> int:
+        """A type's event tag; a kind has none."""
+        name = self._name(type_)
+        if self._ledger.types[name].kind:
+            raise NotRegistered(f"{name} is a kind and has no event tag of its own; ask for its filters")
+        return self._numbers.tags.etag(name)
+
+    def filters(self, type_: type | str) -> tuple[Block, ...]:
+        """The fewest blocks of event tags that accept every event of a type or of a kind, as known by now."""
+        return self._numbers.filters(self._name(type_), self._ledger)
+
+    def vector(self, type_: type | str) -> Vector:
+        """The vector of a type's family; `Event` and kinds have the context alone."""
+        return self._vector(self._ledger.types[self._name(type_)].family or ROOT)
+
+    def tag(self, event: Event) -> int:
+        """The bits of the attributes an event carries, over its family's vector."""
+        reader = self._readers.get(type(event))
+        return (reader or self._reader(type(event)))(event)
+
+    def shape(self, event: Event) -> tuple[str, int]:
+        """What all events with the same type and the same attributes have in common."""
+        return name_of(type(event)), self.tag(event)
+
+    def subscription(
+        self,
+        type_: "type | AllOf[Any]",
+        *,
+        exact: bool = False,
+        has: "Names" = (),
+        lacks: "Names" = (),
+        where: "Predicate | Term | str | None" = None,
+    ) -> "Subscription":
+        """A subscription whose bit vectors are read over the catalog's vector, the same in every process.
+
+        `Subscription(...)` itself reads them in the order in which this process happened to declare the attributes.
+        """
+        from genus.filters.subscription import AllOf, Subscription, narrowest
+
+        scope = self.vector(narrowest(type_.types if isinstance(type_, AllOf) else (type_,))[0])
+        wanted, unwanted = (
+            scope.names_of(given) if isinstance(given, int) and not isinstance(given, bool) else given
+            for given in (has, lacks)
+        )
+        made = Subscription(type_, exact=exact, has=wanted, lacks=unwanted, where=where)
+        for name in (*made.has, *made.lacks):
+            scope.find(name)
+        return made
+
+    def _vector(self, family: str) -> Vector:
+        if family not in self._vectors:
+            self._vectors[family] = self._ledger.vector(family)
+        return self._vectors[family]
+
+    def _reader(self, cls: type) -> Callable[[Any], int]:
+        bits = {attribute.name: bit for bit, attribute in enumerate(self.vector(cls))}
+        reader = tag_reader({attribute.name: bits[attribute.name] for attribute in attributes(cls)})
+        self._readers[cls] = reader
+        return reader
+
+    def _name(self, type_: type | str) -> str:
+        """The name of a known type; of a class that is what the catalog says it is."""
+        if isinstance(type_, str):
+            if type_ not in self._ledger.types:
+                raise NotRegistered(f"{type_!r} is not in the catalog; register its class")
+            return type_
+        name = name_of(types_of([type_])[0])
+        if self._classes.get(name) is not type_:
+            self._recognize(type_)
+        return name
+
+    def _recognize(self, cls: type) -> None:
+        """Accept a class that adds nothing to the catalog, as one that was read from a file does not know classes."""
+        classes = in_order([cls])
+        draft = self._draft(classes)
+        draft.settle()
+        for found in draft.registered.findings():
+            raise NotRegistered(f"{found.subject} is not in the catalog; register {name_of(cls)}")
+        self._classes |= {name_of(each): each for each in classes}
+
+    # -- keeping -----------------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """The file form: JSON, one line per type and per attribute, the same for the same catalog."""
+        return spell(self.entries.values(), self.families.values())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """The catalog in a file; CatalogDamaged says what is wrong with it and where, and leaves it as it is."""
+        text = store.read_text(store.real_path(path))
+        if text is None:
+            raise CatalogUnavailable(f"{path}: there is no such file")
+        return cls._parse(path, text)
+
+    @classmethod
+    def _parse(cls, path: Path, text: str) -> Self:
+        try:
+            return cls._of(*parse(text))
+        except Damage as problem:
+            raise CatalogDamaged(f"{path}: {problem}") from None
+
+    def save(self, path: Path, *, timeout: float = LOCK_SECONDS) -> None:
+        """Write the file form in one step; refused if the file there holds what this catalog does not."""
+        real = store.real_path(path)
+        with store.locked(real, timeout):
+            stored = store.read_text(real)
+            if stored is not None and not self.extends(self._parse(path, stored)):
+                raise CatalogConflict(
+                    f"{path} holds types or attributes that this catalog does not; "
+                    "nothing was written: use Catalog.update to add to the file"
+                )
+            self._write(real, stored)
+
+    @classmethod
+    def update(cls, path: Path, *what: type | ModuleType, timeout: float = LOCK_SECONDS) -> tuple[Self, Registered]:
+        """Register with the catalog in a file, which begins empty, while no other process can; give both back.
+
+        When everything is registered already, the file is only read, without a lock.
+        """
+        text = store.read_text(store.real_path(path))
+        if text is not None:
+            found = cls._parse(path, text)
+            if not (added := found.register(*what)):
+                return found, added
+        with cls.editing(path, timeout=timeout) as catalog:
+            added = catalog.register(*what)
+        return catalog, added
+
+    @classmethod
+    @contextmanager
+    def editing(cls, path: Path, *, timeout: float = LOCK_SECONDS) -> Iterator[Self]:
+        """Hold the lock of a file, change its catalog in the block, and have it written at the end of the block."""
+        real = store.real_path(path)
+        with store.locked(real, timeout):
+            stored = store.read_text(real)
+            catalog = cls() if stored is None else cls._parse(path, stored)
+            yield catalog
+            catalog._write(real, stored)
+
+    def _write(self, path: str, stored: str | None) -> None:
+        if (text := self.text()) != stored:
+            store.replace_text(path, text)

@@ -1,0 +1,80 @@
+"""The ledger: which types a catalog knows, what they declare, and the vector of each family. It knows no numbers.
+
+A type's entry holds only what it declares itself; what it carries follows from its line up to `Event`. So a type that
+gains an attribute gives it to all below it, without a change of their entries.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+import msgspec
+
+from genus.model import Attribute, Vector
+
+ROOT = "Event"
+"""The first type of every catalog; its vector is the context that kinds are described by."""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A type as declared: each attribute of its own is required (True) or may be absent (False)."""
+
+    name: str
+    parents: tuple[str, ...]
+    kind: bool
+    family: str | None
+    attributes: Mapping[str, bool]
+    deprecated: str | None = None
+
+    @property
+    def line(self) -> str | None:
+        """The event type it extends; None for `Event` and for kinds."""
+        return self.parents[0] if self.parents and not self.kind else None
+
+
+class Ledger:
+    """State: types by name and vectors by family, both in the order in which they came."""
+
+    def __init__(self, types: dict[str, Declared], vectors: dict[str, dict[str, Attribute]]) -> None:
+        self.types = types
+        self.vectors = vectors
+
+    def copy(self) -> Self:
+        """One that can change while this stays; entries are shared, as they are frozen."""
+        return type(self)(dict(self.types), dict(self.vectors))
+
+    def line(self, name: str) -> Iterator[Declared]:
+        """A type and the event types it extends, up to `Event`; nothing for a kind."""
+        current = None if self.types[name].kind else name
+        while current is not None:
+            yield self.types[current]
+            current = self.types[current].line
+
+    def carried(self, name: str) -> dict[str, bool]:
+        """Every attribute events of a type may carry, and whether they must."""
+        found: dict[str, bool] = {}
+        for declared in reversed(list(self.line(name))):
+            found |= declared.attributes
+        return found
+
+    def families(self) -> list[str]:
+        """Every family but that of `Event` alone."""
+        return [family for family in self.vectors if family != ROOT]
+
+    def vector(self, family: str) -> Vector:
+        """A family's vector; what its root type requires, every event of the family carries."""
+        required = self.carried(family)
+        among = self.vectors[family].values()
+        return Vector(family, tuple(Attribute(a.name, a.type, not required.get(a.name), a.unit) for a in among))
+
+    def put(self, declared: Declared) -> None:
+        """Enter a type, or replace its entry."""
+        self.types[declared.name] = declared
+
+    def put_attribute(self, family: str, attribute: Attribute) -> None:
+        """Append an attribute to a vector, or replace it in place; vectors of other copies stay."""
+        self.vectors[family] = {**self.vectors.get(family, {}), attribute.name: attribute}
+
+    def family_of(self, name: str, line: str | None) -> str:
+        """The family of a type that extends another."""
+        above = None if line is None else self.types[line].family
+        return name if above in (None, ROOT) else str(above)

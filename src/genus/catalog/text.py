@@ -1,0 +1,261 @@
+"""The text of a catalog file: JSON with one line per type and one per attribute, the same bytes for the same catalog.
+
+Codes are written as decimal text, always: JSON readers that keep numbers as floats would lose the larger ones, and a
+reader that has to expect both forms would forget one.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, NoReturn
+
+import msgspec
+
+from genus.catalog.ledger import ROOT, Declared, Ledger
+from genus.catalog.numbers import Numbers
+from genus.catalog.records import TypeEntry
+from genus.codes.etags import Block, EtagSpace, Grant
+from genus.codes.lines import LinePrimes
+from genus.codes.scheme import Entry
+from genus.errors import HierarchyError
+from genus.model import RESERVED, Attribute, AttributeType, Vector, parse_type
+
+FORMAT = "genus catalog"
+VERSION = 1
+
+
+class Damage(Exception):
+    """What is wrong with a text, and where."""
+
+    def __init__(self, place: str, text: str) -> None:
+        super().__init__(f"{place}: {text}")
+
+
+class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    parents: tuple[str, ...]
+    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=4000)]
+    kind: bool = False
+    etags: tuple[tuple[int, int], ...] = ()
+    attributes: dict[str, Literal["required", "optional"]] = {}
+    deprecated: str | None = None
+
+
+class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    type: str | dict[str, Any]
+    unit: str | None = None
+
+
+class _Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    vector: tuple[_Attribute, ...]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Literal["genus catalog"]
+    version: int
+    types: tuple[_Type, ...]
+    families: tuple[_Family, ...]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def spell(entries: Iterable[TypeEntry], vectors: Iterable[Vector]) -> str:
+    """The text of a catalog."""
+    types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
+    families = ",\n".join(map(_spell_family, vectors))
+    head = f'  "format": "{FORMAT}",\n  "version": {VERSION},\n'
+    return f'{{\n{head}  "types": [\n{types}\n  ],\n  "families": [\n{families}\n  ]\n}}\n'
+
+
+def _spell_family(vector: Vector) -> str:
+    lines = ",\n".join(f"      {_line(_attribute_of(attribute))}" for attribute in vector)
+    return f'    {{"name": {_line(vector.scope)}, "vector": [\n{lines}\n    ]}}'
+
+
+def _type_of(entry: TypeEntry) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": entry.name, "parents": list(entry.parents), "code": str(entry.code)}
+    if entry.kind:
+        found["kind"] = True
+    else:
+        found["etags"] = [[block.value, block.mask] for block in entry.blocks]
+        found["attributes"] = {
+            name: "required" if required else "optional" for name, required in entry.attributes.items()
+        }
+    if entry.deprecated is not None:
+        found["deprecated"] = entry.deprecated
+    return found
+
+
+def _attribute_of(attribute: Attribute) -> dict[str, Any]:
+    unit = {} if attribute.unit is None else {"unit": attribute.unit}
+    return {"name": attribute.name, "type": attribute.type.describe(), **unit}
+
+
+def _line(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    has_surrogate = any("\ud800" <= letter <= "\udfff" for letter in text)
+    return json.dumps(value) if has_surrogate else text
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> tuple[Ledger, Numbers]:
+    """The catalog a text holds; Damage says what is wrong and where."""
+    file = _file(_json(text))
+    ledger = Ledger({}, {})
+    for index, family in enumerate(file.families):
+        _take_family(ledger, family, f"families[{index}]")
+    for index, stored in enumerate(file.types):
+        _take_type(ledger, stored, f"types[{index}]")
+    for index, family in enumerate(file.families):
+        if getattr(ledger.types.get(family.name), "family", None) != family.name:
+            raise Damage(f"families[{index}].name", f"{family.name!r} is no type directly below {ROOT}")
+    return ledger, _numbers(file.types)
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as problem:
+        raise Damage(f"line {problem.lineno} column {problem.colno}", f"not JSON: {problem.msg}") from None
+    except RecursionError:
+        raise Damage("top", "nested too deeply") from None
+    except ValueError as problem:
+        raise Damage("top", str(problem)) from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Damage(f"key {twice!r}", f"is twice in one object, that of {found.get('name', 'the file')!r}")
+    return found
+
+
+def _file(data: object) -> _File:
+    version = data.get("version", VERSION) if isinstance(data, dict) else VERSION
+    if version != VERSION:
+        raise Damage("version", f"is {version!r}; this Genus reads version {VERSION}")
+    try:
+        return msgspec.convert(data, _File)
+    except msgspec.ValidationError as problem:
+        what, _, place = str(problem).partition(" - at ")
+        raise Damage(place.strip("`").removeprefix("$.") or "top", what) from None
+
+
+def _take_family(ledger: Ledger, family: _Family, place: str) -> None:
+    if family.name in ledger.vectors:
+        raise Damage(f"{place}.name", f"family {family.name!r} is there already")
+    vector: dict[str, Attribute] = {}
+    for bit, stored in enumerate(family.vector):
+        at = f"{place}.vector[{bit}]"
+        if not _is_attribute_name(stored.name) or stored.name in vector:
+            why = "is there already" if stored.name in vector else "cannot name an attribute"
+            raise Damage(f"{at}.name", f"{stored.name!r} {why}")
+        vector[stored.name] = Attribute(stored.name, _attribute_type(stored, at), True, stored.unit)
+    ledger.vectors[family.name] = vector
+
+
+def _attribute_type(stored: _Attribute, place: str) -> AttributeType:
+    try:
+        found = parse_type(stored.type)
+    except ValueError as problem:
+        raise Damage(f"{place}.type", str(problem)) from None
+    if found.describe() != stored.type:
+        raise Damage(f"{place}.type", f"{stored.type!r} is not how {found.describe()!r} is written")
+    return found
+
+
+def _take_type(ledger: Ledger, stored: _Type, place: str) -> None:
+    _check_place(ledger, stored, place)
+    line = stored.parents[0] if stored.parents and not stored.kind else None
+    family = None if stored.kind else ledger.family_of(stored.name, line)
+    own = {name: word == "required" for name, word in stored.attributes.items()}
+    if family is not None:
+        _check_attributes(ledger, own, line, family, place)
+    ledger.put(Declared(stored.name, stored.parents, stored.kind, family, own, stored.deprecated))
+
+
+def _check_place(ledger: Ledger, stored: _Type, place: str) -> None:
+    """A type's name is new, its parents came before it, and all but the first are kinds."""
+
+    def wrong(field: str, text: str) -> NoReturn:
+        raise Damage(f"{place}.{field}", text)
+
+    if stored.name in ledger.types or not _is_type_name(stored.name):
+        why = "is there already" if stored.name in ledger.types else "cannot name a type"
+        wrong("name", f"{stored.name!r} {why}")
+    if (stored.name == ROOT) != (not ledger.types):
+        wrong("name", f"is {stored.name!r}; {ROOT} comes first, once")
+    if unknown := [parent for parent in stored.parents if parent not in ledger.types]:
+        wrong("parents", f"{unknown[0]!r} does not come before {stored.name!r}")
+    lines = [not ledger.types[parent].kind for parent in stored.parents]
+    wanted = [] if stored.kind or stored.name == ROOT else [True]
+    if lines != [*wanted, *[False] * (len(lines) - len(wanted))] or len(set(stored.parents)) < len(lines):
+        wrong("parents", "an event type first, then kinds, each once" if wanted else "only kinds, each once")
+    if stored.kind and (stored.etags or stored.attributes):
+        wrong("etags" if stored.etags else "attributes", "a kind has none")
+    if not stored.kind and not stored.etags:
+        wrong("etags", "an event type has at least one block")
+
+
+def _check_attributes(ledger: Ledger, own: dict[str, bool], line: str | None, family: str, place: str) -> None:
+    """All that a type carries is in the vector of its family, and what is required above stays so."""
+    if family not in ledger.vectors:
+        raise Damage(f"{place}.name", f"family {family!r} has no vector")
+    above = ledger.carried(line) if line is not None else {}
+    vector = ledger.vectors[family]
+    for name, required in (above | own).items():
+        if name not in vector:
+            raise Damage(f"{place}.attributes", f"{name!r} is not in the vector of family {family!r}")
+        if above.get(name) and not required:
+            raise Damage(f"{place}.attributes", f"{name!r} is optional, but required in {line!r} above")
+        if line == ROOT and name in above and vector[name].type != ledger.vectors[ROOT][name].type:
+            raise Damage(f"{place}.attributes", f"{name!r} has another type in family {family!r} than in {ROOT}")
+
+
+def _is_type_name(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _is_attribute_name(name: str) -> bool:
+    return name.isidentifier() and not name.startswith("_") and name not in RESERVED
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _numbers(types: tuple[_Type, ...]) -> Numbers:
+    entries = [Entry(t.name, t.parents, int(t.code), t.kind, t.deprecated is not None) for t in types]
+    grants = [
+        (index, Grant(t.name, t.parents[0] if t.parents else None, Block(*block)))
+        for index, t in enumerate(types)
+        for block in t.etags
+    ]
+    codes = _restore(LinePrimes.restore, entries, lambda bad: f"types[{bad}].code")
+    tags = _restore(EtagSpace.restore, [grant for _, grant in grants], lambda bad: f"types[{grants[bad][0]}].etags")
+    return Numbers(codes, tags)
+
+
+def _restore(restore: Callable[[list[Any]], Any], rows: list[Any], place: Callable[[int], str]) -> Any:
+    try:
+        return restore(rows)
+    except HierarchyError as problem:
+        raise Damage(place(_first_refused(restore, rows)), str(problem)) from None
+
+
+def _first_refused(restore: Callable[[list[Any]], Any], rows: list[Any]) -> int:
+    """The first row that cannot follow those before it, by halving."""
+    good, bad = 0, len(rows)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            restore(rows[:middle])
+            good = middle
+        except HierarchyError:
+            bad = middle
+    return bad - 1

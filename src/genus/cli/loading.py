@@ -1,0 +1,45 @@
+"""Event types named on the command line: a dotted module or the path of a `.py` file."""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from genus.catalog.sources import types_in
+from genus.codes.hierarchy import load_module
+from genus.errors import HierarchyError
+
+TYPES = click.option(
+    "-t",
+    "--types",
+    "types",
+    multiple=True,
+    required=True,
+    envvar="GENUS_TYPES",
+    metavar="MODULE_OR_FILE",
+    help="A Python module or .py file that declares event types; may be given several times, or as GENUS_TYPES.",
+)
+"""The option by which commands are told where event types are declared."""
+
+
+def load_types(source: str) -> list[type]:
+    """The event types and kinds found in a module or a file, which is run as a script would be but for its main part.
+
+    The current folder, and that of a file, can be imported from.
+    """
+    folders = [os.getcwd(), *([str(Path(source).resolve().parent)] if source.endswith(".py") else [])]
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    try:
+        found = types_in(load_module(source))
+    except HierarchyError as problem:
+        raise click.ClickException(str(problem)) from problem
+    if not found:
+        raise click.ClickException(f"{source}: holds no event types; define classes that derive from Event or Kind")
+    return found
+
+
+def load_all(sources: Iterable[str]) -> list[type]:
+    """The event types and kinds of several modules and files, each once."""
+    return list(dict.fromkeys(cls for source in sources for cls in load_types(source)))

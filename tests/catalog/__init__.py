@@ -1,0 +1,1 @@
+"""Tests of the catalog; a package so that its modules can share `declaring`."""

@@ -1,0 +1,77 @@
+"""Classes made on the fly, and random hierarchies of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from genus import Event, Kind
+from genus.catalog import Catalog
+from genus.model import attributes, is_event_type
+
+TYPES = (int, str, float, bool, bytes)
+
+
+def event_type(name: str, base: type = Event, *kinds: type, fields: dict[str, Any] | None = None) -> Any:
+    """An event type with these annotations."""
+    metaclass: Any = type(Event)
+    return metaclass(name, (base, *kinds), {"__annotations__": fields or {}, "__module__": __name__})
+
+
+def kind(name: str, *above: type) -> Any:
+    """A kind below others."""
+    metaclass: Any = type(Kind)
+    return metaclass(name, above or (Kind,), {"__module__": __name__})
+
+
+def reread(catalog: Catalog) -> Catalog:
+    """The same catalog as another process would read it: it knows no classes."""
+    return Catalog._parse("memory", catalog.text())
+
+
+@st.composite
+def hierarchies(draw: st.DrawFn, size: int = 14) -> list[type]:
+    """Event types and kinds, parents first; attribute names recur, always with one type."""
+    kinds: list[type] = []
+    lines: list[type] = [Event]
+    made: list[type] = []
+    for index in range(draw(st.integers(1, size))):
+        chosen = _unrelated(draw(st.lists(st.sampled_from(kinds), max_size=2, unique=True)) if kinds else [])
+        if draw(st.integers(0, 3)) == 0:
+            kinds.append(kind(f"Kind{index}", *chosen[:1]))
+            made.append(kinds[-1])
+        else:
+            base = draw(st.sampled_from(lines))
+            lines.append(_declared(f"Type{index}", base, chosen, draw(_fields(base))))
+            made.append(lines[-1])
+    return made
+
+
+def _declared(name: str, base: type, kinds: Sequence[type], fields: dict[str, Any]) -> Any:
+    """An event type with these kinds, or with none where Python finds no order for its bases."""
+    above = [each for each in kinds if not issubclass(base, each)]
+    try:
+        return event_type(name, base, *above, fields=fields)
+    except TypeError:
+        return event_type(name, base, fields=fields)
+
+
+@st.composite
+def _fields(draw: st.DrawFn, base: type) -> dict[str, Any]:
+    required = {attribute.name for attribute in attributes(base) if not attribute.optional}
+    found: dict[str, Any] = {}
+    for number in draw(st.lists(st.integers(0, 9), max_size=2, unique=True)):
+        plain: Any = TYPES[number % len(TYPES)]
+        must = f"x{number}" in required or draw(st.booleans())
+        found[f"x{number}"] = plain if must else plain | None
+    return found
+
+
+def _unrelated(kinds: Sequence[type]) -> list[type]:
+    """Kinds of which none is above another, as Python wants bases ordered."""
+    return [each for each in kinds if not any(each is not other and issubclass(other, each) for other in kinds)]
+
+
+def event_types(made: Sequence[type]) -> list[type]:
+    """Those that events can be of."""
+    return [cls for cls in made if is_event_type(cls)]
