@@ -137,10 +137,11 @@ def main() -> None:
         got = run_the_bus(events, file)
         agree = ask_everywhere(events, file, got)
     console.print("What the speeding-trucks subscription became for class Loop:", style="bold")
-    console.print(python.compile(SUBSCRIPTIONS["speeding trucks"]).explain(), highlight=False)
-    table = bindings(SUBSCRIPTIONS.values())
+    console.print(python.compile(SUBSCRIPTIONS["speeding trucks"]).explain(), highlight=False, soft_wrap=True)
+    table = bindings(list(SUBSCRIPTIONS.values())[1:])
     console.print(
-        f"\nA binding table for these needs {table.per_class} entries without super-types, {len(table.merged)} with."
+        f"\nA binding table for the loops' five subscribers needs {table.per_class} entries without super-types, "
+        f"{table.per_type} with them, {len(table.merged)} merged."
     )
     console.print("Next: README.md, docs/, or [bold].venv/bin/genus --help[/bold].")
     if not agree:

@@ -93,7 +93,7 @@ class Family(msgspec.Struct, eq=False):
                 f"{owner}.{attribute.name} is {attribute.type.describe()}, but in family {self.name} "
                 f"{attribute.name!r} is {known.type.describe()}; rename the attribute or give it the family's type"
             )
-        if known.unit != attribute.unit:
+        if attribute.unit not in (None, known.unit):
             raise DeclarationError(
                 f"{owner}.{attribute.name} has the unit {attribute.unit}, but in family {self.name} {attribute.name!r} "
                 f"has {known.unit}; rename the attribute or give it the family's unit"
