@@ -72,7 +72,7 @@ def sub(
     genus sub -t examples/traffic.py "Loop where lane > 1"
     """
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with open_bus(address) as bus, _stopped_by_signals() as stop:
+    with _stopped_by_signals() as stop, open_bus(address) as bus:
         inbox = bus.inbox(asked, capacity=10_000)
         seen = 0
         click.echo(f"listening on {address} for {asked}", err=True)
@@ -104,8 +104,12 @@ def record(
     """Write the events that match SUBSCRIPTION (default: all) to FILE, until Ctrl-C."""
     asked = Subscription.parse(subscription, [*load_all(types), Event])
     console = Console(stderr=True)
-    with open_bus(address) as bus, start_recording(bus, file, asked, append=append) as recorder:
-        with _stopped_by_signals() as stop, console.status("recording: 0 events") as status:
+    with (
+        _stopped_by_signals() as stop,
+        open_bus(address) as bus,
+        start_recording(bus, file, asked, append=append) as recorder,
+    ):
+        with console.status("recording: 0 events") as status:
             passed = 0.0
             while not stop.wait(0.2) and (seconds is None or passed < seconds):
                 passed += 0.2
@@ -139,7 +143,7 @@ def replay(
     loaded = load_all(types)
     asked = Subscription.parse(subscription, [*loaded, Event])
     recording = read_recording(file, [cls for cls in loaded if is_event_type(cls)])
-    with open_bus("local:" if printing else address) as bus, _stopped_by_signals() as stop:
+    with _stopped_by_signals() as stop, open_bus("local:" if printing else address) as bus:
         target: Callable[[Event], object] = bus.publish
         if printing:
             target = lambda event: click.echo(as_text(event, as_json))  # noqa: E731

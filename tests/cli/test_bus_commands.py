@@ -1,0 +1,203 @@
+"""`genus pub`, `sub`, `record`, `replay`, `explain` and `bindings`, as a person uses them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TYPES = """
+from datetime import timedelta
+from enum import Enum
+from genus import Event, Kind, Maybe
+
+class Category(Enum):
+    TRUCK = "truck"
+    CAR = "car"
+
+class Roadside(Kind):
+    pass
+
+class Loop(Event, Roadside):
+    lane: int
+    speed: Maybe[float] = None
+    category: Maybe[Category] = None
+    gap: Maybe[timedelta] = None
+
+class Camera(Loop):
+    plate: Maybe[str] = None
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "road.py").write_text(TYPES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("GENUS_TYPES", "road.py")
+    return tmp_path
+
+
+def genus(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "genus", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, input=given, timeout=60, check=False)
+
+
+class Running:
+    """A command that goes on until it is told to stop."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "genus", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def wait_for_socket(self) -> None:
+        """Until it is on the bus."""
+        folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "genus" / "genus"
+        while not (
+            folder.is_dir() and any(entry.name.startswith(f"{self.process.pid}-") for entry in folder.iterdir())
+        ):
+            assert self.process.poll() is None, self.process.communicate()[1]
+
+    def end(self, number: int | None = None) -> tuple[str, str, int]:
+        if number is not None:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        return out, err, self.process.returncode
+
+
+@pytest.fixture
+def listening() -> Iterator[Running]:
+    running = Running("sub", "Loop where lane > 1", "--json", "--count", "2")
+    running.wait_for_socket()
+    yield running
+    running.process.kill()
+    running.process.communicate()
+
+
+def test_what_one_terminal_publishes_another_prints(listening: Running) -> None:
+    for lane in ("1", "2"):
+        done = genus("pub", "Loop", f"lane={lane}", "place=A8/km31", "time=now", "gap=1.5s", "category=truck")
+        assert done.returncode == 0
+        assert "reached 1 other processes" in done.stderr
+    genus("pub", "Camera", "lane=3", "plate=M-XY 1")
+    out, err, code = listening.end()
+    first, second = map(json.loads, out.splitlines())
+    assert (first["type"], first["lane"], first["place"], first["category"]) == ("Loop", 2, "A8/km31", "truck")
+    assert second == {"type": "Camera", "lane": 3, "plate": "M-XY 1"}
+    assert code == 0
+    assert "listening on ipc:" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_sub_ends_cleanly_when_it_is_told_to(number: int, folder: Path) -> None:
+    running = Running("sub")
+    running.wait_for_socket()
+    out, err, code = running.end(number)
+    assert (out, code) == ("", 0)
+    assert "Traceback" not in err
+    assert not any((folder / "genus" / "genus").iterdir())
+
+
+def test_sub_gives_up_after_its_timeout() -> None:
+    done = genus("sub", "--timeout", "0.2")
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("no event within 0.2 s")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_recording_is_good_however_it_ends(number: int) -> None:
+    """Killed outright, it keeps what was flushed: all that came more than a fifth of a second before."""
+    running = Running("record", "loops.genus", "Loop where lane > 0")
+    running.wait_for_socket()
+    given = "".join(json.dumps({"lane": lane, "speed": lane / 2}) + "\n" for lane in range(50))
+    assert genus("pub", "Loop", "--stdin", given=given).returncode == 0
+    while b"lane" not in Path("loops.genus").read_bytes():
+        assert running.process.poll() is None
+    if number == signal.SIGINT:
+        _, err, code = running.end(number)
+        assert code == 0
+        assert "49 events in loops.genus" in err
+    else:
+        running.end(number)
+    done = genus("replay", "loops.genus", "Loop where lane < 3", "--print", "--json")
+    assert [json.loads(line)["speed"] for line in done.stdout.splitlines()] == [0.5, 1.0]
+    assert done.returncode == 0
+
+
+def test_replaying_onto_the_bus(listening: Running) -> None:
+    running = Running("record", "loops.genus", "--seconds", "30")
+    running.wait_for_socket()
+    for lane in ("1", "7"):
+        genus("pub", "Loop", f"lane={lane}")
+    while Path("loops.genus").read_bytes().count(b"lane") < 2:
+        assert running.process.poll() is None
+    running.end(signal.SIGINT)
+    done = genus("replay", "loops.genus", "--speed", "1000")
+    assert "replayed 2 of 2 events" in done.stderr
+    out, _, _ = listening.end()
+    assert [json.loads(line)["lane"] for line in out.splitlines()] == [7, 7]
+
+
+def test_a_damaged_recording_is_replayed_and_said_so() -> None:
+    running = Running("record", "loops.genus")
+    running.wait_for_socket()
+    genus("pub", "Loop", "--stdin", given='{"lane": 1}\n{"lane": 2}\n')
+    while Path("loops.genus").read_bytes().count(b"lane") < 2:
+        assert running.process.poll() is None
+    running.end(signal.SIGINT)
+    data = Path("loops.genus").read_bytes()
+    Path("loops.genus").write_bytes(data[:-3])
+    done = genus("replay", "loops.genus", "--print")
+    assert done.stdout == "Loop(lane=1)\n"
+    assert "cut short at byte" in done.stderr
+    assert "replayed 1 of 1 events" in done.stderr
+    assert done.returncode == 3
+
+
+def test_explain_and_bindings() -> None:
+    done = genus("explain", "Loop has place where speed > 30")
+    assert "def matches(e):  # Loop" in done.stdout
+    assert "arrow" in done.stdout
+    Path("subs.txt").write_text("# who wants what\nLoop\nCamera where lane == 1\n\nexact Loop\n")
+    done = genus("bindings", "subs.txt")
+    assert "4 entries without super-types, 3 with them, 1 merged" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sub", "Loop where"], "expected a value, found the end (column 11)"),
+        (["sub", "Nothing"], "no event type is called Nothing"),
+        (["sub", "--bus", "pigeon:"], "no bus is reached by 'pigeon:'"),
+        (["pub", "Nothing"], "no event type is called Nothing; known: Camera, Loop"),
+        (["pub", "Loop"], "lane"),
+        (["pub", "Loop", "lane=two"], "lane"),
+        (["pub", "Loop", "lane=1", "weight=3"], "Loop has no attribute weight; it has time"),
+        (["pub", "Loop", "lane"], "ATTRIBUTE=VALUE"),
+        (["pub", "Loop", "lane=1", "time=2026-01-01T00:00:00"], "time"),
+        (["replay", "nothing.genus"], "nothing.genus"),
+        (["replay", "road.py"], "road.py is not a recording"),
+        (["record", "road.py"], "road.py exists"),
+        (["record", "no/folder.genus"], "cannot write no/folder.genus"),
+        (["explain", "--target", "abacus", "Loop"], "no target is called 'abacus'"),
+        (["bindings", "road.py"], "road.py:2: "),
+        (["sub", "-t", "missing.py"], "missing.py"),
+        (["sub", "-t", "json"], "holds no event types"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_bad_input_is_one_clear_message_and_a_failure(arguments: list[str], message: str) -> None:
+    done = genus(*arguments)
+    assert done.returncode not in (0, 3)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_lines_that_are_no_events_are_refused_with_their_number() -> None:
+    done = genus("pub", "Loop", "--stdin", given='{"lane": 1}\nnonsense\n')
+    assert done.returncode == 1
+    assert "line 2 is not JSON" in done.stderr
