@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from genus import Event, Subscription, all_of, open_bus, this
+from genus import Catalog, Event, Subscription, all_of, open_bus, this
 from genus.bus.recording import read_recording, record, replay
-from genus.catalog import Catalog
 from genus.filters import bindings
 from genus.targets import arrow, python
 from genus.targets.index import SubscriptionIndex

@@ -1,5 +1,7 @@
 """Genus: typed publish/subscribe. Subscribe to what events are, have and say."""
 
+from typing import TYPE_CHECKING, Any
+
 from genus.bus import Bus, Collection, Inbox, Listener, open_bus
 from genus.errors import GenusError
 from genus.filters import Subscription, all_of, this
@@ -19,8 +21,12 @@ from genus.model import (
     check,
 )
 
+if TYPE_CHECKING:
+    from genus.catalog import Catalog
+
 __all__ = [
     "Bus",
+    "Catalog",
     "Collection",
     "Event",
     "Float32",
@@ -43,3 +49,12 @@ __all__ = [
     "open_bus",
     "this",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The catalog is imported when it is first asked for: most programs never do."""
+    if name == "Catalog":
+        from genus.catalog import Catalog
+
+        return Catalog
+    raise AttributeError(f"module 'genus' has no attribute {name!r}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from genus.catalog import store
+import genus.catalog.store as store
 from genus.catalog.difference import differences, extends
 from genus.catalog.draft import Draft
 from genus.catalog.ledger import ROOT, Ledger

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+import genus.filters.expression as x
 from genus.errors import SubscriptionError
-from genus.filters import expression as x
 from genus.model import (
     AttributeType,
     BoolType,

@@ -7,7 +7,7 @@ each conjunct as a set of values of one expression where it is a range, an equal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from genus.filters import expression as x
+import genus.filters.expression as x
 from genus.filters.evaluate import COMPARE, TEXT
 from genus.model import attributes, is_event_type
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from genus.filters import expression as x
+import genus.filters.expression as x
 from genus.filters.bind import EPOCH, MICROSECOND
 from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType
 from genus.model.types import INT64_MAX, INT64_MIN

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
+import genus.filters.expression as x
 from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters import expression as x
 from genus.filters.bind import MICROSECOND, Binder
 from genus.filters.subscription import AllOf, Subscription, narrowest
 from genus.model import RESERVED, Event, Kind, below, is_type, name_of

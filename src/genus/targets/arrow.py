@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+import genus.filters.expression as x
 from genus.errors import EventError, SubscriptionError
-from genus.filters import expression as x
 from genus.filters.bind import MICROSECOND, type_of
 from genus.filters.evaluate import plain
 from genus.filters.subscription import Subscription

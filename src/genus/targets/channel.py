@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from genus.filters import expression as x
+import genus.filters.expression as x
 from genus.filters.bind import type_of
 from genus.filters.covering import as_test, conjuncts
 from genus.filters.subscription import Subscription

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
+import genus.filters.expression as x
 from genus.errors import EventError
-from genus.filters import expression as x
 from genus.filters.bind import EPOCH, MICROSECOND, type_of
 from genus.filters.covering import conjuncts
 from genus.filters.evaluate import round_to_float32

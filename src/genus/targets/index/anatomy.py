@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import genus.filters.expression as x
 from genus.filters import Subscription
-from genus.filters import expression as x
 from genus.filters.covering import conjuncts
 from genus.model import AttributeType, conforms
 from genus.targets.index.bitmaps import Dimension

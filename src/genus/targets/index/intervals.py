@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from itertools import compress
 from typing import Any, TypeAlias
 
-from genus.filters import expression as x
+import genus.filters.expression as x
 from genus.filters.bind import EPOCH, MICROSECOND
 from genus.filters.evaluate import round_to_float32
 from genus.model import AttributeType, BoolType, ChoiceType, DurationType, FloatType, IntType, TimeType

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+import genus.filters.expression as x
 from genus.filters import Subscription
-from genus.filters import expression as x
 from genus.filters.evaluate import truth
 from genus.model import Event
 from genus.targets.index.anatomy import Anatomy, Parts
