@@ -216,8 +216,13 @@ class TestRefusals:
     def test_a_closed_bus_says_so(self) -> None:
         bus = open_bus()
         loops = bus.collection(Loop)
+        publish = loops.publish
+        loops.publish(Loop(lane=1))
         bus.close()
         bus.close()
+        for call in (publish, loops.publish):
+            with pytest.raises(BusError, match="closed"):
+                call(Loop(lane=1))
         with pytest.raises(BusError, match="closed"):
             bus.collection(Loop)
         with pytest.raises(BusError, match="closed"):

@@ -160,6 +160,8 @@ class Bus:
             self._link.close()
         for collection in self._collections.values():
             collection.cancel()
+        with self.lock:
+            self._retire(list(self._channels))
 
     # -- for collections, listeners and links ------------------------------------------------------------------------
 
@@ -220,8 +222,12 @@ class Bus:
             log().error("a handler of %r failed on %r", str(listener.subscription), event, exc_info=problem)
 
     def _renew(self, listener: Listener[Any]) -> None:
-        """Throw away the code of the channels a listener is or will be in, keeping what it counted."""
-        for cls in [cls for cls in self._channels if listener.subscription.accepts(cls)]:
+        """Throw away the code of the channels a listener is or will be in."""
+        self._retire([cls for cls in self._channels if listener.subscription.accepts(cls)])
+
+    def _retire(self, classes: list[type]) -> None:
+        """Throw away the code of some channels, keeping what it counted."""
+        for cls in classes:
             channel = self._channels.pop(cls)
             self._published[name_of(cls)] = self._published.get(name_of(cls), 0) + channel.published
             for position, entry in enumerate(channel.entries):

@@ -15,7 +15,7 @@ from genus.model import name_of
 @click.command()
 @TYPES
 @click.argument("subscription")
-@click.option("--target", "targets", multiple=True, help="Only this target (python, arrow, channel); default: all.")
+@click.option("--target", "targets", multiple=True, help="Only this target (python, arrow, index); default: all.")
 def explain(types: tuple[str, ...], subscription: str, targets: tuple[str, ...]) -> None:
     """Show what SUBSCRIPTION becomes on each target.
 
@@ -23,7 +23,7 @@ def explain(types: tuple[str, ...], subscription: str, targets: tuple[str, ...])
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
     """
     asked = Subscription.parse(subscription, load_all(types))
-    for name in targets or ("python", "arrow"):
+    for name in targets or ("python", "arrow", "index"):
         click.echo(_explained(name, asked))
         click.echo()
 
@@ -37,7 +37,11 @@ def _explained(target: str, subscription: Subscription) -> str:
         from genus.targets import arrow
 
         return arrow.compile(subscription).explain()
-    raise click.UsageError(f"no target is called {target!r}; known are python, arrow")
+    if target == "index":
+        from genus.targets.index import SubscriptionIndex
+
+        return SubscriptionIndex([subscription]).explain()
+    raise click.UsageError(f"no target is called {target!r}; known are python, arrow, index")
 
 
 @click.command()
