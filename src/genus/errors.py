@@ -55,3 +55,6 @@ class BusError(GenusError, RuntimeError):
 
 class QueueFull(GenusError, RuntimeError):
     """A bounded queue whose policy is `raise` had no room. Slow down, widen the queue or choose another policy."""
+
+    queue: object = None
+    """The queue that had no room."""

@@ -258,7 +258,7 @@ class TestText:
             ("Loop where lane > 3x", 19, "not understood"),
             ("Loop; import os", 5, "not understood"),
             ("Loop where __import__('os') == 1", 22, "an operator or the end"),
-            ("Loop where " + "(" * 300 + "lane", 112, "levels of nesting"),
+            ("Loop where " + "(" * 300 + "lane", 84, "levels of nesting"),
         ],
     )
     def test_errors_point_at_the_column(self, text: str, column: int, message: str) -> None:
@@ -271,16 +271,53 @@ class TestText:
         assert mark.index("^") == 2 + column - 1
 
     def test_names_that_two_types_share_must_be_told_apart(self) -> None:
-        def declare() -> type:
+        def here() -> type:
             class Twin(Event):
                 pass
 
             return Twin
 
-        one, two = declare(), declare()
+        def there() -> type:
+            class Twin(Event):
+                pass
+
+            return Twin
+
+        one, two = here(), there()
         with pytest.raises(SyntaxProblem, match="several types are called Twin"):
             Subscription.parse("Twin", [one, two])
         assert Subscription.parse("Twin", [one]) == Subscription(one)
+        again = here()
+        assert Subscription.parse("Twin", [one, again]) == Subscription(again), "defined anew, as in a notebook"
+
+    def test_a_type_with_kinds_is_found_without_being_told_where(self) -> None:
+        class Unmistakable(Event, Roadside):
+            lane: int
+
+        assert Subscription.parse("Unmistakable where lane > 1") == Subscription(Unmistakable, where=this.lane > 1)
+
+    @pytest.mark.parametrize(
+        ("text", "column"),
+        [
+            ("Loop where lane > 1 and lane > 'x'", 25),
+            ("Loop where lane == 99999999999999999999", 12),
+            ("Loop where not (lane startswith 'a')", 17),
+            ("Loop where valid and (lane + place) * 2 > 3", 22),
+            ("Loop where category == 'bus'", 12),
+            ("Loop has place, lane lacks speed, lane", 35),
+        ],
+    )
+    def test_what_cannot_be_compared_is_pointed_at_too(self, text: str, column: int) -> None:
+        with pytest.raises(SyntaxProblem, match=rf"\(column {column}\)"):
+            Subscription.parse(text, TYPES)
+
+    @pytest.mark.parametrize("levels", [10, 60])
+    def test_deep_ones_read_back_too(self, levels: int) -> None:
+        where = this.lane > 1
+        for level in range(levels):
+            where = ~where if level % 3 else where | (this.lane == level)
+        deep = Subscription(Loop, where=where)
+        assert Subscription.parse(str(deep), TYPES) == deep
 
     @settings(max_examples=200, deadline=None)
     @given(st.text(max_size=40))

@@ -62,8 +62,8 @@ class Bus:
         self._link = link
         self._on_error = on_error
         self._before = _in_turn([check] if check_events else [], [link.send] if link else [])
-        self._collections: dict[tuple[tuple[type, ...], Flavour], Collection[Any]] = {}
-        self._listeners: list[Listener[Any]] = []
+        self._collections: dict[object, Collection[Any]] = {}
+        self._listeners: dict[Listener[Any], None] = {}
         self._rotas: dict[tuple[type, ...], Rota] = {}
         self._channels: dict[type, Channel] = {}
         self._published: dict[str, int] = {}
@@ -99,7 +99,7 @@ class Bus:
         types = Subscription(type).types
         with self.lock:
             self._check_open()
-            key = (types, flavour)
+            key = (types, flavour, remember if flavour == "set" else None)
             if key not in self._collections:
                 self._collections[key] = Collection(self, types, flavour, remember)
             return self._collections[key]
@@ -138,7 +138,7 @@ class Bus:
             for cls, channel in self._channels.items():
                 channels[name_of(cls)] = channels.get(name_of(cls), 0) + channel.published
             subscriptions: dict[str, Counters] = {}
-            for listener in [one for collection in self._collections.values() for one in collection._listeners]:
+            for listener in [one for collection in self._collections.values() for one in collection.listeners]:
                 text = str(listener.subscription)
                 subscriptions[text] = _sum(subscriptions.get(text), listener.counters)
             return Traffic(channels, subscriptions, dict(self._link.counters()) if self._link else {})
@@ -147,7 +147,7 @@ class Bus:
         """Wait until async handlers have handled what was published before."""
         import asyncio
 
-        while any(len(one.mailbox) for one in self._async_listeners()):
+        while not all(one.is_idle for one in self._async_listeners()):
             await asyncio.sleep(0.001)
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class Bus:
         """Deliver to a listener from now on."""
         with self.lock:
             self._check_open()
-            self._listeners.append(listener)
+            self._listeners[listener] = None
             self._renew(listener)
 
     def forget(self, listener: Listener[Any]) -> None:
@@ -195,15 +195,12 @@ class Bus:
         with self.lock:
             if listener in self._listeners:
                 self._renew(listener)
-                self._listeners.remove(listener)
-            for rota in self._rotas.values():
-                rota.leave(listener)
-            for collection in self._collections.values():
-                collection.dismiss(listener)
+                del self._listeners[listener]
 
     def rota(self, types: tuple[type, ...]) -> Rota:
         """Those who take turns at the events of a type."""
         with self.lock:
+            self._check_open()
             if types not in self._rotas:
                 self._rotas[types] = Rota(self, Subscription(AllOf(types)))
                 self.admit(self._rotas[types])
@@ -215,10 +212,13 @@ class Bus:
             return sum(_delivered(channel, listener) for channel in self._channels.values())
 
     def report(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
-        """Say that a handler raised: to `on_error`, or to the log."""
-        if self._on_error is not None:
-            self._on_error(listener, event, problem)
-        else:
+        """Say that a handler raised: to `on_error`, or to the log, also if `on_error` raises itself."""
+        try:
+            if self._on_error is not None:
+                self._on_error(listener, event, problem)
+        except Exception:
+            log().exception("on_error failed")
+        if self._on_error is None:
             log().error("a handler of %r failed on %r", str(listener.subscription), event, exc_info=problem)
 
     def _renew(self, listener: Listener[Any]) -> None:
@@ -236,8 +236,8 @@ class Bus:
             for collection in self._collections.values():
                 collection.close_route(cls)
 
-    def _async_listeners(self) -> list[Inbox[Any]]:
-        live = [one for collection in self._collections.values() for one in collection._listeners]
+    def _async_listeners(self) -> list[AsyncListener[Any]]:
+        live = [one for collection in self._collections.values() for one in collection.listeners]
         return [one for one in live if isinstance(one, AsyncListener)]
 
     def _check_open(self) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from genus.model import Event, below, is_event_type, name_of
+from genus.errors import EventError
+from genus.model import Event, below, check, is_event_type, name_of
 
 _encode = msgspec.msgpack.Encoder().encode
-_open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -28,8 +28,12 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 def encode_event(event: Event, at_us: int) -> bytes:
-    """The packet of an event."""
-    return _encode((name_of(type(event)), at_us, event))
+    """The packet of an event; EventError says which value cannot be written."""
+    try:
+        return _encode((name_of(type(event)), at_us, event))
+    except Exception as problem:
+        check(event)
+        raise EventError(f"{event!r} cannot be written: {problem}") from problem
 
 
 class EventDecoder:
@@ -47,20 +51,21 @@ class EventDecoder:
 
     def __init__(self, types: Iterable[type] | None = None) -> None:
         self._given = None if types is None else [cls for root in types for cls in below(root)]
+        self._open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
         self._decoders: dict[str, msgspec.msgpack.Decoder[Event]] = {}
 
     def decode(self, packet: bytes | memoryview) -> Recorded | Rejected:
         """The event of a packet, or why there is none."""
         try:
-            name, at_us, body = _open(packet)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            name, at_us, body = self._open(packet)
+        except Exception:
             return Rejected("not a packet")
         decoder = self._decoders.get(name) or self._find(name)
         if decoder is None:
             return Rejected(f"unknown type {name}")
         try:
             return Recorded(at_us, decoder.decode(body))
-        except (msgspec.DecodeError, ValueError, TypeError) as problem:
+        except Exception as problem:  # also what a class's own __post_init__ raises
             return Rejected(f"not a {name}: {problem}")
 
     def _find(self, name: str) -> "msgspec.msgpack.Decoder[Event] | None":

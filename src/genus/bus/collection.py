@@ -1,12 +1,13 @@
 """`Collection`: the typed object a program publishes to and subscribes from."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from genus.bus.listener import AsyncListener, Handler, Inbox, Listener, Once, is_async
+from genus.bus.listener import AsyncListener, Handler, Inbox, Listener, Once, Rota, is_async
 from genus.bus.mailbox import WhenFull
-from genus.errors import EventError
+from genus.errors import BusError, EventError
 from genus.filters import AllOf, Predicate, Subscription, Term
 from genus.filters.subscription import Names
 from genus.model import Event, name_of
@@ -52,8 +53,9 @@ class Collection(Generic[T]):
         self.types = types
         self.flavour = flavour
         self.remember = remember
-        self._listeners: list[Listener[T]] = []
+        self.listeners: dict[Listener[T], None] = {}
         self._inbox: Inbox[T] | None = None
+        self._rota: Rota | None = None
         self._hot: tuple[type, FunctionType, CodeType] | None = None
         self._routes = _Routes(self)
         self.publish = self._first
@@ -153,6 +155,8 @@ class Collection(Generic[T]):
 
     def listen(self, subscription: Subscription, handler: Handler[T], capacity: int, full: WhenFull) -> Listener[T]:
         """Call a handler with what a ready-made subscription matches."""
+        if not callable(handler):
+            raise BusError(f"{handler!r} is no handler: it cannot be called with an event")
         if is_async(handler):
             return self._admit(AsyncListener(self.bus, subscription, handler, capacity, full))
         return self._admit(Listener(self.bus, subscription, handler))
@@ -163,12 +167,16 @@ class Collection(Generic[T]):
 
     def _admit(self, listener: L) -> L:
         if self.flavour == "set":
-            listener.deliver = Once(listener.deliver, self.remember)
+            listener.deliver = Once(listener, self.remember)
         if self.flavour == "queue":
-            self.bus.rota(self.types).join(listener)
+            self._rota = self.bus.rota(self.types)
+            self._rota.join(listener)
         else:
             self.bus.admit(listener)
-        self._listeners.append(listener)
+        self.listeners[listener] = None
+        listener.on_cancel = partial(self._dismiss, listener)
+        if isinstance(listener, AsyncListener):
+            listener.start()
         return listener
 
     # -- taking ------------------------------------------------------------------------------------------------------
@@ -187,15 +195,15 @@ class Collection(Generic[T]):
 
     def cancel(self, which: Listener[T] | Handler[T] | None = None) -> None:
         """Cancel a listener, every listener of a handler, or all that were made from this collection."""
-        for listener in [one for one in self._listeners if which is None or which in (one, one.handler)]:
+        for listener in [one for one in self.listeners if which is None or which in (one, one.handler)]:
             listener.cancel()
 
-    def dismiss(self, listener: Listener[Any]) -> None:
-        """Forget a listener that was cancelled."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
-            if listener is self._inbox:
-                self._inbox = None
+    def _dismiss(self, listener: Listener[Any]) -> None:
+        self.listeners.pop(listener, None)
+        if self._rota is not None:
+            self._rota.leave(listener)
+        if listener is self._inbox:
+            self._inbox = None
 
 
 class _Routes(dict[type, Callable[[Any], None]]):

@@ -8,6 +8,7 @@ died is removed. Events published before a process opened the bus do not reach i
 import contextlib
 import os
 import socket
+import stat
 import tempfile
 import threading
 import time
@@ -27,7 +28,7 @@ class IpcLink:
     """A link to the other processes that opened the same name."""
 
     def __init__(self, name: str) -> None:
-        if not name.replace("-", "").replace("_", "").isalnum():
+        if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
             raise BusError(f"ipc:{name}: use letters, digits, - and _ in the name of a bus")
         self._folder = ipc_folder(name)
         self._own = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}"
@@ -59,9 +60,17 @@ class IpcLink:
         """Send to everyone else; an event too large or a receiver too slow is counted, not raised."""
         packet = encode_event(event, time.time_ns() // 1000)
         with self._lock:
-            self._find_peers()
+            try:
+                self._find_peers()
+            except OSError as problem:
+                self._counts[f"dropped: {problem.strerror}: {self._folder}"] += 1
             for name in list(self._peers):
                 self._send_to(name, packet)
+
+    @property
+    def peers(self) -> int:
+        """How many other processes were there when the last event was sent."""
+        return len(self._peers)
 
     def counters(self) -> Mapping[str, int]:
         """What was sent and received, and what was lost by reason."""
@@ -88,7 +97,7 @@ class IpcLink:
         if changed_at == self._listed_at:
             return
         self._listed_at = changed_at
-        present = {entry.name for entry in os.scandir(self._folder)} - {self._own.name}
+        present = {entry.name for entry in os.scandir(self._folder) if _is_socket(entry)} - {self._own.name}
         for gone in set(self._peers) - present:
             self._peers.pop(gone).close()
         for name in present - set(self._peers):
@@ -99,9 +108,10 @@ class IpcLink:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         try:
             peer.connect(str(self._folder / name))
-        except OSError:
+        except OSError as problem:
             peer.close()
-            (self._folder / name).unlink(missing_ok=True)
+            if isinstance(problem, ConnectionRefusedError):
+                (self._folder / name).unlink(missing_ok=True)
             return
         self._peers[name] = peer
 
@@ -137,6 +147,10 @@ class IpcLink:
             else:
                 self._counts["received"] += 1
                 deliver(found.event)
+
+
+def _is_socket(entry: "os.DirEntry[str]") -> bool:
+    return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
 
 
 def ipc_folder(name: str) -> Path:

@@ -1,5 +1,6 @@
 """Live subscriptions: a `Listener` calls a handler, an `Inbox` waits to be asked."""
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -43,7 +44,9 @@ class Listener(Generic[T]):
         self.deliver: Callable[[Any], object] = handler
         self.refuses = False
         self.settled = 0
+        self.suppressed = 0
         self.failures = 0
+        self.on_cancel: Callable[[], None] = lambda: None
 
     def __call__(self, event: T) -> object:
         """Call the handler itself."""
@@ -61,19 +64,25 @@ class Listener(Generic[T]):
     @property
     def counters(self) -> Counters:
         """How many events were delivered, failed in the handler, were dropped, and are waiting."""
-        return Counters(self.settled + self.bus.delivered_since(self), self.failures, 0, 0)
+        delivered = self.settled + self.bus.delivered_since(self) - self.suppressed
+        return Counters(delivered, self.failures, 0, 0)
 
     def failed(self, event: Event, problem: Exception) -> Exception | None:
         """Count and report a handler's error; only an error the publisher must see is returned."""
-        if isinstance(problem, QueueFull):
+        if self._refuses_by(problem):
             return problem
         self.failures += 1
         self.bus.report(self, event, problem)
         return None
 
+    def _refuses_by(self, problem: Exception) -> bool:
+        """Whether an error is the word of this listener's own queue, as opposed to a handler's error."""
+        return False
+
     def cancel(self) -> None:
-        """Deliver nothing more; cancelling twice does no harm."""
+        """Deliver nothing more, from the next event on; cancelling twice does no harm."""
         self.bus.forget(self)
+        self.on_cancel()
 
 
 class Inbox(Listener[T]):
@@ -95,6 +104,9 @@ class Inbox(Listener[T]):
         """How many events were delivered into the inbox, failed, were dropped, and are waiting."""
         counted = super().counters
         return Counters(counted.delivered, counted.failed, self.mailbox.dropped, len(self.mailbox))
+
+    def _refuses_by(self, problem: Exception) -> bool:
+        return isinstance(problem, QueueFull) and problem.queue is self.mailbox
 
     def get(self, timeout: float | None = None) -> T:
         """The next event; TimeoutError if none comes within `timeout` seconds, BusError once it is cancelled."""
@@ -133,19 +145,41 @@ class AsyncListener(Inbox[T]):
         import asyncio
 
         try:
-            loop = asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise BusError("an async handler needs a running event loop: subscribe from within a coroutine") from None
         super().__init__(bus, subscription, capacity, full)
         self.handler = handler
-        self.task = loop.create_task(self._work())
+        self.mailbox.loop_thread = threading.get_ident()
+        self._at_work = False
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to handle what waits."""
+        self.task = self._loop.create_task(self._work())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is under way, or nothing can be any more."""
+        return self.task is None or self.task.done() or not (self._at_work or len(self.mailbox))
 
     async def _work(self) -> None:
         async for event in self:
-            try:
-                await self.handler(event)  # type: ignore[misc]
-            except Exception as problem:
-                self.failed(event, problem)  # type: ignore[arg-type]
+            self._at_work = True
+            await self._handle(event)
+            self._at_work = False
+
+    async def _handle(self, event: T) -> None:
+        import asyncio
+
+        try:
+            await self.handler(event)  # type: ignore[misc]
+        except asyncio.CancelledError as problem:
+            if self.task is not None and self.task.cancelling():
+                raise
+            self.failed(event, RuntimeError(f"the handler was cancelled from within: {problem!r}"))  # type: ignore[arg-type]
+        except Exception as problem:
+            self.failed(event, problem)  # type: ignore[arg-type]
 
 
 def is_async(handler: Callable[..., object]) -> bool:
@@ -156,22 +190,40 @@ def is_async(handler: Callable[..., object]) -> bool:
 
 
 class Once:
-    """Lets each event through once: the flavour `set`. Remembers the last so many."""
+    """Lets each event through once: the flavour `set`. Remembers the last so many, by equality."""
 
-    def __init__(self, deliver: Callable[[Any], object], remember: int) -> None:
-        self.deliver = deliver
-        self.remember = remember
+    def __init__(self, listener: Listener[Any], remember: int) -> None:
+        self._listener = listener
+        self._deliver = listener.deliver
+        self._remember = remember
         self._seen: dict[object, None] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Deliver an event unless an equal one was delivered."""
-        key = (type(event), msgspec.msgpack.encode(event))
-        if key in self._seen:
-            return
-        self._seen[key] = None
-        if len(self._seen) > self.remember:
-            del self._seen[next(iter(self._seen))]
-        self.deliver(event)
+        """Deliver an event unless an equal one was delivered; one that was refused may come again."""
+        key = _equality_key(event)
+        with self._lock:
+            if key in self._seen:
+                self._listener.suppressed += 1
+                return
+            self._seen[key] = None
+            if len(self._seen) > self._remember:
+                del self._seen[next(iter(self._seen))]
+        try:
+            self._deliver(event)
+        except QueueFull:
+            with self._lock:
+                self._seen.pop(key, None)
+            raise
+
+
+def _equality_key(event: Event) -> object:
+    """The event itself, or its bytes if it carries a list or the like."""
+    try:
+        hash(event)
+    except TypeError:
+        return type(event), msgspec.msgpack.encode(event)
+    return event
 
 
 class Rota(Listener[Any]):
@@ -180,34 +232,47 @@ class Rota(Listener[Any]):
     def __init__(self, bus: "Bus", subscription: Subscription) -> None:
         super().__init__(bus, subscription, self._give)
         self.refuses = True
-        self._consumers: list[tuple[Listener[Any], PythonFilter]] = []
+        self._consumers: dict[Listener[Any], PythonFilter] = {}
+        self._lock = threading.Lock()
 
     def join(self, consumer: Listener[Any]) -> None:
         """Take part from now on."""
         from genus.targets.python import PythonFilter
 
-        self._consumers = [*self._consumers, (consumer, PythonFilter(consumer.subscription))]
+        with self._lock:
+            self._consumers[consumer] = PythonFilter(consumer.subscription)
 
     def leave(self, consumer: Listener[Any]) -> None:
         """Take part no more."""
-        self._consumers = [pair for pair in self._consumers if pair[0] is not consumer]
+        with self._lock:
+            self._consumers.pop(consumer, None)
+
+    def _refuses_by(self, problem: Exception) -> bool:
+        return isinstance(problem, QueueFull)
 
     def _give(self, event: Event) -> None:
-        for position, (consumer, matches) in enumerate(self._consumers):
-            if matches(event):
-                self._move_to_end(position)
-                consumer.settled += 1
-                self._hand_over(consumer, event)
+        """To the first in turn that wants it and has room; QueueFull only if all who want it refuse."""
+        refusal: Exception | None = None
+        for consumer in self._in_turn(event):
+            refusal = self._hand_over(consumer, event)
+            if refusal is None:
                 return
+        if refusal is not None:
+            raise refusal
 
-    def _move_to_end(self, position: int) -> None:
-        consumers = list(self._consumers)
-        consumers.append(consumers.pop(position))
-        self._consumers = consumers
+    def _in_turn(self, event: Event) -> list[Listener[Any]]:
+        """Those who want the event; the first goes to the end of the line."""
+        with self._lock:
+            wanting = [consumer for consumer, matches in self._consumers.items() if matches(event)]
+            if wanting:
+                self._consumers[wanting[0]] = self._consumers.pop(wanting[0])
+        return wanting
 
-    def _hand_over(self, consumer: Listener[Any], event: Event) -> None:
+    def _hand_over(self, consumer: Listener[Any], event: Event) -> Exception | None:
         try:
             consumer.deliver(event)
         except Exception as problem:
             if (refusal := consumer.failed(event, problem)) is not None:
-                raise refusal from None
+                return refusal
+        consumer.settled += 1
+        return None

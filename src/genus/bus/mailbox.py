@@ -1,7 +1,6 @@
 """Bounded mailboxes between publishers and those who take events at their own pace, from threads or event loops."""
 
 import threading
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
 
@@ -35,7 +34,9 @@ class Mailbox(Generic[T]):
         self.dropped = 0
         self.loop_thread: int | None = None
         self._items: deque[T] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._not_empty = threading.Condition(self._lock)
+        self._not_full = threading.Condition(self._lock)
         self._sleepers: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
         self._closed = False
 
@@ -44,22 +45,22 @@ class Mailbox(Generic[T]):
 
     def put(self, item: T) -> None:
         """Add an item, by the policy if there is no room; does nothing once closed."""
-        with self._changed:
+        with self._lock:
             if self._closed or (len(self._items) >= self.capacity and not self._make_room()):
                 return
             self._items.append(item)
-            self._changed.notify()
+            self._not_empty.notify()
             self._wake_one()
 
     def _make_room(self) -> bool:
         """Whether the new item has room after all."""
         if self.full == "block":
             self._refuse_to_wait_for_oneself()
-            self._changed.wait_for(lambda: self._closed or len(self._items) < self.capacity)
+            self._not_full.wait_for(lambda: self._closed or len(self._items) < self.capacity)
             return not self._closed
         self.dropped += 1
         if self.full == "raise":
-            raise QueueFull(f"the queue of {self.owner!r} holds {self.capacity} events already")
+            raise self._refusal(f"holds {self.capacity} events already")
         if self.full == "drop_oldest":
             self._items.popleft()
         return self.full == "drop_oldest"
@@ -67,22 +68,23 @@ class Mailbox(Generic[T]):
     def _refuse_to_wait_for_oneself(self) -> None:
         if self.loop_thread == threading.get_ident():
             self.dropped += 1
-            raise QueueFull(
-                f"the queue of {self.owner!r} is full and its event loop would wait for itself; "
-                "publish from another thread, or choose another policy than block"
+            raise self._refusal(
+                "is full and its event loop would wait for itself; publish from another thread, "
+                "or choose another policy than block"
             )
+
+    def _refusal(self, why: str) -> QueueFull:
+        problem = QueueFull(f"the queue of {self.owner!r} {why}")
+        problem.queue = self
+        return problem
 
     def get(self, timeout: float | None = None) -> T:
         """The next item; TimeoutError if none comes in time, Closed if none will."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while not self._items:
-                if self._closed:
-                    raise Closed
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError(f"no event for {self.owner!r} within {timeout} s")
-                self._changed.wait(left)
+        with self._lock:
+            if not self._not_empty.wait_for(lambda: self._closed or self._items, timeout):
+                raise TimeoutError(f"no event for {self.owner!r} within {timeout} s")
+            if not self._items:
+                raise Closed
             return self._take()
 
     async def get_async(self) -> T:
@@ -92,26 +94,31 @@ class Mailbox(Generic[T]):
         loop = asyncio.get_running_loop()
         self.loop_thread = threading.get_ident()
         while True:
-            with self._changed:
+            with self._lock:
                 if self._items:
                     return self._take()
                 if self._closed:
                     raise Closed
                 woken = loop.create_future()
                 self._sleepers.append((loop, woken))
-            await woken
+            try:
+                await woken
+            except asyncio.CancelledError:
+                self._pass_on()
+                raise
 
     def close(self) -> None:
         """Take no more; what is waiting can still be taken."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._not_empty.notify_all()
+            self._not_full.notify_all()
             while self._sleepers:
                 self._wake_one()
 
     def _take(self) -> T:
         item = self._items.popleft()
-        self._changed.notify()
+        self._not_full.notify()
         return item
 
     def _wake_one(self) -> None:
@@ -120,6 +127,12 @@ class Mailbox(Generic[T]):
             if not woken.cancelled() and not loop.is_closed():
                 loop.call_soon_threadsafe(_finish, woken)
                 return
+
+    def _pass_on(self) -> None:
+        """One that was woken for an item and is cancelled before it took it wakes the next."""
+        with self._lock:
+            if self._items:
+                self._wake_one()
 
 
 def _finish(woken: "asyncio.Future[None]") -> None:

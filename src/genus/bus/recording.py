@@ -26,6 +26,8 @@ HEADER = b"genus\x01\r\n"
 SYNC = b"\x9e\x47"
 _FRAME = struct.Struct("<2sII")
 _LARGEST = 1 << 26
+_ARRAY_OF_THREE = b"\x93"
+"""How every packet begins: tells chance from a frame more cheaply than a checksum."""
 
 
 class RecordingWriter:
@@ -76,13 +78,28 @@ class RecordingWriter:
 
 
 def _check_header(path: Path) -> None:
+    """Refuse a file that neither begins as a recording nor holds a single good frame."""
     try:
         with open(path, "rb") as file:
             start = file.read(len(HEADER))
+            if start == HEADER or (start and _holds_a_frame(file.fileno())):
+                return
     except OSError as problem:
         raise RecordingError(f"cannot read {path}: {problem.strerror}") from None
-    if start != HEADER:
-        raise RecordingError(f"{path} is not a recording: it does not begin with {HEADER!r}")
+    raise RecordingError(f"{path} is not a recording: it does not begin with {HEADER!r}")
+
+
+def _holds_a_frame(descriptor: int) -> bool:
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+        return _next_frame(data, 0) != -1
+
+
+def _next_frame(data: mmap.mmap, start: int) -> int:
+    """Where the next whole and undamaged frame begins; -1 if there is none."""
+    at = data.find(SYNC, start)
+    while at != -1 and _packet_at(data, at) is None:
+        at = data.find(SYNC, at + 1)
+    return at
 
 
 @dataclass(slots=True)
@@ -113,9 +130,8 @@ class Recording:
                 yield found
 
     def _packets(self) -> Iterator[bytes]:
-        _check_header(self.path)
         with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = len(HEADER)
+            at = len(HEADER) if data[: len(HEADER)] == HEADER else self._skip_damage(data, -1)
             while at < len(data):
                 packet = _packet_at(data, at)
                 if packet is None:
@@ -126,12 +142,10 @@ class Recording:
 
     def _skip_damage(self, data: mmap.mmap, start: int) -> int:
         """Where the next good frame begins."""
-        at = data.find(SYNC, start + 1)
-        while at != -1 and _packet_at(data, at) is None:
-            at = data.find(SYNC, at + 1)
+        at = _next_frame(data, start + 1)
         end = len(data) if at == -1 else at
         what = "cut short" if at == -1 else "damaged"
-        self.damage.append(f"{self.path}: {what} at byte {start}: {end - start} bytes passed over")
+        self.damage.append(f"{self.path}: {what} at byte {max(start, 0)}: {end - max(start, 0)} bytes passed over")
         return end
 
 
@@ -141,7 +155,7 @@ def _packet_at(data: mmap.mmap, at: int) -> bytes | None:
         return None
     sync, length, checksum = _FRAME.unpack_from(data, at)
     start = at + _FRAME.size
-    if sync != SYNC or length > _LARGEST or start + length > len(data):
+    if sync != SYNC or length > _LARGEST or start + length > len(data) or data[start : start + 1] != _ARRAY_OF_THREE:
         return None
     packet = data[start : start + length]
     return packet if zlib.crc32(packet) == checksum else None

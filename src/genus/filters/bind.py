@@ -33,7 +33,7 @@ from genus.model.types import INT64_MAX, INT64_MIN
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-DEEPEST = 150
+DEEPEST = 64
 
 BOOL, INT, FLOAT, TEXT, BYTES = BoolType(), IntType(), FloatType(), TextType(), BytesType()
 TIME, DURATION = TimeType(), DurationType()

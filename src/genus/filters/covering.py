@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import genus.filters.expression as x
 from genus.filters.evaluate import COMPARE, TEXT
-from genus.model import attributes, is_event_type
+from genus.model import attributes, pure_kind
 
 if TYPE_CHECKING:
     from genus.filters.subscription import Subscription
@@ -38,14 +38,14 @@ def covers(wide: "Subscription", narrow: "Subscription") -> bool:
 
 def _types_cover(wide: "Subscription", narrow: "Subscription") -> bool:
     if wide.exact:
-        return (
-            narrow.exact
-            and wide.classes() == narrow.classes()
-            and wide.accepts(narrow.type) == narrow.accepts(narrow.type)
-        )
-    if narrow.exact and not is_event_type(narrow.type):
-        return all(issubclass(narrow.type, wanted) for wanted in wide.types)
-    return all(any(issubclass(cls, wanted) for cls in narrow.types) for wanted in wide.types)
+        return narrow.exact and _declared(wide.type) is _declared(narrow.type)
+    asked = (_declared(narrow.type),) if narrow.exact else narrow.types
+    return all(any(issubclass(cls, wanted) for cls in asked) for wanted in wide.types)
+
+
+def _declared(cls: type) -> type:
+    """The type a class stands for: a pure class for its kind, any other for itself."""
+    return pure_kind(cls) or cls
 
 
 def conjuncts(predicate: x.Predicate | None) -> tuple[x.Predicate, ...]:

@@ -8,11 +8,12 @@ import math
 import operator
 import struct
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import genus.filters.expression as x
+from genus.errors import EventError
 from genus.filters.bind import EPOCH, MICROSECOND
-from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType
+from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType, check
 from genus.model.types import INT64_MAX, INT64_MIN
 
 Truth: TypeAlias = bool | None
@@ -64,6 +65,12 @@ def truth(node: x.Predicate, event: Event) -> Truth:
     raise TypeError(f"cannot evaluate {node!r}")
 
 
+def misfit(event: Event, problem: Exception) -> NoReturn:
+    """Say which value of an event does not have its declared type, as the reason why a predicate failed on it."""
+    check(event)
+    raise EventError(f"{event!r} could not be tested: {problem}") from problem
+
+
 def value(node: x.Value, event: Event) -> Any:
     """The value of a bound node on an event; None where it is absent, not a number or has no result."""
     match node:
@@ -100,7 +107,7 @@ def plain(found: Any, type_: object) -> Any:
         case ChoiceType():
             return getattr(found, "value", found)
         case FloatType(bits):
-            return round_to_float32(found) if bits == 32 else float(found)
+            return round_to_float32(found) if bits == 32 else found * 1.0
         case TimeType():
             return (found - EPOCH) // MICROSECOND
         case DurationType():
@@ -120,6 +127,8 @@ def round_to_float32(number: float) -> float:
         rounded: float = struct.unpack("f", struct.pack("f", number))[0]
     except OverflowError:
         return math.copysign(math.inf, number)
+    except struct.error:
+        raise TypeError(f"{number!r} is not a number") from None
     return rounded
 
 

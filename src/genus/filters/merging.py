@@ -59,19 +59,27 @@ def merge(subscriptions: Iterable[Subscription], *, excess: int = 0) -> list[Mer
     Fewest is exact on a tree of types; where kinds overlap, the largest gain is taken first. An event class that
     nobody can publish yet may be declared later: below a merged type it will be accepted, as below any type.
     """
-    wanted = _uncovered(list(dict.fromkeys(subscriptions)))
-    raised = [one for group in _grouped(wanted) for one in _raise_types(group, excess)]
-    return _join_alternatives(raised)
+    wanted = [Merged(one, (one,)) for one in dict.fromkeys(subscriptions)]
+    raised = [one for group in _grouped(_uncovered(wanted)) for one in _raise_types(group, excess)]
+    return _join_alternatives(_uncovered(raised))
 
 
-def _uncovered(subscriptions: list[Subscription]) -> list[Merged]:
-    """Those no other one covers, each with what it covers."""
-    kept: list[Subscription] = []
-    for one in subscriptions:
-        if any(covers(other, one) for other in kept):
+def _uncovered(merged: list[Merged]) -> list[Merged]:
+    """Those no other one covers, each standing for what it covers."""
+    kept: list[Merged] = []
+    for one in merged:
+        host = next((place for place, other in enumerate(kept) if covers(other.subscription, one.subscription)), None)
+        if host is not None:
+            kept[host] = _absorbing(kept[host], [one])
             continue
-        kept = [other for other in kept if not covers(one, other)] + [one]
-    return [Merged(one, tuple(other for other in subscriptions if covers(one, other))) for one in kept]
+        covered = [other for other in kept if covers(one.subscription, other.subscription)]
+        kept = [other for other in kept if other not in covered] + [_absorbing(one, covered)]
+    return kept
+
+
+def _absorbing(host: Merged, others: list[Merged]) -> Merged:
+    members = dict.fromkeys(member for one in (host, *others) for member in one.members)
+    return Merged(host.subscription, tuple(members), host.excess)
 
 
 def _grouped(merged: list[Merged]) -> list[list[Merged]]:
@@ -89,7 +97,7 @@ def _raise_types(group: list[Merged], excess: int) -> list[Merged]:
     candidates = _candidates(group, wanted, excess) if len(group) > 1 else []
     remaining, chosen = list(group), []
     for candidate, classes in candidates:
-        inside = [one for one in remaining if classes.issuperset(one.subscription.classes())]
+        inside = [one for one in remaining if covers(candidate, one.subscription)]
         if len(inside) > 1:
             remaining = [one for one in remaining if one not in inside]
             members = tuple(member for one in inside for member in one.members)

@@ -9,7 +9,7 @@ import msgspec
 
 from genus.errors import SubscriptionError
 from genus.filters.bind import bind
-from genus.filters.evaluate import carried, truth
+from genus.filters.evaluate import carried, misfit, truth
 from genus.filters.expression import Predicate, Term, as_predicate
 from genus.model import Event, Vector, below, conforms, is_event_type, is_type, name_of, vector
 from genus.model.types import read_annotation
@@ -122,13 +122,19 @@ class Subscription:
         return tuple(cls for cls in below(root) if is_event_type(cls) and self.accepts(cls))
 
     def matches(self, event: Event) -> bool:
-        """Whether an event matches, by plain evaluation; the meaning every target must agree with."""
-        return (
-            self.accepts(type(event))
-            and all(carried(event, name) is not None for name in self.has)
-            and all(carried(event, name) is None for name in self.lacks)
-            and (self.where is None or truth(self.where, event) is True)
-        )
+        """Whether an event matches, by plain evaluation; the meaning every target must agree with.
+
+        An event with a value that its type does not allow is an EventError naming it.
+        """
+        try:
+            return (
+                self.accepts(type(event))
+                and all(carried(event, name) is not None for name in self.has)
+                and all(carried(event, name) is None for name in self.lacks)
+                and (self.where is None or truth(self.where, event) is True)
+            )
+        except (TypeError, AttributeError, OverflowError) as problem:
+            misfit(event, problem)
 
     def __str__(self) -> str:
         from genus.filters.text import spell
@@ -184,7 +190,11 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
     """The fields of a class, each with the type the vector has for it; those that may be absent ask for nothing."""
     wanted = []
     context = set(Event.__annotations__) if issubclass(signature, Event) else set()
-    for name, note in typing.get_type_hints(signature, include_extras=True).items():
+    try:
+        notes = typing.get_type_hints(signature, include_extras=True)
+    except NameError as problem:
+        raise SubscriptionError(f"the annotations of {signature.__name__} cannot be read: {problem}") from None
+    for name, note in notes.items():
         if name.startswith("_") or name in context:
             continue
         type_, optional, _ = read_annotation(note)

@@ -14,16 +14,17 @@ import msgspec
 
 import genus.filters.expression as x
 from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters.bind import MICROSECOND, Binder
+from genus.filters.bind import DEEPEST, MICROSECOND, Binder
 from genus.filters.subscription import AllOf, Subscription, narrowest
 from genus.model import RESERVED, Event, Kind, below, is_type, name_of
+from genus.model.types import INT64_MAX
 
 UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds in each unit a duration may be written in."""
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNESCAPES = {escaped[1]: letter for letter, escaped in _ESCAPES.items()}
-_DEEPEST = 100
+_DEEPEST = DEEPEST + 8
 
 N = TypeVar("N", bound=x.Node)
 
@@ -107,9 +108,9 @@ class Token(msgspec.Struct, frozen=True):
 _TOKENS = re.compile(
     r"""(?P<space>\s+)
     | (?P<bytes>x'(?:[0-9a-fA-F]{2})*')
-    | (?P<duration>\d+(?:\.\d+)?(?:us|ms|min|s|h|d)\b)
-    | (?P<float>\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)
-    | (?P<int>\d+)(?![A-Za-z_])
+    | (?P<duration>[0-9]+(?:\.[0-9]+)?(?:us|ms|min|s|h|d)\b)
+    | (?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    | (?P<int>[0-9]+)(?![\w])
     | (?P<time>@[0-9T:.+\-]+Z?)
     | (?P<str>'(?:[^'\\]|\\.)*')
     | (?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
@@ -127,12 +128,13 @@ class Parts(msgspec.Struct, frozen=True):
     lacks: tuple[Token, ...]
     where: x.Predicate | None
     attributes: tuple[Token, ...]
+    tests: tuple[tuple[x.Predicate, int], ...]
 
 
 def parse_subscription(text: str, types: Iterable[type] | None = None) -> Subscription:
     """Read a subscription; SyntaxProblem points at the column where it stops making sense."""
     parts = _Parser(text).subscription()
-    known = tuple(types) if types is not None else (*below(Event), *below(Kind))
+    known = tuple(dict.fromkeys(types if types is not None else (*below(Event), *below(Kind))))
     found: AllOf[Any] = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
     try:
         scope = narrowest(found.types)[0]
@@ -140,18 +142,30 @@ def parse_subscription(text: str, types: Iterable[type] | None = None) -> Subscr
         raise problem_at(text, parts.types[0].column, str(problem)) from None
     _check_names(parts, scope, text)
     has, lacks = ([token.text for token in group] for group in (parts.has, parts.lacks))
-    return Subscription(found, exact=parts.exact, has=has, lacks=lacks, where=parts.where)
+    try:
+        return Subscription(found, exact=parts.exact, has=has, lacks=lacks, where=parts.where)
+    except SubscriptionError as problem:
+        raise problem_at(text, _column_of_fault(parts, scope), str(problem)) from None
+
+
+def _column_of_fault(parts: Parts, scope: type) -> int:
+    """Where the first test stands that cannot be bound, or else the name that is wanted and not wanted."""
+    for test, column in parts.tests:
+        try:
+            Binder(scope).predicate(test)
+        except SubscriptionError:
+            return column
+    return next((token.column for token in parts.lacks if token.text in {t.text for t in parts.has}), 1)
 
 
 def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
-    found = [cls for cls in known if is_type(cls) and name_of(cls) == token.text]
+    """The type of a name; of one that was defined anew in the same place, as in a notebook, the latest."""
+    found = {(cls.__module__, cls.__qualname__): cls for cls in known if is_type(cls) and name_of(cls) == token.text}
     if len(found) == 1:
-        return found[0]
+        return next(iter(found.values()))
     if found:
-        places = ", ".join(sorted({cls.__module__ for cls in found}))
-        raise problem_at(
-            text, token.column, f"several types are called {token.text} (in {places}); say which by types="
-        )
+        places = ", ".join(sorted(f"{module}.{name}" for module, name in found))
+        raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
     names = sorted({name_of(cls) for cls in known if is_type(cls)})
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise problem_at(text, token.column, f"no event type is called {token.text}; known: {shown}")
@@ -191,6 +205,7 @@ class _Parser:
         self.at = 0
         self.depth = 0
         self.attributes: list[Token] = []
+        self.tests: list[tuple[x.Predicate, int]] = []
 
     def _tokens(self) -> list[Token]:
         tokens, at = [], 0
@@ -254,7 +269,7 @@ class _Parser:
         where = self.predicate() if self.take("where") else None
         if self.token.kind != "end":
             self.fail("'where' or the end" if where is None else "an operator or the end")
-        return Parts(types, exact, has, lacks, where, tuple(self.attributes))
+        return Parts(types, exact, has, lacks, where, tuple(self.attributes), tuple(self.tests))
 
     def predicate(self) -> x.Predicate:
         return self.deeper(self.alternatives)
@@ -313,6 +328,13 @@ class _Parser:
         return self.token.text in words and self.token.kind in ("op", "name")
 
     def comparison(self) -> x.Predicate:
+        """A test, noted with the column where it begins."""
+        column = self.token.column
+        found = self._comparison()
+        self.tests.append((found, column))
+        return found
+
+    def _comparison(self) -> x.Predicate:
         left = x.Term(self.sum())
         if op := self.take(*x.COMPARISONS, "="):
             return x.Compare("==" if op == "=" else op, left.node, self.sum())
@@ -420,6 +442,8 @@ def _read_time(token: str) -> datetime:
 def _read_duration(token: str) -> timedelta:
     number, unit = re.fullmatch(r"([\d.]+)(\w+)", token).groups()  # type: ignore[union-attr]
     micros = int(number) * UNITS[unit] if "." not in number else round(float(number) * UNITS[unit])
+    if micros > INT64_MAX + 1:  # the smallest duration is written as the negative of one too large
+        raise ValueError("it does not fit in 64 bits of microseconds")
     return micros * MICROSECOND
 
 

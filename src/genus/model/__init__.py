@@ -14,6 +14,7 @@ from genus.model.signature import (
     is_type,
     name_of,
     parents,
+    pure_kind,
     signature,
     vector,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "name_of",
     "parents",
     "parse_type",
+    "pure_kind",
     "signature",
     "vector",
 ]

@@ -16,17 +16,19 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 import genus.filters.expression as x
-from genus.filters.bind import type_of
 from genus.filters.covering import as_test, conjuncts
+from genus.filters.evaluate import misfit
 from genus.filters.subscription import Subscription
-from genus.model import ChoiceType, Event, name_of
-from genus.targets.python import ALWAYS, NEVER, PythonCompiler, define, is_number, misfit, spelled
+from genus.model import Event, name_of
+from genus.targets.python import ALWAYS, NEVER, PythonCompiler, define, is_number, spelled
 
 MANY = 8
 """From this many subscriptions that compare the same value on, an index replaces their `if` statements."""
 
 Key: TypeAlias = tuple[x.Value, str]
 Deliver: TypeAlias = Callable[[Event], object]
+_WRONG_VALUE = "(TypeError, AttributeError, OverflowError)"
+"""What generated tests raise on a value that is not of its declared type."""
 _BISECT = {">": bisect_left, ">=": bisect_right, "<": bisect_right, "<=": bisect_left}
 
 
@@ -127,7 +129,7 @@ class Channel:
         if self._tests_values:
             yield "    try:"
             yield from (f"        {line}" for line in lines)
-            yield "    except (TypeError, AttributeError, OverflowError) as x:"
+            yield f"    except {_WRONG_VALUE} as x:"
             yield "        misfit(e, x)"
         else:
             yield from (f"    {line}" for line in lines)
@@ -209,8 +211,7 @@ class Channel:
         if test == "False":
             return
         yield f"if {test}:"
-        code = f"{operand.code}._value_" if isinstance(type_of(value), ChoiceType) else operand.code
-        yield from (f"    {line}" for line in (self._hashed if op == "==" else self._sorted)(group, code))
+        yield from (f"    {line}" for line in (self._hashed if op == "==" else self._sorted)(group, operand.code))
 
     def _hashed(self, group: Group, code: str) -> Iterator[str]:
         """A table from each constant to its hits, targets and their handlers."""
@@ -260,8 +261,10 @@ class Channel:
             return None
         self._name_entry(position)
         self._count_by_name(position)
-        lines = [f"def r{position}(e):", f"    global c{position}", *(f"    {line}" for line in compiler.prelude())]
-        lines += [f"    if {spelled(rest)}:", f"        c{position} += 1", f"        h{position}(e)"]
+        lines = [f"def r{position}(e):", f"    global c{position}", "    try:"]
+        lines += [f"        {line}" for line in (*compiler.prelude(), f"wanted = {spelled(rest)}")]
+        lines += [f"    except {_WRONG_VALUE} as x: misfit(e, x)"]
+        lines += ["    if wanted:", f"        c{position} += 1", f"        h{position}(e)"]
         return Guarded(define("\n".join(lines), f"r{position}", self.names), entry.failed)
 
     def _named(self, prefix: str, value: object) -> str:

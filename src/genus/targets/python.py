@@ -8,19 +8,17 @@ always carries are not tested for presence, and those it never carries decide th
 import builtins
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
 import genus.filters.expression as x
-from genus.errors import EventError
 from genus.filters.bind import EPOCH, MICROSECOND, type_of
 from genus.filters.covering import conjuncts
-from genus.filters.evaluate import round_to_float32
+from genus.filters.evaluate import misfit, round_to_float32
 from genus.filters.subscription import Subscription
 from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
-from genus.model.check import check
 from genus.model.types import INT64_MAX, INT64_MIN, int_range
 from genus.targets.compiler import Compiler
 
@@ -57,8 +55,11 @@ class PythonFilter:
         self._by_class = _ByClass(subscription)
 
     def __call__(self, event: Event) -> bool:
-        """Whether an event matches."""
-        return self._by_class[type(event)](event)
+        """Whether an event matches; EventError if it holds a value that its type does not allow."""
+        try:
+            return self._by_class[type(event)](event)
+        except (TypeError, AttributeError, OverflowError) as problem:
+            misfit(event, problem)
 
     def explain(self) -> str:
         """The generated code for the subscribed type, and what it leaves out because the type decides it."""
@@ -172,16 +173,12 @@ class PythonCompiler(Compiler):
     def _comparison(self, node: x.Compare, wanted: bool) -> Condition:
         left, right = self.visit(node.left), self.visit(node.right)
         op = self.operators[node.op if wanted else OPPOSITE[node.op]]
-        if isinstance(type_of(node.left), ChoiceType):
-            op = "is" if op == "==" else "is not"
         numbers = (is_number(side) for side in (left, right) if op == "!=")
         return all_of_these([left.conditions, right.conditions, *numbers, (f"{left.code} {op} {right.code}",)])
 
     def _membership(self, node: x.OneOf, wanted: bool) -> Condition:
         item = self.visit(node.item)
-        options = tuple(self._python_value(option) for option in node.options)
-        has_slow_hash = isinstance(type_of(node.item), ChoiceType)
-        among = self._name("k", options if has_slow_hash else frozenset(options))
+        among = self._name("k", frozenset(option.value for option in node.options))
         number = ALWAYS if wanted else is_number(item)
         return all_of_these([item.conditions, number, (f"{item.code} {'in' if wanted else 'not in'} {among}",)])
 
@@ -205,11 +202,12 @@ class PythonCompiler(Compiler):
             return Operand("None", NEVER)
         local = self._load(node.name)
         conditions = (f"{local} is not None",) if attribute.optional else ()
-        return Operand(local, conditions, never_nan=not isinstance(attribute.type, FloatType))
+        code = f"{local}._value_" if isinstance(attribute.type, ChoiceType) else local
+        return Operand(code, conditions, never_nan=not isinstance(attribute.type, FloatType))
 
     def visit_Literal(self, node: x.Literal) -> Operand:
         """A constant; numbers and texts stand in the code, the rest has a name."""
-        value = self._python_value(node)
+        value = node.value
         plain = type(value) in (int, str, bool) or (type(value) is float and abs(value) < float("inf"))
         return Operand(repr(value) if plain else self._name("k", value))
 
@@ -292,8 +290,8 @@ class PythonCompiler(Compiler):
         if isinstance(type_, FloatType):
             return [f"if {local}.__class__ is not float and {local} is not None: {local} = {local} * 1.0"]
         if isinstance(type_, TimeType):
-            self.names["UTC"] = UTC
-            return [f"if {local} is not None and {local}.tzinfo is not UTC: {local} = {local}.astimezone(UTC)"]
+            self.names |= {"UTC": UTC, "utc": utc}
+            return [f"if {local} is not None and {local}.tzinfo is not UTC: {local} = utc({local})"]
         return []
 
     def _name(self, prefix: str, value: object) -> str:
@@ -301,12 +299,6 @@ class PythonCompiler(Compiler):
         name = f"{prefix}{len(self.names)}"
         self.names[name] = value
         return name
-
-    def _python_value(self, literal: x.Literal) -> object:
-        """The object an event holds where it says this: an enum's member rather than its value."""
-        if isinstance(literal.type, ChoiceType) and literal.type.enum is not None:
-            return literal.type.enum(literal.value)
-        return literal.value
 
 
 def bounds(node: x.Value) -> tuple[int, int]:
@@ -369,10 +361,11 @@ def is_number(operand: Operand) -> Condition:
     return ALWAYS if operand.never_nan else (f"{operand.code} == {operand.code}",)
 
 
-def misfit(event: Event, problem: BaseException) -> None:
-    """Say which value of an event does not have its declared type, as the reason why a predicate failed on it."""
-    check(event)
-    raise EventError(f"{event!r} could not be tested: {problem}") from problem
+def utc(moment: datetime) -> datetime:
+    """The same instant in UTC; TypeError if it has no zone."""
+    if moment.tzinfo is None:
+        raise TypeError(f"{moment!r} has no time zone")
+    return moment.astimezone(UTC)
 
 
 def micros_of_time(moment: Any) -> int:
