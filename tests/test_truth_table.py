@@ -29,8 +29,8 @@ def oracle(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Ta
 
 def text_form(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
     """Not a target, but held to the same: what the text says is what was meant."""
-    types = [cls for subscription in subscriptions for cls in subscription.types]
-    reread = [Subscription.parse(str(subscription), dict.fromkeys(types)) for subscription in subscriptions]
+    types = [cls for subscription in subscriptions for cls in (*subscription.types, *subscription.types)]
+    reread = [Subscription.parse(str(subscription), types) for subscription in subscriptions]
     assert reread == list(subscriptions)
     return oracle(reread, events)
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -20,10 +20,6 @@ from genus.catalog.text import Damage, parse, spell
 from genus.codes.etags import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
 from genus.model import Event, Vector, attributes, name_of
-
-if TYPE_CHECKING:
-    from genus.filters import Predicate, Subscription, Term
-    from genus.filters.subscription import AllOf, Names
 
 LOCK_SECONDS = 10.0
 """How long to wait for another process that writes the same file."""
@@ -217,31 +213,6 @@ class Catalog:
     def shape(self, event: Event) -> tuple[str, int]:
         """What all events with the same type and the same attributes have in common."""
         return name_of(type(event)), self.tag(event)
-
-    def subscription(
-        self,
-        type_: "type | AllOf[Any]",
-        *,
-        exact: bool = False,
-        has: "Names" = (),
-        lacks: "Names" = (),
-        where: "Predicate | Term | str | None" = None,
-    ) -> "Subscription":
-        """A subscription whose bit vectors are read over the catalog's vector, the same in every process.
-
-        `Subscription(...)` itself reads them in the order in which this process happened to declare the attributes.
-        """
-        from genus.filters.subscription import AllOf, Subscription, narrowest
-
-        scope = self.vector(narrowest(type_.types if isinstance(type_, AllOf) else (type_,))[0])
-        wanted, unwanted = (
-            scope.names_of(given) if isinstance(given, int) and not isinstance(given, bool) else given
-            for given in (has, lacks)
-        )
-        made = Subscription(type_, exact=exact, has=wanted, lacks=unwanted, where=where)
-        for name in (*made.has, *made.lacks):
-            scope.find(name)
-        return made
 
     def _vector(self, family: str) -> Vector:
         if family not in self._vectors:

@@ -8,6 +8,7 @@ prefix-stable: fields come from one base only, and an attribute name has one typ
 import sys
 import types
 import typing
+from copy import copy
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -15,9 +16,10 @@ import msgspec
 
 from genus.errors import DeclarationError
 from genus.model.signature import Attribute, Family, Vector, is_type
-from genus.model.types import INT64_MAX, INT64_MIN, IntType, TimeType, read_annotation
+from genus.model.types import INT64_MAX, INT64_MIN, IntType, TimeType, is_bounded, read_annotation
 
 T = TypeVar("T")
+_FIELD: Any = type(msgspec.field(default=0))
 INT64 = msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)
 
 Maybe: TypeAlias = T | None
@@ -36,6 +38,8 @@ def _label(name: str, options: dict[str, Any]) -> str:
         raise DeclarationError(f"{name} takes no option {', '.join(options)}; only name= may be given")
     if not isinstance(label, str) or not all(part.isidentifier() for part in label.split(".")):
         raise DeclarationError(f"{name} cannot be named {label!r}; use letters, digits and _ in parts joined by dots")
+    if label in RESERVED or (label in ("Event", "Kind") and "Event" in globals()):
+        raise DeclarationError(f"the name {label!r} is reserved; choose another, or give one by name=")
     return label
 
 
@@ -55,8 +59,12 @@ def _state_base(name: str, bases: tuple[type, ...]) -> type | None:
 
 def _annotations(name: str, namespace: dict[str, Any], frame: types.FrameType) -> dict[str, object]:
     notes: dict[str, object] = namespace.get("__annotations__") or _deferred_annotations(namespace)
-    fields = {field: note for field, note in notes.items() if typing.get_origin(note) is not typing.ClassVar}
-    return {field: _resolve(f"{name}.{field}", note, frame) for field, note in fields.items()}
+    resolved = {field: _resolve(f"{name}.{field}", note, frame) for field, note in notes.items()}
+    return {field: note for field, note in resolved.items() if not _is_class_variable(note)}
+
+
+def _is_class_variable(note: object) -> bool:
+    return note is typing.ClassVar or typing.get_origin(note) is typing.ClassVar
 
 
 def _deferred_annotations(namespace: dict[str, Any]) -> dict[str, object]:
@@ -92,7 +100,7 @@ def _constrained(attribute: Attribute, note: object) -> object:
     """The annotation msgspec decodes by: a plain int has 64 bits, a time has a zone."""
     strict = {IntType(): Annotated[int, INT64], TimeType(): Annotated[datetime, msgspec.Meta(tz=True)]}
     found: Any = strict.get(attribute.type)
-    if found is None:
+    if found is None or is_bounded(note):
         return note
     return found | None if attribute.optional else found
 
@@ -113,13 +121,24 @@ def _check_narrowing(owner: str, attribute: Attribute, base: type | None) -> Non
         )
 
 
-def _settle_default(attribute: Attribute, namespace: dict[str, Any]) -> None:
-    """Absent is the default of an optional attribute; any other constant is written out, never left to the reader."""
+def _settle_default(owner: str, attribute: Attribute, namespace: dict[str, Any]) -> None:
+    """Absent is the default of an optional attribute; any other is written out, never left to the reader.
+
+    msgspec leaves out a value that is the default, but for those that a function makes: so every other default becomes
+    a function.
+    """
     if attribute.optional:
         namespace.setdefault(attribute.name, None)
-    default = namespace.get(attribute.name)
-    if default is not None and not isinstance(default, type(msgspec.field(default=0))):
-        namespace[attribute.name] = msgspec.field(default_factory=lambda: default)
+    default = namespace.get(attribute.name, msgspec.NODEFAULT)
+    factory: Any = None
+    if isinstance(default, _FIELD):
+        if default.name is not None:
+            raise DeclarationError(f"{owner}.{attribute.name} cannot have another name on the wire")
+        default, factory = default.default, default.default_factory
+    if factory is not None and factory is not msgspec.NODEFAULT:
+        namespace[attribute.name] = msgspec.field(default_factory=lambda: factory())
+    elif default is not None and default is not msgspec.NODEFAULT:
+        namespace[attribute.name] = msgspec.field(default_factory=lambda: copy(default))
 
 
 def _override(inherited: tuple[Attribute, ...], declared: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
@@ -133,7 +152,7 @@ class KindMeta(type):
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any) -> Any:
         """Refuse fields, and anything that is not a kind among the bases."""
-        if fields := [field for field in namespace.get("__annotations__", {}) if not field.startswith("_")]:
+        if fields := [field for field in _annotations(name, namespace, sys._getframe(1)) if not field.startswith("_")]:
             raise DeclarationError(
                 f"kind {name} declares {', '.join(fields)}, but a kind has no attributes; "
                 "derive from Event to carry attributes, or keep only methods and properties"
@@ -168,7 +187,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             _check_narrowing(name, attribute, base)
             if family is not None:
                 family.check(name, attribute)
-            _settle_default(attribute, namespace)
+            _settle_default(name, attribute, namespace)
         namespace["__annotations__"] = {a.name: _constrained(a, notes[a.name]) for a in declared}
         inherited = getattr(base, "__genus_attributes__", ())
         namespace["__genus_name__"] = label

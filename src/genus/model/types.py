@@ -208,6 +208,11 @@ def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None
     return _plain_type(required, width), optional, unit
 
 
+def is_bounded(annotation: object) -> bool:
+    """Whether an annotation states bounds of its own, for decoders to keep."""
+    return any(isinstance(note, msgspec.Meta) for note in _unwrap(annotation)[2])
+
+
 def _unwrap(annotation: object) -> tuple[object, bool, tuple[object, ...]]:
     origin = typing.get_origin(annotation)
     if origin is Annotated:
@@ -243,6 +248,8 @@ def _plain_type(annotation: Any, width: Width | None) -> AttributeType:
 
 
 def _choice_type(members: type[enum.Enum]) -> ChoiceType:
+    if issubclass(members, enum.Flag):
+        raise DeclarationError(f"is the Flag {members.__name__}; use an Enum, or an int for a set of bits")
     values = tuple(member.value for member in members)
     kinds = {type(value) for value in values}
     if kinds not in ({str}, {int}):

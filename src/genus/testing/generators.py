@@ -37,7 +37,6 @@ from genus.model import (
     UInt32,
     attributes,
     below,
-    is_event_type,
     vector,
 )
 from genus.model.types import INT64_MAX, INT64_MIN, int_range
@@ -113,6 +112,29 @@ class Bell(Event, Marked):
     """A pure class: it adds nothing to its kind."""
 
 
+class Chime(Event, Marked):
+    """Another: exact subscriptions to either are to their kind."""
+
+
+class Hue(Enum):
+    """An enumeration with the values of another."""
+
+    ROT = "red"
+    GRUEN = "green"
+    BLAU = "blue"
+
+
+class Impostor(Sampler):
+    """One whose property has the name of an attribute that only a sibling carries, and another enum for `colour`."""
+
+    colour: Maybe[Hue] = None  # type: ignore[assignment]
+
+    @property
+    def extra(self) -> int:
+        """Not an attribute: an event of this class does not carry `extra`."""
+        return 1
+
+
 SMALL = (0, 1, -1, 2, 3, 7, 100, 127, -128, 255)
 LARGE = (2**31 - 1, -(2**31), 2**32 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62)
 INTEGERS = (*SMALL, *LARGE, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1)
@@ -172,7 +194,7 @@ class Generator:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.types: list[type[Event]] = [*below(Sampler), Stranger, Bell]
+        self.types: list[type[Event]] = [*below(Sampler), Stranger, Bell, Chime]
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -340,8 +362,3 @@ def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:
             yield from (term + value > SPANS[3], term - value == SPANS[0], -term <= value)
         if isinstance(type_, TimeType):
             yield from (term - value > SPANS[3], term + SPANS[4] >= value, term - SPANS[5] < value)
-
-
-def classes_of_samplers() -> list[type]:
-    """Every event class the generator draws from."""
-    return [cls for cls in (*below(Sampler), Stranger, Bell) if is_event_type(cls)]

@@ -21,7 +21,7 @@ except ImportError as missing:
 from genus.errors import SubscriptionError
 from genus.filters import Subscription, this
 from genus.filters.expression import And, Predicate
-from genus.model import Event, FloatType, vector
+from genus.model import Event, FloatType, pure_kind, vector
 from genus.targets.index.anatomy import Profile
 from genus.targets.index.bitmaps import float_keys
 from genus.targets.index.intervals import Floats, Interval, key_float
@@ -67,7 +67,7 @@ class SubscriptionIndex:
 
     def add(self, subscription: Subscription) -> int:
         """Add a subscription, and get its handle."""
-        partition = self._partition(subscription.type)
+        partition = self._partition(_asked(subscription))
         handle = self._new_handle(subscription, partition)
         partition.add(handle, subscription)
         return handle
@@ -82,7 +82,7 @@ class SubscriptionIndex:
         """
         handles = []
         for subscription in subscriptions:
-            partition = self._partition(subscription.type)
+            partition = self._partition(_asked(subscription))
             handles.append(self._new_handle(subscription, partition))
             partition.stage(handles[-1], subscription)
         for partition in self._partitions.values():
@@ -229,6 +229,11 @@ class SubscriptionIndex:
         handle = self._free.pop()
         self._subscriptions[handle], self._owners[handle] = subscription, partition
         return handle
+
+
+def _asked(subscription: Subscription) -> type:
+    """The type that decides where a subscription is looked up: an exact one to a pure class is to its kind."""
+    return (pure_kind(subscription.type) if subscription.exact else None) or subscription.type
 
 
 def _family(type: type) -> object:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import genus.filters.expression as x
 from genus.filters import Subscription
-from genus.filters.evaluate import truth
+from genus.filters.evaluate import carried, truth
 from genus.model import Event
 from genus.targets.index.anatomy import Anatomy, Parts
 from genus.targets.index.bitmaps import SAMPLE, WORD, Dimension, Words, clear_bits, pack, whole_words
@@ -292,7 +292,7 @@ class Partition:
         return np.array(passed, np.int64)
 
     def _shape(self, event: Event) -> Shape:
-        present = tuple([getattr(event, name, None) is not None for name in self.anatomy.watched])
+        present = tuple([carried(event, name) is not None for name in self.anatomy.watched])
         shape = self._shapes.get((type(event), present))
         if shape is None:
             shape = self._new_shape(type(event), present)
