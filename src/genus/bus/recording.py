@@ -50,7 +50,10 @@ class RecordingWriter:
 
     def write(self, event: Event, at_us: int) -> None:
         """Add one event."""
-        packet = encode_event(event, at_us)
+        self.append(encode_event(event, at_us))
+
+    def append(self, packet: bytes) -> None:
+        """Add one packet as it is."""
         frame = _FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
         with self._lock:
             self._file.write(frame)

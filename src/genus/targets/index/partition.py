@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import genus.filters.expression as x
 from genus.filters import Subscription
-from genus.filters.evaluate import carried, truth
+from genus.filters.evaluate import carried, misfit, truth
 from genus.model import Event
 from genus.targets.index.anatomy import Anatomy, Parts
 from genus.targets.index.bitmaps import SAMPLE, WORD, Dimension, Words, clear_bits, pack, whole_words
@@ -37,7 +37,10 @@ SHAPES = 64
 
 def holds(residual: x.Predicate, event: Event) -> bool:
     """Whether the part of a subscription that no interval can say is true: here its evaluator is chosen."""
-    return truth(residual, event) is True
+    try:
+        return truth(residual, event) is True
+    except (TypeError, AttributeError, OverflowError) as problem:
+        misfit(event, problem)
 
 
 @dataclass(slots=True)
