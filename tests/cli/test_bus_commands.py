@@ -36,6 +36,8 @@ class Camera(Loop):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "road.py").write_text(TYPES)
+    (tmp_path / "junk.bin").write_bytes(bytes(range(128, 256)))
+    (tmp_path / "empty.txt").write_text("# nothing\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("GENUS_TYPES", "road.py")
@@ -82,7 +84,7 @@ def test_what_one_terminal_publishes_another_prints(listening: Running) -> None:
     for lane in ("1", "2"):
         done = genus("pub", "Loop", f"lane={lane}", "place=A8/km31", "time=now", "gap=1.5s", "category=truck")
         assert done.returncode == 0
-        assert "reached 1 other processes" in done.stderr
+        assert "published 1 event; reached 1 process" in done.stderr
     genus("pub", "Camera", "lane=3", "plate=M-XY 1")
     out, err, code = listening.end()
     first, second = map(json.loads, out.splitlines())
@@ -137,7 +139,7 @@ def test_replaying_onto_the_bus(listening: Running) -> None:
         assert running.process.poll() is None
     running.end(signal.SIGINT)
     done = genus("replay", "loops.genus", "--speed", "1000")
-    assert "replayed 2 of 2 events" in done.stderr
+    assert "replayed 2 of 2 events; reached 1 process" in done.stderr
     out, _, _ = listening.end()
     assert [json.loads(line)["lane"] for line in out.splitlines()] == [7, 7]
 
@@ -154,7 +156,7 @@ def test_a_damaged_recording_is_replayed_and_said_so() -> None:
     done = genus("replay", "loops.genus", "--print")
     assert done.stdout == "Loop(lane=1)\n"
     assert "cut short at byte" in done.stderr
-    assert "replayed 1 of 1 events" in done.stderr
+    assert "replayed 1 of 1 event" in done.stderr
     assert done.returncode == 3
 
 
@@ -183,11 +185,18 @@ def test_explain_and_bindings() -> None:
         (["replay", "road.py"], "road.py is not a recording"),
         (["record", "road.py"], "road.py exists"),
         (["record", "no/folder.genus"], "cannot write no/folder.genus"),
-        (["explain", "--target", "abacus", "Loop"], "no target is called 'abacus'"),
+        (["explain", "--target", "abacus", "Loop"], "'abacus' is not one of 'python', 'arrow', 'index'"),
         (["bindings", "road.py"], "road.py:2: "),
         (["sub", "-t", "missing.py"], "missing.py"),
         (["sub", "-t", "json"], "holds no event types"),
         (["frobnicate"], "No such command"),
+        (["pub", "Loop", "lane=1", "lane=2"], "'lane' is given twice"),
+        (["pub", "Loop", "lane=1", "time=2020"], "time"),
+        (["pub", "Loop", "lane=1", "--stdin"], "not both"),
+        (["pub", "Loop", "lane=1", "--bus", "local:"], "local: reaches nobody"),
+        (["replay", "road.py", "--json"], "--json goes with --print"),
+        (["bindings", "junk.bin"], "junk.bin: is not text"),
+        (["bindings", "empty.txt"], "empty.txt: holds no subscription"),
     ],
 )
 def test_bad_input_is_one_clear_message_and_a_failure(arguments: list[str], message: str) -> None:
@@ -197,7 +206,33 @@ def test_bad_input_is_one_clear_message_and_a_failure(arguments: list[str], mess
     assert "Traceback" not in done.stderr
 
 
+def test_events_of_unknown_types_alone_are_a_failure() -> None:
+    running = Running("record", "loops.genus")
+    running.wait_for_socket()
+    genus("pub", "Loop", "lane=1")
+    while b"lane" not in Path("loops.genus").read_bytes():
+        assert running.process.poll() is None
+    running.end(signal.SIGINT)
+    Path("other.py").write_text("from genus import Event\nclass Lamp(Event):\n    on: bool\n")
+    done = genus("replay", "-t", "other.py", "loops.genus", "--print")
+    assert "passed over 1: unknown type Loop" in done.stderr
+    assert "replayed 0 of 1 event" in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_behind_the_output_is_one_line() -> None:
+    command = [sys.executable, "-m", "genus", "explain", "Loop"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.stderr == "genus: [Errno 28] No space left on device\n"
+    assert done.returncode == 1
+
+
 def test_lines_that_are_no_events_are_refused_with_their_number() -> None:
     done = genus("pub", "Loop", "--stdin", given='{"lane": 1}\nnonsense\n')
     assert done.returncode == 1
     assert "line 2 is not JSON" in done.stderr
+    done = genus("pub", "Loop", "--stdin", given='{"lane": 1}\n{"lane": "x"}\n')
+    assert "line 2: not a Loop: lane: Expected `int`" in done.stderr
+    assert "(1 published before)" in done.stderr

@@ -159,7 +159,7 @@ class TestRefusedAtTheCall:
 
     def test_a_kind_knows_only_the_context(self) -> None:
         Subscription(Roadside, has="place")
-        with pytest.raises(SubscriptionError, match="Event has no attribute 'lane'"):
+        with pytest.raises(SubscriptionError, match="Roadside has no attribute 'lane'"):
             Subscription(Roadside, has="lane")
         Subscription(all_of(Loop, Roadside), has="lane")
 

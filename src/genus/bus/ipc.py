@@ -35,6 +35,7 @@ class IpcLink:
         self._socket = self._bind()
         self._peers: dict[str, socket.socket] = {}
         self._congested: set[str] = set()
+        self._reached: set[str] = set()
         self._listed_at = -1
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -67,14 +68,9 @@ class IpcLink:
             for name in list(self._peers):
                 self._send_to(name, packet)
 
-    @property
-    def peers(self) -> int:
-        """How many other processes were there when the last event was sent."""
-        return len(self._peers)
-
     def counters(self) -> Mapping[str, int]:
-        """What was sent and received, and what was lost by reason."""
-        return dict(self._counts)
+        """What was sent and received, how many processes that reached, and what was lost by reason."""
+        return {**self._counts, "processes reached": len(self._reached)}
 
     def close(self) -> None:
         """Leave the bus."""
@@ -131,6 +127,7 @@ class IpcLink:
         else:
             self._congested.discard(name)
             self._counts["sent"] += 1
+            self._reached.add(name)
 
     def _receive(self, deliver: Callable[[Event], None]) -> None:
         decoder = EventDecoder()

@@ -41,7 +41,9 @@ class RecordingWriter:
         try:
             self._file = self.path.open("ab" if append else "xb")
         except FileExistsError:
-            raise RecordingError(f"{self.path} exists; choose another name, or append to it") from None
+            raise RecordingError(
+                f"{self.path} exists; choose another name, or append (append=True, --append)"
+            ) from None
         except OSError as problem:
             raise RecordingError(f"cannot write {self.path}: {problem.strerror}") from None
         self._lock = threading.Lock()

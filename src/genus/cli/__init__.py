@@ -1,7 +1,9 @@
 """The `genus` command. Each subcommand lives in a module of its own, imported only when it is called."""
 
 import importlib
+import os
 import sys
+from typing import NoReturn
 
 import click
 
@@ -44,15 +46,36 @@ def genus() -> None:
 
 
 def main() -> None:
-    """Run the command line; a GenusError is one line and exit code 1, Ctrl-C is exit code 130."""
+    """Run the command line; what goes wrong is one line and exit code 1 (2 for wrong usage, 130 for Ctrl-C)."""
     try:
         status = genus(prog_name="genus", standalone_mode=False)
+        sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
-    except click.ClickException as problem:
+    except click.UsageError as problem:
         problem.show()
         sys.exit(problem.exit_code)
-    except click.Abort:
+    except click.ClickException as problem:
+        _fail(problem.format_message())
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except GenusError as problem:
-        click.echo(f"genus: {problem}", err=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: nothing to say
         sys.exit(1)
+    except (GenusError, OSError, ImportError) as problem:
+        _fail(str(problem))
+
+
+def _fail(why: str) -> NoReturn:
+    click.echo(f"genus: {why}", err=True)
+    if _stdout_is_lost():
+        os._exit(1)
+    sys.exit(1)
+
+
+def _stdout_is_lost() -> bool:
+    """Whether what was printed cannot be written: then Python would complain once more on its way out."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False

@@ -1,6 +1,7 @@
 """`genus pub`, `sub`, `record` and `replay`: a bus from the command line."""
 
 import json
+import math
 import re
 import signal
 import sys
@@ -45,15 +46,20 @@ def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str,
     \b
     genus pub -t examples/traffic.py Loop lane=2 place=A8/km31 time=now
     """
+    if lines and values:
+        raise click.UsageError("give ATTRIBUTE=VALUE or --stdin, not both")
     cls = _event_type(type_name, load_all(types))
-    with open_bus(address) as bus:
+    with open_bus(_shared(address)) as bus:
         count = 0
-        for given in _lines_of_json() if lines else [dict(map(_pair, values))]:
-            event = make_event(cls, given)
-            bus.publish(event)
+        for number, given in enumerate(_lines_of_json() if lines else [_pairs(values)], 1):
+            try:
+                bus.publish(make_event(cls, given))
+            except click.ClickException as problem:
+                place = f"line {number}: " if lines else ""
+                before = f" ({count} published before)" if count else ""
+                raise click.ClickException(f"{place}{problem.message}{before}") from None
             count += 1
-        sent = bus.traffic().link.get("sent", 0)
-        click.echo(f"published {count}, reached {sent // max(count, 1)} other processes", err=True)
+        _say_reached(f"published {_counted(count, 'event')}", bus.traffic().link)
 
 
 @click.command()
@@ -61,7 +67,7 @@ def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str,
 @BUS
 @SUBSCRIPTION
 @click.option("--count", type=click.IntRange(1), help="Stop after so many events.")
-@click.option("--timeout", type=float, help="Stop when none came for so many seconds (exit code 1).")
+@click.option("--timeout", type=click.FloatRange(0), help="Stop when none came for so many seconds (exit code 1).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def sub(
     types: tuple[str, ...], address: str, subscription: str, count: int | None, timeout: float | None, as_json: bool
@@ -72,7 +78,7 @@ def sub(
     genus sub -t examples/traffic.py "Loop where lane > 1"
     """
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with _stopped_by_signals() as stop, open_bus(address) as bus:
+    with _stopped_by_signals() as stop, open_bus(_shared(address)) as bus:
         inbox = bus.inbox(asked, capacity=10_000)
         seen = 0
         click.echo(f"listening on {address} for {asked}", err=True)
@@ -83,6 +89,7 @@ def sub(
             except TimeoutError:
                 waited += 0.1
                 if timeout is not None and waited >= timeout:
+                    _say_losses(bus.traffic().link, inbox.counters.dropped)
                     raise click.ClickException(f"no event within {timeout} s") from None
                 continue
             waited = 0.0
@@ -97,7 +104,7 @@ def sub(
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @SUBSCRIPTION
 @click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
-@click.option("--seconds", type=float, help="Stop after so long.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after so long.")
 def record(
     types: tuple[str, ...], address: str, file: Path, subscription: str, append: bool, seconds: float | None
 ) -> None:
@@ -106,17 +113,18 @@ def record(
     console = Console(stderr=True)
     with (
         _stopped_by_signals() as stop,
-        open_bus(address) as bus,
+        open_bus(_shared(address)) as bus,
         start_recording(bus, file, asked, append=append) as recorder,
     ):
-        with console.status("recording: 0 events") as status:
+        click.echo(f"recording {asked} from {address} to {file}", err=True)
+        with console.status("recording") as status:
             passed = 0.0
             while not stop.wait(0.2) and (seconds is None or passed < seconds):
                 passed += 0.2
                 recorder.writer.flush()
                 status.update(f"recording {asked} to {file}: {recorder.written:,} events (Ctrl-C ends it)")
         _say_losses(bus.traffic().link, 0)
-    click.echo(f"{recorder.written} events in {file}", err=True)
+    click.echo(f"{_counted(recorder.written, 'event')} in {file}", err=True)
 
 
 @click.command()
@@ -140,10 +148,12 @@ def replay(
 
     Damage is passed over and said; the exit code is then 3.
     """
+    if as_json and not printing:
+        raise click.UsageError("--json goes with --print")
     loaded = load_all(types)
     asked = Subscription.parse(subscription, [*loaded, Event])
     recording = read_recording(file, [cls for cls in loaded if is_event_type(cls)])
-    with _stopped_by_signals() as stop, open_bus("local:" if printing else address) as bus:
+    with _stopped_by_signals() as stop, open_bus("local:" if printing else _shared(address)) as bus:
         target: Callable[[Event], object] = bus.publish
         if printing:
             target = lambda event: click.echo(as_text(event, as_json))  # noqa: E731
@@ -157,13 +167,18 @@ def replay(
                 progress.advance(task)
 
             count = replay_events(recording, publish, asked, speed=speed, sleep=stop.wait)
+        link = bus.traffic().link
     for line in recording.damage:
         click.echo(f"genus: {line}", err=True)
     for reason, times in recording.problems.most_common():
         click.echo(f"genus: passed over {times}: {reason}", err=True)
-    click.echo(f"replayed {count} of {recording.events} events", err=True)
+    found = recording.events + recording.problems.total()
+    said = f"replayed {count} of {_counted(found, 'event')}"
+    click.echo(said, err=True) if printing else _say_reached(said, link)
     if recording.damage:
         sys.exit(DAMAGED)
+    if recording.problems and not recording.events:
+        raise click.ClickException(f"none of the events in {file} is of the types in {', '.join(types)}")
 
 
 def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
@@ -172,18 +187,18 @@ def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
     if strangers := set(given) - set(known):
         names = ", ".join(sorted(strangers))
         raise click.ClickException(f"{name_of(cls)} has no attribute {names}; it has {', '.join(known)}")
-    plain = {name: _plain(value, known[name]) for name, value in given.items()}
     try:
-        event = msgspec.convert(plain, cls, strict=False)
+        event = msgspec.convert({name: _plain(value, known[name]) for name, value in given.items()}, cls, strict=False)
         check(event)
-    except (msgspec.ValidationError, ValueError, TypeError) as problem:
-        raise click.ClickException(f"not a {name_of(cls)}: {problem}") from None
+    except (ValueError, TypeError) as problem:
+        what = re.sub(r"(.*) - at `\$\.(\w+)`", r"\2: \1", str(problem))
+        raise click.ClickException(f"not a {name_of(cls)}: {what}") from None
     return event
 
 
 def _plain(value: Any, type_: object) -> Any:
-    if isinstance(type_, TimeType) and value == "now":
-        return datetime.now(UTC)
+    if isinstance(type_, TimeType):
+        return datetime.now(UTC) if value == "now" else _time(value)
     if isinstance(type_, DurationType) and isinstance(value, str):
         found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(us|ms|s|min|h|d)", value)
         if found:
@@ -191,11 +206,26 @@ def _plain(value: Any, type_: object) -> Any:
     return value
 
 
+def _time(value: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not a time: write it like 2026-11-15T10:00:00Z, or now") from None
+
+
 def as_text(event: Event, as_json: bool) -> str:
-    """An event as a line."""
+    """An event as a line; in JSON, numbers that it has no form for are texts: "NaN", "Infinity"."""
     if not as_json:
         return repr(event)
-    return json.dumps({"type": name_of(type(event)), **msgspec.to_builtins(event)}, ensure_ascii=False)
+    return json.dumps({"type": name_of(type(event)), **_finite(msgspec.to_builtins(event))}, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _event_type(name: str, types: list[type]) -> type[Event]:
@@ -206,11 +236,25 @@ def _event_type(name: str, types: list[type]) -> type[Event]:
     raise click.ClickException(f"no event type is called {name}; known: {known}")
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise click.UsageError(f"{text!r} is not of the form ATTRIBUTE=VALUE")
-    return name, value
+def _pairs(texts: tuple[str, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name in found:
+            wrong = "is given twice" if equals else "is not of the form ATTRIBUTE=VALUE"
+            raise click.UsageError(f"{name if equals else text!r} {wrong}")
+        found[name] = value
+    return found
+
+
+def _shared(address: str) -> str:
+    if address.startswith("local:"):
+        raise click.UsageError("local: reaches nobody outside this command; use ipc:")
+    return address
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _lines_of_json() -> Iterator[dict[str, Any]]:
@@ -235,6 +279,15 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _say_reached(what: str, link: Any) -> None:
+    """Say how many processes got it; events that were dropped on the way are a failure."""
+    reached = link.get("processes reached", 0)
+    whom = f"reached {_counted(reached, 'process').replace('processs', 'processes')}" if reached else "nobody listened"
+    click.echo(f"{what}; {whom}", err=True)
+    if lost := {key: count for key, count in link.items() if key.startswith("dropped")}:
+        raise click.ClickException("; ".join(f"{key}: {count}" for key, count in lost.items()))
 
 
 def _say_losses(link: Any, dropped: int) -> None:

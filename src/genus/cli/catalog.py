@@ -41,8 +41,9 @@ def register_command(path: Path, sources: tuple[str, ...], dry_run: bool) -> Non
     types = load_all(sources)
     if dry_run:
         findings = (Catalog.load(path) if path.exists() else Catalog()).check(*types)
-    else:
-        findings = list(Catalog.update(path, *types)[1].findings())
+        _print([str(finding).replace("added:", "would add:", 1) for finding in findings], "nothing to add")
+        sys.exit(_is_refused(findings))
+    findings = list(Catalog.update(path, *types)[1].findings())
     _print(findings, "nothing to add")
     sys.exit(_is_refused(findings))
 

@@ -67,7 +67,7 @@ def _values(line: Cost | NotApplicable) -> tuple[str, ...]:
         return ("", "", f"n/a: {line.reason}")
     largest = str(line.largest) if line.max_bytes <= 5 else f"{line.largest.bit_length()} bits"
     sizes = f"{line.mean_bytes:.2f}", str(line.max_bytes)
-    return str(line.vertices), str(line.primes), largest, *sizes, f"{line.density_percent:.1g}%"
+    return str(line.vertices), str(line.primes), largest, *sizes, f"{line.density_percent:.2g}%"
 
 
 def _grid(scheme: str, cells: Sequence[Cell]) -> Table:

@@ -1,5 +1,6 @@
 """`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
 
+import importlib
 from pathlib import Path
 
 import click
@@ -11,43 +12,43 @@ from genus.filters import Subscription
 from genus.filters import bindings as count_bindings
 from genus.model import name_of
 
+TARGETS = ("python", "arrow", "index")
+
 
 @click.command()
 @TYPES
 @click.argument("subscription")
-@click.option("--target", "targets", multiple=True, help="Only this target (python, arrow, index); default: all.")
-def explain(types: tuple[str, ...], subscription: str, targets: tuple[str, ...]) -> None:
+@click.option("--target", type=click.Choice(TARGETS), help="Only this target; default: all that are installed.")
+def explain(types: tuple[str, ...], subscription: str, target: str | None) -> None:
     """Show what SUBSCRIPTION becomes on each target.
 
     \b
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
     """
     asked = Subscription.parse(subscription, load_all(types))
-    for name in targets or ("python", "arrow", "index"):
-        click.echo(_explained(name, asked))
-        click.echo()
+    for name in (target,) if target else TARGETS:
+        try:
+            click.echo(f"{_explained(name, asked)}\n")
+        except ImportError as problem:
+            if target:
+                raise
+            click.echo(f"{name}: {problem}\n")
 
 
 def _explained(target: str, subscription: Subscription) -> str:
-    if target == "python":
-        from genus.targets import python
-
-        return python.compile(subscription).explain()
-    if target == "arrow":
-        from genus.targets import arrow
-
-        return arrow.compile(subscription).explain()
     if target == "index":
         from genus.targets.index import SubscriptionIndex
 
         return SubscriptionIndex([subscription]).explain()
-    raise click.UsageError(f"no target is called {target!r}; known are python, arrow, index")
+    module = importlib.import_module(f"genus.targets.{target}")
+    explained: str = module.compile(subscription).explain()
+    return explained
 
 
 @click.command()
 @TYPES
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--excess", default=0, show_default=True, help="How many unwanted classes a merged entry may let in.")
+@click.option("--excess", type=click.IntRange(0), default=0, help="How many unwanted classes an entry may let in [0].")
 def bindings(types: tuple[str, ...], file: Path, excess: int) -> None:
     """Count the binding-table entries that the subscriptions in FILE (one a line) need."""
     from genus.filters import merge
@@ -68,10 +69,16 @@ def bindings(types: tuple[str, ...], file: Path, excess: int) -> None:
 def read_subscriptions(file: Path, types: list[type]) -> list[Subscription]:
     """One subscription a line; blank lines and those that start with # are passed over."""
     found = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as problem:
+        raise click.ClickException(f"{file}: is not text: {problem.reason} at byte {problem.start}") from None
+    for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
             try:
                 found.append(Subscription.parse(line, types))
             except ValueError as problem:
                 raise click.ClickException(f"{file}:{number}: {problem}") from None
+    if not found:
+        raise click.ClickException(f"{file}: holds no subscription")
     return found

@@ -19,7 +19,7 @@ TYPES = click.option(
     required=True,
     envvar="GENUS_TYPES",
     metavar="MODULE_OR_FILE",
-    help="A Python module or .py file that declares event types; may be given several times, or as GENUS_TYPES.",
+    help="A Python module or .py file that declares event types; repeat it, or set GENUS_TYPES (space-separated).",
 )
 """The option by which commands are told where event types are declared."""
 

@@ -52,6 +52,7 @@ def show(catalog: Catalog, names: Collection[str], registered: Collection[str] |
         is_new = registered is not None and entry.name not in registered
         table.add_row(_label(indent, entry, is_new), str(entry.code), _tags(catalog, entry), _bits(catalog, entry))
     Console().print(table)
+    click.echo("tag/bits: a type's CAN event tag, and how many leading bits it shares with all below it")
 
 
 def as_list(catalog: Catalog, names: Collection[str]) -> list[dict[str, Any]]:

@@ -170,14 +170,11 @@ def _is_bare_kind(cls: type) -> bool:
 def vector(cls: type) -> Vector:
     """The vector an event of this type is described by: its family's, or Event's own for `Event` and kinds."""
     family: Family | None = getattr(cls, "__genus_family__", None)
-    return family.vector if family is not None else context_vector()
-
-
-def context_vector() -> Vector:
-    """The context and quality attributes every event may carry."""
+    if family is not None:
+        return family.vector
     from genus.model.event import Event
 
-    return Vector("Event", attributes(Event))
+    return Vector(name_of(cls), attributes(Event))
 
 
 def below(cls: C) -> Iterator[C]:
