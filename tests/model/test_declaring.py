@@ -222,7 +222,11 @@ def test_purity_and_exact_conformance() -> None:
     class Moored(Event, Heavy, Moving):
         """Two kinds: a type of its own."""
 
+    class Fixed(Event, Heavy):
+        place: str  # pyright: ignore
+
     assert [is_pure(cls) for cls in (Buoy, Anchor, Chain, Moored, Truck)] == [True, True, False, False, False]
+    assert not is_pure(Fixed), "it requires what its kind does not"
     assert conforms(Anchor, Buoy, exact=True), "both stand for the kind"
     assert conforms(Buoy, Heavy, exact=True)
     assert not conforms(Chain, Heavy, exact=True)

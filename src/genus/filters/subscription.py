@@ -7,7 +7,7 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.errors import SubscriptionError
+from genus.errors import DeclarationError, SubscriptionError
 from genus.filters.bind import bind
 from genus.filters.evaluate import carried, misfit, truth
 from genus.filters.expression import Predicate, Term, as_predicate
@@ -197,7 +197,10 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
     for name, note in notes.items():
         if name.startswith("_") or name in context:
             continue
-        type_, optional, _ = read_annotation(note)
+        try:
+            type_, optional, _ = read_annotation(note)
+        except DeclarationError as problem:
+            raise SubscriptionError(f"{signature.__name__}.{name} {problem}") from None
         known = scope.find(name)
         if known.type != type_:
             raise SubscriptionError(

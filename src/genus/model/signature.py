@@ -199,7 +199,7 @@ def pure_kind(cls: type) -> type | None:
     above = parents(cls)
     if not is_event_type(cls) or len(above) != 2 or parents(above[0]) != () or is_event_type(above[1]):
         return None
-    public = {name for name in vars(cls) if not name.startswith("_")}
+    public = {name for name in (*vars(cls), *vars(cls)["__annotations__"]) if not name.startswith("_")}
     return above[1] if public <= set(dir(above[1])) else None
 
 
