@@ -190,7 +190,7 @@ def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
     try:
         event = msgspec.convert({name: _plain(value, known[name]) for name, value in given.items()}, cls, strict=False)
         check(event)
-    except (ValueError, TypeError) as problem:
+    except (msgspec.MsgspecError, ValueError, TypeError) as problem:
         what = re.sub(r"(.*) - at `\$\.(\w+)`", r"\2: \1", str(problem))
         raise click.ClickException(f"not a {name_of(cls)}: {what}") from None
     return event
