@@ -61,7 +61,7 @@ class Bus:
         self.lock = threading.RLock()
         self._link = link
         self._on_error = on_error
-        self._before = _in_turn([check] if check_events else [], [link.send] if link else [])
+        self._before = _in_turn([*([check] if check_events else []), *([link.send] if link else [])])
         self._collections: dict[object, Collection[Any]] = {}
         self._listeners: dict[Listener[Any], None] = {}
         self._rotas: dict[tuple[type, ...], Rota] = {}
@@ -252,8 +252,7 @@ def log() -> "logging.Logger":
     return logging.getLogger("genus.bus")
 
 
-def _in_turn(*groups: list[Any]) -> "Deliver | None":
-    steps = [step for group in groups for step in group]
+def _in_turn(steps: "list[Deliver]") -> "Deliver | None":
     if len(steps) < 2:
         return steps[0] if steps else None
 

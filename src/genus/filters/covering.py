@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from genus.filters.subscription import Subscription
 
 _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+"""The comparison that is true where another is false, both sides being known."""
 
 
 def covers(wide: "Subscription", narrow: "Subscription") -> bool:
@@ -107,8 +108,8 @@ def as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
             return item, "in", tuple(option.value for option in options)
         case x.TextTest(op, item, part):
             return item, op, part.value
-        case x.Not(operand) if (inner := as_test(operand)) and inner[1] in _OPPOSITE:
-            return inner[0], _OPPOSITE[inner[1]], inner[2]
+        case x.Not(operand) if (inner := as_test(operand)) and inner[1] in OPPOSITE:
+            return inner[0], OPPOSITE[inner[1]], inner[2]
     return None
 
 

@@ -95,8 +95,7 @@ class Channel:
     def deliver(self) -> Deliver:
         """A function that takes events of the class from outside to the handlers here."""
         if self._deliver is None:
-            source = "\n".join([f"def deliver(e):  # {name_of(self.cls)}", *self._source(self._lines)])
-            self._deliver = define(source, "deliver", self.names)
+            self._deliver = define(self.explain(), "deliver", self.names)
         return self._deliver
 
     def publisher(self, routes: Mapping[type, Deliver]) -> tuple[FunctionType, CodeType]:

@@ -15,7 +15,7 @@ import msgspec
 
 import genus.filters.expression as x
 from genus.filters.bind import EPOCH, MICROSECOND, type_of
-from genus.filters.covering import conjuncts
+from genus.filters.covering import OPPOSITE, conjuncts
 from genus.filters.evaluate import misfit, round_to_float32
 from genus.filters.subscription import Subscription
 from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
@@ -27,7 +27,6 @@ Condition: TypeAlias = tuple[str, ...]
 
 ALWAYS: Condition = ()
 NEVER: Condition = ("False",)
-OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 N = TypeVar("N", bound=x.Node)
 _LEAVES = (x.Compare, x.OneOf, x.TextTest)
 _COMPUTED = (x.Arithmetic, x.Negation, x.ToFloat, x.Micros)
@@ -200,7 +199,7 @@ class PythonCompiler(Compiler):
         attribute = self._attributes.get(node.name)
         if attribute is None:
             return Operand("None", NEVER)
-        local = self._load(node.name)
+        local = self._load(node.name, as_value=True)
         conditions = (f"{local} is not None",) if attribute.optional else ()
         code = f"{local}._value_" if isinstance(attribute.type, ChoiceType) else local
         return Operand(code, conditions, never_nan=not isinstance(attribute.type, FloatType))
@@ -276,10 +275,12 @@ class PythonCompiler(Compiler):
             self._shared[key] = (f"s{len(self._shared)}", spelled(condition))
         return (self._shared[key][0],)
 
-    def _load(self, name: str) -> str:
+    def _load(self, name: str, *, as_value: bool = False) -> str:
+        """The local that holds an attribute; to be compared, and not only tested for presence, it is normalised."""
         local = f"a_{name}"
-        if name not in self._loads:
-            self._loads[name] = [f"{local} = e.{name}", *self._normalised(local, self._attributes[name].type)]
+        lines = self._loads.setdefault(name, [f"{local} = e.{name}"])
+        if as_value and len(lines) == 1:
+            lines += self._normalised(local, self._attributes[name].type)
         return local
 
     def _normalised(self, local: str, type_: AttributeType) -> list[str]:

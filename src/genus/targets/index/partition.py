@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 import genus.filters.expression as x
 from genus.filters import Subscription
-from genus.filters.evaluate import carried, misfit, truth
-from genus.model import Event
+from genus.filters.evaluate import misfit, truth
+from genus.model import Event, attributes
 from genus.targets.index.anatomy import Anatomy, Parts
 from genus.targets.index.bitmaps import SAMPLE, WORD, Dimension, Words, clear_bits, pack, whole_words
 from genus.targets.index.intervals import UNKNOWN, Codes, Interval
@@ -71,6 +71,7 @@ class Partition:
         self._handles, self._alive, self._profile = Column(np.int64), Column(np.bool_), Column(np.int32)
         self._intervals = Intervals()
         self._shapes: dict[tuple[object, ...], Shape] = {}
+        self._carried: dict[type, list[str | None]] = {}
         self._sieve = np.empty(0, np.uint64)
 
     def __len__(self) -> int:
@@ -295,13 +296,21 @@ class Partition:
         return np.array(passed, np.int64)
 
     def _shape(self, event: Event) -> Shape:
-        present = tuple([carried(event, name) is not None for name in self.anatomy.watched])
+        present = tuple([name is not None and getattr(event, name) is not None for name in self._watched(type(event))])
         shape = self._shapes.get((type(event), present))
         if shape is None:
             shape = self._new_shape(type(event), present)
         elif len(shape.accepted) < len(self.anatomy.profiles):
             shape.accepted = self._accepted(shape.cls, shape.present, shape.accepted)
         return shape
+
+    def _watched(self, cls: type) -> list[str | None]:
+        """The watched attributes in order, None for those that a class does not carry."""
+        names = self._carried.get(cls)
+        if names is None or len(names) < len(self.anatomy.watched):
+            declared = {attribute.name for attribute in attributes(cls)}
+            names = self._carried[cls] = [name if name in declared else None for name in self.anatomy.watched]
+        return names
 
     def _new_shape(self, cls: type, presence: tuple[bool, ...]) -> Shape:
         present = {name for name, there in zip(self.anatomy.watched, presence, strict=True) if there}
