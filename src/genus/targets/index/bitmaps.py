@@ -20,7 +20,7 @@ from genus.targets.index.tables import Flags, Keys, Slots
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 WORD = 64
-MOST_BUCKETS = 64
+MOST_BUCKETS = 96
 FEWEST_BUCKETS = 4
 SAMPLE = 20_000
 ALL_SET = np.uint64(2**64 - 1)
