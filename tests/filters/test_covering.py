@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, this
-from genus.filters import bindings, covers, merge
+from genus.filters import bindings, merge
+from genus.filters.covering import covers
 from genus.testing import Generator
 
 
@@ -157,4 +158,4 @@ def test_a_predicate_that_names_a_property_covers_by_what_it_stands_for() -> Non
             return self.litres / 4.546
 
     low = Subscription(Tank, where=this.gallons < 2)
-    assert covers(low, Subscription(Tank, where=this.gallons < 1))
+    assert low.covers(Subscription(Tank, where=this.gallons < 1))

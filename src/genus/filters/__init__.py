@@ -1,6 +1,5 @@
 """What a subscription asks: expression trees, `Subscription`, its text form, covering and merging."""
 
-from genus.filters.covering import covers, implies
 from genus.filters.expression import Predicate, Term, this
 from genus.filters.merging import Bindings, Merged, bindings, merge
 from genus.filters.subscription import AllOf, Subscription, all_of
@@ -14,8 +13,6 @@ __all__ = [
     "Term",
     "all_of",
     "bindings",
-    "covers",
-    "implies",
     "merge",
     "this",
 ]

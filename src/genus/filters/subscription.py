@@ -136,6 +136,21 @@ class Subscription:
         except (TypeError, AttributeError, OverflowError) as problem:
             misfit(event, problem)
 
+    def covers(self, other: "Subscription") -> bool:
+        """Whether every event that matches the other also matches this one.
+
+        True is always right; False may mean that it could not be told.
+
+        >>> from genus import Event, Subscription, this
+        >>> class Truck(Event):
+        ...     axles: int
+        >>> Subscription(Truck, where=this.axles > 2).covers(Subscription(Truck, where=this.axles == 5))
+        True
+        """
+        from genus.filters.covering import covers
+
+        return covers(self, other)
+
     def __str__(self) -> str:
         from genus.filters.text import spell
 
