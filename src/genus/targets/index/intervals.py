@@ -10,6 +10,7 @@ type does not allow (2**70 as an int64, 2.5 as an int). The index leaves an even
 """
 
 import struct
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -53,15 +54,15 @@ def key_float(key: int) -> float:
     return number
 
 
-class Domain:
+class Domain(ABC):
     """The keys of one attribute's values."""
 
     low = UNKNOWN + 1
     high = INT64_MAX
 
+    @abstractmethod
     def key(self, value: Any) -> int | None:
         """The key of an event's value; None if the type does not allow the value."""
-        raise NotImplementedError
 
     def place(self, constant: Any) -> Interval:
         """The largest keys of a value below a constant, and of one not above it."""
