@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from bench import codes, dispatch, filters, importing, index
+from bench import codes, dispatch, filters, growth, importing, index
 
 T = TypeVar("T")
 DOCS = Path(__file__).parents[1] / "docs"
@@ -16,7 +16,7 @@ TEXT = """# Benchmarks
 
 Made by `make bench` on {date}: {machine}. Every table was measured in one run, contestants taking turns; a time is the
 least CPU time over many windows. The machine is shared and noisy: trust the ratios, not the nanoseconds.
-`python -m bench.NAME` makes one table (dispatch, filters, index, codes, importing).
+`python -m bench.NAME` makes one table (dispatch, filters, index, codes, growth, importing).
 
 ## Publishing
 
@@ -66,6 +66,12 @@ vectorcall, which is most of the difference from a bare struct.
 The paper's figure 2, over full balanced trees of 2 to 8 levels and 2 to 8 children (largest code of each):
 
 {figure}
+
+## Growing
+
+{catalog}
+
+{subscriptions}
 
 ## Importing
 
@@ -121,6 +127,8 @@ def main() -> None:
     found["creation"] = step("creation", lambda: filters.creation_table(filters.run_creation()))
     found["codes"] = step("codes", codes.table)
     found["figure"] = codes.figure_table()
+    found["catalog"] = step("the catalog", growth.catalog_table)
+    found["subscriptions"] = step("subscriptions", growth.subscription_table)
     found["importing"] = step("importing", lambda: importing.table(importing.run()))
     found["index"] = step("index (about two minutes)", lambda: index.table(index.run()))
     (DOCS / "benchmarks.md").write_text(TEXT.format(**found))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from genus.targets.python import PythonFilter
 
 T = TypeVar("T")
-H = TypeVar("H")
 
 Handler: TypeAlias = Callable[[T], object]
 """A function or coroutine function of one event."""

@@ -18,6 +18,7 @@ from genus.codes.lines import LinePrimes
 from genus.codes.scheme import Entry
 from genus.errors import HierarchyError
 from genus.model import RESERVED, Attribute, AttributeType, Vector, parse_type
+from genus.model.types import is_encodable
 
 FORMAT = "genus catalog"
 VERSION = 1
@@ -95,8 +96,7 @@ def _attribute_of(attribute: Attribute) -> dict[str, Any]:
 
 def _line(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    has_surrogate = any("\ud800" <= letter <= "\udfff" for letter in text)
-    return json.dumps(value) if has_surrogate else text
+    return text if is_encodable(text) else json.dumps(value)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -29,10 +29,8 @@ from genus.model import (
     name_of,
     vector,
 )
-from genus.model.types import INT64_MAX, INT64_MIN
+from genus.model.types import INT64_MAX, INT64_MIN, is_encodable, micros_of_duration
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 DEEPEST = 64
 
 BOOL, INT, FLOAT, TEXT, BYTES = BoolType(), IntType(), FloatType(), TextType(), BytesType()
@@ -301,7 +299,7 @@ def _fit(literal: x.Literal, other: x.Value | None) -> x.Literal:
                 raise SubscriptionError(f"{value!r} has no time zone; give one, such as tzinfo=timezone.utc")
             return x.Literal(_in_utc(value), TIME)
         case timedelta(), _:
-            _in_range(value // MICROSECOND)
+            _in_range(micros_of_duration(value))
             return x.Literal(value, DURATION)
     raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
 
@@ -327,6 +325,6 @@ def _in_range(value: int) -> int:
 
 
 def _encodable(value: str) -> str:
-    if value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value):
+    if is_encodable(value):
         return value
     raise SubscriptionError(f"{value!r} holds half a character (a lone surrogate), which no event can carry")

@@ -12,9 +12,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import genus.filters.expression as x
 from genus.errors import EventError
-from genus.filters.bind import EPOCH, MICROSECOND
 from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType, check
-from genus.model.types import INT64_MAX, INT64_MIN
+from genus.model.types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
 
 Truth: TypeAlias = bool | None
 
@@ -109,9 +108,9 @@ def plain(found: Any, type_: object) -> Any:
         case FloatType(bits):
             return round_to_float32(found) if bits == 32 else found * 1.0
         case TimeType():
-            return (found - EPOCH) // MICROSECOND
+            return micros_of_time(found)
         case DurationType():
-            return found // MICROSECOND
+            return micros_of_duration(found)
     return found
 
 

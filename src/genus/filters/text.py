@@ -14,10 +14,10 @@ import msgspec
 
 import genus.filters.expression as x
 from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters.bind import DEEPEST, MICROSECOND, Binder
+from genus.filters.bind import DEEPEST, Binder
 from genus.filters.subscription import AllOf, Subscription, narrowest
 from genus.model import RESERVED, Event, Kind, below, is_type, name_of
-from genus.model.types import INT64_MAX
+from genus.model.types import INT64_MAX, MICROSECOND, micros_of_duration
 
 UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds in each unit a duration may be written in."""
@@ -91,7 +91,7 @@ def spell_literal(value: object) -> str:
         case datetime():
             return f"@{value.astimezone(UTC).isoformat().removesuffix('+00:00')}Z"
         case timedelta():
-            micros = value // MICROSECOND
+            micros = micros_of_duration(value)
             unit, size = next((unit, size) for unit, size in UNITS.items() if micros % size == 0)
             return f"{micros // size}{unit}"
     return repr(value)

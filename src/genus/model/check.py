@@ -25,9 +25,9 @@ from genus.model.types import (
     TextType,
     TimeType,
     int_range,
+    is_encodable,
+    micros_of_duration,
 )
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def check(event: Event) -> None:
@@ -63,7 +63,7 @@ def _is_int(value: Any, type_: AttributeType) -> bool:
 
 
 def _is_text(value: Any, _: AttributeType) -> bool:
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return isinstance(value, str) and is_encodable(value)
 
 
 def _is_time(value: Any, _: AttributeType) -> bool:
@@ -77,7 +77,7 @@ def _is_time(value: Any, _: AttributeType) -> bool:
 
 
 def _is_duration(value: Any, _: AttributeType) -> bool:
-    return isinstance(value, timedelta) and INT64_MIN <= value // _MICROSECOND <= INT64_MAX
+    return isinstance(value, timedelta) and INT64_MIN <= micros_of_duration(value) <= INT64_MAX
 
 
 def _is_choice(value: Any, type_: AttributeType) -> bool:

@@ -9,7 +9,7 @@ import enum
 import types
 import typing
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -159,6 +159,24 @@ AttributeType: TypeAlias = (
 )
 
 INT64_MIN, INT64_MAX = int_range(64, True)
+MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros_of_time(moment: datetime) -> int:
+    """Microseconds since 1970 began, UTC: the form of a time in predicates, columns and on wires."""
+    return (moment - _EPOCH) // MICROSECOND
+
+
+def micros_of_duration(span: timedelta) -> int:
+    """Microseconds in a span: the form of a duration in predicates, columns and on wires."""
+    return span // MICROSECOND
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text is one: half a character (a lone surrogate) has no UTF-8 form."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
 
 _PLAIN: dict[Any, AttributeType] = {
     bool: BoolType(),

@@ -14,7 +14,7 @@ import msgspec
 
 import genus.filters.expression as x
 from genus.errors import EventError, SubscriptionError
-from genus.filters.bind import MICROSECOND, type_of
+from genus.filters.bind import type_of
 from genus.filters.evaluate import plain
 from genus.filters.subscription import Subscription
 from genus.model import (
@@ -35,6 +35,7 @@ from genus.model import (
     name_of,
     vector,
 )
+from genus.model.types import micros_of_duration
 from genus.targets.compiler import Compiler
 
 try:
@@ -185,7 +186,7 @@ def _plain(values: list[Any], type_: AttributeType) -> list[Any]:
         case TimeType() if any(value is not None and value.tzinfo is None for value in values):
             raise ValueError("a datetime has no time zone")
         case DurationType():  # pyarrow's own conversion refuses the ends of the range
-            return [None if value is None else value // MICROSECOND for value in values]
+            return [None if value is None else micros_of_duration(value) for value in values]
         case FloatType():
             return [value if value is None or type(value) is float else value + 0.0 for value in values]
     return values

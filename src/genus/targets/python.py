@@ -14,12 +14,12 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import msgspec
 
 import genus.filters.expression as x
-from genus.filters.bind import EPOCH, MICROSECOND, type_of
+from genus.filters.bind import type_of
 from genus.filters.covering import OPPOSITE, conjuncts
-from genus.filters.evaluate import misfit, round_to_float32
+from genus.filters.evaluate import misfit, plain, round_to_float32
 from genus.filters.subscription import Subscription
 from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
-from genus.model.types import INT64_MAX, INT64_MIN, int_range
+from genus.model.types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
 from genus.targets.compiler import Compiler
 
 Condition: TypeAlias = tuple[str, ...]
@@ -221,7 +221,7 @@ class PythonCompiler(Compiler):
         """Microseconds as an integer."""
         convert = micros_of_time if isinstance(type_of(node.operand), TimeType) else micros_of_duration
         if isinstance(node.operand, x.Literal):
-            return Operand(str(convert(node.operand.value)))
+            return Operand(str(plain(node.operand.value, node.operand.type)))
         inner: Operand = self.visit(node.operand)
         self.names[convert.__name__] = convert
         return self._shared_value(node, Operand(f"{convert.__name__}({inner.code})", inner.conditions))
@@ -367,15 +367,3 @@ def utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise TypeError(f"{moment!r} has no time zone")
     return moment.astimezone(UTC)
-
-
-def micros_of_time(moment: Any) -> int:
-    """Microseconds since 1970 began, UTC."""
-    result: int = (moment - EPOCH) // MICROSECOND
-    return result
-
-
-def micros_of_duration(span: Any) -> int:
-    """Microseconds in a span."""
-    result: int = span // MICROSECOND
-    return result

@@ -18,10 +18,9 @@ from itertools import compress
 from typing import Any, TypeAlias
 
 import genus.filters.expression as x
-from genus.filters.bind import EPOCH, MICROSECOND
 from genus.filters.evaluate import round_to_float32
 from genus.model import AttributeType, BoolType, ChoiceType, DurationType, FloatType, IntType, TimeType
-from genus.model.types import INT64_MAX, INT64_MIN
+from genus.model.types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
 
 Interval: TypeAlias = tuple[int, int]
 
@@ -161,7 +160,7 @@ class Times(Domain):
         """The microseconds of an aware datetime."""
         if not isinstance(value, datetime) or value.tzinfo is None:
             return None
-        return (value - EPOCH) // MICROSECOND
+        return micros_of_time(value)
 
 
 class Durations(Domain):
@@ -171,12 +170,12 @@ class Durations(Domain):
         """The microseconds of a timedelta of 64 bits."""
         if not isinstance(value, timedelta):
             return None
-        micros = value // MICROSECOND
+        micros = micros_of_duration(value)
         return micros if self.low <= micros <= self.high else None
 
     def place(self, constant: timedelta) -> Interval:
         """A constant may be the one span that events leave to the oracle."""
-        micros = constant // MICROSECOND
+        micros = micros_of_duration(constant)
         return micros - 1, micros
 
 

@@ -1,0 +1,124 @@
+"""What growing costs: types in a catalog, codes one by one, subscriptions, and the code of a channel.
+
+The types are the 1,720 vehicle signals of VSS as event classes of one family, an attribute on every sixth.
+"""
+
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.codes import DATA
+from bench.timing import human, least_ns, markdown
+from genus import Event, Maybe, Subscription, open_bus, this
+from genus.catalog import Catalog
+from genus.codes import LinePrimes, code_size, read_hierarchy
+from genus.model.event import EventMeta
+
+VSS = DATA / "vss" / "vss_flat.csv"
+
+
+class Reading(Event):
+    value: int
+    place: Maybe[str] = None
+
+
+def vehicle_types() -> list[type[Event]]:
+    """The signals as classes, parents first."""
+    made: dict[str, Any] = {}
+    for number, (name, parents) in enumerate(read_hierarchy(str(VSS)).items()):
+        fields = {f"x{number}": float | None} if number % 6 == 0 else {}
+        base = made[parents[0]] if parents else Event
+        made[name] = EventMeta(f"S{number}", (base,), {"__annotations__": fields}, name=name)
+    return list(made.values())
+
+
+def seconds(run: Callable[[], object], times: int = 3) -> float:
+    """The least of a few runs."""
+    taken = []
+    for _ in range(times):
+        started = time.process_time()
+        run()
+        taken.append(time.process_time() - started)
+    return min(taken)
+
+
+def registered(*groups: list[type[Event]]) -> Catalog:
+    catalog = Catalog()
+    for group in groups:
+        catalog.register(*group)
+    return catalog
+
+
+def sizes(catalog: Catalog, types: list[type[Event]]) -> str:
+    codes = [code_size(catalog.code(cls)) for cls in types]
+    filters = [len(catalog.filters(cls)) for cls in types]
+    mean_code, mean_filters = sum(codes) / len(codes), sum(filters) / len(filters)
+    return f"codes {mean_code:.2f} / {max(codes)} bytes, filters {mean_filters:.2f} / {max(filters)} (mean / max)"
+
+
+def catalog_table() -> str:
+    """A line per operation; one line saying so where the data is not there."""
+    if not VSS.exists():
+        return "(the vehicle signals were not there when this was made)"
+    types = vehicle_types()
+    one_by_one = [[cls] for cls in random.Random(1).sample(types, len(types))]
+    whole, grown = registered(types), registered(*one_by_one)
+    file = Path(tempfile.mkdtemp()) / "catalog.json"
+    whole.save(file)
+    event = types[0]()
+    tagging = least_ns({"tag": ("catalog.tag(event)", {"catalog": whole, "event": event})})["tag"]
+    rows = [
+        ["register all in one call", f"{seconds(partial(registered, types)):.2f} s", sizes(whole, types)],
+        ["one by one in random order", f"{seconds(partial(registered, *one_by_one)):.2f} s", sizes(grown, types)],
+        ["load", f"{seconds(partial(Catalog.load, file)):.2f} s", f"{file.stat().st_size / 1e3:.0f} kB"],
+        ["update with nothing new", f"{seconds(partial(Catalog.update, file, *types)):.2f} s", ""],
+        ["codes alone, one by one", f"{seconds(partial(codes_one_by_one, 'kinds')):.2f} s", 'joins="kinds"'],
+        ["codes alone, one by one", f"{seconds(partial(codes_one_by_one, 'any')):.2f} s", 'joins="any"'],
+        ["tag of an event", human(tagging), f"{len(type(event).__struct_fields__)} attributes"],
+    ]
+    return markdown(["1,720 vehicle signals", "time", "result"], rows)
+
+
+def codes_one_by_one(joins: Any) -> LinePrimes:
+    scheme = LinePrimes(joins=joins)
+    for name, parents in read_hierarchy(str(VSS)).items():
+        scheme.add(name, parents)
+    return scheme
+
+
+def subscription_table() -> str:
+    """Microseconds to make a subscription, and for a channel's new code per subscription in it."""
+    names = {"Subscription": Subscription, "Reading": Reading, "this": this}
+    making = least_ns(
+        {
+            "bare": ("Subscription(Reading)", names),
+            "one comparison": ("Subscription(Reading, where=this.value > 3)", names),
+            "two comparisons": ("Subscription(Reading, where=(this.value > 3) & (this.place == 'A8'))", names),
+        }
+    )
+    rows = [[f"make a subscription: {name}", human(ns)] for name, ns in making.items()]
+    kinds: dict[str, Callable[[int], Any]] = {
+        "no predicate": lambda number: None,
+        "decided by a hash table": lambda number: this.value == number,
+        "an `if` of its own": lambda number: this.value * number > 3,
+    }
+    first_publish_ns(kinds["no predicate"], count=1)  # what is imported with the first event is imported now
+    for name, where in kinds.items():
+        rows.append([f"a channel's code, each of 500: {name}", human(first_publish_ns(where))])
+    return markdown(["", "time"], rows)
+
+
+def first_publish_ns(where: Callable[[int], Any], count: int = 500) -> float:
+    with open_bus() as bus:
+        readings = bus.collection(Reading)
+        for number in range(count):
+            readings.subscribe(id, where=where(number))
+        return seconds(lambda: readings.publish(Reading(value=1)), times=1) / count * 1e9
+
+
+if __name__ == "__main__":
+    print(catalog_table(), subscription_table(), sep="\n\n")
