@@ -1,0 +1,87 @@
+"""Quality of service: what a channel promises about time. Each medium keeps what it can and refuses the rest."""
+
+from datetime import timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from genus.errors import BusError
+
+Span: TypeAlias = timedelta | str
+"""A length of time: a timedelta, or text such as `10ms`, `250us`, `1.5s`."""
+
+_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+
+
+def nanoseconds(span: Span, what: str = "a time") -> int:
+    """A length of time in nanoseconds; BusError says which one cannot be read.
+
+    >>> nanoseconds("10ms"), nanoseconds("1.5 s"), nanoseconds(timedelta(microseconds=3))
+    (10000000, 1500000000, 3000)
+    >>> nanoseconds("soon", "period")
+    Traceback (most recent call last):
+    genus.errors.BusError: period is 'soon', which is no time; write a number and one of ns, us, µs, ms, s, min
+    """
+    if isinstance(span, timedelta):
+        return (span.days * 86_400 + span.seconds) * 1_000_000_000 + span.microseconds * 1_000
+    text = span.strip()
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyzµ")
+    try:
+        found = float(number) * _UNITS[text[len(number) :].strip()]
+        if not 0 <= found < 2**62:
+            raise ValueError
+    except (ValueError, KeyError):
+        raise BusError(f"{what} is {span!r}, which is no time; write a number and one of {', '.join(_UNITS)}") from None
+    return round(found)
+
+
+class Hard(msgspec.Struct, frozen=True, kw_only=True):
+    """Hard real time: one event per period, delivered exactly at its deadline, though `omissions` attempts fail.
+
+    The channel needs a slot of the calendar that `genus can plan` makes.
+    """
+
+    period: Span
+    omissions: int = 1
+
+    def __post_init__(self) -> None:
+        _positive(period=self.period)
+        if self.omissions < 0:
+            raise BusError(f"omissions is {self.omissions}, but nobody can fail less than never")
+
+
+class Soft(msgspec.Struct, frozen=True, kw_only=True):
+    """Soft real time: earliest deadline first; `deadline` and `expires` count from publishing.
+
+    An event that is not sent by its deadline is reported and still sent; one that is not sent when it expires is
+    reported and never sent. Without `expires` it stays valid. An event's own attributes `deadline`
+    and `expires` go before the channel's. `period`, the least time between two events, is for planning only.
+    """
+
+    deadline: Span
+    expires: Span | None = None
+    period: Span | None = None
+
+    def __post_init__(self) -> None:
+        _positive(deadline=self.deadline, expires=self.expires, period=self.period)
+        if self.expires is not None and nanoseconds(self.expires) < nanoseconds(self.deadline):
+            raise BusError(f"expires is {self.expires}, before the deadline of {self.deadline}")
+
+
+class NonReal(msgspec.Struct, frozen=True, kw_only=True):
+    """No real time: fixed priority below everything that has a deadline; 0 is the normal one, 1 is bulk."""
+
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        if self.priority not in (0, 1):
+            raise BusError(f"priority is {self.priority}; events without a deadline have 0 (normal) or 1 (bulk)")
+
+
+QoS: TypeAlias = Hard | Soft | NonReal
+
+
+def _positive(**spans: Span | None) -> None:
+    for what, span in spans.items():
+        if span is not None and nanoseconds(span, what) == 0:
+            raise BusError(f"{what} is zero")

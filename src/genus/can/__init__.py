@@ -1,0 +1,1 @@
+"""Event channels on CAN: hard, soft and no real time, planned, simulated under faults, and live."""
