@@ -58,3 +58,15 @@ class QueueFull(GenusError, RuntimeError):
 
     queue: object = None
     """The queue that had no room."""
+
+
+class DbcError(GenusError, ValueError):
+    """A DBC file cannot be read; the message says why. Mend the file, or choose another."""
+
+
+class TableDamaged(GenusError, ValueError):
+    """A broker's table file does not hold its tables; the message says where. Mend the file; it was left as it is."""
+
+
+class PlanError(GenusError, ValueError):
+    """A system or calendar file cannot be used; the message names file, table and key. Mend the file."""

@@ -12,10 +12,17 @@ from genus.model import attributes, is_event_type
 TYPES = (int, str, float, bool, bytes)
 
 
-def event_type(name: str, base: type = Event, *kinds: type, fields: dict[str, Any] | None = None) -> Any:
+def event_type(
+    name: str,
+    base: type = Event,
+    *kinds: type,
+    fields: dict[str, Any] | None = None,
+    tagged: Sequence[str] = (),
+) -> Any:
     """An event type with these annotations."""
     metaclass: Any = type(Event)
-    return metaclass(name, (base, *kinds), {"__annotations__": fields or {}, "__module__": __name__})
+    namespace = {"__annotations__": fields or {}, "__module__": __name__}
+    return metaclass(name, (base, *kinds), namespace, tagged=tagged)
 
 
 def kind(name: str, *above: type) -> Any:
@@ -31,7 +38,7 @@ def reread(catalog: Catalog) -> Catalog:
 
 @st.composite
 def hierarchies(draw: st.DrawFn, size: int = 14) -> list[type]:
-    """Event types and kinds, parents first; attribute names recur, always with one type."""
+    """Event types and kinds, parents first; attribute names recur, always with one type. Some families have tagged."""
     kinds: list[type] = []
     lines: list[type] = [Event]
     made: list[type] = []
@@ -42,18 +49,26 @@ def hierarchies(draw: st.DrawFn, size: int = 14) -> list[type]:
             made.append(kinds[-1])
         else:
             base = draw(st.sampled_from(lines))
-            lines.append(_declared(f"Type{index}", base, chosen, draw(_fields(base))))
+            fields = draw(_fields(base))
+            tagged = draw(_tagged(fields)) if base is Event else []
+            lines.append(_declared(f"Type{index}", base, chosen, fields, tagged))
             made.append(lines[-1])
     return made
 
 
-def _declared(name: str, base: type, kinds: Sequence[type], fields: dict[str, Any]) -> Any:
+def _declared(name: str, base: type, kinds: Sequence[type], fields: dict[str, Any], tagged: Sequence[str]) -> Any:
     """An event type with these kinds, or with none where Python finds no order for its bases."""
     above = [each for each in kinds if not issubclass(base, each)]
     try:
-        return event_type(name, base, *above, fields=fields)
+        return event_type(name, base, *above, fields=fields, tagged=tagged)
     except TypeError:
-        return event_type(name, base, fields=fields)
+        return event_type(name, base, fields=fields, tagged=tagged)
+
+
+def _tagged(fields: dict[str, Any]) -> st.SearchStrategy[list[str]]:
+    """Some optional attributes of a new root, or none."""
+    optional = ["time", "place", *(name for name, note in fields.items() if not isinstance(note, type))]
+    return st.one_of(st.just([]), st.lists(st.sampled_from(optional), max_size=3, unique=True))
 
 
 @st.composite

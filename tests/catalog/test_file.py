@@ -111,6 +111,8 @@ DAMAGE: dict[str, tuple[Callable[[Data], None], str]] = {
     "a type that is a number": (put("types.1", 7), r"types\[1\]: Expected `object`, got `int`"),
     "a name that is a number": (put("types.1.name", 7), r"types\[1\]\.name: Expected `str`"),
     "a name that cannot be one": (put("types.3.name", "a b"), r"types\[3\]\.name: 'a b' cannot name a type"),
+    "a name that texts use": (put("types.3.name", "where"), r"types\[3\]\.name: 'where' cannot name a type"),
+    "the name of all kinds": (put("types.1.name", "Kind"), r"types\[1\]\.name: 'Kind' cannot name a type"),
     "a type twice": (twice("types", 2), r"types\[5\]\.name: 'Loop' is there already"),
     "Event not first": (lambda data: data["types"].pop(0), r"types\[0\]\.name: is 'Roadside'; Event comes first"),
     "an unknown parent": (put("types.2.parents", ["Event", "X"]), r"types\[2\]\.parents: 'X' does not come before"),
@@ -167,6 +169,14 @@ DAMAGE: dict[str, tuple[Callable[[Data], None], str]] = {
     "a private attribute": (
         put("families.1.vector.6.name", "_x"),
         r"families\[1\]\.vector\[6\]\.name: '_x' cannot name",
+    ),
+    "an attribute that Python uses": (
+        put("families.1.vector.6.name", "class"),
+        r"families\[1\]\.vector\[6\]\.name: 'class' cannot name",
+    ),
+    "a value twice": (
+        put("families.1.vector.6.type", {"enum": ["rot", "rot"]}),
+        r"families\[1\]\.vector\[6\]\.type: no attribute type",
     ),
     "a note that is no text": (put("types.3.deprecated", True), r"types\[3\]\.deprecated: Expected `str \| null`"),
 }

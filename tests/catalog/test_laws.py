@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from genus import Event
 from genus.catalog import Catalog
-from genus.model import attributes, is_event_type, name_of
+from genus.model import attributes, is_event_type, name_of, tagged
 from genus.testing import Generator
 
 from .declaring import event_types, hierarchies, reread
@@ -58,7 +58,12 @@ def test_codes_and_filters_accept_what_conforms_and_nothing_else(made: list[type
             conforms = issubclass(cls, wanted)
             assert catalog.subsumes(wanted, cls) == conforms
             if is_event_type(cls):
-                assert any(block.accepts(catalog.etag(cls)) for block in catalog.filters(wanted)) == conforms
+                own = catalog.own_tags(cls)
+                accepted = {
+                    any(block.accepts(tag) for block in catalog.filters(wanted))
+                    for tag in range(own.value, own.value + own.size)
+                }
+                assert accepted == {conforms}
 
 
 @FEW
@@ -89,9 +94,32 @@ def test_a_tag_names_what_the_event_carries(made: list[type], seed: int) -> None
 
 
 @FEW
-@given(st.integers(0, 1000), st.integers(1, 20))
-def test_generated_families_round_trip(seed: int, count: int) -> None:
-    made = Generator(seed).event_types(count)
+@given(hierarchies(), st.integers(0, 1000))
+def test_an_events_tag_on_the_bus_tells_its_type_and_its_tagged_attributes(made: list[type], seed: int) -> None:
+    generator, catalog = Generator(seed), Catalog()
+    for call in calls(made, seed):
+        catalog.register(*call)
+    owners: dict[int, str] = {}
+    for cls in event_types(made):
+        event = generator.event(cls)
+        for each in (catalog, reread(catalog)):
+            etag, names = each.etag_of(event), each.tagged(cls)
+            assert each.type_of(etag) == name_of(cls)
+            assert names == tagged(cls)
+            bits = [getattr(event, name) is not None for name in names]
+            assert etag == each.etag(cls) + sum(bit << place for place, bit in enumerate(reversed(bits)))
+            assert each.etag(cls) % (1 << len(names)) == 0
+            assert all(block.size >= 1 << len(names) for block in each.entries[name_of(cls)].blocks)
+        own = catalog.own_tags(cls)
+        assert own.size == 1 << len(tagged(cls))
+        for tag in range(own.value, own.value + own.size):
+            assert owners.setdefault(tag, name_of(cls)) == name_of(cls) == catalog.type_of(tag)
+
+
+@FEW
+@given(st.integers(0, 1000), st.integers(1, 20), st.sampled_from([(), ("place",), ("time", "place", "source")]))
+def test_generated_families_round_trip(seed: int, count: int, names: tuple[str, ...]) -> None:
+    made = Generator(seed).event_types(count, tagged=names)
     catalog = Catalog()
     assert set(catalog.register(*made).types) == set(map(name_of, made))
     assert catalog.vector(made[-1]) == catalog.vector("Root")

@@ -26,6 +26,7 @@ from genus.model import (
     is_pure,
     parse_type,
     signature,
+    tagged,
     vector,
 )
 
@@ -73,6 +74,14 @@ def test_a_name_of_its_own() -> None:
         pass
 
     assert [signature(cls).name for cls in (Wheel, Round)] == ["vehicle.Wheel", "vehicle.Round"]
+
+
+def test_tagged_is_of_the_whole_family() -> None:
+    root = declare(Event, Moving, options={"tagged": ("x", "place")}, x=int | None)
+    below = declare(declare(root, x=int), Heavy, y=int)
+    assert [tagged(cls) for cls in (root, below, Car, Event, Moving)] == [("x", "place"), ("x", "place"), (), (), ()]
+    assert tagged(declare(Event, options={"tagged": "place"})) == ("place",)
+    assert tagged(declare(Event, options={"tagged": ["place", "time"]})) == ("place", "time")
 
 
 def test_the_signature_tells_everything_a_target_needs() -> None:
@@ -164,7 +173,7 @@ class TestRefused:
             declare(Car, wheels=str)
         assert vector(Car).find("wheels").type == IntType(), "and the family did not change"
 
-    @pytest.mark.parametrize("name", ["where", "has", "_private", "this"])
+    @pytest.mark.parametrize("name", ["where", "has", "_private", "this", "from", "None"])
     def test_a_reserved_name(self, name: str) -> None:
         with pytest.raises(DeclarationError, match="reserved"):
             declare(Event, **{name: int})
@@ -201,6 +210,28 @@ class TestRefused:
             declare(Event, options={"frozen": False})
         with pytest.raises(DeclarationError, match="cannot be named 'a b'"):
             declare(Event, options={"name": "a b"})
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (("place", "wheels"), "'wheels' in tagged=, which is no attribute of it; its attributes are time, source"),
+            (("doors",), r"every event of it carries doors.* leave it out, or make it Maybe"),
+            (("place", "place"), "up to 8 attributes, each once"),
+            ([f"x{number}" for number in range(9)], "up to 8 attributes, each once"),
+            (("place", 3), "3 in tagged=, which is no attribute"),
+            (None, "None in tagged=, which is no attribute"),
+            ({"place"}, r"\{'place'\} in tagged=, which is no attribute"),
+        ],
+    )
+    def test_tagged_that_event_tags_cannot_tell(self, names: Any, message: str) -> None:
+        with pytest.raises(DeclarationError, match=message):
+            declare(Event, options={"tagged": names}, doors=int, **{f"x{number}": int | None for number in range(9)})
+
+    def test_tagged_anywhere_but_at_the_root_of_a_family(self) -> None:
+        with pytest.raises(DeclarationError, match=r"Bad cannot have tagged=.*directly below Event"):
+            declare(Car, options={"tagged": ("place",)})
+        with pytest.raises(DeclarationError, match=r"takes no option tagged.*to the root of a family"):
+            declare(Kind, options={"tagged": ("place",)})
 
 
 def test_a_refused_class_leaves_no_trace_in_its_family() -> None:

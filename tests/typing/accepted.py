@@ -19,6 +19,10 @@ class Camera(Loop):
     plate: str
 
 
+class Barrier(Event, Roadside, name="city.Barrier", tagged=("place", "open")):
+    open: Maybe[bool] = None
+
+
 loop = Loop(lane=1, place="A8", category="truck")
 camera = Camera(lane=2, plate="M-XY 1", bay=3)
 lane: int = loop.lane

@@ -3,13 +3,14 @@
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType, ModuleType
 from typing import Any, Self
 
 import msgspec
 
 import genus.catalog.store as store
+from genus.catalog.declare import Declarations
 from genus.catalog.difference import differences, extends
 from genus.catalog.draft import Draft
 from genus.catalog.ledger import ROOT, Ledger
@@ -58,7 +59,10 @@ class Catalog:
         self._lock = threading.RLock()
         self._classes: dict[str, type] = {}
         self._readers: dict[type, Callable[[Any], int]] = {}
+        self._etag_readers: dict[type, Callable[[Any], int]] = {}
         self._vectors: dict[str, Vector] = {}
+        self._owners: dict[int, str] | None = None
+        self._declarations = Declarations()
 
     @classmethod
     def _of(cls, ledger: Ledger, numbers: Numbers) -> Self:
@@ -85,7 +89,7 @@ class Catalog:
             except HierarchyError as problem:
                 raise CatalogConflict(str(problem)) from problem
             self._ledger = draft.ledger
-            self._vectors = {}
+            self._vectors, self._owners = {}, None
             self._classes |= {name_of(cls): cls for cls in classes}
             return draft.registered
 
@@ -197,6 +201,35 @@ class Catalog:
             raise NotRegistered(f"{name} is a kind and has no event tag of its own; ask for its filters")
         return self._numbers.tags.etag(name)
 
+    def own_tags(self, type_: type | str) -> Block:
+        """The event tags of exactly this type, none below it: one, or one for each set of tagged attributes."""
+        self.etag(type_)
+        return self._numbers.tags.own_tags(self._name(type_))
+
+    def type_of(self, etag: int) -> str | None:
+        """The type of an event with this tag on the bus; None if no type has it.
+
+        >>> from genus.testing import Sampler
+        >>> catalog = Catalog()
+        >>> added = catalog.register(Sampler)
+        >>> catalog.type_of(catalog.etag(Sampler)), catalog.type_of(5)
+        ('Sampler', None)
+        """
+        owners = self._owners
+        if owners is None:
+            with self._lock:
+                owners = self._owners = self._numbers.owners()
+        return owners.get(etag)
+
+    def etag_of(self, event: Event) -> int:
+        """The tag of an event on the bus: its type's, with the bits of the tagged attributes it carries."""
+        reader = self._etag_readers.get(type(event))
+        return (reader or self._etag_reader(type(event)))(event)
+
+    def tagged(self, type_: type | str) -> tuple[str, ...]:
+        """The attributes whose presence the event tags of a type's family tell, the first by the highest bit."""
+        return self._ledger.tagged_of(self._name(type_))
+
     def filters(self, type_: type | str) -> tuple[Block, ...]:
         """The fewest blocks of event tags that accept every event of a type or of a kind, as known by now."""
         return self._numbers.filters(self._name(type_), self._ledger)
@@ -225,6 +258,12 @@ class Catalog:
         self._readers[cls] = reader
         return reader
 
+    def _etag_reader(self, cls: type) -> Callable[[Any], int]:
+        bits = {name: bit for bit, name in enumerate(reversed(self.tagged(cls)))}
+        reader = tag_reader(bits, self.etag(cls))
+        self._etag_readers[cls] = reader
+        return reader
+
     def _name(self, type_: type | str) -> str:
         """The name of a known type; of a class that is what the catalog says it is."""
         if isinstance(type_, str):
@@ -236,6 +275,12 @@ class Catalog:
             self._recognize(type_)
         return name
 
+    def recognise(self, *classes: type) -> None:
+        """Take these classes, as far as they fit, for the types of their names, before others of the same name."""
+        for cls in classes:
+            with suppress(NotRegistered, CatalogConflict):
+                self._name(cls)
+
     def _recognize(self, cls: type) -> None:
         """Accept a class that adds nothing to the catalog, as one that was read from a file does not know classes."""
         classes = in_order([cls])
@@ -245,11 +290,34 @@ class Catalog:
             raise NotRegistered(f"{found.subject} is not in the catalog; register {name_of(cls)}")
         self._classes |= {name_of(each): each for each in classes}
 
+    # -- declaring ---------------------------------------------------------------------------------------------------
+
+    def declare(self, name: str) -> type[Any]:
+        """The class of a type, for events of types this process did not import; the same class every time.
+
+        It is the class that this process has under the name and the same classes above it, if it fits the entry, else
+        one made from the entry. What the catalog does not know such a class does not have: methods, properties and
+        defaults. An enumeration becomes an Enum; an opaque attribute holds plain lists, dicts, texts and numbers.
+
+        >>> from genus import Event, Maybe
+        >>> def elsewhere():
+        ...     class Tide(Event, tagged=("place",)):
+        ...         level: Maybe[float] = None
+        ...     return Tide
+        >>> catalog = Catalog()
+        >>> added = catalog.register(elsewhere())
+        >>> Tide = Catalog._parse("memory", catalog.text()).declare("Tide")
+        >>> Tide(level=2.5)
+        Tide(level=2.5)
+        """
+        with self._lock:
+            return self._declarations.declare(self._name(name), self._ledger, self._classes)
+
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
         """The file form: JSON, one line per type and per attribute, the same for the same catalog."""
-        return spell(self.entries.values(), self.families.values())
+        return spell(self.entries.values(), self.families.values(), self._ledger.tagged)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -258,6 +326,15 @@ class Catalog:
         if text is None:
             raise CatalogUnavailable(f"{path}: there is no such file")
         return cls._parse(path, text)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The catalog of a text in the file form; CatalogDamaged says what is wrong with it and where.
+
+        >>> Catalog.parse(Catalog().text())
+        <Catalog of 1 types in 0 families>
+        """
+        return cls._parse("the text", text)
 
     @classmethod
     def _parse(cls, path: Path, text: str) -> Self:

@@ -19,6 +19,9 @@ class Book(Protocol):
     def families(self) -> Mapping[str, Vector]:
         """Its vectors."""
 
+    def tagged(self, type_: str, /) -> tuple[str, ...]:
+        """What the event tags of a type tell."""
+
 
 def differences(old: Book, new: Book) -> Iterator[Finding]:
     """What the new one added, deprecated or lacks, and where the two contradict each other."""
@@ -33,6 +36,7 @@ def differences(old: Book, new: Book) -> Iterator[Finding]:
     vectors = new.families
     for family, vector in old.families.items():
         if family in vectors:
+            yield from _between_tags(family, old.tagged(family), new.tagged(family))
             yield from _between_vectors(vector, vectors[family])
 
 
@@ -76,6 +80,12 @@ def _between_attributes(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
             words = ("optional", "required")
             now, before = words[new.attributes[name]], words[old.attributes[name]]
             yield Finding("conflict", f"{old.name}.{name}", f"is {now}, but was {before}")
+
+
+def _between_tags(family: str, old: tuple[str, ...], new: tuple[str, ...]) -> Iterator[Finding]:
+    if old != new:
+        now, before = (", ".join(names) or "nothing" for names in (new, old))
+        yield Finding("conflict", family, f"has tagged {now}, but had {before}")
 
 
 def _between_vectors(old: Vector, new: Vector) -> Iterator[Finding]:

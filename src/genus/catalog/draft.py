@@ -13,7 +13,7 @@ import msgspec
 from genus.catalog.ledger import ROOT, Declared, Ledger
 from genus.catalog.records import Finding, Registered
 from genus.errors import CatalogConflict
-from genus.model import Attribute, ChoiceType, attributes, is_event_type, name_of, parents
+from genus.model import Attribute, ChoiceType, attributes, is_event_type, name_of, parents, tagged
 
 
 class Draft:
@@ -44,6 +44,7 @@ class Draft:
         if known is None:
             self._enter(cls)
         elif self._same_place(known, cls):
+            self._same_tags(known, cls)
             self._compare(known, cls)
 
     def refuse(self, subject: str, text: str) -> None:
@@ -69,6 +70,7 @@ class Draft:
         family = None if kind else self.ledger.family_of(name, above[0] if above else None)
         if family == name != ROOT:
             self.ledger.vectors[name] = dict(self.ledger.vectors[ROOT])
+            self.ledger.tagged |= {name: tagged(cls)} if tagged(cls) else {}
         own = {attribute.name: not attribute.optional for attribute in _own(cls)}
         self.ledger.put(Declared(name, above, kind, family, own))
         self._types.append(name)
@@ -90,6 +92,16 @@ class Draft:
         else:
             return True
         return False
+
+    def _same_tags(self, known: Declared, cls: type) -> None:
+        """Refuse a family's root that tags other attributes than before: its event tags are laid out for those."""
+        before, now = self.ledger.tagged_of(known.name), tagged(cls)
+        if known.name == known.family and before != now:
+            self.refuse(
+                known.name,
+                f"has tagged {_listed(now)}, but {_listed(before)} in the catalog, which event tags on the bus follow; "
+                "keep that, or give the changed class another name",
+            )
 
     # -- attributes --------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ gains an attribute gives it to all below it, without a change of their entries.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import Self, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,10 @@ from genus.model import Attribute, Vector
 
 ROOT = "Event"
 """The first type of every catalog; its vector is the context that kinds are described by."""
+
+
+Tagged: TypeAlias = tuple[str, ...]
+"""Attributes whose presence event tags tell, the first by the highest bit."""
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -32,15 +36,21 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """State: types by name and vectors by family, both in the order in which they came."""
+    """State: types by name and vectors by family, both in the order in which they came, and what families tag."""
 
-    def __init__(self, types: dict[str, Declared], vectors: dict[str, dict[str, Attribute]]) -> None:
+    def __init__(
+        self,
+        types: dict[str, Declared],
+        vectors: dict[str, dict[str, Attribute]],
+        tagged: dict[str, Tagged] | None = None,
+    ) -> None:
         self.types = types
         self.vectors = vectors
+        self.tagged: dict[str, Tagged] = tagged or {}
 
     def copy(self) -> Self:
         """One that can change while this stays; entries are shared, as they are frozen."""
-        return type(self)(dict(self.types), dict(self.vectors))
+        return type(self)(dict(self.types), dict(self.vectors), dict(self.tagged))
 
     def line(self, name: str) -> Iterator[Declared]:
         """A type and the event types it extends, up to `Event`; nothing for a kind."""
@@ -59,6 +69,14 @@ class Ledger:
     def families(self) -> list[str]:
         """Every family but that of `Event` alone."""
         return [family for family in self.vectors if family != ROOT]
+
+    def tagged_of(self, name: str) -> Tagged:
+        """The attributes that the event tags of a type tell; a kind and `Event` have none."""
+        return self.tagged.get(self.types[name].family or ROOT, ())
+
+    def unit(self, name: str) -> int:
+        """How many event tags are a type's own: one for each set of tagged attributes that may be present."""
+        return 1 << len(self.tagged_of(name))
 
     def vector(self, family: str) -> Vector:
         """A family's vector; what its root type requires, every event of the family carries."""

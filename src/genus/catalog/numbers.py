@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genus.catalog.ledger import ROOT, Declared, Ledger
-from genus.codes.etags import Block, EtagSpace, Grant, merged
+from genus.codes.etags import Block, EtagSpace, Grant, merged, power_of_two
 from genus.codes.lines import LinePrimes
 from genus.codes.order import children_of
 from genus.errors import HierarchyError
 
 FAMILY_ROOM = 16
-"""Tags a family gets at least, as long as there are few families."""
+"""Types a family gets tags for at least, as long as there are few families."""
 
 FEW_FAMILIES = 128
+"""So many families are few; one whose types have several tags each counts that often."""
+
 GENEROUS_SHARE = 16
 """One registration may take this part of Event's tags with room to grow; beyond it gets what it needs."""
 
@@ -34,7 +36,7 @@ class Numbers:
         try:
             for declared in types:
                 self.codes.add(declared.name, declared.parents, kind=declared.kind)
-            self._give_tags([declared for declared in types if not declared.kind], len(ledger.families()))
+            self._give_tags([declared for declared in types if not declared.kind], ledger)
         except HierarchyError:
             self.codes = LinePrimes.restore(self.codes.entries[:codes])
             self.tags = self._tags_of(self.tags.grants[:grants])
@@ -54,6 +56,14 @@ class Numbers:
             found[grant.name] = (*found.get(grant.name, ()), grant.block)
         return found
 
+    def owners(self) -> dict[int, str]:
+        """The type of every event tag that an event can have."""
+        found: dict[int, str] = {}
+        for name in dict.fromkeys(grant.name for grant in self.tags.grants):
+            own = self.tags.own_tags(name)
+            found |= dict.fromkeys(range(own.value, own.value + own.size), name)
+        return found
+
     def filters(self, name: str, ledger: Ledger) -> tuple[Block, ...]:
         """The fewest blocks that accept every event of a type; a kind's are those of the types that take it on."""
         if not ledger.types[name].kind:
@@ -66,49 +76,56 @@ class Numbers:
         above = declared.line
         return self.codes.subsumes(kind, declared.name) and not (above and self.codes.subsumes(kind, above))
 
-    def _give_tags(self, types: Sequence[Declared], families: int) -> None:
+    def _give_tags(self, types: Sequence[Declared], ledger: Ledger) -> None:
         half = 1 << self.tags.bits - 1
         below_event = [declared for declared in types if declared.line is not None]
-        rooms = _rooms(below_event, half // GENEROUS_SHARE, FAMILY_ROOM if families <= FEW_FAMILIES else 1)
+        rooms = _rooms(below_event, ledger, half // GENEROUS_SHARE)
         if len(below_event) < len(types):
             self.tags.add(ROOT, room=half)
         lines = {declared.name: declared.line for declared in types}
         for name in sorted(rooms, key=lambda name: -rooms[name]):
-            self.tags.add(name, lines[name], rooms[name])
+            self.tags.add(name, lines[name], rooms[name], ledger.unit(name))
 
 
-def _rooms(types: Sequence[Declared], generous: int, family_room: int) -> dict[str, int]:
+def _rooms(types: Sequence[Declared], ledger: Ledger, generous: int) -> dict[str, int]:
     """How many tags each new type should have; the largest factor to grow by that is not too generous."""
     hierarchy = {declared.name: (str(declared.line),) for declared in types}
     children = children_of(hierarchy, {line for (line,) in hierarchy.values()})
-    least = {name: family_room if line == ROOT else 1 for name, (line,) in hierarchy.items()}
+    units = {name: ledger.unit(name) for name in hierarchy}
+    families = len(ledger.families())
+    least = {name: _family_room(units[name], families) for name, (line,) in hierarchy.items() if line == ROOT}
     tops = [name for name, (line,) in hierarchy.items() if line not in hierarchy]
     for spare in (4, 2):
-        sizes = _sizes(list(hierarchy), children, least, spare)
+        sizes = _sizes(units, children, least, spare)
         if sum(sizes[name] for name in tops) <= generous:
             return sizes
-    return _sizes(list(hierarchy), children, least, 1)
+    return _sizes(units, children, least, 1)
+
+
+def _family_room(unit: int, families: int) -> int:
+    return FAMILY_ROOM * unit if families * unit <= FEW_FAMILIES else unit
 
 
 def _sizes(
-    names: Sequence[str], children: Mapping[str, Sequence[str]], least: Mapping[str, int], spare: int
+    units: Mapping[str, int], children: Mapping[str, Sequence[str]], least: Mapping[str, int], spare: int
 ) -> dict[str, int]:
+    """Block sizes for the types' own tags and all below them, bottom up."""
     sizes: dict[str, int] = {}
-    for name in reversed(names):
+    for name in reversed(list(units)):
         below = sum(sizes[child] for child in children[name])
-        sizes[name] = max(least[name], (1 << below.bit_length()) * (spare if below else 1))
+        sizes[name] = max(least.get(name, 1), power_of_two(units[name] + below) * (spare if below else 1))
     return sizes
 
 
-def tag_reader(bits: Mapping[str, int]) -> Callable[[Any], int]:
-    """A function that gives an event's tag, compiled for the attributes of its class.
+def tag_reader(bits: Mapping[str, int], base: int = 0) -> Callable[[Any], int]:
+    """A function that gives the bits of the attributes an event carries, added to a base; compiled for its class.
 
     >>> from types import SimpleNamespace
     >>> tag_reader({"time": 0, "lane": 5})(SimpleNamespace(time=None, lane=2))
     32
     """
     lines = [f"    if event.{name} is not None: tag |= {1 << bit}" for name, bit in bits.items()]
-    source = "\n".join(["def read(event):", "    tag = 0", *lines, "    return tag"])
+    source = "\n".join(["def read(event):", f"    tag = {base}", *lines, "    return tag"])
     scope: dict[str, Any] = {}
     exec(compile(source, "<tag>", "exec"), scope)
     reader: Callable[[Any], int] = scope["read"]

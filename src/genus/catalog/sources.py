@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from types import ModuleType
 
+from genus.catalog.declare import is_stand_in
 from genus.codes.order import heaviest_first
 from genus.errors import DeclarationError
 from genus.model import Event, Kind, is_type, name_of, parents
@@ -50,9 +51,12 @@ def in_order(classes: Iterable[type]) -> list[type]:
 
 
 def clash(known: type, cls: type) -> str | None:
-    """What is wrong with two classes of one name; nothing if one is defined again in its place (a notebook does)."""
+    """What is wrong with two classes of one name; nothing if one is defined again in its place (a notebook does).
+
+    Nothing either if one stands in for the other, being made from a catalog.
+    """
     places = [f"{each.__module__}.{each.__qualname__}" for each in (known, cls)]
-    if places[0] == places[1]:
+    if places[0] == places[1] or is_stand_in(known) or is_stand_in(cls):
         return None
     return (
         f"is the name of two classes, {' and '.join(places)}; "

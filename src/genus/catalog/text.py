@@ -5,19 +5,19 @@ reader that has to expect both forms would forget one.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 
-from genus.catalog.ledger import ROOT, Declared, Ledger
+from genus.catalog.ledger import ROOT, Declared, Ledger, Tagged
 from genus.catalog.numbers import Numbers
 from genus.catalog.records import TypeEntry
 from genus.codes.etags import Block, EtagSpace, Grant
 from genus.codes.lines import LinePrimes
 from genus.codes.scheme import Entry
 from genus.errors import HierarchyError
-from genus.model import RESERVED, Attribute, AttributeType, Vector, parse_type
+from genus.model import MOST_TAGGED, RESERVED, Attribute, AttributeType, Vector, is_attribute_name, parse_type
 from genus.model.types import is_encodable
 
 FORMAT = "genus catalog"
@@ -50,6 +50,7 @@ class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     vector: tuple[_Attribute, ...]
+    tagged: tuple[str, ...] = ()
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,17 +63,18 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def spell(entries: Iterable[TypeEntry], vectors: Iterable[Vector]) -> str:
+def spell(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, Tagged]) -> str:
     """The text of a catalog."""
     types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
-    families = ",\n".join(map(_spell_family, vectors))
+    families = ",\n".join(_spell_family(vector, tagged.get(vector.scope, ())) for vector in vectors)
     head = f'  "format": "{FORMAT}",\n  "version": {VERSION},\n'
     return f'{{\n{head}  "types": [\n{types}\n  ],\n  "families": [\n{families}\n  ]\n}}\n'
 
 
-def _spell_family(vector: Vector) -> str:
+def _spell_family(vector: Vector, tagged: Tagged) -> str:
     lines = ",\n".join(f"      {_line(_attribute_of(attribute))}" for attribute in vector)
-    return f'    {{"name": {_line(vector.scope)}, "vector": [\n{lines}\n    ]}}'
+    name = _line(vector.scope) + (f', "tagged": {_line(tagged)}' if tagged else "")
+    return f'    {{"name": {name}, "vector": [\n{lines}\n    ]}}'
 
 
 def _type_of(entry: TypeEntry) -> dict[str, Any]:
@@ -113,7 +115,8 @@ def parse(text: str) -> tuple[Ledger, Numbers]:
     for index, family in enumerate(file.families):
         if getattr(ledger.types.get(family.name), "family", None) != family.name:
             raise Damage(f"families[{index}].name", f"{family.name!r} is no type directly below {ROOT}")
-    return ledger, _numbers(file.types)
+        _take_tagged(ledger, family, f"families[{index}].tagged")
+    return ledger, _numbers(file.types, ledger)
 
 
 def _json(text: str) -> object:
@@ -153,11 +156,22 @@ def _take_family(ledger: Ledger, family: _Family, place: str) -> None:
     vector: dict[str, Attribute] = {}
     for bit, stored in enumerate(family.vector):
         at = f"{place}.vector[{bit}]"
-        if not _is_attribute_name(stored.name) or stored.name in vector:
+        if not is_attribute_name(stored.name) or stored.name in vector:
             why = "is there already" if stored.name in vector else "cannot name an attribute"
             raise Damage(f"{at}.name", f"{stored.name!r} {why}")
         vector[stored.name] = Attribute(stored.name, _attribute_type(stored, at), True, stored.unit)
     ledger.vectors[family.name] = vector
+
+
+def _take_tagged(ledger: Ledger, family: _Family, place: str) -> None:
+    """Few names, each once, of attributes that the events of the root may lack; none of the family of `Event` alone."""
+    required = ledger.carried(family.name) if family.name != ROOT else {}
+    if len(family.tagged) > MOST_TAGGED or len(set(family.tagged)) < len(family.tagged):
+        raise Damage(place, f"up to {MOST_TAGGED} attributes, each once")
+    for name in family.tagged:
+        if required.get(name) is not False:
+            raise Damage(place, f"{name!r} is no optional attribute of a type directly below {ROOT}")
+    ledger.tagged |= {family.name: family.tagged} if family.tagged else {}
 
 
 def _attribute_type(stored: _Attribute, place: str) -> AttributeType:
@@ -219,20 +233,16 @@ def _check_attributes(ledger: Ledger, own: dict[str, bool], line: str | None, fa
 
 
 def _is_type_name(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
-
-
-def _is_attribute_name(name: str) -> bool:
-    return name.isidentifier() and not name.startswith("_") and name not in RESERVED
+    return all(part.isidentifier() for part in name.split(".")) and name not in (*RESERVED, "Kind")
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _numbers(types: tuple[_Type, ...]) -> Numbers:
+def _numbers(types: tuple[_Type, ...], ledger: Ledger) -> Numbers:
     entries = [Entry(t.name, t.parents, int(t.code), t.kind, t.deprecated is not None) for t in types]
     grants = [
-        (index, Grant(t.name, t.parents[0] if t.parents else None, Block(*block)))
+        (index, Grant(t.name, t.parents[0] if t.parents else None, Block(*block), ledger.unit(t.name)))
         for index, t in enumerate(types)
         for block in t.etags
     ]

@@ -50,7 +50,8 @@ def show(catalog: Catalog, names: Collection[str], registered: Collection[str] |
     table.add_column("bit attribute: type", overflow="fold")
     for indent, entry in _tree(catalog, names):
         is_new = registered is not None and entry.name not in registered
-        table.add_row(_label(indent, entry, is_new), str(entry.code), _tags(catalog, entry), _bits(catalog, entry))
+        label = _label(indent, entry, is_new, catalog.tagged(entry.name) if entry.name == entry.family else ())
+        table.add_row(label, str(entry.code), _tags(catalog, entry), _bits(catalog, entry))
     Console().print(table)
     click.echo("tag/bits: a type's CAN event tag, and how many leading bits it shares with all below it")
 
@@ -83,10 +84,11 @@ def _tree(catalog: Catalog, names: Collection[str]) -> Iterator[tuple[str, TypeE
             stack.append((indent + lead, indent + rest, child))
 
 
-def _label(indent: str, entry: TypeEntry, is_new: bool) -> Text:
+def _label(indent: str, entry: TypeEntry, is_new: bool, tagged: tuple[str, ...]) -> Text:
     label = Text.assemble((indent, "dim"), (entry.name, "italic" if entry.kind else "bold"))
     kinds = entry.parents[1:]
     label.append(" (kind)" if entry.kind else f" ({', '.join(kinds)})" if kinds else "", "dim")
+    label.append(f" tagged {', '.join(tagged)}" if tagged else "", "dim")
     if is_new:
         label.append(" not registered", "yellow")
     if entry.deprecated is not None:
@@ -118,6 +120,7 @@ def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
         "family": entry.family,
         "code": str(entry.code),
         "etag": None if entry.kind else catalog.etag(entry.name),
+        "tagged": list(catalog.tagged(entry.name)),
         "filters": [[block.value, block.mask] for block in catalog.filters(entry.name)],
         "attributes": [
             {"name": a.name, "bit": bit, "type": a.type.describe(), "required": not a.optional, "unit": a.unit}

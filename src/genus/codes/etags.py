@@ -1,11 +1,11 @@
 """Prefix tags: event tags laid out so that one acceptance filter means a type and everything below it.
 
 Codes need division; a CAN controller's filter can only mask. So a type also owns aligned blocks of a power of two of
-tags, each one (value, mask) pair. Its first block begins with its own tag; the rest is room for its children's
-blocks. When the room is used up the type gets another block, at least as large as all it has, inside its parent,
-which may have to grow first in the same way; a root grows beside all others. So a type with n types below it has
-O(log n) blocks, and they contain all below it. Blocks are split as in a buddy allocator (Knowlton, "A fast storage
-allocator", 1965) and never given back: tags are append-only.
+tags, each one (value, mask) pair. Its first block begins with its own tag, or with an aligned `unit` of own tags whose
+low bits say more about an event; the rest is room for its children's blocks. When the room is used up the type gets
+another block, at least as large as all it has, inside its parent, which may have to grow first in the same way; a root
+grows beside all others. So a type with n types below it has O(log n) blocks, and they contain all below it. Blocks are
+split as in a buddy allocator (Knowlton, "A fast storage allocator", 1965) and never given back: tags are append-only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,11 +58,15 @@ class Block:
 
 
 class Grant(NamedTuple):
-    """One line of an append-only record of tags: a type's first block, or a further one."""
+    """One line of an append-only record of tags: a type's first block, or a further one.
+
+    The first `unit` tags of its first block, a power of two of them, are the type's own.
+    """
 
     name: str
     parent: str | None
     block: Block
+    unit: int = 1
 
 
 @dataclass(slots=True)
@@ -72,6 +76,7 @@ class _Owner:
     parent: str | None
     blocks: list[Block]
     free: list[Block]
+    unit: int = 1
 
     @property
     def largest_free(self) -> int:
@@ -116,21 +121,27 @@ class EtagSpace:
         """Every block ever given, in order: what `restore` needs to continue from here."""
         return tuple(self._grants)
 
-    def add(self, name: str, parent: str | None = None, room: int | None = None) -> Block:
+    def add(self, name: str, parent: str | None = None, room: int | None = None, unit: int = 1) -> Block:
         """Give a new type its first block, with room for that many tags if there still is, else for fewer.
 
-        Without `room` a root gets a sixteenth of the largest free block, others their own tag until they have children.
+        Without `room` a root gets a sixteenth of the largest free block, others their own tags until they have
+        children. Its own tags are `unit` many, a power of two, and it never gets less.
+
+        >>> space = EtagSpace()
+        >>> space.add("Loop", unit=4, room=16), space.own_tags("Loop"), space.add("Radar", "Loop", unit=4)
+        (Block(value=128, mask=16368), Block(value=128, mask=16380), Block(value=132, mask=16380))
         """
-        self._check_new(name, parent)
+        self._check_new(name, parent, unit)
         largest = self._largest_free(parent)
-        if not largest:
+        if largest < unit:
+            tags = "tag" if unit == 1 else f"{unit} adjacent tags"
             raise HierarchyError(
-                f"event tags exhausted: {len(self._owners)} types leave no tag of {self.bits} bits for {name!r}; "
+                f"event tags exhausted: {len(self._owners)} types leave no {tags} of {self.bits} bits for {name!r}; "
                 "give less room to types added earlier, or use another bus"
             )
         wanted = (max(1, largest // ROOT_SHARE) if parent is None else 1) if room is None else room
-        block = self._obtain(parent, min(_power_of_two(wanted), largest))
-        self._grant(Grant(name, parent, block))
+        block = self._obtain(parent, min(max(power_of_two(wanted), unit), largest))
+        self._grant(Grant(name, parent, block, unit))
         return block
 
     def add_all(self, hierarchy: Mapping[str, Sequence[str]]) -> None:
@@ -144,8 +155,13 @@ class EtagSpace:
             self.add(name, next(iter(hierarchy[name]), None), sizes[name])
 
     def etag(self, name: str) -> int:
-        """A type's own tag."""
+        """A type's own tag; the first if it has several."""
         return self._known(name).blocks[0].value
+
+    def own_tags(self, name: str) -> Block:
+        """The block of the tags that are a type's own, and of no other below it."""
+        owner = self._known(name)
+        return Block(owner.blocks[0].value, (1 << self.bits) - owner.unit)
 
     def filters(self, name: str) -> tuple[Block, ...]:
         """The fewest blocks that accept exactly what belongs to a type: its tag, those below it and its free room."""
@@ -165,23 +181,23 @@ class EtagSpace:
         owner = self._owner(name)
         block = owner.fit(size)
         if block is None and name is not None:
-            wanted = max(size, FIRST_GROWTH, _power_of_two(sum(b.size for b in owner.blocks)))
+            wanted = max(size, FIRST_GROWTH, power_of_two(sum(b.size for b in owner.blocks)))
             further = self._obtain(owner.parent, min(wanted, self._largest_free(owner.parent)))
-            self._grant(Grant(name, owner.parent, further))
+            self._grant(Grant(name, owner.parent, further, owner.unit))
             block = owner.fit(size)
         assert block is not None
         return block
 
     def _grant(self, grant: Grant) -> None:
-        name, parent, block = grant
+        name, parent, block, unit = grant
         if not self._owner(parent).take(block):
             raise HierarchyError(f"stored block {block} of {name!r} is not free in {parent or 'the space'!r}")
         if name in self._owners:
             self._owners[name].blocks.append(block)
             self._owners[name].free.append(block)
         else:
-            own_tag = Block(block.value, (1 << self.bits) - 1)
-            self._owners[name] = _Owner(parent, [block], list(_around(block, own_tag)))
+            own_tags = Block(block.value, (1 << self.bits) - unit)
+            self._owners[name] = _Owner(parent, [block], list(_around(block, own_tags)), unit)
         self._grants.append(grant)
 
     def _roomiest(self, hierarchy: Mapping[str, Sequence[str]], order: Sequence[str]) -> dict[str, int]:
@@ -211,20 +227,26 @@ class EtagSpace:
         except KeyError:
             raise HierarchyError(f"unknown type {name!r}") from None
 
-    def _check_new(self, name: str, parent: str | None) -> None:
+    def _check_new(self, name: str, parent: str | None, unit: int) -> None:
         if not name or name in self._owners:
             raise HierarchyError(f"cannot add {name!r}: " + ("it has a tag already" if name else "a type needs a name"))
         if parent is not None and parent not in self._owners:
             raise HierarchyError(f"cannot add {name!r}: its parent {parent!r} is unknown; add the parent first")
+        if unit < 1 or unit & (unit - 1):
+            raise HierarchyError(f"cannot add {name!r}: its own tags are a power of two of them, not {unit}")
 
     def _check_stored(self, grant: Grant) -> None:
-        name, parent, block = grant
-        if name not in self._owners:
-            self._check_new(name, parent)
-        elif self._owners[name].parent != parent:
-            raise HierarchyError(f"stored block {block} of {name!r} names another parent than the first: {parent!r}")
+        name, parent, block, unit = grant
+        first = self._owners.get(name)
         if block.size == 0 or block.mask != (1 << self.bits) - block.size or block.value & ~block.mask:
             raise HierarchyError(f"stored block {block} of {name!r} is not an aligned block of {self.bits} bits")
+        if first is None:
+            self._check_new(name, parent, unit)
+        elif (first.parent, first.unit) != (parent, unit):
+            what = f"parent than the first: {parent!r}" if first.parent != parent else f"unit than the first: {unit}"
+            raise HierarchyError(f"stored block {block} of {name!r} names another {what}")
+        if first is None and block.size < unit:
+            raise HierarchyError(f"stored block {block} of {name!r} is smaller than the {unit} tags of its own")
 
 
 def _sizes(order: Sequence[str], children: Mapping[str, Sequence[str]], spare: int) -> dict[str, int]:
@@ -232,11 +254,11 @@ def _sizes(order: Sequence[str], children: Mapping[str, Sequence[str]], spare: i
     sizes: dict[str, int] = {}
     for name in reversed(order):
         below = sum(sizes[child] for child in children[name])
-        sizes[name] = _power_of_two(1 + below) * (spare if below else 1)
+        sizes[name] = power_of_two(1 + below) * (spare if below else 1)
     return sizes
 
 
-def _power_of_two(size: int) -> int:
+def power_of_two(size: int) -> int:
     """The smallest power of two that is not less."""
     if size < 1:
         raise ValueError(f"room must be at least 1, not {size}")

@@ -1,7 +1,7 @@
 """What an event is: `Event`, `Kind`, `Maybe`, attribute types and signatures. Imports nothing else of Genus."""
 
 from genus.model.check import check
-from genus.model.event import RESERVED, Event, Kind, Maybe
+from genus.model.event import MOST_TAGGED, RESERVED, Event, Kind, Maybe, is_attribute_name
 from genus.model.signature import (
     Attribute,
     Signature,
@@ -16,6 +16,7 @@ from genus.model.signature import (
     parents,
     pure_kind,
     signature,
+    tagged,
     vector,
 )
 from genus.model.types import (
@@ -31,6 +32,7 @@ from genus.model.types import (
     Int32,
     Int64,
     IntType,
+    Opaque,
     OpaqueType,
     TextType,
     TimeType,
@@ -42,6 +44,7 @@ from genus.model.types import (
 )
 
 __all__ = [
+    "MOST_TAGGED",
     "RESERVED",
     "Attribute",
     "AttributeType",
@@ -59,6 +62,7 @@ __all__ = [
     "IntType",
     "Kind",
     "Maybe",
+    "Opaque",
     "OpaqueType",
     "Signature",
     "TextType",
@@ -72,6 +76,7 @@ __all__ = [
     "below",
     "check",
     "conforms",
+    "is_attribute_name",
     "is_event_type",
     "is_pure",
     "is_type",
@@ -80,5 +85,6 @@ __all__ = [
     "parse_type",
     "pure_kind",
     "signature",
+    "tagged",
     "vector",
 ]

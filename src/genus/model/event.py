@@ -8,8 +8,10 @@ prefix-stable: fields come from one base only, and an attribute name has one typ
 import sys
 import types
 import typing
+from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import datetime
+from keyword import iskeyword
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -31,11 +33,25 @@ RESERVED = frozenset(
 )
 """Words of the subscription text; no attribute may have one as its name."""
 
+MOST_TAGGED = 8
+"""More attributes than this a family cannot have in its event tags: each doubles the tags that every type takes."""
+
+
+def is_attribute_name(name: str) -> bool:
+    """Whether an attribute may have this name: an identifier that is no word of Python or of subscription texts.
+
+    >>> [is_attribute_name(name) for name in ("speed", "from", "where", "_x", "a b")]
+    [True, False, False, False, False]
+    """
+    return name.isidentifier() and not iskeyword(name) and not name.startswith("_") and name not in RESERVED
+
 
 def _label(name: str, options: dict[str, Any]) -> str:
     label = options.pop("name", name)
     if options:
-        raise DeclarationError(f"{name} takes no option {', '.join(options)}; only name= may be given")
+        raise DeclarationError(
+            f"{name} takes no option {', '.join(options)}; only name= may be given, and tagged= to the root of a family"
+        )
     if not isinstance(label, str) or not all(part.isidentifier() for part in label.split(".")):
         raise DeclarationError(f"{name} cannot be named {label!r}; use letters, digits and _ in parts joined by dots")
     if label in RESERVED or (label in ("Event", "Kind") and "Event" in globals()):
@@ -86,8 +102,8 @@ def _resolve(place: str, note: object, frame: types.FrameType) -> object:
 
 
 def _attribute(owner: str, name: str, note: object) -> Attribute:
-    if name in RESERVED or name.startswith("_"):
-        why = "a word of the subscription text" if name in RESERVED else "private to Genus"
+    if not is_attribute_name(name):
+        why = "private to Genus" if name.startswith("_") else "a word of the subscription text or of Python"
         raise DeclarationError(f"{owner}.{name}: the name {name!r} is reserved ({why}); choose another")
     try:
         type_, optional, unit = read_annotation(note)
@@ -110,6 +126,36 @@ def _family(label: str, base: type | None) -> Family | None:
         return None
     family: Family | None = vars(base)["__genus_family__"]
     return family or Family(label, Vector(label, vars(base)["__genus_attributes__"]))
+
+
+def _tagged(name: str, names: object, base: type | None, attributes: Sequence[Attribute]) -> tuple[str, ...]:
+    """The attributes whose presence event tags tell: optional ones of a family's root, few, each once."""
+    tagged = tuple(names) if isinstance(names, list | tuple) else (names,)
+    if not tagged:
+        return ()
+    if base is None or vars(base)["__genus_family__"] is not None:
+        raise DeclarationError(
+            f"{name} cannot have tagged=: event tags are laid out for a whole family; give it to the class of the "
+            "family that is directly below Event"
+        )
+    optional = {attribute.name: attribute.optional for attribute in attributes}
+    checked = tuple(_taggable(name, each, optional) for each in tagged)
+    if len(checked) > MOST_TAGGED or len(set(checked)) < len(checked):
+        raise DeclarationError(f"{name} has tagged={checked!r}; name up to {MOST_TAGGED} attributes, each once")
+    return checked
+
+
+def _taggable(owner: str, name: object, optional: Mapping[str, bool]) -> str:
+    if not isinstance(name, str) or name not in optional:
+        raise DeclarationError(
+            f"{owner} has {name!r} in tagged=, which is no attribute of it; its attributes are {', '.join(optional)}"
+        )
+    if not optional[name]:
+        raise DeclarationError(
+            f"{owner} has {name!r} in tagged=, but every event of it carries {name}, so there is nothing to tell; "
+            "leave it out, or make it Maybe[...]"
+        )
+    return name
 
 
 def _check_narrowing(owner: str, attribute: Attribute, base: type | None) -> None:
@@ -176,7 +222,16 @@ class Kind(metaclass=KindMeta):
 class EventMeta(msgspec.StructMeta, KindMeta):
     """Makes an event type, checking that it fits its base and its family."""
 
-    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any) -> Any:
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        /,
+        *,
+        tagged: Sequence[str] = (),
+        **options: Any,
+    ) -> Any:
         """Read the annotations, refuse what could not mean the same everywhere, and create the struct."""
         label = _label(name, options)
         base = _state_base(name, bases)
@@ -191,12 +246,14 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         namespace["__annotations__"] = {a.name: _constrained(a, notes[a.name]) for a in declared}
         inherited = getattr(base, "__genus_attributes__", ())
         namespace["__genus_name__"] = label
-        namespace["__genus_attributes__"] = _override(inherited, declared)
+        namespace["__genus_attributes__"] = carried = _override(inherited, declared)
         namespace["__genus_family__"] = family
+        names = _tagged(name, tagged, base, carried)
         config: dict[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False} if base is None else {}
         cls = msgspec.StructMeta.__new__(mcls, name, bases, namespace, kw_only=True, **config)
         if family is not None:
             family.admit(declared)
+            family.tagged = names or family.tagged
         return cls
 
 
@@ -207,6 +264,9 @@ class Event(msgspec.Struct, metaclass=EventMeta):
     Derive from it and annotate the attributes; `Maybe[T] = None` marks one that may be absent. Events are frozen and
     compare by value. Values are not checked when an event is made in Python (type checkers do that); they are checked
     wherever an event comes in from outside, and by `genus.check`.
+
+    A class directly below it may name up to eight of its optional attributes as `tagged`: on a CAN bus the event tag
+    then tells which of them an event carries, for the class and all below it, and controllers filter on that.
 
     >>> from genus import Maybe
     >>> class Loop(Event):

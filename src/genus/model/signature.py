@@ -80,10 +80,11 @@ class Vector(msgspec.Struct, frozen=True):
 
 
 class Family(msgspec.Struct, eq=False):
-    """State: a root type's growing vector, shared by every class below the root."""
+    """State: a root type's growing vector, shared by every class below the root, and what its event tags tell."""
 
     name: str
     vector: Vector
+    tagged: tuple[str, ...] = ()
 
     def check(self, owner: str, attribute: Attribute) -> None:
         """Refuse an attribute whose name has another type or unit in this family."""
@@ -175,6 +176,20 @@ def vector(cls: type) -> Vector:
     from genus.model.event import Event
 
     return Vector(name_of(cls), attributes(Event))
+
+
+def tagged(cls: type) -> tuple[str, ...]:
+    """The attributes whose presence the event tags of a type's family tell; nothing for `Event` and kinds.
+
+    >>> from genus import Event, Maybe
+    >>> class Loop(Event, tagged=("place", "category")):
+    ...     category: Maybe[str] = None
+    >>> class Radar(Loop): ...
+    >>> tagged(Radar), tagged(Event)
+    (('place', 'category'), ())
+    """
+    family: Family | None = getattr(cls, "__genus_family__", None)
+    return family.tagged if family is not None else ()
 
 
 def below(cls: C) -> Iterator[C]:

@@ -32,6 +32,12 @@ class Unit(msgspec.Struct, frozen=True):
     symbol: str
 
 
+class Opaque(msgspec.Struct, frozen=True):
+    """Marks Any as an opaque attribute whose class is not at hand: `Annotated[Any, Opaque("Position")]`."""
+
+    text: str
+
+
 def _sized(bits: int, signed: bool) -> Any:
     low, high = int_range(bits, signed)
     # msgspec cannot state a bound outside 64 signed bits, and needs none at 64.
@@ -207,11 +213,15 @@ def parse_type(description: object) -> AttributeType:
     match description:
         case str() if description in _WIDTHS:
             return _WIDTHS[description]
-        case {"enum": [*values]} if values and {type(value) for value in values} in ({str}, {int}):
+        case {"enum": [*values]} if _are_choices(values):
             return ChoiceType(tuple(values))
         case {"opaque": str(text)}:
             return OpaqueType(text)
     raise ValueError(f"no attribute type is written {description!r}; known: {', '.join(_WIDTHS)}, enum, opaque")
+
+
+def _are_choices(values: list[Any]) -> bool:
+    return {type(value) for value in values} in ({str}, {int}) and len(set(values)) == len(values)
 
 
 def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None]:
@@ -223,7 +233,8 @@ def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None
     required, optional, notes = _unwrap(annotation)
     unit = next((note.symbol for note in notes if isinstance(note, Unit)), None)
     width = next((note for note in notes if isinstance(note, Width)), None)
-    return _plain_type(required, width), optional, unit
+    opaque = next((OpaqueType(note.text) for note in notes if isinstance(note, Opaque)), None)
+    return opaque or _plain_type(required, width), optional, unit
 
 
 def is_bounded(annotation: object) -> bool:
