@@ -13,11 +13,12 @@ import pytest
 
 from genus import Collection, Event, Subscription, open_bus
 from genus.bus.recording import RecordingWriter, read_recording, replay
+from genus.catalog import Catalog
 from genus.filters import AllOf
 from genus.model import vector
-from genus.targets import arrow, python
+from genus.targets import arrow, can, python
 from genus.targets.index import SubscriptionIndex
-from genus.testing import Generator, Sampler, edge_events, edge_subscriptions
+from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, generators
 
 Table = list[list[bool]]
 Target = Callable[[Sequence[Subscription], Sequence[Event]], Table]
@@ -103,6 +104,28 @@ def replayed(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> 
         return table
 
 
+NODE_AND_PRIORITY = 0x0F2B << 14
+
+
+def agreed(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Catalog:
+    """A catalog with every type that is involved, and some that are not."""
+    catalog = Catalog()
+    catalog.register(generators, *(cls for asked in subscriptions for cls in asked.types), *map(type, events))
+    return catalog
+
+
+def acceptance_filters(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    """A CAN controller, and behind it a receiver that tests only what the controller leaves to it."""
+    catalog = agreed(subscriptions, events)
+    identifiers = [NODE_AND_PRIORITY | catalog.etag_of(event) for event in events]
+    table = []
+    for made in (can.compile(subscription, catalog) for subscription in subscriptions):
+        passed = map(made.accepts, identifiers)
+        left = (lambda _: True) if made.residual is None else python.compile(made.residual)
+        table.append([passes and bool(left(event)) for passes, event in zip(passed, events, strict=True)])
+    return table
+
+
 TARGETS: dict[str, Target] = {
     "text": text_form,
     "python": generated_python,
@@ -110,6 +133,7 @@ TARGETS: dict[str, Target] = {
     "index": index,
     "channel": one_channel_for_all,
     "replay": replayed,
+    "can": acceptance_filters,
 }
 
 
@@ -146,6 +170,25 @@ def test_two_hundred_thousand_random_cases(target: str) -> None:
         generator = Generator(seed)
         cases += check(target, generator.subscriptions(45), generator.events(45))
     assert cases >= 200_000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_acceptance_filters_never_accept_too_little(seed: int) -> None:
+    """Whatever matches passes: each subscription's own filters, and all of them fitted into any number of banks."""
+    generator = Generator(seed)
+    subscriptions, events = generator.subscriptions(30), generator.events(60)
+    catalog = agreed(subscriptions, events)
+    filters = [can.compile(subscription, catalog) for subscription in subscriptions]
+    banks = [can.bank(filters, catalog, banks=banks) for banks in (1, 2, 3, 5, 8, 40)]
+    refused = 0
+    for event in events:
+        identifier = NODE_AND_PRIORITY | catalog.etag_of(event)
+        refused += sum(not made.accepts(identifier) for made in filters)
+        for made in filters:
+            if made.subscription.matches(event):
+                assert made.accepts(identifier), made.explain()
+                assert all(bank.accepts(identifier) for bank in banks)
+    assert refused > len(filters) * len(events) / 4, "filters that let everything pass would prove nothing"
 
 
 def test_the_cases_are_not_trivial() -> None:

@@ -12,27 +12,50 @@ from genus.filters import Subscription
 from genus.filters import bindings as count_bindings
 from genus.model import name_of
 
-TARGETS = ("python", "arrow", "index")
+TARGETS = ("python", "arrow", "index", "can")
 
 
 @click.command()
 @TYPES
 @click.argument("subscription")
 @click.option("--target", type=click.Choice(TARGETS), help="Only this target; default: all that are installed.")
-def explain(types: tuple[str, ...], subscription: str, target: str | None) -> None:
+@click.option(
+    "--catalog",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take event tags from this catalog, and show the acceptance filters of a CAN controller too.",
+)
+@click.option("--banks", type=click.IntRange(1), help="How many acceptance filters the controller has [no limit].")
+def explain(
+    types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None
+) -> None:
     """Show what SUBSCRIPTION becomes on each target.
 
     \b
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
+    genus explain -t examples/traffic.py --catalog city.json --target can --banks 2 "Roadside has place"
     """
+    if path is None and (target == "can" or banks is not None):
+        raise click.UsageError("acceptance filters need --catalog FILE: event tags are what a catalog says")
     asked = Subscription.parse(subscription, load_all(types))
-    for name in (target,) if target else TARGETS:
+    for name in (target,) if target else [name for name in TARGETS if name != "can" or path is not None]:
         try:
-            click.echo(f"{_explained(name, asked)}\n")
+            click.echo(f"{_explained_on_can(asked, path, banks) if name == 'can' else _explained(name, asked)}\n")
         except ImportError as problem:
             if target:
                 raise
             click.echo(f"{name}: {problem}\n")
+
+
+def _explained_on_can(subscription: Subscription, path: Path | None, banks: int | None) -> str:
+    from genus.catalog import Catalog
+    from genus.targets import can
+
+    assert path is not None
+    catalog = Catalog.load(path)
+    made = can.compile(subscription, catalog)
+    fitted = [] if banks is None else [can.bank([made], catalog, banks=banks).explain()]
+    return "\n".join([made.explain(), *fitted])
 
 
 def _explained(target: str, subscription: Subscription) -> str:

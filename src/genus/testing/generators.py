@@ -65,8 +65,8 @@ class Watched(Kind):
     """Another."""
 
 
-class Sampler(Event):
-    """A type with an attribute of every type, all of which may be absent."""
+class Sampler(Event, tagged=("place", "number", "text", "colour")):
+    """A type with an attribute of every type, all of which may be absent; event tags tell of some."""
 
     flag: Maybe[bool] = None
     tiny: Maybe[Int8] = None
@@ -230,9 +230,9 @@ class Generator:
             names.append(f"T{index}")
         return found
 
-    def event_types(self, count: int) -> list[type[Event]]:
+    def event_types(self, count: int, tagged: Sequence[str] = ()) -> list[type[Event]]:
         """Random event types of one family below a new root, each adding an attribute or none."""
-        made = [_declare("Root", Event, {})]
+        made = [_declare("Root", Event, {}, tagged=tagged)]
         for index in range(count - 1):
             extra = {f"x{index}": self.random.choice([bool, int, float, str]) | None}
             fields = extra if self.random.random() < 0.6 else {}
@@ -315,9 +315,10 @@ class Generator:
         return self.random.choice(pool(attribute.type))
 
 
-def _declare(name: str, base: type[Event], fields: Mapping[str, object]) -> type[Event]:
+def _declare(name: str, base: type[Event], fields: Mapping[str, object], **options: Any) -> type[Event]:
     metaclass: Any = type(Event)
-    made: type[Event] = metaclass(name, (base,), {"__annotations__": dict(fields), "__module__": __name__})
+    namespace = {"__annotations__": dict(fields), "__module__": __name__}
+    made: type[Event] = metaclass(name, (base,), namespace, **options)
     return made
 
 

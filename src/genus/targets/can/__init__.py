@@ -1,0 +1,13 @@
+"""The CAN target: subscriptions become acceptance filters, (value, mask) pairs that a controller tests by itself.
+
+`compile` makes the filters of one subscription, `bank` fits those of a whole node into the few that a controller has,
+and `SharedFilters` keeps them for consumers that come and go.
+"""
+
+from genus.targets.can.banks import Bank, bank
+from genus.targets.can.census import Traffic
+from genus.targets.can.compiler import CanCompiler, CanFilter, compile
+from genus.targets.can.pairs import Pair
+from genus.targets.can.shared import SharedFilters
+
+__all__ = ["Bank", "CanCompiler", "CanFilter", "Pair", "SharedFilters", "Traffic", "bank", "compile"]

@@ -1,0 +1,72 @@
+"""`genus explain --catalog`: the acceptance filters of a subscription."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TYPES = """
+from genus import Event, Kind, Maybe
+
+class Roadside(Kind): ...
+
+class Loop(Event, Roadside, tagged=("place",)):
+    lane: int
+
+class Lamp(Event, Roadside): ...
+
+class Gate(Event, Roadside): ...
+
+class Bus(Event): ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "road.py").write_text(TYPES)
+    monkeypatch.chdir(tmp_path)
+    assert genus("catalog", "register", "city.json", "road.py").returncode == 0
+
+
+def genus(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "genus", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_filters_are_shown_beside_the_other_targets_when_a_catalog_is_given() -> None:
+    asked = ("explain", "-t", "road.py", "Loop has place where lane > 1")
+    assert "can:" not in genus(*asked).stdout
+    shown = genus(*asked, "--catalog", "city.json").stdout
+    assert "python: Loop has place where lane > 1" in shown
+    assert "can: Loop has place where lane > 1\n  type: Loop, and all below\n  tagged: place present\n" in shown
+    assert shown.endswith("  residual: Loop where lane > 1\n\n")
+
+
+def test_banks_show_what_is_accepted_in_vain() -> None:
+    done = genus("explain", "-t", "road.py", "--catalog", "city.json", "--target", "can", "--banks", "1", "Roadside")
+    assert done.stdout.startswith("can: Roadside\n  type: Loop, Lamp, Gate, and all below\n")
+    assert "python:" not in done.stdout
+    assert "pairs fitted into 1\n" in done.stdout
+    assert "accepted in vain: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--target", "can", "Loop"], 2, "need --catalog FILE"),
+        (["--banks", "3", "Loop"], 2, "need --catalog FILE"),
+        (["--catalog", "city.json", "--banks", "0", "Loop"], 2, "0 is not in the range x>=1"),
+        (["--catalog", "none.json", "Loop"], 2, "does not exist"),
+        (["--catalog", "empty.json", "Loop"], 1, "is not in the catalog; register Loop"),
+        (["--catalog", "road.py", "Loop"], 1, "road.py: line 2 column 1: not JSON"),
+    ],
+)
+def test_what_is_wrong_is_one_line(arguments: list[str], status: int, message: str) -> None:
+    from genus.catalog import Catalog
+
+    Catalog().save("empty.json")
+    done = genus("explain", "-t", "road.py", *arguments)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
