@@ -1,0 +1,156 @@
+"""Plans: the example is admitted, admitted systems keep their promises, and advice helps."""
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from genus.can.plan import Plan, System, load_system, parse_system, plan
+from genus.can.plan.middleware import own_messages
+from genus.errors import PlanError
+from genus.testing.systems import random_system
+from tests.can.bus_model import run, scattered, together
+
+CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def crossing() -> Plan:
+    return plan(load_system(CROSSING))
+
+
+def test_the_crossing_is_admitted(crossing: Plan) -> None:
+    assert crossing.ok
+    assert [len(each) for each in (crossing.system.hard, crossing.system.soft, crossing.system.none)] == [8, 12, 3]
+    assert crossing.calendar.cycle_ns == 10 * MS
+    assert {slot.length_ns for slot in crossing.calendar.slots} == {562_000}
+
+
+def test_load_is_told_by_class(crossing: Plan) -> None:
+    hard, soft, none, own = crossing.load.shares
+    assert (hard.used, hard.worst, hard.reserved) == pytest.approx((8 * 0.016, 8 * 0.0351, 8 * 0.0562))
+    assert soft.used == pytest.approx(0.1414)
+    assert 0 < none.used < 0.05
+    assert own.used == pytest.approx(sum(m.length / m.period for m in own_messages(crossing.system)))
+    assert crossing.load.used < crossing.load.worst < 1
+
+
+def test_the_middlewares_own_frames_are_in_the_way_of_others_unless_there_are_none(crossing: Plan) -> None:
+    bus = msgspec.structs.replace(crossing.system.bus, middleware=False)
+    alone = plan(crossing.system.on(bus))
+    with_it, without = (each.verdict("journal").response_ns for each in (crossing, alone))
+    assert with_it is not None
+    assert without is not None
+    assert without < with_it
+    assert crossing.own_response_ns is not None
+    assert alone.own_response_ns is None
+
+
+def check(found: Plan, seed: int, until: int) -> int:
+    """Run a system in three patterns; how many events ended."""
+    rng, system, ended = random.Random(seed), found.system, 0
+    for releases in (
+        together(system, until, 0),
+        together(system, until, rng.randrange(10 * MS)),
+        scattered(system, until, rng),
+    ):
+        outcome = run(system, found.calendar, releases, until, shifts=rng)
+        ended += outcome.ended
+        for verdict in found.verdicts:
+            if verdict.ok:
+                assert verdict.response_ns is not None
+                slack = 0 if verdict.qos_class != "hard" else system.bus.gap_ns
+                assert outcome.worst.get(verdict.channel, 0) <= verdict.response_ns + slack, (verdict, seed)
+    return ended
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_channels_that_are_admitted_keep_their_promises(seed: int) -> None:
+    """Frames are as long as they can be, every hard frame fails as often as its slot allows."""
+    assert check(plan(random_system(seed), with_advice=False), seed, 200 * MS) > 0
+
+
+def test_on_can_fd_too() -> None:
+    for seed in range(4):
+        check(plan(random_system(seed, data_bitrate=4_000_000), with_advice=False), seed, 200 * MS)
+
+
+@pytest.mark.slow
+def test_channels_that_are_admitted_keep_their_promises_in_many_systems() -> None:
+    admitted = 0
+    for seed in range(100, 400):
+        found = plan(random_system(seed), with_advice=False)
+        admitted += found.ok
+        check(found, seed, 500 * MS)
+    assert 90 <= admitted <= 210
+
+
+def test_a_fair_share_of_random_systems_is_admitted() -> None:
+    admitted = sum(plan(random_system(seed), with_advice=False).ok for seed in range(60))
+    assert 20 <= admitted <= 45
+
+
+def two_hard(omissions: int = 2, size: int = 8, bitrate: str = "125k") -> System:
+    channel = '[[channel]]\nname = "{}"\nnode = "{}"\nclass = "hard"\nperiod = "10ms"\nomissions = {}\nsize = {}\n'
+    text = channel.format("a", "a", omissions, size) + channel.format("b", "b", omissions, size)
+    return parse_system(f'[bus]\nbitrate = "{bitrate}"\n{text}')
+
+
+def test_a_slot_that_finds_no_room_is_refused_with_what_to_change() -> None:
+    found = plan(two_hard())
+    (refused,) = found.refused
+    assert refused.reason == (
+        "no room for a slot of 5.884 ms every 10 ms; all slots together would take 118% of the bus"
+    )
+    assert {advice.key: advice.value for advice in refused.advice} == {"omissions": 0, "size": 0}
+    assert [advice.text for advice in found.advice] == ["at 250 kbit/s everything fits"]
+
+
+def test_a_deadline_that_is_too_short_is_refused_with_one_that_is_not(crossing: Plan) -> None:
+    system = crossing.system.changed("tram", deadline_ns=700_000)
+    refused = plan(system).verdict("tram")
+    assert not refused.ok
+    assert refused.reason.startswith("may take")
+    longer = next(advice for advice in refused.advice if advice.key == "deadline")
+    assert 700_000 < longer.value < 2 * MS
+
+
+def test_a_full_bus_has_no_bound_for_others(crossing: Plan) -> None:
+    system = crossing.system.changed("journal", period_ns=2 * MS)
+    verdict = plan(system).verdict("picture")
+    assert (verdict.ok, verdict.response_ns) == (False, None)
+    assert verdict.reason.startswith("no bound")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_advice_works_when_it_is_followed(seed: int) -> None:
+    system = random_system(seed, load=0.6, bitrate=500_000)
+    found = plan(system)
+    for verdict in found.refused:
+        for advice in verdict.advice:
+            assert plan(advice.apply(system), with_advice=False).verdict(verdict.channel).ok, advice
+    for advice in found.advice:
+        assert plan(advice.apply(system), with_advice=False).ok, advice
+
+
+def test_advice_asks_for_no_more_than_it_must() -> None:
+    system = two_hard()
+    (refused,) = plan(system).refused
+    for advice in refused.advice:
+        more = msgspec.structs.replace(advice, value=advice.value + 1)
+        assert not plan(more.apply(system), with_advice=False).ok
+
+
+def test_periods_that_do_not_divide_each_other_are_refused_as_a_whole() -> None:
+    system = two_hard(0).changed("b", period_ns=10_007_001)
+    with pytest.raises(PlanError, match="choose periods that divide each other"):
+        plan(system)
+
+
+def test_a_system_without_channels_has_a_plan() -> None:
+    found = plan(parse_system('[bus]\nbitrate = "1M"\n'))
+    assert found.ok
+    assert found.calendar.slots == ()
+    assert found.load.used == pytest.approx(found.load.worst)

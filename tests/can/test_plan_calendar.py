@@ -1,0 +1,215 @@
+"""Slots and calendars: lengths, places, occurrences, files."""
+
+import json
+from itertools import islice, pairwise
+from math import lcm
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genus.can.plan import Bus, Calendar, Channel, Slot, System
+from genus.can.plan.disturbance import HardTime
+from genus.can.plan.placing import build, first_fit, placements
+from genus.can.wire.length import Timing
+from genus.errors import PlanError
+
+BUS = Bus(timing=Timing(1_000_000))
+MS = 1_000_000
+
+
+def hard(name: str, period_ns: int, omissions: int = 1, size: int = 8, bus: Bus = BUS) -> Channel:
+    channel = Channel(
+        name=name,
+        event=name,
+        node=name,
+        number=1,
+        etag=128,
+        qos_class="hard",
+        period_ns=period_ns,
+        omissions=omissions,
+        size=size,
+    )
+    return channel.on(bus)
+
+
+def system(*channels: Channel, bus: Bus = BUS) -> System:
+    return System(bus, channels, {"n": 1})
+
+
+def raw_slot(name: str, offset: int, period: int, length: int) -> Slot:
+    return Slot(
+        channel=name, event=name, node=name, number=1, etag=128, offset_ns=offset, period_ns=period,
+        length_ns=length, wait_ns=0, gap_ns=0, frames=1, omissions=0, used_ns=1,
+    )  # fmt: skip
+
+
+def overlaps(slots: list[Slot]) -> bool:
+    """By walking through the cycle, twice."""
+    cycle = 2 * lcm(*(slot.period_ns for slot in slots))
+    spans = sorted(
+        (start, start + slot.length_ns) for slot in slots for start in range(slot.offset_ns, cycle, slot.period_ns)
+    )
+    return any(end > start for (_, end), (start, _) in pairwise(spans))
+
+
+@pytest.mark.parametrize(("omissions", "length_us"), [(0, 371), (1, 562), (2, 753), (3, 944)])
+def test_a_slot_has_room_for_waiting_all_attempts_and_the_gap(omissions: int, length_us: int) -> None:
+    slot = Slot.of(hard("a", 10 * MS, omissions), BUS)
+    assert slot.length_ns == length_us * 1_000
+    assert slot.latest_start_ns == 191_000
+    assert slot.wait_ns + slot.attempts_ns + slot.gap_ns == slot.length_ns
+
+
+def test_each_frame_of_a_segmented_event_may_fail() -> None:
+    slot = Slot.of(hard("a", 10 * MS, 1, size=12), BUS)
+    assert slot.frames == 2
+    assert slot.length_ns == (160 + 31 + 2 * (2 * 160 + 31) + 20) * 1_000
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 29), st.sampled_from([6, 10, 12, 15, 20, 30]), st.integers(1, 5)),
+        min_size=2,
+        max_size=4,
+    )
+)
+def test_slots_are_said_to_meet_exactly_when_they_do(parts: list[tuple[int, int, int]]) -> None:
+    slots = [raw_slot(str(n), offset % period, period, length) for n, (offset, period, length) in enumerate(parts)]
+    meets = any(one.meets(other) for place, one in enumerate(slots) for other in slots[:place])
+    assert meets == overlaps(slots)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([8, 12, 16, 24, 36, 48]), st.integers(1, 6)), max_size=6),
+    st.tuples(st.sampled_from([8, 12, 16, 24, 36, 48]), st.integers(1, 6)),
+    st.integers(0, 47),
+)
+def test_first_fit_finds_the_first_place_there_is(
+    parts: list[tuple[int, int]], wanted: tuple[int, int], start: int
+) -> None:
+    placed: list[Slot] = []
+    for number, (period, length) in enumerate(parts):
+        offset = first_fit(raw_slot(str(number), 0, period, length), placed)
+        if offset is not None:
+            placed.append(raw_slot(str(number), offset, period, length))
+    slot = raw_slot("new", 0, *wanted)
+    possible = [
+        offset
+        for offset in range(start, start + slot.period_ns)
+        if not any(msgspec.structs.replace(slot, offset_ns=offset % slot.period_ns).meets(other) for other in placed)
+    ]
+    expected = possible[0] % slot.period_ns if possible and slot.length_ns <= slot.period_ns else None
+    assert first_fit(slot, placed, start) == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from([5, 10, 20, 40]), st.integers(0, 3), st.integers(0, 20)), max_size=10))
+def test_slots_of_a_calendar_are_disjoint_over_the_cycle_and_across_its_end(parts: list[tuple[int, int, int]]) -> None:
+    channels = [hard(str(n), period * MS, omissions, size) for n, (period, omissions, size) in enumerate(parts)]
+    for placement in placements(system(*channels)):
+        slots = list(placement.calendar.slots)
+        assert len(slots) + len(placement.left) == len(channels)
+        assert not slots or not overlaps(slots)
+
+
+def test_a_full_cycle_of_harmonic_slots_is_found() -> None:
+    slot_ns = Slot.of(hard("x", MS), BUS).length_ns
+    channels = [hard("fast", 4 * slot_ns), *(hard(f"slow{n}", 12 * slot_ns) for n in range(9))]
+    calendar = build(system(*channels))
+    assert sum(slot.length_ns / slot.period_ns for slot in calendar.slots) == pytest.approx(1)
+
+
+def test_a_long_slot_finds_room_that_short_ones_would_have_split() -> None:
+    long = hard("long", 20 * MS, 3, size=60)
+    short = [hard(f"short{n}", 10 * MS, 0) for n in range(4)]
+    room = 10 * MS - Slot.of(long, BUS).length_ns - sum(Slot.of(each, BUS).length_ns for each in short)
+    assert 0 < room < 2 * MS
+    assert len(build(system(*short, long)).slots) == 5
+
+
+def test_slots_of_one_period_are_spread_evenly() -> None:
+    calendar = build(system(*(hard(str(n), 10 * MS) for n in range(8))))
+    assert [slot.offset_ns for slot in calendar.slots] == [n * 1_250_000 for n in range(8)]
+
+
+def test_what_finds_no_room_is_named() -> None:
+    with pytest.raises(PlanError, match="no room for the slots of b"):
+        build(system(hard("a", MS), hard("b", MS)))
+
+
+def test_a_slot_longer_than_its_period_finds_no_room() -> None:
+    with pytest.raises(PlanError, match="no room for the slots of a"):
+        build(system(hard("a", 100_000)))
+
+
+def test_an_absurd_cycle_is_refused_with_periods_that_divide_each_other() -> None:
+    with pytest.raises(PlanError, match=r"choose periods that divide each other, such as b 10ms \(now 10\.007ms\)"):
+        build(system(hard("a", 10 * MS), hard("b", 10_007_000)))
+    assert len(build(system(hard("a", 10 * MS), hard("b", 10 * MS))).slots) == 2
+
+
+@given(st.integers(0, 999), st.integers(1, 1_000), st.integers(-5_000, 5_000))
+def test_occurrences_are_the_next_ones(offset: int, length: int, after: int) -> None:
+    slot = raw_slot("a", offset, 1_000, length)
+    start, deadline = slot.next_start(after)
+    assert after <= start < after + 1_000
+    assert (start - offset) % 1_000 == 0
+    assert deadline == start + length
+    due = slot.next_deadline(after)
+    assert after <= due.deadline_ns < after + 1_000
+    assert due.start_ns == due.deadline_ns - length
+
+
+def test_occurrences_go_on_without_end() -> None:
+    calendar = Calendar.of([raw_slot("a", 3, 10, 4)])
+    assert list(islice(calendar.occurrences("a", 4), 3)) == [(13, 17), (23, 27), (33, 37)]
+    with pytest.raises(PlanError, match="no slot for 'b'"):
+        next(calendar.occurrences("b", 0))
+
+
+def test_a_calendar_read_from_its_text_is_the_same() -> None:
+    calendar = build(system(*(hard(str(n), 10 * MS) for n in range(3))))
+    assert Calendar.parse(calendar.text()) == calendar
+    assert Calendar.parse(Calendar().text()) == Calendar()
+
+
+def spoiled(**changes: object) -> str:
+    document = json.loads(build(system(hard("a", 10 * MS), hard("b", 10 * MS))).text())
+    document["slots"][1] |= changes
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "calendar: "),
+        ("[]", "calendar: Expected `object`"),
+        ('{"format": "other", "slots": []}', "calendar: has the format 'other'"),
+        (spoiled(offset_ns=0), "calendar: the slots of 'a' and 'b' meet"),
+        (spoiled(channel="a"), "calendar: two slots are for one channel"),
+        (spoiled(offset_ns=-1), "calendar: the slot of 'b' cannot have offset_ns -1"),
+        (spoiled(period_ns=0), "calendar: the slot of 'b' cannot have period_ns 0"),
+        (spoiled(length_ns=10**12), "calendar: the slot of 'b' cannot have period_ns"),
+        (spoiled(wait_ns=10**12), "calendar: the slot of 'b' cannot have wait_ns"),
+        (spoiled(used_ns=0), "calendar: the slot of 'b' cannot have used_ns 0"),
+        (spoiled(number=127), "calendar: the slot of 'b' cannot have number 127"),
+        (spoiled(etag=1 << 14), "calendar: the slot of 'b' cannot have etag 16384"),
+        (spoiled(omissions="1"), "calendar: Expected `int`, got `str`"),
+    ],
+)
+def test_a_text_that_is_no_calendar_is_refused(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Calendar.parse(text)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.integers(1, 9)), min_size=1, max_size=6),
+    st.integers(0, 350),
+    st.integers(0, 3),
+)
+def test_hard_time_is_the_most_of_any_window(starts: list[tuple[int, int]], window: int, shift: int) -> None:
+    every = [(start + 100 * cycle, cost) for cycle in range(6) for start, cost in starts]
+    length = window + 2 * shift
+    most = max(sum(cost for start, cost in every if begin <= start <= begin + length) for begin in range(100))
+    assert HardTime(starts, 100, shift).within(window) == most

@@ -1,0 +1,147 @@
+"""Response times of soft events: against a model of the bus in which they compete by quantised priorities."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genus.can.plan import Bus, Calendar, Channel, System, plan
+from genus.can.plan.analysis import Analysis
+from genus.can.plan.disturbance import BusErrors, HardTime
+from genus.can.plan.edf import Medium, SoftAnalysis, SoftMessage
+from genus.can.wire.length import Timing
+from tests.can.bus_model import run, scattered, streams, together
+
+FRAME = 160
+
+
+def message(name: str, period: int, deadline: int, frames: int = 1, jitter: int = 0) -> SoftMessage:
+    return SoftMessage(name, frames * FRAME, period, deadline, jitter, FRAME, FRAME)
+
+
+def medium(*, tolerance: int = FRAME, lag: int = 0, lower: int = FRAME, hard: HardTime | None = None) -> Medium:
+    nothing = HardTime((), 0)
+    return Medium(FRAME, tolerance, lag, lower, hard or nothing, BusErrors(None, 31))
+
+
+def bounds(*messages: SoftMessage, on: Medium) -> dict[str, int | None]:
+    return SoftAnalysis(messages, on).response_times()
+
+
+def test_one_event_waits_for_a_frame_on_the_wire() -> None:
+    assert bounds(message("a", 10_000, 5_000), on=medium()) == {"a": 2 * FRAME}
+
+
+def test_an_event_that_was_queued_during_a_frame_may_wait_for_one_more() -> None:
+    found = bounds(message("a", 10_000, 5_000), message("b", 10_000, 5_100), on=medium(lag=FRAME))
+    assert found == {"a": 4 * FRAME, "b": 4 * FRAME}
+
+
+def test_an_event_that_must_start_much_later_does_not_pass() -> None:
+    near, far = message("near", 10_000, 1_000), message("far", 100_000, 50_000)
+    assert bounds(near, far, on=medium())["near"] == 2 * FRAME
+    assert bounds(near, far, on=medium())["far"] == 3 * FRAME
+
+
+def test_events_within_the_tolerance_pass() -> None:
+    found = bounds(message("a", 10_000, 1_000), message("b", 10_000, 1_000 + FRAME - 1), on=medium())
+    assert found["a"] == 3 * FRAME
+    found = bounds(message("a", 10_000, 1_000), message("b", 10_000, 1_000 + FRAME + 1), on=medium())
+    assert found["a"] == 3 * FRAME - 1  # b came a tick before, and now is within the tolerance
+
+
+def test_what_is_further_than_all_levels_may_pass_what_is_nearer() -> None:
+    horizon = 249 * FRAME
+    first, last = message("first", 10**6, horizon + 5_000), message("last", 10**6, horizon + 50_000)
+    assert bounds(first, last, on=medium())["first"] == 3 * FRAME
+
+
+def test_hard_slots_and_errors_are_in_the_way() -> None:
+    hard = HardTime([(0, 351)], 10_000)
+    assert bounds(message("a", 10_000, 5_000), on=medium(hard=hard)) == {"a": 2 * FRAME + 351}
+    with_errors = Medium(FRAME, FRAME, 0, FRAME, hard, BusErrors(10_000, 31))
+    assert bounds(message("a", 10_000, 5_000), on=with_errors) == {"a": 2 * FRAME + 351 + 31 + FRAME}
+
+
+def test_more_than_the_bus_can_carry_has_no_bound() -> None:
+    assert bounds(message("a", 200, 150), message("b", 500, 400), on=medium()) == {"a": None, "b": None}
+    assert bounds(on=medium()) == {}
+
+
+def test_very_many_short_frames_are_still_analysed() -> None:
+    """So many that there is always another one within the tolerance: everything may pass everything."""
+    crowd = [SoftMessage(str(n), 20, 1_000, 900 + n, 0, 20, 20) for n in range(20)]
+    found = SoftAnalysis(crowd, medium()).response_times()
+    assert all(response is not None and response <= FRAME + 2 * 20 * 20 for response in found.values())
+
+
+soft_sets = st.lists(
+    st.tuples(st.sampled_from([2, 3, 4, 5, 7, 10, 20]), st.integers(40, 100), st.integers(0, 12), st.integers(0, 15)),
+    min_size=2,
+    max_size=6,
+)
+
+
+def system_of(parts: list[tuple[int, int, int, int]]) -> System:
+    bus = Bus(timing=Timing(1_000_000), middleware=False)
+    channels = [
+        Channel(
+            name=str(place),
+            event=str(place),
+            node=str(place),
+            number=len(parts) - place,
+            etag=128,
+            qos_class="soft",
+            period_ns=(period := milliseconds * 1_000_000),
+            deadline_ns=period * percent // 100,
+            jitter_ns=period * jitter // 100,
+            size=size,
+        ).on(bus)
+        for place, (milliseconds, percent, size, jitter) in enumerate(parts)
+    ]
+    return System(bus, tuple(channels), {channel.node: channel.number for channel in channels})
+
+
+@settings(deadline=None, max_examples=60)
+@given(soft_sets, st.integers(0, 10**6))
+def test_no_pattern_exceeds_the_bound(parts: list[tuple[int, int, int, int]], seed: int) -> None:
+    system = system_of(parts)
+    analysis = Analysis(system, Calendar())
+    kept = [channel for channel in system.channels if analysis.keeps(channel)]
+    rng = random.Random(seed)
+    for releases in (together(system, 60_000_000, 0), scattered(system, 60_000_000, rng), nearly_together(system, rng)):
+        outcome = run(system, Calendar(), releases, 60_000_000)
+        for channel in kept:
+            response = analysis.response_ns(channel)
+            assert response is not None
+            assert outcome.worst.get(channel.name, 0) <= response
+
+
+def nearly_together(system: System, rng: random.Random) -> dict[str, list[int]]:
+    """Events that must start at nearly the same time, in the order that most often makes them pass each other."""
+    found = {}
+    for channel in system.channels:
+        assert channel.deadline_ns is not None
+        first = 25_000_000 - channel.deadline_ns + rng.randint(0, 400_000)
+        found[channel.name] = list(range(first, 60_000_000, streams(system)[channel.name][0]))
+    return found
+
+
+def test_a_calendar_without_faults_leaves_more_time_than_is_promised() -> None:
+    parts = [(5, 80, 8, 0), (10, 60, 8, 0)]
+    system = system_of(parts)
+    found = plan(system)
+    outcome = run(system, found.calendar, together(system, 10_000_000, 0), 10_000_000)
+    assert found.ok
+    assert outcome.worst["0"] <= 2 * 160_000
+
+
+@pytest.mark.parametrize("enough", [0, 100, 10**9])
+def test_a_search_that_may_stop_early_says_the_same_about_the_deadline(enough: int) -> None:
+    analysis = SoftAnalysis([message("a", 5_000, 4_000), message("b", 5_000, 4_500)], medium(lag=FRAME))
+    full = analysis.response_time(0)
+    early = analysis.response_time(0, enough)
+    assert full is not None
+    assert early is not None
+    assert (full <= enough) == (early <= enough)

@@ -1,0 +1,224 @@
+"""System files: what they say, and what is refused with file, table and key."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from genus.bus.qos import Hard, NonReal, Soft
+from genus.can.plan import System, load_system, parse_system, spell_system
+from genus.can.plan.spelling import spell_span
+from genus.can.wire.identifier import Identifier, Priority
+from genus.errors import PlanError
+from genus.testing.systems import random_system
+
+BUS = '[bus]\nbitrate = "1Mbit/s"\n'
+TYPES = """
+from genus import Event, Maybe
+from genus.model import UInt8, UInt16
+
+class Vehicle(Event):
+    lane: UInt8
+    speed: Maybe[UInt16] = None
+
+class Note(Event):
+    text: str
+"""
+
+
+def channel(**changes: object) -> str:
+    fields: dict[str, object] = {
+        "name": "c",
+        "node": "n",
+        "class": "soft",
+        "period": "10ms",
+        "deadline": "5ms",
+        "size": 8,
+    }
+    fields |= {key.rstrip("_"): value for key, value in changes.items()}
+    lines = [f"{key} = {_toml(value)}" for key, value in fields.items() if value is not None]
+    return "\n".join(["[[channel]]", *lines]) + "\n"
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def test_a_size_below_what_the_type_needs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "city.py").write_text(TYPES)
+    system = tmp_path / "system.toml"
+    system.write_text('[bus]\nbitrate = "1Mbit/s"\ntypes = "city.py"\n' + channel(event="Vehicle", size=1))
+    with pytest.raises(PlanError, match=r"a Vehicle takes up to \d bytes"):
+        load_system(system)
+
+
+def test_channels_have_numbers_frames_and_times() -> None:
+    system = parse_system(BUS + channel() + channel(name="d", node="m", size=12) + channel(name="e", node="n"))
+    first, second, third = system.channels
+    assert [each.number for each in system.channels] == [1, 2, 1]
+    assert [each.etag for each in system.channels] == [128, 129, 130]
+    assert (first.times, second.times) == ((160_000,), (160_000, 160_000))
+    assert (first.raw, second.raw) == (True, False)
+    assert third.id == Identifier(Priority.SOFT_FIRST, 1, 130).pack()
+
+
+def test_numbers_that_are_given_are_kept_and_the_others_follow_in_order_of_appearance() -> None:
+    nodes = "[nodes]\nm = 1\n"
+    text = BUS + nodes + channel(node="n") + channel(name="d", node="m").replace("size", 'subscribers = ["s"]\nsize')
+    assert parse_system(text).nodes == {"m": 1, "n": 2, "s": 3}
+
+
+def test_publishers_of_one_event_share_its_tag() -> None:
+    system = parse_system(BUS + channel(event="E") + channel(name="d", node="m", event="E") + channel(name="e"))
+    assert [each.etag for each in system.channels] == [128, 128, 129]
+
+
+def test_contracts_follow_from_classes() -> None:
+    text = BUS + channel(name="h", class_="hard", omissions=2, deadline=None)
+    text += channel(name="s", expires="7ms") + channel(name="n", class_="none", deadline=None, priority=1)
+    hard, soft, none = (each.qos for each in parse_system(text).channels)
+    assert hard == Hard(period="10000000ns", omissions=2)
+    assert soft == Soft(deadline="5000000ns", expires="7000000ns", period="10000000ns")
+    assert none == NonReal(priority=1)
+    assert [each.id >> 21 for each in parse_system(text).channels] == [0, 1, 255]
+
+
+@pytest.mark.parametrize(
+    ("written", "bitrate"),
+    [
+        ("500_000", 500_000),
+        ('"500k"', 500_000),
+        ('"1Mbit/s"', 1_000_000),
+        ('"0.25 Mbit/s"', 250_000),
+        ('"125000"', 125_000),
+    ],
+)
+def test_bit_rates_are_numbers_or_texts(written: str, bitrate: int) -> None:
+    assert parse_system(f"[bus]\nbitrate = {written}\n").bus.timing.bitrate == bitrate
+
+
+def test_on_can_fd_frames_hold_64_bytes() -> None:
+    system = parse_system(
+        '[bus]\nbitrate = "1M"\ndata_bitrate = "5M"\n' + channel(size=64) + channel(name="d", size=65)
+    )
+    assert system.channels[0].times == (192_800,)
+    assert (system.channels[0].raw, system.channels[1].frames) == (True, 2)
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    (tmp_path / "city_types.py").write_text(TYPES)
+    return tmp_path / "city.toml"
+
+
+def test_sizes_and_tags_follow_from_event_types(typed: Path) -> None:
+    typed.write_text(BUS + 'types = "city_types.py"\n' + channel(name=None, event="Vehicle", size=None))
+    (found,) = load_system(typed).channels
+    assert (found.name, found.size) == ("Vehicle", 1 + 1 + 1 + 2)  # two bytes of header: the context has five bits
+    assert found.etag >= 128
+
+
+def test_what_an_event_carries_of_the_context_is_said(typed: Path) -> None:
+    text = BUS + 'types = "city_types.py"\n' + channel(event="Vehicle", size=None)
+    plain = parse_system(text, str(typed)).channels[0].size
+    timed = parse_system(text + 'carries = ["time"]\n', str(typed)).channels[0].size
+    assert timed == plain + 8
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "s: bus is missing"),
+        ("[bus]\n", r"s: \[bus\]: bitrate is missing"),
+        ("[bus", "s: "),
+        ("bus = 1", r"s: \[bus\]: must be a table, not 1"),
+        ("[bus]\nbitrate = 1000000\ngapp = '1us'", r"s: \[bus\]: unknown key 'gapp'; did you mean 'gap'\?"),
+        ("[bus]\nbitrate = true", r"s: \[bus\]: bitrate is True; write bits per second"),
+        ("[bus]\nbitrate = 'fast'", r"s: \[bus\]: bitrate is 'fast'; write bits per second"),
+        ("[bus]\nbitrate = 333333", r"s: \[bus\]: bitrate is 333333; a bit must take a whole number of nanoseconds"),
+        ("[bus]\nbitrate = -1", r"s: \[bus\]: bitrate is -1; a bit must take"),
+        ("[bus]\nbitrate = 1000000\ngap = '5us'\nprecision = '3us'", r"s: \[bus\]: gap is 5000 ns, less than twice"),
+        ("[bus]\nbitrate = 1000000\ngap = 20", r"s: \[bus\]: gap is 20; write a time with its unit, such as '10ms'"),
+        ("[bus]\nbitrate = 1000000\ngap = '20 bits'", r"s: \[bus\]: gap is '20 bits', which is no time"),
+        ("[bus]\nbitrate = 1000000\nmiddleware = 1", r"s: \[bus\]: middleware is 1; it must be true or false"),
+        (BUS + 'types = "nowhere.py"', r"s: \[bus\]: types cannot be used: nowhere.py: cannot be imported"),
+        (BUS + 'types = "json"', r"s: \[bus\]: types is 'json', which declares no event types"),
+        (BUS + "[channel]\nname = 1", r"s: channel must be a list of tables; write \[\[channel\]\]"),
+        (BUS + channel(name=None), r"s: \[\[channel\]\] 1: name is missing"),
+        (BUS + channel(name=""), r"s: \[\[channel\]\] 1: name must be a text"),
+        (BUS + channel() + channel(), r"s: \[\[channel\]\] 2 'c': name is that of channel 1 already"),
+        (BUS + channel(node=None), r"s: \[\[channel\]\] 1 'c': node is missing"),
+        (BUS + channel(class_="softt"), r"s: \[\[channel\]\] 1 'c': class is 'softt'; did you mean 'soft'\?"),
+        (BUS + channel(period="0s"), r"s: \[\[channel\]\] 1 'c': period is zero"),
+        (BUS + channel(deadline=None), r"s: \[\[channel\]\] 1 'c': deadline is missing"),
+        (BUS + channel(expires="4ms"), r"s: \[\[channel\]\] 1 'c': expires lies before the deadline"),
+        (BUS + channel(omissions=1), r"\] 1 'c': omissions is for hard channels, and this one is 'soft'"),
+        (BUS + channel(class_="hard"), r"deadline is for soft and none channels, and this one is 'hard'"),
+        (BUS + channel(class_="hard", deadline=None, omissions=-1), r"omissions is -1; it must be a whole number"),
+        (BUS + channel(class_="none", priority=2), r"priority is 2; it must be a whole number from 0 to 1"),
+        (BUS + channel(size=None), r"s: \[\[channel\]\] 1 'c': size is missing, and there is no event type"),
+        (BUS + channel(size=1.5), r"s: \[\[channel\]\] 1 'c': size is 1.5; it must be a whole number"),
+        (BUS + channel(size=True), r"s: \[\[channel\]\] 1 'c': size is True; it must be a whole number"),
+        (BUS + channel(deadlin="3ms"), r"s: \[\[channel\]\] 1: unknown key 'deadlin'; did you mean 'deadline'\?"),
+        (BUS + channel() + 'subscribers = ["a", "a"]', r"subscribers names 'a' twice"),
+        (BUS + channel() + "subscribers = 3", r"subscribers must be a list of texts, not 3"),
+        (BUS + channel(event="E") + channel(name="d", event="E"), r"event is published by n on 'c' already"),
+        (BUS + "[nodes]\na = 0", r"s: \[nodes\]: a is 0; it must be a whole number from 1 to 126"),
+        (BUS + "[nodes]\na = 127", r"s: \[nodes\]: a is 127"),
+        (BUS + "[nodes]\na = 3\nb = 3", r"s: \[nodes\]: a has the number 3, which another node has too"),
+        (BUS + "".join(channel(name=f"c{n}", node=f"n{n}") for n in range(127)), "n126 finds no number: a bus has"),
+        ("[bus]\nbitrate = 1000000\n[colours]", "s: unknown key 'colours'; known are bus, channel, nodes"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        parse_system(text, "s")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"event": "Vehikle", "size": None}, "event is 'Vehikle', which .* does not declare; did you mean 'Vehicle'"),
+        ({"event": "Note", "size": None}, "size is missing, and Note has texts, bytes or opaque values of any length"),
+    ],
+)
+def test_types_that_do_not_say_a_size_are_refused(typed: Path, fields: dict[str, object], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        parse_system(BUS + 'types = "city_types.py"\n' + channel(**fields), str(typed))
+
+
+def test_carrying_what_a_type_does_not_have_is_refused(typed: Path) -> None:
+    text = BUS + 'types = "city_types.py"\n' + channel(event="Vehicle", size=None) + 'carries = ["colour"]\n'
+    with pytest.raises(PlanError, match="carries names 'colour', which Vehicle does not have"):
+        parse_system(text, str(typed))
+    with pytest.raises(PlanError, match="leave out one"):
+        parse_system(text + "size = 8\n", str(typed))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"none\.toml: No such file"):
+        load_system(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(PlanError, match=r"bad\.toml: is not UTF-8"):
+        load_system(tmp_path / "bad.toml")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_system_written_down_is_the_same_system(seed: int) -> None:
+    system = random_system(seed, data_bitrate=None if seed % 2 else 4_000_000)
+    again = parse_system(spell_system(system), system.source)
+    assert again == system
+
+
+def test_names_may_be_any_text() -> None:
+    name = 'a "b"\\ \x7f ü 🚦'
+    system = random_system(1)
+    first, *others = system.channels
+    renamed = System(system.bus, (msgspec.structs.replace(first, name=name), *others), system.nodes)
+    assert parse_system(spell_system(renamed)).channels[0].name == name
+
+
+def test_spans_are_spelled_exactly() -> None:
+    for span in (1, 999, 1_000, 1_001, 123_456_789, 1_000_000_007, 59_999_999_999):
+        text = BUS + channel(period=spell_span(span))
+        assert parse_system(text).channels[0].period_ns == span
