@@ -1,0 +1,130 @@
+"""Stations for tests of the simulator: one that notes what its controller says, and a machine that notes its inputs."""
+
+from typing import Any
+
+from genus.can.machine import Accept, Call, Load, Output
+from genus.can.sim.bus import SimBus
+from genus.can.sim.controller import Controller, Listener
+from genus.can.wire.frame import Frame
+
+BIT = 1_000
+"""Nanoseconds at 1 Mbit/s."""
+
+
+class Noted(Listener):
+    """Notes (time in bits, number, what, frame) in a log that several stations can share."""
+
+    def __init__(self, bus: SimBus, number: int, log: list[Any] | None = None, **options: Any) -> None:
+        self.number = number
+        self.log: list[Any] = [] if log is None else log
+        self.controller = bus.attach(Controller(number, self, **options))
+
+    def note(self, what: str, now: int, frame: Frame | None = None) -> None:
+        self.log.append((now // BIT, self.number, what, frame))
+
+    def receive(self, frame: Frame, now: int) -> None:
+        self.note("receive", now, frame)
+
+    def sent(self, frame: Frame, now: int) -> None:
+        self.note("sent", now, frame)
+
+    def failed(self, frame: Frame, now: int) -> None:
+        self.note("failed", now, frame)
+
+    def lost(self, now: int) -> None:
+        self.note("lost", now)
+
+    def bus_off(self, now: int) -> None:
+        self.note("bus_off", now)
+
+    def bus_on(self, now: int) -> None:
+        self.note("bus_on", now)
+
+    def seen(self, what: str) -> list[int]:
+        """The times, in bits, at which it was told this."""
+        return [time for time, number, kind, _ in self.log if kind == what and number == self.number]
+
+
+class Insistent(Noted):
+    """Always has the same frame to send."""
+
+    def __init__(self, bus: SimBus, number: int, frame: Frame, **options: Any) -> None:
+        super().__init__(bus, number, **options)
+        self.frame = frame
+        self.controller.load(0, frame)
+
+    def sent(self, frame: Frame, now: int) -> None:
+        super().sent(frame, now)
+        self.controller.load(0, self.frame)
+
+    def bus_on(self, now: int) -> None:
+        super().bus_on(now)
+        self.controller.load(0, self.frame)
+
+
+class Resigned(Noted):
+    """Gives up a frame that failed."""
+
+    def failed(self, frame: Frame, now: int) -> None:
+        super().failed(frame, now)
+        self.controller.load(0, None)
+
+
+class NotingMachine:
+    """Protocol code that notes its inputs, and wants what a test puts into `wants`."""
+
+    def __init__(self) -> None:
+        self.inputs: list[tuple[str, int]] = []
+        self.wants: list[Output] = []
+        self.alarms: list[int] = []
+        self.frames: list[Frame] = []
+
+    def receive(self, frame: Frame, now: int) -> None:
+        self.frames.append(frame)
+        self.inputs.append(("receive", now))
+
+    def sent(self, frame: Frame, now: int) -> None:
+        self.inputs.append(("sent", now))
+
+    def failed(self, frame: Frame, now: int) -> None:
+        self.inputs.append(("failed", now))
+
+    def lost(self, now: int) -> None:
+        self.inputs.append(("lost", now))
+
+    def bus_off(self, now: int) -> None:
+        self.inputs.append(("bus_off", now))
+
+    def bus_on(self, now: int) -> None:
+        self.inputs.append(("bus_on", now))
+
+    @property
+    def wake_at(self) -> int | None:
+        return min(self.alarms, default=None)
+
+    def wake(self, now: int) -> None:
+        self.inputs.append(("wake", now))
+        self.alarms = [alarm for alarm in self.alarms if alarm > now]
+
+    def take(self) -> list[Output]:
+        taken, self.wants = self.wants, []
+        return taken
+
+    def load(self, frame: Frame | None, mailbox: int = 1) -> None:
+        self.wants.append(Load(mailbox, frame))
+
+    def accept(self, *filters: tuple[int, int]) -> None:
+        self.wants.append(Accept(filters))
+
+    def ask(self, handler: Any, *arguments: Any) -> None:
+        self.wants.append(Call(handler, arguments))
+
+
+def worst_bus(**options: Any) -> SimBus:
+    """A bus at 1 Mbit/s on which an 8-byte frame takes 160 bits."""
+    return SimBus(1_000_000, exact_lengths=False, **options)
+
+
+def frame(priority: int, node: int = 1, data: bytes = bytes(8)) -> Frame:
+    """A frame of the middleware's layout, with event tag 200."""
+    return Frame(priority << 21 | node << 14 | 200, data)
