@@ -1,0 +1,299 @@
+"""Catalog questions, answered on the bus."""
+
+import zlib
+from enum import Enum
+from itertools import pairwise
+from random import Random
+from typing import Annotated
+
+import pytest
+
+from genus import Event, Kind, Maybe, Unit
+from genus.can.protocol.broker import Broker
+from genus.can.protocol.messages import Asked, Heartbeat, Question, subject_head
+from genus.can.protocol.notices import CatalogReceived, Described, Named, Notice, Unanswered
+from genus.can.protocol.questions import ANSWER_ID, MOST_PER_NODE, Questions
+from genus.can.protocol.tables import MemoryStore
+from genus.can.protocol.timing import ANSWER_PACE, ANSWER_PATIENCE, ANSWER_RETRY
+from genus.can.sim.verdict import Deaf, Transmission, Verdict
+from genus.can.wire.frame import Frame
+from genus.can.wire.segments import split
+from genus.can.wire.subject import subject_uid
+from genus.catalog import Catalog
+from genus.errors import BusError
+from genus.model import ChoiceType, FloatType, IntType, TextType
+
+from .stations import MS, Station, System
+
+
+class Category(Enum):
+    CAR = "car, or van"
+    TRUCK = "Lkw"
+
+
+class Roadside(Kind): ...
+
+
+class Loop(Event, Roadside, tagged=("place", "speed")):
+    lane: int
+    speed: Maybe[Annotated[float, Unit("km/h")]] = None
+
+
+class Camera(Loop):
+    category: Maybe[Category] = None
+
+
+LOOP, CAMERA, NOBODY = map(subject_uid, ("Loop", "Camera", "Nobody"))
+
+
+def city() -> Catalog:
+    catalog = Catalog()
+    catalog.register(Loop, Camera)
+    return catalog
+
+
+def asking(catalog: Catalog | None = None) -> tuple[System, Station]:
+    system = System()
+    system.broker(catalog=catalog or city())
+    station = system.station(0x10)
+    system.run(60)
+    return system, station
+
+
+def test_which_vector_does_a_subject_have() -> None:
+    system, station = asking()
+    station.questions.ask_vector(LOOP, system.bus.now)
+    system.hosts[1].call(lambda now: None)
+    system.run(100)
+    (answer,) = station.told(Described)
+    assert (answer.subject, answer.name, answer.tagged) == (LOOP, "Loop", ("place", "speed"))
+    assert answer.vector is not None
+    assert [attribute.name for attribute in answer.vector] == [each.name for each in city().vector("Loop")]
+    assert answer.carried == ("time", "source", "place", "deadline", "expires", "lane", "speed")
+    by_name = {attribute.name: attribute for attribute in answer.vector}
+    assert (by_name["lane"].type, by_name["lane"].optional) == (IntType(), False)
+    assert (by_name["speed"].type, by_name["speed"].optional, by_name["speed"].unit) == (FloatType(), True, "km/h")
+    assert (by_name["place"].type, by_name["place"].optional) == (TextType(), True)
+    assert by_name["category"].type == ChoiceType(("car, or van", "Lkw"))
+
+
+def test_which_type_has_a_tag_whatever_attributes_the_tag_tells() -> None:
+    system, station = asking()
+    etag = city().etag("Loop")
+    for asked in (etag, etag | 3, city().etag("Camera"), 200):
+        station.questions.ask_type(asked, system.bus.now)
+    system.hosts[1].call(lambda now: None)
+    system.run(100)
+    assert {answer.etag: answer.name for answer in station.told(Named)} == {
+        etag: "Loop",
+        etag | 3: "Loop",
+        city().etag("Camera"): "Camera",
+        200: None,
+    }
+
+
+def test_a_node_can_have_the_whole_catalog() -> None:
+    system, station = asking()
+    station.questions.ask_catalog(system.bus.now)
+    system.hosts[1].call(lambda now: None)
+    system.run(400)
+    (answer,) = station.told(CatalogReceived)
+    assert answer.catalog.text() == city().text()
+
+
+def test_one_answer_gives_the_catalog_to_everybody_who_waits() -> None:
+    system = System()
+    host = system.broker(catalog=city())
+    stations = [system.station(0x10 + number) for number in range(20)]
+    for station in stations[:19]:
+        station.questions.ask_catalog(0)
+    system.run(1_500)
+    assert [len(station.told(CatalogReceived)) for station in stations] == [1] * 19 + [0]
+    assert host.machine._answers._transfer <= 3  # type: ignore[attr-defined]
+
+
+def test_a_subject_nobody_knows_has_no_vector() -> None:
+    system, station = asking()
+    station.questions.ask_vector(NOBODY, system.bus.now)
+    system.hosts[1].call(lambda now: None)
+    system.run(20)
+    assert station.told(Described) == [Described(NOBODY)]
+
+
+def test_many_nodes_ask_and_each_gets_its_own_answers() -> None:
+    system = System()
+    system.broker(catalog=city())
+    stations = [system.station(0x10 + number) for number in range(8)]
+    for number, station in enumerate(stations):
+        station.questions.ask_type(200 + number, 0)
+        station.questions.ask_vector(LOOP, 0)
+    system.run(1_500)
+    for number, station in enumerate(stations):
+        assert station.told(Named) == [Named(200 + number, None)]
+        assert [answer.name for answer in station.told(Described)] == ["Loop"]
+        assert not station.told(Unanswered)
+
+
+def test_an_answer_that_was_not_received_whole_is_asked_for_again() -> None:
+    system, station = asking()
+    random, missed = Random(1), list[int]()
+
+    def judge(seen: Transmission) -> Verdict | None:
+        if seen.frame.id == ANSWER_ID and len(missed) < 3 and random.random() < 0.1:
+            missed.append(seen.start_ns)
+            return Deaf(tuple(each for each in seen.hearers if each == 1))
+        return None
+
+    system.bus.judge_by(judge)
+    station.questions.ask_vector(LOOP, system.bus.now)
+    system.hosts[1].call(lambda now: None)
+    system.run(5_000)
+    assert missed
+    assert [answer.name for answer in station.told(Described)] == ["Loop"]
+
+
+def test_a_question_without_a_broker_is_repeated_three_times_and_given_up() -> None:
+    system = System()
+    host = system.broker(catalog=city())
+    station = system.station(0x10)
+    system.run(60)
+    host.crash()
+    asked = system.bus.now
+    station.questions.ask_catalog(asked)
+    system.hosts[1].call(lambda now: None)
+    system.run(4 * ANSWER_RETRY / MS + 1)
+    assert station.notices[-1] == (asked + 4 * ANSWER_RETRY, Unanswered("catalog", 0))
+    assert station.questions.wake_at is None
+
+
+def test_the_same_question_twice_is_one() -> None:
+    lone = Lone()
+    lone.questions.ask_type(5, 0)
+    lone.questions.ask_type(5, 0)
+    lone.questions.ask_type(6, 0)
+    assert lone.queue == [Question(9, 0, Asked.TYPE, 5).frame(), Question(9, 1, Asked.TYPE, 6).frame()]
+
+
+def test_257_questions_are_too_many() -> None:
+    lone = Lone()
+    for etag in range(256):
+        lone.questions.ask_type(etag, 0)
+    with pytest.raises(BusError, match="256 catalog questions"):
+        lone.questions.ask_type(256, 0)
+
+
+# -- on its own --------------------------------------------------------------------------------------------------------
+
+
+class Lone:
+    """A component without a bus, under number 9."""
+
+    def __init__(self) -> None:
+        self.queue: list[Frame] = []
+        self.notices: list[Notice] = []
+        self.questions = Questions(send=self.queue.append, withdraw=lambda frame: None, tell=self.notices.append)
+        self.questions.join(9, 0)
+        self.transfer = 0
+
+    def hear(self, payload: bytes, now: int = 0) -> list[Notice]:
+        self.transfer += 1
+        for data in split(payload, self.transfer):
+            self.questions.receive(Frame(ANSWER_ID, data), now)
+        return self.notices
+
+
+def test_answers_to_others_and_to_other_questions_are_ignored() -> None:
+    lone = Lone()
+    lone.questions.ask_type(5, 0)
+    assert lone.hear(bytes((8, 0, Asked.TYPE)) + b"Loop") == []
+    assert lone.hear(bytes((9, 1, Asked.TYPE)) + b"Loop") == []
+    assert lone.hear(bytes((9, 0, Asked.VECTOR)) + b"Loop") == []
+    assert lone.hear(bytes((9,))) == []
+    assert lone.hear(bytes((9, 0, Asked.TYPE)) + b"Loop") == [Named(5, "Loop")]
+
+
+UNREADABLE = {
+    Asked.TYPE: [b"\xff"],
+    Asked.VECTOR: [b"\xff", b"[]", b'["Loop","Loop",[["a","int128","required",null]],[]]', b'["Camera","Loop",[],[]]'],
+    Asked.CATALOG: [b"", b"text", zlib.compress(b"{}"), zlib.compress(b"\xff"), zlib.compress(bytes(1 << 26))],
+}
+
+
+@pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, bodies in UNREADABLE.items() for body in bodies])
+def test_an_answer_that_cannot_be_read_is_as_good_as_none(kind: Asked, body: bytes) -> None:
+    lone = Lone()
+    {
+        Asked.TYPE: lambda: lone.questions.ask_type(5, 0),
+        Asked.VECTOR: lambda: lone.questions.ask_vector(LOOP, 0),
+        Asked.CATALOG: lambda: lone.questions.ask_catalog(0),
+    }[kind]()
+    assert lone.hear(bytes((9, 0, kind)) + body) == []
+    assert lone.questions.wake_at is not None
+
+
+def test_answers_to_others_are_waited_for_but_not_for_ever() -> None:
+    lone = Lone()
+    lone.questions.ask_type(5, 0)
+    now = 0
+    while now < ANSWER_PATIENCE:
+        now += ANSWER_RETRY // 2
+        lone.hear(bytes((8, 0, Asked.TYPE)) + b"something else", now)
+        assert len(lone.queue) == 1
+    assert lone.questions.wake_at == ANSWER_PATIENCE
+    lone.questions.wake(ANSWER_PATIENCE)
+    assert len(lone.queue) == 2
+
+
+def test_questions_wait_for_a_number() -> None:
+    lone = Lone()
+    lone.questions.leave()
+    lone.questions.ask_type(5, 0)
+    assert lone.queue == []
+    assert lone.questions.wake_at is None
+    lone.questions.join(10, 7)
+    assert lone.queue == [Question(10, 0, Asked.TYPE, 5).frame()]
+
+
+def test_nobody_but_the_broker_answers() -> None:
+    lone = Lone()
+    lone.questions.ask_type(5, 0)
+    for data in split(bytes((9, 0, Asked.TYPE)) + b"Loop", 1):
+        lone.questions.receive(Frame(ANSWER_ID & ~(1 << 14), data), 0)
+        lone.questions.receive(Frame(ANSWER_ID, data, fd=True), 0)
+    assert lone.notices == []
+
+
+# -- the broker's side -------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_paced_and_one_at_a_time() -> None:
+    system, station = asking()
+    times: list[int] = []
+
+    def judge(seen: Transmission) -> Verdict | None:
+        if seen.frame.id == ANSWER_ID:
+            times.append(seen.start_ns)
+        return None
+
+    system.bus.judge_by(judge)
+    station.questions.ask_catalog(system.bus.now)
+    station.questions.ask_vector(LOOP, system.bus.now)
+    system.hosts[1].call(lambda now: None)
+    system.run(600)
+    assert len(station.told(CatalogReceived)) == len(station.told(Described)) == 1
+    assert min(after - before for before, after in pairwise(times)) >= ANSWER_PACE
+
+
+def test_a_node_that_asks_too_much_is_dropped_not_others() -> None:
+    broker = Broker(1, city(), MemoryStore())
+    broker.wake(0)
+    for number in range(50):
+        broker.receive(Question(5, number, Asked.TYPE, 9).frame(), 0)
+    broker.receive(Question(6, 0, Asked.VECTOR, subject_head(LOOP)).frame(), 0)
+    assert broker.counts["question too many"] == 50 - MOST_PER_NODE - 1  # one is being answered
+    assert broker.counts["question"] == MOST_PER_NODE + 2
+
+
+def test_other_frames_of_the_broker_go_before_its_answers() -> None:
+    assert Heartbeat(1, 1).frame().id < ANSWER_ID
+    assert all(Question(node, 0, Asked.TYPE, 0).frame().id < ANSWER_ID for node in (1, 126))
