@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from genus.bus import Bus, Collection, Inbox, Listener, open_bus
+from genus.bus import Bus, Collection, EventChannel, Hard, Inbox, Listener, NonReal, Soft, open_bus
 from genus.errors import GenusError
 from genus.filters import Subscription, all_of, this
 from genus.model import (
@@ -29,8 +29,10 @@ __all__ = [
     "Catalog",
     "Collection",
     "Event",
+    "EventChannel",
     "Float32",
     "GenusError",
+    "Hard",
     "Inbox",
     "Int8",
     "Int16",
@@ -39,6 +41,8 @@ __all__ = [
     "Kind",
     "Listener",
     "Maybe",
+    "NonReal",
+    "Soft",
     "Subscription",
     "UInt8",
     "UInt16",

@@ -7,13 +7,15 @@ anew by the next event.
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
 import msgspec
 
 from genus.bus.collection import CAPACITY, Collection, Flavour
+from genus.bus.event_channel import EventChannel, TroubleHandler
 from genus.bus.listener import AsyncListener, Counters, Handler, Inbox, Listener, Rota
 from genus.bus.mailbox import WhenFull
+from genus.bus.qos import NonReal, QoS
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.model import Event, check, name_of
@@ -44,6 +46,27 @@ class Link(Protocol):
         """What the link sent, received, dropped and could not read."""
 
 
+class Outlet(Protocol):
+    """Leave to publish one type with a quality of service."""
+
+    def publish(self, event: Any) -> None:
+        """Publish an event of the type."""
+
+    def withdraw(self) -> None:
+        """Publish no more."""
+
+
+@runtime_checkable
+class QualityLink(Link, Protocol):
+    """A link whose medium knows deadlines, and filters what it hears."""
+
+    def announce(self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()) -> Outlet:
+        """Get leave to publish a type with a quality of service; refused with the reason if it cannot be kept."""
+
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Hear what a subscription wants; the function returned ends that."""
+
+
 class Traffic(msgspec.Struct, frozen=True):
     """What went over a bus: events per channel, deliveries per subscription, and what the link counted."""
 
@@ -65,6 +88,7 @@ class Bus:
         self._collections: dict[object, Collection[Any]] = {}
         self._listeners: dict[Listener[Any], None] = {}
         self._rotas: dict[tuple[type, ...], Rota] = {}
+        self._hearing: dict[Listener[Any], Callable[[], None]] = {}
         self._channels: dict[type, Channel] = {}
         self._published: dict[str, int] = {}
         self._closed = False
@@ -83,6 +107,11 @@ class Bus:
     async def __aexit__(self, *_: object) -> None:
         await self.drain()
         self.close()
+
+    @property
+    def link(self) -> Link | None:
+        """The way to other processes, if there is one."""
+        return self._link
 
     @overload
     def collection(self, type: type[T], flavour: Flavour = ..., *, remember: int = ...) -> Collection[T]: ...
@@ -103,6 +132,10 @@ class Bus:
             if key not in self._collections:
                 self._collections[key] = Collection(self, types, flavour, remember)
             return self._collections[key]
+
+    def channel(self, type: type[T], qos: QoS = NonReal()) -> EventChannel[T]:  # noqa: B008 - it is frozen
+        """The channel of an event type with a quality of service; a medium that cannot keep it refuses to announce."""
+        return EventChannel(self, type, qos)
 
     def publish(self, event: Event) -> None:
         """Publish an event of any type; a collection's own `publish` is faster."""
@@ -165,8 +198,8 @@ class Bus:
 
     # -- for collections, listeners and links ------------------------------------------------------------------------
 
-    def channel(self, cls: type) -> "Channel":
-        """The channel of a class, its code made if need be."""
+    def dispatch(self, cls: type) -> "Channel":
+        """The code that delivers a class, made if need be."""
         from genus.targets.channel import Channel  # with the first event: `import genus` stays quick
 
         with self.lock:
@@ -178,8 +211,10 @@ class Bus:
 
     def receive(self, event: Event) -> None:
         """Deliver an event that came over the link; errors are reported, not raised."""
+        if self._closed:
+            return
         try:
-            self.channel(type(event)).deliver(event)
+            self.dispatch(type(event)).deliver(event)
         except Exception:
             log().exception("an event from the link was not delivered: %r", event)
 
@@ -189,9 +224,25 @@ class Bus:
             self._check_open()
             self._listeners[listener] = None
             self._renew(listener)
+        self._hearing[listener] = self.hear(listener.subscription)
+
+    def outlet(
+        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None = None, carries: tuple[str, ...] = ()
+    ) -> Outlet:
+        """Leave to publish a type with a quality of service, if the medium can keep it."""
+        if isinstance(self._link, QualityLink):
+            return self._link.announce(cls, qos, on_trouble, carries)
+        if not isinstance(qos, NonReal):
+            raise BusError(f"{qos} needs a medium that knows deadlines, as can: does; this one takes NonReal() only")
+        return _Plain(self.collection(cls))
+
+    def hear(self, subscription: Subscription, on_trouble: TroubleHandler | None = None) -> Callable[[], None]:
+        """Ask the link for what a subscription wants; the function returned ends that."""
+        return self._link.listen(subscription, on_trouble) if isinstance(self._link, QualityLink) else _nothing
 
     def forget(self, listener: Listener[Any]) -> None:
         """Deliver to a listener no more."""
+        self._hearing.pop(listener, _nothing)()
         with self.lock:
             if listener in self._listeners:
                 self._renew(listener)
@@ -261,6 +312,24 @@ def _in_turn(steps: "list[Deliver]") -> "Deliver | None":
             step(event)
 
     return all_steps
+
+
+class _Plain:
+    """Leave to publish where no deadline is kept: as any collection does."""
+
+    def __init__(self, collection: Collection[Any]) -> None:
+        self._collection = collection
+
+    def publish(self, event: Any) -> None:
+        """Publish an event of the type."""
+        self._collection.publish(event)
+
+    def withdraw(self) -> None:
+        """Nothing was opened."""
+
+
+def _nothing() -> None:
+    """What ends a hearing that no link gave."""
 
 
 def _delivered(channel: "Channel", listener: Listener[Any]) -> int:

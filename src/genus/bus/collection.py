@@ -74,7 +74,7 @@ class Collection(Generic[T]):
             raise EventError(
                 f"{self!r} cannot publish a {cls.__name__}: it is no {' & '.join(map(name_of, self.types))}"
             )
-        function, stale = self.bus.channel(cls).publisher(self._routes)
+        function, stale = self.bus.dispatch(cls).publisher(self._routes)
         if self._hot is None:
             self._hot = (cls, function, stale)
             self.publish = function

@@ -22,9 +22,9 @@ def nanoseconds(span: Span, what: str = "a time") -> int:
     Traceback (most recent call last):
     genus.errors.BusError: period is 'soon', which is no time; write a number and one of ns, us, µs, ms, s, min
     """
-    if isinstance(span, timedelta):
+    if isinstance(span, timedelta) and span >= timedelta():
         return (span.days * 86_400 + span.seconds) * 1_000_000_000 + span.microseconds * 1_000
-    text = span.strip()
+    text = span.strip() if isinstance(span, str) else ""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyzµ")
     try:
         found = float(number) * _UNITS[text[len(number) :].strip()]
@@ -35,7 +35,7 @@ def nanoseconds(span: Span, what: str = "a time") -> int:
     return round(found)
 
 
-class Hard(msgspec.Struct, frozen=True, kw_only=True):
+class Hard(msgspec.Struct, frozen=True):
     """Hard real time: one event per period, delivered exactly at its deadline, though `omissions` attempts fail.
 
     The channel needs a slot of the calendar that `genus can plan` makes.
@@ -50,7 +50,7 @@ class Hard(msgspec.Struct, frozen=True, kw_only=True):
             raise BusError(f"omissions is {self.omissions}, but nobody can fail less than never")
 
 
-class Soft(msgspec.Struct, frozen=True, kw_only=True):
+class Soft(msgspec.Struct, frozen=True):
     """Soft real time: earliest deadline first; `deadline` and `expires` count from publishing.
 
     An event that is not sent by its deadline is reported and still sent; one that is not sent when it expires is
@@ -68,7 +68,7 @@ class Soft(msgspec.Struct, frozen=True, kw_only=True):
             raise BusError(f"expires is {self.expires}, before the deadline of {self.deadline}")
 
 
-class NonReal(msgspec.Struct, frozen=True, kw_only=True):
+class NonReal(msgspec.Struct, frozen=True):
     """No real time: fixed priority below everything that has a deadline; 0 is the normal one, 1 is bulk."""
 
     priority: int = 0
@@ -76,6 +76,20 @@ class NonReal(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.priority not in (0, 1):
             raise BusError(f"priority is {self.priority}; events without a deadline have 0 (normal) or 1 (bulk)")
+
+
+def alike(one: "QoS", other: "QoS") -> bool:
+    """Whether two qualities of service promise the same, however their times are written.
+
+    >>> alike(Soft(deadline="20ms"), Soft(deadline=timedelta(milliseconds=20)))
+    True
+    """
+    return type(one) is type(other) and _plain(one) == _plain(other)
+
+
+def _plain(qos: "QoS") -> list[object]:
+    values = (getattr(qos, field) for field in qos.__struct_fields__)
+    return [nanoseconds(value) if isinstance(value, timedelta | str) else value for value in values]
 
 
 QoS: TypeAlias = Hard | Soft | NonReal
