@@ -1,0 +1,1 @@
+"""A node: the middleware of one participant, as protocol code without I/O."""

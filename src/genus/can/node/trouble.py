@@ -1,0 +1,100 @@
+"""What a channel tells its exception handlers: promises that were not kept, by whom and when.
+
+Publishers hear of deadlines missed, events that expired or could not be sent; subscribers of periodic events that did
+not come and of gaps. Times are in nanoseconds: hard deadlines by the bus's clock, all others by the node's own.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from genus.model import Event
+
+
+class DeadlineMissed(msgspec.Struct, frozen=True):
+    """To a soft publisher: the event was not on the bus by its deadline; it is still being sent."""
+
+    channel: str
+    event: Event
+    deadline_ns: int
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """To a soft publisher: the event was not on the bus while it was valid and is never sent."""
+
+    channel: str
+    event: Event
+    expired_ns: int
+
+
+class NotSent(msgspec.Struct, frozen=True):
+    """To a hard publisher: the event did not go through in its slot."""
+
+    channel: str
+    event: Event
+    attempts: int
+
+
+class EventMissing(msgspec.Struct, frozen=True):
+    """To a hard subscriber: the event due at this deadline did not come."""
+
+    channel: str
+    deadline_ns: int
+
+
+class EventsLost(msgspec.Struct, frozen=True):
+    """To a subscriber: so many events of a publisher were sent but not received."""
+
+    channel: str
+    node: int
+    count: int
+
+
+class HardStopped(msgspec.Struct, frozen=True):
+    """To all hard publishers and subscribers of a node: its clock is not good enough; slots are left unused."""
+
+    precision_ns: int | None
+    """A bound on the clock's error; None while it is not synchronised at all."""
+    allowed_ns: int
+
+
+class HardResumed(msgspec.Struct, frozen=True):
+    """To all hard publishers and subscribers of a node: its clock is good enough again."""
+
+    precision_ns: int
+
+
+class NotBound(msgspec.Struct, frozen=True):
+    """To a publisher or subscriber: the channel has no event tag, and why."""
+
+    channel: str
+    reason: str
+
+
+class NumberLost(msgspec.Struct, frozen=True):
+    """To all publishers of a node: another node has its number, under a lower uid; it asks the broker for a new one."""
+
+    number: int
+    other_uid: int
+
+
+class OffTheBus(msgspec.Struct, frozen=True):
+    """To all publishers of a node: its controller went off the bus after too many errors."""
+
+    at_ns: int
+
+
+Trouble: TypeAlias = (
+    DeadlineMissed
+    | Expired
+    | NotSent
+    | EventMissing
+    | EventsLost
+    | HardStopped
+    | HardResumed
+    | NotBound
+    | NumberLost
+    | OffTheBus
+)
+TroubleHandler: TypeAlias = Callable[[Trouble], object]
