@@ -1,0 +1,139 @@
+"""Promises of the analysis against real nodes on the simulated bus, for random systems and random errors."""
+
+from math import sqrt
+
+import pytest
+
+from genus.can.plan import Plan, parse_system
+from genus.can.scenario import PATTERNS, Outcome, Pattern, Prepared, Scenario, simulate
+from genus.can.sim.faults import ExactErrors, FrameErrors
+from genus.testing.systems import random_system
+
+SECONDS = 0.3
+
+
+def worst(prepared: Prepared, pattern: Pattern, seed: int) -> Outcome:
+    """All frames as long as they can be, and every hard frame fails exactly as often as its slot allows."""
+    hard = prepared.typed.system.hard
+    return simulate(
+        Scenario(
+            prepared=prepared,
+            seed=seed,
+            seconds=SECONDS,
+            pattern=pattern,
+            clocks="perfect",
+            exact_lengths=False,
+            confinement=False,
+            faults=tuple(ExactErrors(count=each.omissions, etag=each.etag) for each in hard if each.omissions),
+        )
+    )
+
+
+def check(outcome: Outcome, plan: Plan) -> None:
+    assert outcome.broken == ()
+    for result in outcome.channels:
+        assert result.published or plan.system.channel(result.channel).period_ns > SECONDS * 5e8
+        assert result.lost == result.unnoticed == 0
+        if result.qos_class == "hard" and result.admitted:
+            assert result.published == result.sent
+            assert sum(result.alarms.values()) == 0
+        if plan.ok and result.qos_class != "hard":
+            assert result.missed == result.expired == result.waiting == 0
+            assert result.bound_ns is not None
+            assert result.worst_ns <= result.bound_ns
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_systems_keep_every_promise_of_their_plan(seed: int) -> None:
+    """No hard event is missed; no soft one in admitted systems; no bound of the others is exceeded."""
+    prepared = Prepared.of(random_system(seed))
+    check(worst(prepared, PATTERNS[seed % len(PATTERNS)], seed), prepared.plan)
+
+
+@pytest.mark.slow
+def test_300_random_systems_keep_every_promise_of_their_plan() -> None:
+    admitted = 0
+    for seed in range(300):
+        prepared = Prepared.of(random_system(seed))
+        admitted += prepared.plan.ok
+        for pattern in PATTERNS:
+            check(worst(prepared, pattern, seed), prepared.plan)
+    assert admitted > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_random_systems_on_can_fd_keep_every_promise_of_their_plan(seed: int) -> None:
+    prepared = Prepared.of(random_system(seed, bitrate=500_000, data_bitrate=2_000_000))
+    for pattern in PATTERNS:
+        check(worst(prepared, pattern, seed), prepared.plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_random_systems_keep_their_promises_with_real_clocks(seed: int) -> None:
+    """Clocks are off, drift and are synchronised; slots are wide enough for the precision that is reached."""
+    prepared = Prepared.of(random_system(seed, bitrate=1_000_000))
+    check(simulate(Scenario(prepared=prepared, seed=seed, seconds=1.0)), prepared.plan)
+
+
+# -- loss under random errors ----------------------------------------------------------------------------------------
+
+HARD = """
+[[channel]]
+name = "pulse-{number}"
+node = "sensor-{number}"
+class = "hard"
+period = "10ms"
+omissions = {omissions}
+size = 8
+subscribers = ["one", "two"]
+"""
+OTHERS = """
+[[channel]]
+name = "soft-{number}"
+node = "sensor-{number}"
+class = "soft"
+period = "4ms"
+deadline = "3ms"
+expires = "6ms"
+size = 8
+subscribers = ["three"]
+"""
+
+
+def lossy(omissions: int, p: float, seconds: float) -> Outcome:
+    """Eight hard channels with some soft traffic between them; every frame of any kind is corrupted with p."""
+    channels = [HARD.format(number=number, omissions=omissions) for number in range(8)]
+    channels += [OTHERS.format(number=number) for number in range(2)]
+    prepared = Prepared.of(parse_system("[bus]\nbitrate = 1_000_000\n" + "".join(channels)))
+    return simulate(
+        Scenario(
+            prepared=prepared, seed=7, seconds=seconds, clocks="perfect", confinement=False, faults=(FrameErrors(p=p),)
+        )
+    )
+
+
+def check_losses(omissions: int, p: float, seconds: float) -> None:
+    hard = lossy(omissions, p, seconds).of_class("hard")
+    events, lost = sum(each.published for each in hard), sum(each.not_sent for each in hard)
+    expected = events * p ** (omissions + 1)
+    assert abs(lost - expected) <= 3 * sqrt(expected * (1 - p ** (omissions + 1)))
+    for each in hard:
+        assert each.late == each.duplicates == 0
+        assert each.published == each.sent + each.not_sent
+        assert each.delivered == {"one": each.sent, "two": each.sent}
+        assert each.alarms == {"one": each.not_sent, "two": each.not_sent}
+
+
+@pytest.mark.parametrize(("p", "omissions"), [(0.2, 0), (0.2, 1), (0.1, 1)])
+def test_hard_events_are_lost_as_often_as_all_their_attempts_fail(p: float, omissions: int) -> None:
+    """p^(o+1) of them within three sigma; each loss is told once to each subscriber, and nothing comes late."""
+    check_losses(omissions, p, seconds=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [0.01, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize("omissions", range(4))
+def test_36000_hard_events_are_lost_as_often_as_all_their_attempts_fail(p: float, omissions: int) -> None:
+    check_losses(omissions, p, seconds=45.01)
