@@ -1,4 +1,4 @@
-"""Event types named on the command line: a dotted module or the path of a `.py` file."""
+"""Event types named on the command line: a dotted module, or the path of a `.py` or `.dbc` file."""
 
 import os
 import sys
@@ -19,7 +19,8 @@ TYPES = click.option(
     required=True,
     envvar="GENUS_TYPES",
     metavar="MODULE_OR_FILE",
-    help="A Python module or .py file that declares event types; repeat it, or set GENUS_TYPES (space-separated).",
+    help="A Python module or .py file that declares event types, or a .dbc file; repeat it, or set GENUS_TYPES "
+    "(space-separated).",
 )
 """The option by which commands are told where event types are declared."""
 
@@ -27,8 +28,10 @@ TYPES = click.option(
 def load_types(source: str) -> list[type]:
     """The event types and kinds found in a module or a file, which is run as a script would be but for its main part.
 
-    The current folder, and that of a file, can be imported from.
+    The current folder, and that of a file, can be imported from. The messages of a DBC file are types as well.
     """
+    if source.lower().endswith(".dbc"):
+        return _load_dbc(source)
     folders = [os.getcwd(), *([str(Path(source).resolve().parent)] if source.endswith(".py") else [])]
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     try:
@@ -38,6 +41,15 @@ def load_types(source: str) -> list[type]:
     if not found:
         raise click.ClickException(f"{source}: holds no event types; define classes that derive from Event or Kind")
     return found
+
+
+def _load_dbc(source: str) -> list[type]:
+    from genus.can.dbc import load_dbc  # python-can and cantools are extras
+
+    found = load_dbc(source)
+    if not found.types:
+        raise click.ClickException(f"{source}: holds no messages")
+    return [found.kind, *found.types.values()]
 
 
 def load_all(sources: Iterable[str]) -> list[type]:
