@@ -1,12 +1,12 @@
 """The `genus` command. Each subcommand lives in a module of its own, imported only when it is called."""
 
-import importlib
 import os
 import sys
 from typing import NoReturn
 
 import click
 
+from genus.cli.lazy import LazyGroup
 from genus.errors import GenusError
 
 COMMANDS = {
@@ -19,27 +19,11 @@ COMMANDS = {
     "sub": "genus.cli.bus:sub",
     "record": "genus.cli.bus:record",
     "replay": "genus.cli.bus:replay",
+    "can": "genus.cli.can:can",
 }
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one only to run or describe it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order of the story they tell, not of the alphabet."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import and return one command."""
-        if name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="genus")
 def genus() -> None:
     """Typed publish/subscribe: declare event types once, subscribe to what events are, have and say."""

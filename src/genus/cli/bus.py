@@ -26,8 +26,9 @@ from genus.filters import Subscription
 from genus.filters.text import UNITS
 from genus.model import DurationType, Event, TimeType, attributes, check, is_event_type, name_of
 
-BUS = click.option("--bus", "address", default="ipc:", show_default=True, help="The bus: ipc:NAME, or local:.")
+BUS = click.option("--bus", "address", default="ipc:", show_default=True, help="ipc:NAME or can:INTERFACE?...")
 SUBSCRIPTION = click.argument("subscription", default="Event")
+MOST_REASONS = 10
 DAMAGED = 3
 """Exit code of a replay that had to pass over damage."""
 
@@ -48,10 +49,10 @@ def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str,
     """
     if lines and values:
         raise click.UsageError("give ATTRIBUTE=VALUE or --stdin, not both")
-    cls = _event_type(type_name, load_all(types))
+    cls = event_type(type_name, load_all(types))
     with open_bus(_shared(address)) as bus:
         count = 0
-        for number, given in enumerate(_lines_of_json() if lines else [_pairs(values)], 1):
+        for number, given in enumerate(lines_of_json() if lines else [_pairs(values)], 1):
             try:
                 bus.publish(make_event(cls, given))
             except click.ClickException as problem:
@@ -78,7 +79,7 @@ def sub(
     genus sub -t examples/traffic.py "Loop where lane > 1"
     """
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with _stopped_by_signals() as stop, open_bus(_shared(address)) as bus:
+    with stopped_by_signals() as stop, open_bus(_shared(address)) as bus:
         inbox = bus.inbox(asked, capacity=10_000)
         seen = 0
         click.echo(f"listening on {address} for {asked}", err=True)
@@ -112,7 +113,7 @@ def record(
     asked = Subscription.parse(subscription, [*load_all(types), Event])
     console = Console(stderr=True)
     with (
-        _stopped_by_signals() as stop,
+        stopped_by_signals() as stop,
         open_bus(_shared(address)) as bus,
         start_recording(bus, file, asked, append=append) as recorder,
     ):
@@ -153,7 +154,7 @@ def replay(
     loaded = load_all(types)
     asked = Subscription.parse(subscription, [*loaded, Event])
     recording = read_recording(file, [cls for cls in loaded if is_event_type(cls)])
-    with _stopped_by_signals() as stop, open_bus("local:" if printing else _shared(address)) as bus:
+    with stopped_by_signals() as stop, open_bus("local:" if printing else _shared(address)) as bus:
         target: Callable[[Event], object] = bus.publish
         if printing:
             target = lambda event: click.echo(as_text(event, as_json))  # noqa: E731
@@ -170,8 +171,10 @@ def replay(
         link = bus.traffic().link
     for line in recording.damage:
         click.echo(f"genus: {line}", err=True)
-    for reason, times in recording.problems.most_common():
+    for reason, times in recording.problems.most_common(MOST_REASONS):
         click.echo(f"genus: passed over {times}: {reason}", err=True)
+    if len(recording.problems) > MOST_REASONS:
+        click.echo(f"genus: and {len(recording.problems) - MOST_REASONS} reasons more", err=True)
     found = recording.events + recording.problems.total()
     said = f"replayed {count} of {_counted(found, 'event')}"
     click.echo(said, err=True) if printing else _say_reached(said, link)
@@ -228,7 +231,8 @@ def _finite(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _event_type(name: str, types: list[type]) -> type[Event]:
+def event_type(name: str, types: list[type]) -> type[Event]:
+    """The event type of a name among some."""
     found = [cls for cls in types if name_of(cls) == name and is_event_type(cls)]
     if len(found) == 1:
         return found[0]
@@ -257,7 +261,8 @@ def _counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _lines_of_json() -> Iterator[dict[str, Any]]:
+def lines_of_json() -> Iterator[dict[str, Any]]:
+    """The JSON objects on standard input, one a line."""
     for number, line in enumerate(sys.stdin, 1):
         if line.strip():
             try:
@@ -270,7 +275,7 @@ def _lines_of_json() -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
+def stopped_by_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, so that files are finished and sockets removed."""
     stop = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}

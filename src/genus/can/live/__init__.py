@@ -1,0 +1,1 @@
+"""The same protocol code on a real bus, through python-can."""

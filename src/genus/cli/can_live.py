@@ -1,0 +1,309 @@
+"""`genus can broker`, `node` and `monitor`: on a live bus, through python-can."""
+
+import json
+import queue
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from genus.bus import Bus, EventChannel, Hard, NonReal, Soft, open_bus
+from genus.bus.qos import QoS
+from genus.can.live.address import CanAddress, parse_address
+from genus.can.live.host import LiveHost
+from genus.can.live.link import CanLink, open_host
+from genus.can.monitor import Line, Monitor
+from genus.can.protocol.broker import Broker
+from genus.can.protocol.notices import Standing
+from genus.can.protocol.tables import FileStore
+from genus.catalog import Catalog
+from genus.catalog.store import locked, real_path
+from genus.cli.bus import as_text, event_type, lines_of_json, make_event, stopped_by_signals
+from genus.cli.loading import TYPES, load_all
+from genus.errors import BusError, EventError
+from genus.filters import Subscription
+from genus.model import Event
+
+ADDRESS = click.argument("address", metavar="BUS")
+CATALOG = click.option(
+    "--catalog", type=click.Path(dir_okay=False, path_type=Path), help="The catalog of the bus's types."
+)
+REFRESH_S = 0.5
+PATIENCE_S = 5.0
+
+
+def _address(text: str) -> CanAddress:
+    if not text.startswith("can:"):
+        raise click.UsageError(f"{text!r} is no CAN bus; write for example can:udp_multicast")
+    return parse_address(text.removeprefix("can:"))
+
+
+@click.command()
+@ADDRESS
+@click.option(
+    "--catalog",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The catalog to bind by; read again when it grows.",
+)
+@click.option(
+    "--tables",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where node numbers and channel classes are kept; created if it does not exist.",
+)
+@click.option("--standby", is_flag=True, help="Listen, and take over when the broker falls silent.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after so long; default: Ctrl-C.")
+def broker(address: str, catalog: Path, tables: Path, standby: bool, seconds: float | None) -> None:
+    """Give nodes their numbers and channels their event tags, and answer catalog questions.
+
+    \b
+    genus catalog register city.json examples/traffic.py
+    genus can broker can:udp_multicast --catalog city.json --tables broker.json
+    """
+    where = _address(address)
+    read = Catalog.load(catalog)
+    with locked(real_path(tables), 0.5):
+        _run_broker(where, read, catalog, tables, standby, seconds)
+
+
+def _run_broker(
+    where: CanAddress, read: Catalog, catalog: Path, tables: Path, standby: bool, seconds: float | None
+) -> None:
+    seen = catalog.stat().st_mtime_ns
+    machine = Broker(where.uid, read, FileStore(tables), standby=standby, fd=where.fd, tell=_say_standing)
+    host = open_host(machine, where)
+    click.echo(f"broker of {len(read.types)} types on can:{where.interface}, uid {where.uid:016x}", err=True)
+    with stopped_by_signals() as stop:
+        ends = None if seconds is None else time.monotonic() + seconds
+        while not stop.wait(0.2) and (ends is None or time.monotonic() < ends):
+            changed = _changed_at(catalog)
+            if changed is not None and changed != seen:
+                seen = changed
+                _renew(host, machine, catalog)
+    host.call(lambda now: machine.close())
+    host.close()
+    click.echo(f"nodes known: {len(machine.numbers)}, channels announced: {len(machine.channels)}", err=True)
+
+
+def _say_standing(notice: object) -> None:
+    if isinstance(notice, Standing):
+        other = f" of {notice.other:016x}" if notice.other else ""
+        click.echo("serving this bus" if notice.active else f"standby{other}", err=True)
+    else:
+        _say(notice)
+
+
+def _say(notice: object) -> None:
+    """A notice or a trouble as a line: `deadline missed: channel Loop, event Loop(lane=2), deadline_ns ...`."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(notice).__name__).lower()
+    fields = [f"{field} {getattr(notice, field)}" for field in getattr(notice, "__struct_fields__", ())]
+    click.echo(f"{words}: {', '.join(fields)}" if fields else words, err=True)
+
+
+def _changed_at(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _renew(host: LiveHost, machine: Broker, path: Path) -> None:
+    """Bind by the catalog as it is now; one that cannot be read is said, and the old one stays."""
+    try:
+        read = Catalog.load(path)
+    except Exception as problem:
+        click.echo(f"genus: {problem}", err=True)
+        return
+    host.call(lambda now: machine.use(read))
+    click.echo(f"catalog read again: {len(read.types)} types", err=True)
+
+
+class Quality(click.ParamType[QoS]):
+    """A quality of service as text: hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]."""
+
+    name = "quality"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> QoS:
+        """Read the text."""
+        kind, *parts = str(value).split(":")
+        try:
+            match kind, parts:
+                case "hard", [period]:
+                    return Hard(period=period)
+                case "hard", [period, omissions]:
+                    return Hard(period=period, omissions=int(omissions))
+                case "soft", [deadline]:
+                    return Soft(deadline=deadline)
+                case "soft", [deadline, expires]:
+                    return Soft(deadline=deadline, expires=expires)
+                case "none", []:
+                    return NonReal()
+                case "none", [priority]:
+                    return NonReal(priority=int(priority))
+        except (BusError, ValueError) as problem:
+            self.fail(str(problem), param, ctx)
+        self.fail(f"{value!r} is none of hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]", param, ctx)
+
+
+@click.command()
+@TYPES
+@ADDRESS
+@click.option("--subscribe", "subscriptions", multiple=True, metavar="TEXT", help='Such as "Loop where lane > 1".')
+@click.option("--publish", "type_name", metavar="TYPE", help="Publish events of TYPE, one JSON object a line of stdin.")
+@click.option("--qos", type=Quality(), default="none", show_default=True, help="hard:10ms:1, soft:20ms:100ms or none.")
+@click.option("--carries", multiple=True, metavar="ATTRIBUTE", help="Context attributes that the events have.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after so long; default: Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def node(
+    types: tuple[str, ...],
+    address: str,
+    subscriptions: tuple[str, ...],
+    type_name: str | None,
+    qos: QoS,
+    carries: tuple[str, ...],
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Take part in a bus: print what is subscribed to, publish what stdin says, tell of every trouble.
+
+    \b
+    genus can node can:udp_multicast -t examples/traffic.py --subscribe "Loop where lane > 1"
+    echo '{"lane": 2}' | genus can node can:udp_multicast -t examples/traffic.py --publish Loop --qos soft:20ms
+    """
+    if not subscriptions and type_name is None:
+        raise click.UsageError("give --subscribe, --publish or both")
+    _address(address)
+    loaded = load_all(types)
+    asked = [Subscription.parse(text, [*loaded, Event]) for text in subscriptions]
+    refused = 0
+    with stopped_by_signals() as stop, open_bus(address) as bus:
+        for subscription in asked:
+            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)))
+            bus.hear(subscription, _say)
+            click.echo(f"listening on {address} for {subscription}", err=True)
+        if asked:
+            _say_if_nobody_answers(bus, stop)
+        if type_name is not None:
+            channel: EventChannel[Any] = bus.channel(event_type(type_name, loaded), qos)
+            channel.announce(_say, carries=carries)
+            click.echo(f"publishing {type_name} on {address}, {qos}", err=True)
+            published, refused = _publish_lines(channel, stop)
+            click.echo(f"published {published}" + (f", refused {refused}" if refused else ""), err=True)
+        if asked or seconds is not None:
+            stop.wait(seconds)
+        counters = bus.traffic().link
+    click.echo(", ".join(f"{what} {count}" for what, count in counters.items()), err=True)
+    if refused:
+        sys.exit(1)
+
+
+def _say_if_nobody_answers(bus: Bus, stop: threading.Event) -> None:
+    """A subscriber needs the catalog: say so if it does not come, and go on waiting."""
+    ends = time.monotonic() + PATIENCE_S
+    while isinstance(bus.link, CanLink) and bus.link.node.catalog is None and not stop.wait(0.1):
+        if time.monotonic() > ends:
+            click.echo("genus: no broker has answered yet; still listening (`genus can broker` is one)", err=True)
+            return
+
+
+def _publish_lines(channel: EventChannel[Any], stop: threading.Event) -> tuple[int, int]:
+    """Publish what standard input says until it ends or the command is stopped; how many went, and how many not."""
+    lines: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
+    threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
+    published = refused = 0
+    while not stop.is_set():
+        try:
+            given = lines.get(timeout=0.2)
+        except queue.Empty:
+            continue
+        if given is None:
+            break
+        if isinstance(given, Exception):
+            raise given
+        try:
+            channel.publish(make_event(channel.type, given))
+            published += 1
+        except (click.ClickException, EventError) as problem:
+            refused += 1
+            said = problem.message if isinstance(problem, click.ClickException) else str(problem)
+            click.echo(f"genus: event {published + refused}: {said}", err=True)
+    return published, refused
+
+
+def _read_lines(lines: "queue.SimpleQueue[dict[str, Any] | Exception | None]") -> None:
+    try:
+        for given in lines_of_json():
+            lines.put(given)
+        lines.put(None)
+    except Exception as problem:
+        lines.put(problem)
+
+
+@click.command()
+@ADDRESS
+@CATALOG
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after so long; default: Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Nothing live; one JSON document at the end.")
+def monitor(address: str, catalog: Path | None, seconds: float | None, as_json: bool) -> None:
+    """Show every channel of a bus: rate, latency, jitter, deadlines missed, events expired and lost.
+
+    Without --catalog, channels are named by their event tags.
+
+    \b
+    genus can monitor can:udp_multicast --catalog city.json
+    """
+    where = _address(address)
+    machine = Monitor(where.timing, None if catalog is None else Catalog.load(catalog))
+    host = open_host(machine, where)
+    console = Console(stderr=as_json)
+    with stopped_by_signals() as stop, Live(console=console, auto_refresh=False, screen=False) as live:
+        ends = None if seconds is None else time.monotonic() + seconds
+        while not stop.wait(REFRESH_S if ends is None else min(REFRESH_S, max(0.0, ends - time.monotonic()))):
+            if not as_json:
+                live.update(_table(host, machine), refresh=True)
+            if ends is not None and time.monotonic() >= ends:
+                break
+    summary = host.call(lambda now: _summary(machine, now))
+    host.close()
+    if as_json:
+        json.dump({**summary, "host": dict(host.counters())}, sys.stdout, indent=2)
+        click.echo()
+
+
+def _summary(machine: Monitor, now: int) -> dict[str, Any]:
+    return {
+        "frames": machine.frames,
+        "load": machine.load(),
+        "channels": msgspec.to_builtins(machine.lines(now)),
+        "dropped": dict(machine.problems()),
+    }
+
+
+def _table(host: LiveHost, machine: Monitor) -> Table:
+    lines: list[Line] = host.call(machine.lines)
+    title = f"{machine.frames:,} frames, bus load {machine.load():.1%}, {len(machine.nodes)} nodes"
+    table = Table(title=title, caption="times in ms", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("channel", no_wrap=True)
+    for name in ("node", "class", "events", "per s", "jitter", "late", "worst", "missed", "exp.", "lost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(
+            line.channel, str(line.node), line.qos.lower(), f"{line.events:,}", f"{line.rate:,.1f}",
+            f"{line.jitter_ms:.3f}", _ms(line.latency_ms), _ms(line.worst_latency_ms),
+            str(line.missed), str(line.expired), str(line.lost),
+        )  # fmt: skip
+    return table
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

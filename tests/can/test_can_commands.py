@@ -1,0 +1,152 @@
+"""`genus can broker`, `node` and `monitor`, each in a process of its own, on a multicast bus."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from genus import open_bus
+from genus.errors import BusError
+
+TYPES = """
+from genus import Event, Maybe, UInt8
+
+class Loop(Event):
+    lane: UInt8
+    speed: Maybe[UInt8] = None
+"""
+GROUP = "239.74.163.10"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "road.py").write_text(TYPES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GENUS_TYPES", "road.py")
+    assert genus("catalog", "register", "city.json", "road.py").returncode == 0
+
+
+@pytest.fixture
+def address() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("", 0))
+        found = f"can:udp_multicast?channel={GROUP}&port={free.getsockname()[1]}"
+    try:
+        open_bus(found).close()
+    except BusError as problem:
+        pytest.skip(f"no multicast here: {problem}")
+    return found
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "genus", *arguments]
+
+
+def genus(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, input=given, timeout=60, check=False)
+
+
+class Running:
+    """A command that goes on until it is told to stop."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def says(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def end(self) -> tuple[str, str, int]:
+        self.process.send_signal(signal.SIGINT)
+        out, err = self.process.communicate(timeout=30)
+        return out, err, self.process.returncode
+
+
+@pytest.fixture
+def broker(address: str) -> Iterator[Running]:
+    running = Running("can", "broker", address, "--catalog", "city.json", "--tables", "broker.json")
+    assert "broker of 2 types" in running.says()
+    yield running
+    running.process.kill()
+    running.process.communicate()
+
+
+def test_nodes_meet_through_a_broker_and_a_monitor_sees_them(address: str, broker: Running) -> None:
+    monitor = Running("can", "monitor", address, "--catalog", "city.json", "--json")
+    listener = Running("can", "node", f"{address}&name=logger", "--subscribe", "Loop where lane > 1", "--json")
+    assert "listening" in listener.says()
+    lines = "".join(f'{{"lane": {lane}, "speed": 80}}\n' for lane in (1, 2, 3))
+    while True:  # the listener hears nothing until the broker gave it the catalog
+        published = genus(
+            "can", "node", f"{address}&name=sensor", "--publish", "Loop", "--qos", "soft:20ms:100ms", given=lines
+        )
+        assert published.returncode == 0, published.stderr
+        assert "published 3" in published.stderr
+        assert listener.process.stdout is not None
+        if listener.process.stdout.readline():
+            break
+    heard, _, code = listener.end()
+    assert code == 0
+    assert all(json.loads(line)["lane"] in (2, 3) for line in heard.splitlines())
+    seen, problem, code = monitor.end()
+    assert (code, problem) == (0, "")
+    (line,) = json.loads(seen)["channels"]
+    assert (line["channel"], line["qos"], line["lost"]) == ("Loop", "SOFT", 0)
+    assert line["events"] == line["reported"]
+    _, said, code = broker.end()
+    assert code == 0
+    assert "nodes known: 2, channels announced: 1" in said
+    assert "soft" in Path("broker.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (("broker", "ipc:", "--catalog", "city.json", "--tables", "t.json"), "is no CAN bus", 2),
+        (("broker", "can:virtual", "--catalog", "none.json", "--tables", "t.json"), "there is no such file", 1),
+        (("broker", "can:virtual", "--catalog", "city.json", "--tables", "road.py"), "road.py", 1),
+        (("monitor", "can:nowhere"), "cannot be opened", 1),
+        (("node", "can:virtual"), "give --subscribe, --publish or both", 2),
+        (("node", "can:virtual", "--publish", "Loop", "--qos", "soft"), "soft:DEADLINE", 2),
+        (("node", "can:virtual", "--publish", "Loop", "--qos", "soft:soon"), "which is no time", 2),
+        (("node", "can:virtual?plan=none.toml", "--subscribe", "Loop"), "none.toml", 1),
+        (("node", "can:virtual", "--subscribe", "Loop where"), "Loop where", 1),
+    ],
+)
+def test_wrong_use_is_one_clear_line(arguments: tuple[str, ...], message: str, code: int) -> None:
+    done = genus("can", *arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_brokers_do_not_share_their_tables(address: str, broker: Running) -> None:
+    done = genus("can", "broker", address, "--catalog", "city.json", "--tables", "broker.json")
+    assert done.returncode == 1
+    assert "broker.json" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_listener_says_that_no_broker_answers(address: str) -> None:
+    done = genus("can", "node", address, "--subscribe", "Loop", "--seconds", "0.1")
+    assert "no broker has answered yet" in done.stderr
+
+
+def test_lines_that_are_no_events_are_said_and_the_others_published(address: str) -> None:
+    lines = '{"lane": 1}\n{"lane": 9999}\n{"lane": 2}\n'
+    there = f"{address}&number=1&catalog=city.json"
+    done = genus("can", "node", there, "--publish", "Loop", given=lines)
+    assert done.returncode == 1
+    assert "published 2, refused 1" in done.stderr
+    assert "event 2: not a Loop: lane" in done.stderr
+
+
+def test_help_tells_the_story_in_order() -> None:
+    said = genus("can", "--help").stdout
+    places = [said.index(f"  {name} ") for name in ("plan", "sim", "broker", "node", "monitor", "types", "decode")]
+    assert places == sorted(places)

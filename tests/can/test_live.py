@@ -1,0 +1,368 @@
+"""Live buses through python-can: `virtual` within a process, `udp_multicast` between processes."""
+
+import json
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
+from genus.can.live.address import parse_address
+from genus.can.live.link import open_host
+from genus.can.node.trouble import EventMissing
+from genus.can.protocol.broker import Broker
+from genus.can.protocol.tables import MemoryStore
+from genus.errors import BusError, EventError, SubscriptionError
+
+GROUP = "239.74.163.9"
+
+
+class Beacon(Event):
+    number: UInt32
+    lamp: Maybe[UInt8] = None
+
+
+class Flare(Beacon):
+    colour: Maybe[UInt8] = None
+
+
+TYPES = """
+from genus import Event, Maybe, UInt8, UInt32
+
+class Beacon(Event):
+    number: UInt32
+    lamp: Maybe[UInt8] = None
+
+class Flare(Beacon):
+    colour: Maybe[UInt8] = None
+"""
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    path = tmp_path / "city.json"
+    Catalog.update(path, Beacon, Flare)
+    return path
+
+
+@pytest.fixture
+def virtual(catalog: Path, request: pytest.FixtureRequest) -> Callable[..., str]:
+    def address(**options: object) -> str:
+        given = {"channel": request.node.name, "catalog": catalog, "synchronised": "no", **options}
+        return "can:virtual?" + "&".join(f"{key}={value}" for key, value in given.items() if value is not None)
+
+    return address
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    ends = time.monotonic() + seconds
+    while not condition() and time.monotonic() < ends:
+        time.sleep(0.005)
+    return condition()
+
+
+def test_two_nodes_of_one_process_meet_by_type(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as sensor, open_bus(virtual(number=2)) as logger:
+        inbox = logger.channel(Beacon).inbox(where=this.number > 1)
+        beacons = sensor.channel(Flare, Soft(deadline="1s"))
+        beacons.announce()
+        for number in range(4):
+            beacons.publish(Flare(number=number, colour=7))
+        assert [inbox.get(5).number for _ in range(2)] == [2, 3]
+
+
+def test_a_publisher_hears_its_own_events_once(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as bus:
+        inbox = bus.channel(Beacon).inbox()
+        beacons = bus.channel(Beacon, NonReal())
+        beacons.announce()
+        beacons.publish(Beacon(number=1))
+        assert inbox.get(5) == Beacon(number=1)
+        with pytest.raises(TimeoutError):
+            inbox.get(0.1)
+
+
+@pytest.mark.parametrize("interface", ["virtual", "multicast"])
+def test_can_fd_frames_hold_more(interface: str, virtual: Callable[..., str], multicast: Callable[[int], str]) -> None:
+    def address(number: int) -> str:
+        found = virtual(number=number) if interface == "virtual" else multicast(number)
+        return f"{found}&data_bitrate=5000000"
+
+    beacon = Beacon(number=7, place="a lighthouse on the western shore")
+    with open_bus(address(1)) as one, open_bus(address(2)) as two:
+        inbox = two.channel(Beacon).inbox()
+        channel = one.channel(Beacon, Soft(deadline="1s"))
+        channel.announce()
+        channel.publish(beacon)
+        assert inbox.get(5) == beacon
+
+
+def test_collections_work_as_on_any_bus(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as one, open_bus(virtual(number=2)) as two:
+        mine, theirs = one.collection(Beacon).inbox(), two.collection(Beacon).inbox(has="place")
+        one.collection(Beacon).publish(Beacon(number=1, place="tower"))
+        assert mine.get(5) == theirs.get(5) == Beacon(number=1, place="tower")
+        with pytest.raises(TimeoutError):
+            mine.get(0.1)
+
+
+def test_what_the_medium_cannot_keep_is_refused_at_the_call(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as bus:
+        with pytest.raises(BusError, match="no slot for Beacon"):
+            bus.channel(Beacon, Hard(period="10ms")).announce()
+        with pytest.raises(SubscriptionError, match="its vector is"):
+            bus.channel(Beacon, NonReal()).announce(carries="colours")
+        channel = bus.channel(Beacon, NonReal())
+        with pytest.raises(BusError, match="was not announced"):
+            channel.publish(Beacon(number=1))
+        channel.announce()
+        with pytest.raises(EventError, match="name the context attributes"):
+            channel.publish(Beacon(number=1, place="tower"))
+        with pytest.raises(BusError, match="one type"):
+            channel.publish(Flare(number=1))
+        with pytest.raises(BusError, match="one quality"):
+            bus.channel(Beacon, Soft(deadline="1s")).announce()
+
+
+def test_without_a_broker_a_node_says_who_is_missing(
+    virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genus.can.live.link.BINDING_S", 0.3)
+    with open_bus(virtual(catalog=None)) as bus, pytest.raises(BusError, match="genus can broker"):
+        bus.channel(Beacon).announce()
+
+
+def test_a_channel_that_was_cancelled_publishes_no_more(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as bus:
+        with bus.channel(Beacon, Soft(deadline="1s")) as channel:
+            channel.announce()
+            inbox = channel.inbox()
+        with pytest.raises(BusError):
+            channel.publish(Beacon(number=1))
+        with pytest.raises(BusError, match="cancelled"):
+            inbox.get(0)
+        bus.channel(Beacon, NonReal()).announce()
+
+
+def test_a_live_hard_channel_follows_its_calendar(virtual: Callable[..., str], tmp_path: Path) -> None:
+    """With slots wide enough for an ordinary computer."""
+    (tmp_path / "beacons.py").write_text(TYPES)
+    system = tmp_path / "system.toml"
+    system.write_text(
+        textwrap.dedent("""
+        [bus]
+        bitrate = 20_000
+        gap = "10ms"
+        types = "beacons.py"
+        [[channel]]
+        event = "Beacon"
+        node = "tower"
+        class = "hard"
+        period = "100ms"
+        omissions = 1
+        """)
+    )
+    troubles: list[object] = []
+    with (
+        open_bus(virtual(number=1, name="tower", plan=system, bitrate=20_000)) as tower,
+        open_bus(virtual(number=2, name="ship", plan=system, bitrate=20_000)) as ship,
+    ):
+        beacons = tower.channel(Beacon, Hard(period="100ms", omissions=1))
+        beacons.announce(troubles.append)
+        arrivals: list[float] = []
+        ship.channel(Beacon).subscribe(lambda event: arrivals.append(time.monotonic()), on_trouble=troubles.append)
+        for number in range(5):
+            beacons.publish(Beacon(number=number))
+            time.sleep(0.1)
+        assert eventually(lambda: len(arrivals) >= 3)
+        assert eventually(lambda: any(isinstance(trouble, EventMissing) for trouble in troubles))
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("can:", "names no interface"),
+        ("can:virtual?number", "name=value"),
+        ("can:virtual?bitrate=fast", "bitrate is 'fast'"),
+        ("can:virtual?bitrate=999999", "nanosecond"),
+        ("can:carrier-pigeon", "cannot be opened"),
+        ("can:socketcan?channel=nocan9", "cannot be opened"),
+        ("can:virtual?number=400&catalog=CATALOG", "1..126"),
+        ("can:virtual?banks=0", "at least one filter"),
+        ("can:virtual?synchronised=maybe", "yes or no"),
+        ("can:virtual?data_bitrate=500000", "below the bitrate"),
+        ("can:udp_multicast?port=x", "cannot be opened"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_one_clear_error(address: str, message: str, catalog: Path) -> None:
+    with pytest.raises(BusError, match=message):
+        open_bus(address.replace("CATALOG", str(catalog)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"bitrate": 500_000}, "planned for"), ({"number": 7}, "has tower as node 1"), ({}, None)],
+)
+def test_a_node_that_is_not_the_one_of_its_plan_is_refused(
+    virtual: Callable[..., str], tmp_path: Path, options: dict[str, int], message: str | None
+) -> None:
+    system = tmp_path / "system.toml"
+    channel = 'name = "Beacon"\nnode = "tower"\nclass = "hard"\nperiod = "10ms"\nsize = 8'
+    system.write_text(f"[bus]\nbitrate = 1_000_000\n[[channel]]\n{channel}\n")
+    address = virtual(**{"number": 1, **options}, name="tower", plan=system)
+    if message is None:
+        open_bus(address).close()
+    else:
+        with pytest.raises(BusError, match=message):
+            open_bus(address)
+
+
+def test_a_named_node_keeps_its_uid() -> None:
+    one, again = (parse_address("virtual?name=loop-1").uid for _ in range(2))
+    assert one == again != parse_address("virtual?name=loop-2").uid
+    assert parse_address("virtual").uid != parse_address("virtual").uid
+
+
+def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., str], catalog: Path) -> None:
+    """Handlers have a thread of their own: the reply of the broker is heard while they wait for it."""
+    address = parse_address(virtual(number=None, catalog=None).removeprefix("can:"))
+    broker = open_host(Broker(1, Catalog.load(catalog), MemoryStore()), address)
+    with open_bus(virtual(catalog=None)) as one, open_bus(virtual(catalog=None)) as two:
+        flares = one.collection(Flare).inbox()
+        two.collection(Beacon).subscribe(
+            lambda event: two.publish(Flare(number=event.number)) if type(event) is Beacon else None
+        )
+        assert eventually(lambda: one._link.node.catalog is not None and two._link.node.catalog is not None)  # type: ignore[union-attr]
+        one.collection(Beacon).publish(Beacon(number=5))
+        assert flares.get(10) == Flare(number=5)
+    broker.close()
+
+
+def test_a_cancelled_listener_leaves_nothing_behind(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as bus:
+        channel = bus.channel(Beacon)
+        listener = channel.subscribe(print, on_trouble=print)
+        listener.cancel()
+        assert not bus._link.node.receiving.subscribers  # type: ignore[union-attr]
+
+
+def test_nothing_from_a_bus_stops_its_threads(virtual: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
+    with open_bus(virtual(number=1)) as one, open_bus(virtual(number=2)) as two:
+        inbox = two.channel(Beacon).inbox()
+        host = two._link.host  # type: ignore[union-attr]
+        receive = host.machine.receive
+        host.machine.receive = lambda *_: 1 / 0
+        channel = one.channel(Beacon, NonReal())
+        channel.announce()
+        assert eventually(lambda: two.traffic().link.get("failed: a frame could not be dealt with", 0) > 0)
+        host.machine.receive = receive
+        channel.cancel()
+        channel.announce()
+        channel.publish(Beacon(number=1))
+        assert inbox.get(5) == Beacon(number=1)
+    assert "ZeroDivisionError" in caplog.text
+
+
+# -- between processes -------------------------------------------------------------------------------------------------
+
+PUBLISHER = """
+import sys, time
+from beacons import Beacon
+from genus import Soft, open_bus
+
+address, rate, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+troubles = []
+with open_bus(address) as bus:
+    beacons = bus.channel(Beacon, Soft(deadline="1s"))
+    beacons.announce(troubles.append)
+    time.sleep(0.3)
+    began = time.perf_counter()
+    for number in range(count):
+        while time.perf_counter() < began + number / rate:
+            pass
+        beacons.publish(Beacon(number=number))
+    took = time.perf_counter() - began
+    time.sleep(0.2)
+print(count, took, len(troubles))
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("", 0))
+        found: int = free.getsockname()[1]
+        return found
+
+
+@pytest.fixture
+def multicast(catalog: Path, port: int) -> Callable[[int], str]:
+    def address(number: int) -> str:
+        return f"can:udp_multicast?channel={GROUP}&port={port}&number={number}&catalog={catalog}&synchronised=no"
+
+    try:
+        open_bus(address(9)).close()
+    except BusError as problem:
+        pytest.skip(f"no multicast here: {problem}")
+    return address
+
+
+def run_rate(multicast: Callable[[int], str], catalog: Path, tmp_path: Path, rate: int, count: int) -> None:
+    """Every event is delivered once or counted as lost, and the monitor agrees with the publisher."""
+    (tmp_path / "beacons.py").write_text(TYPES)
+    (tmp_path / "publisher.py").write_text(PUBLISHER)
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "genus", "can", "monitor", multicast(3), "--catalog", str(catalog), "--json"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        with open_bus(multicast(2)) as bus:
+            seen: list[int] = []
+            bus.channel(Beacon).subscribe(lambda event: seen.append(event.number))
+            time.sleep(1.5)
+            said = subprocess.run(
+                [sys.executable, "publisher.py", multicast(1), str(rate), str(count)],
+                cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+            ).stdout.split()  # fmt: skip
+            assert eventually(lambda: len(seen) + bus.traffic().link.get("lost: Beacon", 0) >= count)
+            lost = bus.traffic().link.get("lost: Beacon", 0)
+    finally:
+        watching.terminate()
+        found = json.loads(watching.communicate(timeout=20)[0])
+    assert int(said[0]) == count
+    assert len(seen) == len(set(seen))
+    assert len(seen) + lost == count
+    (line,) = found["channels"]
+    assert line["reported"] == count
+    assert line["events"] + line["lost"] == count
+
+
+def test_events_between_processes_arrive_once_or_are_counted(
+    multicast: Callable[[int], str], catalog: Path, tmp_path: Path
+) -> None:
+    run_rate(multicast, catalog, tmp_path, 2000, 2000)
+
+
+@pytest.mark.slow
+def test_five_thousand_events_a_second_for_ten_seconds(
+    multicast: Callable[[int], str], catalog: Path, tmp_path: Path
+) -> None:
+    run_rate(multicast, catalog, tmp_path, 5000, 50_000)
+
+
+def test_own_frames_that_come_back_are_ignored(multicast: Callable[[int], str]) -> None:
+    with open_bus(multicast(1)) as bus:
+        inbox = bus.channel(Beacon).inbox()
+        beacons = bus.channel(Beacon, NonReal())
+        beacons.announce()
+        for number in range(100):
+            beacons.publish(Beacon(number=number))
+        assert [inbox.get(5).number for _ in range(100)] == list(range(100))
+        assert eventually(lambda: bus.traffic().link.get("echoes ignored", 0) >= 100)
+        with pytest.raises(TimeoutError):
+            inbox.get(0.2)
