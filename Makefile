@@ -1,4 +1,4 @@
-# make demo   sets up and shows the core at work
+# make demo   sets up and shows Genus at work
 # make test   sets up and runs everything CI runs
 VENV   ?= .venv
 PYTHON ?= python3

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from genus.cli import COMMANDS
-from genus.targets import arrow, python
+from genus.targets import arrow, can, python
 from genus.targets.compiler import Compiler, support_matrix
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_support_matrix_is_the_compilers_own() -> None:
-    assert {arrow.ArrowCompiler.target, python.PythonCompiler.target} == {"arrow", "python"}
+    compilers = (arrow.ArrowCompiler, can.CanCompiler, python.PythonCompiler)
+    assert {compiler.target for compiler in compilers} == {"arrow", "can", "python"}
     assert support_matrix() in (ROOT / "docs" / "targets.md").read_text()
 
 
@@ -29,7 +30,7 @@ def test_a_target_that_forgets_something_fails_when_its_class_is_created() -> No
 
 def test_every_page_is_reached_and_every_link_leads_somewhere() -> None:
     pages = {page.name for page in (ROOT / "docs").glob("*.md")}
-    listed = set(re.findall(r"\w+\.md", (ROOT / "mkdocs.yml").read_text()))
+    listed = set(re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     assert pages == listed
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
