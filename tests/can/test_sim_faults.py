@@ -74,7 +74,7 @@ def test_every_fault_is_read_back_from_its_text(fault: Fault) -> None:
         ("", "there is no fault ''; there are errors, exactly, blocking"),
         ("eror p=1", "did you mean errors?"),
         ("errors", "errors needs p"),
-        ("errors p", "errors has no 'p'; it takes band, etag, node, p"),
+        ("errors p", "errors has no 'p'; it takes band, etag, node, from, until, p"),
         ("errors q=1", "errors has no 'q=1'"),
         ("errors p=much", "errors: p is 'much'; it should be a number"),
         ("errors p=1.5", "errors: p is 1.5, which is no probability"),
@@ -98,10 +98,20 @@ def test_wrong_text_says_what_is_wrong(text: str, wrong: str) -> None:
         parse_fault(text)
 
 
+def test_a_fault_of_frames_may_be_over_after_a_while() -> None:
+    simulation = Simulation(1_000_000, faults=[parse_fault("errors p=1 from=10ms until=20ms")])
+    source = Source(simulation.bus, 1, Frame(0x100, b"beat"), periodic(1_000_000))
+    sink = Sink(simulation.bus, 2)
+    simulation.run(9_900_000)
+    assert (source.delivered, simulation.bus.errors) == (10, 0)
+    simulation.run(19_900_000)
+    assert (sink.received, simulation.bus.errors > 0) == (10, True)
+
+
 def test_help_has_a_line_for_every_fault() -> None:
     lines = dict(fault_help())
     assert len(lines) == len(FAULTS) == 14
-    assert lines["errors p= [band=] [etag=] [node=]"].startswith("Frames are corrupted")
+    assert lines["errors p= [band=] [etag=] [node=] [from=] [until=]"].startswith("Frames are corrupted")
     assert all(does.endswith(".") or ":" in does or ";" in does for does in lines.values())
 
 

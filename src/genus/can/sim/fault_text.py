@@ -33,8 +33,8 @@ FAULTS: dict[str, type[Fault]] = {
 def parse_fault(text: str) -> Fault:
     """A fault from its text; BusError says what is wrong with it.
 
-    >>> parse_fault("errors p=0.05 band=hard")
-    FrameErrors(band=<Band.HARD: 'hard'>, etag=None, node=None, p=0.05)
+    >>> print(parse_fault("errors   p=0.05 band=hard"))
+    errors band=hard p=0.05
     >>> str(parse_fault("step  at=1.5s node=3 by=-100us"))
     'step node=3 by=-100us at=1500ms'
     >>> parse_fault("error p=1")

@@ -38,16 +38,19 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrameFault(Fault, frozen=True, kw_only=True):
-    """A fault of those frames that are of a band, an event tag and a sending station; of all, if none is given."""
+    """A fault of those frames that are of a band, an event tag, a sending station, a time; of all, if none is given."""
 
     band: Band | None = None
     etag: int | None = None
     node: int | None = None
+    from_ns: int = 0
+    until_ns: int = FOREVER
 
     def concerns(self, seen: Transmission) -> bool:
         """Whether a frame is one of them."""
         return (
-            (self.band is None or self.band is Band.of(seen.frame.id))
+            self.from_ns <= seen.start_ns < self.until_ns
+            and (self.band is None or self.band is Band.of(seen.frame.id))
             and (self.etag is None or self.etag == seen.frame.etag)
             and (self.node is None or self.node == seen.sender)
         )
@@ -158,14 +161,10 @@ class TransmitterFault(FrameFault, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "transmitter"
     node: int | None
-    from_ns: int = 0
-    until_ns: int = FOREVER
 
     def judge(self, seen: Transmission, random: Random) -> Verdict | None:
         """Corrupt what the station sends."""
-        if self.from_ns <= seen.start_ns < self.until_ns and self.concerns(seen):
-            return corrupted(seen, random)
-        return None
+        return corrupted(seen, random) if self.concerns(seen) else None
 
 
 class Bursts(Fault, frozen=True, kw_only=True):
