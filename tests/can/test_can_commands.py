@@ -70,10 +70,12 @@ class Running:
 @pytest.fixture
 def broker(address: str) -> Iterator[Running]:
     running = Running("can", "broker", address, "--catalog", "city.json", "--tables", "broker.json")
-    assert "broker of 2 types" in running.says()
-    yield running
-    running.process.kill()
-    running.process.communicate()
+    try:
+        assert "broker of 2 types" in running.says()
+        yield running
+    finally:
+        running.process.kill()
+        running.process.communicate()
 
 
 def test_nodes_meet_through_a_broker_and_a_monitor_sees_them(address: str, broker: Running) -> None:

@@ -81,8 +81,8 @@ def _run_broker(
 ) -> None:
     seen = catalog.stat().st_mtime_ns
     machine = Broker(where.uid, read, FileStore(tables), standby=standby, fd=where.fd, tell=_say_standing)
-    host = open_host(machine, where)
     click.echo(f"broker of {len(read.types)} types on can:{where.interface}, uid {where.uid:016x}", err=True)
+    host = open_host(machine, where)
     with stopped_by_signals() as stop:
         ends = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(0.2) and (ends is None or time.monotonic() < ends):
