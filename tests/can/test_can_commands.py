@@ -80,6 +80,7 @@ def broker(address: str) -> Iterator[Running]:
 
 def test_nodes_meet_through_a_broker_and_a_monitor_sees_them(address: str, broker: Running) -> None:
     monitor = Running("can", "monitor", address, "--catalog", "city.json", "--json")
+    assert monitor.says() == f"listening on {address}\n"
     listener = Running("can", "node", f"{address}&name=logger", "--subscribe", "Loop where lane > 1", "--json")
     assert "listening" in listener.says()
     lines = "".join(f'{{"lane": {lane}, "speed": 80}}\n' for lane in (1, 2, 3))

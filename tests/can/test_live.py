@@ -280,14 +280,12 @@ troubles = []
 with open_bus(address) as bus:
     beacons = bus.channel(Beacon, Soft(deadline="1s"))
     beacons.announce(troubles.append)
-    time.sleep(0.3)
     began = time.perf_counter()
     for number in range(count):
         while time.perf_counter() < began + number / rate:
             pass
         beacons.publish(Beacon(number=number))
     took = time.perf_counter() - began
-    time.sleep(0.2)
 print(count, took, len(troubles))
 """
 
@@ -318,13 +316,14 @@ def run_rate(multicast: Callable[[int], str], catalog: Path, tmp_path: Path, rat
     (tmp_path / "publisher.py").write_text(PUBLISHER)
     watching = subprocess.Popen(
         [sys.executable, "-m", "genus", "can", "monitor", multicast(3), "--catalog", str(catalog), "--json"],
-        stdout=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    assert watching.stderr is not None
+    assert "listening" in watching.stderr.readline()
     try:
         with open_bus(multicast(2)) as bus:
             seen: list[int] = []
             bus.channel(Beacon).subscribe(lambda event: seen.append(event.number))
-            time.sleep(1.5)
             said = subprocess.run(
                 [sys.executable, "publisher.py", multicast(1), str(rate), str(count)],
                 cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,

@@ -1,6 +1,7 @@
 """`EventChannel`: one event type with a quality of service, to announce, publish on and subscribe to."""
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from genus.bus.collection import CAPACITY
@@ -44,7 +45,7 @@ class EventChannel(Generic[T]):
         self.type = type
         self.qos = qos
         self._outlet: Outlet | None = None
-        self._listeners: dict[Listener[T], Callable[[], None]] = {}
+        self._listeners: dict[Listener[T], None] = {}
 
     def __repr__(self) -> str:
         return f"<EventChannel of {name_of(self.type)}, {self.qos}>"
@@ -127,18 +128,11 @@ class EventChannel(Generic[T]):
             listener.cancel()
 
     def _keep(self, listener: Listener[T], on_trouble: TroubleHandler | None) -> Listener[T]:
-        stop_hearing = self.bus.hear(listener.subscription, on_trouble) if on_trouble is not None else _nothing
-        dismiss = listener.on_cancel
-
-        def end() -> None:
-            if self._listeners.pop(listener, None) is not None:
-                stop_hearing()
-            dismiss()
-
-        self._listeners[listener] = stop_hearing
-        listener.on_cancel = end
+        self._listeners[listener] = None
+        ends = ExitStack()
+        ends.callback(listener.on_cancel)
+        ends.callback(self._listeners.pop, listener, None)
+        if on_trouble is not None:
+            ends.callback(self.bus.hear(listener.subscription, on_trouble))
+        listener.on_cancel = ends.close
         return listener
-
-
-def _nothing() -> None:
-    """What ends a hearing that nobody asked for."""

@@ -265,6 +265,7 @@ def monitor(address: str, catalog: Path | None, seconds: float | None, as_json: 
     where = _address(address)
     machine = Monitor(where.timing, None if catalog is None else Catalog.load(catalog))
     host = open_host(machine, where)
+    click.echo(f"listening on {address}", err=True)
     console = Console(stderr=as_json)
     with stopped_by_signals() as stop, Live(console=console, auto_refresh=False, screen=False) as live:
         ends = None if seconds is None else time.monotonic() + seconds

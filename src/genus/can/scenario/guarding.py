@@ -16,7 +16,9 @@ HEADROOM = 2
 class BusTimeGuard(Guard):
     """State: a guard whose windows are by the bus's clock, as its station has it."""
 
-    def __init__(self, station: Station, cycle_ns: int, windows: list[tuple[int, int]], interval_ns: int, burst: int):
+    def __init__(
+        self, station: Station, cycle_ns: int, windows: list[tuple[int, int]], interval_ns: int, burst: int
+    ) -> None:
         super().__init__(cycle_ns=cycle_ns, windows=windows, interval_ns=interval_ns, burst=burst)
         self._station = station
 
