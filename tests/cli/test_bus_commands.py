@@ -130,6 +130,45 @@ def test_a_recording_is_good_however_it_ends(number: int) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_landing_folder_gets_whole_files_however_it_ends(number: int, folder: Path) -> None:
+    """Killed outright, the next recorder lands what was flushed."""
+    running = Running("record", "landing", "Loop where lane > 0", "--landing", "--every", "1000", "--most", "20")
+    running.wait_for_socket()
+    given = "".join(json.dumps({"lane": lane}) + "\n" for lane in range(50))
+    assert genus("pub", "Loop", "--stdin", given=given).returncode == 0
+    part = folder / "landing" / ".events-000000000003.part"
+    while not part.exists() or part.read_bytes().count(b"lane") < 9:
+        assert running.process.poll() is None
+    _, err, _ = running.end(number)
+    if number == signal.SIGINT:
+        assert "49 events in landing (3 files)" in err
+    else:
+        done = genus("record", "landing", "--landing", "--seconds", "0.1")
+        assert "0 events in landing (1 file)" in done.stderr
+    files = sorted((folder / "landing").glob("*.genus"))
+    assert [file.name for file in files] == [f"events-{place:012}.genus" for place in (1, 2, 3)]
+    printed = [genus("replay", str(file), "--print", "--json").stdout.splitlines() for file in files]
+    assert [json.loads(line)["lane"] for lines in printed for line in lines] == list(range(1, 50))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["loops.genus", "--every", "5"], "--every: only with --landing"),
+        (["loops.genus", "--landing", "--append"], "--append or --landing"),
+        (["."], "is a folder; to write many files into it, give --landing"),
+        (["road.py", "--landing"], "cannot write to road.py"),
+        (["landing", "--landing", "--name", "a/b"], "cannot be called 'a/b'"),
+    ],
+)
+def test_a_recording_that_cannot_be_is_refused(arguments: list[str], problem: str) -> None:
+    done = genus("record", *arguments)
+    assert done.returncode in (1, 2)
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_replaying_onto_the_bus(listening: Running) -> None:
     running = Running("record", "loops.genus", "--seconds", "30")
     running.wait_for_socket()

@@ -24,9 +24,11 @@ from genus.model import Event
 
 HEADER = b"genus\x01\r\n"
 SYNC = b"\x9e\x47"
-_FRAME = struct.Struct("<2sII")
-_LARGEST = 1 << 26
-_ARRAY_OF_THREE = b"\x93"
+FRAME = struct.Struct("<2sII")
+"""What stands before every packet: sync, length and checksum."""
+LARGEST = 1 << 26
+"""The longest packet, in bytes."""
+ARRAY_OF_THREE = b"\x93"
 """How every packet begins: tells chance from a frame more cheaply than a checksum."""
 
 
@@ -56,7 +58,7 @@ class RecordingWriter:
 
     def append(self, packet: bytes) -> None:
         """Add one packet as it is."""
-        frame = _FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
+        frame = FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
         with self._lock:
             self._file.write(frame)
             self.written += 1
@@ -96,13 +98,13 @@ def _check_header(path: Path) -> None:
 
 def _holds_a_frame(descriptor: int) -> bool:
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-        return _next_frame(data, 0) != -1
+        return next_frame(data, 0) != -1
 
 
-def _next_frame(data: mmap.mmap, start: int) -> int:
+def next_frame(data: mmap.mmap, start: int) -> int:
     """Where the next whole and undamaged frame begins; -1 if there is none."""
     at = data.find(SYNC, start)
-    while at != -1 and _packet_at(data, at) is None:
+    while at != -1 and packet_at(data, at) is None:
         at = data.find(SYNC, at + 1)
     return at
 
@@ -138,29 +140,29 @@ class Recording:
         with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             at = len(HEADER) if data[: len(HEADER)] == HEADER else self._skip_damage(data, -1)
             while at < len(data):
-                packet = _packet_at(data, at)
+                packet = packet_at(data, at)
                 if packet is None:
                     at = self._skip_damage(data, at)
                 else:
                     yield packet
-                    at += _FRAME.size + len(packet)
+                    at += FRAME.size + len(packet)
 
     def _skip_damage(self, data: mmap.mmap, start: int) -> int:
         """Where the next good frame begins."""
-        at = _next_frame(data, start + 1)
+        at = next_frame(data, start + 1)
         end = len(data) if at == -1 else at
         what = "cut short" if at == -1 else "damaged"
         self.damage.append(f"{self.path}: {what} at byte {max(start, 0)}: {end - max(start, 0)} bytes passed over")
         return end
 
 
-def _packet_at(data: mmap.mmap, at: int) -> bytes | None:
+def packet_at(data: mmap.mmap, at: int) -> bytes | None:
     """The packet of a frame, if there is a whole and undamaged one."""
-    if at + _FRAME.size > len(data):
+    if at + FRAME.size > len(data):
         return None
-    sync, length, checksum = _FRAME.unpack_from(data, at)
-    start = at + _FRAME.size
-    if sync != SYNC or length > _LARGEST or start + length > len(data) or data[start : start + 1] != _ARRAY_OF_THREE:
+    sync, length, checksum = FRAME.unpack_from(data, at)
+    start = at + FRAME.size
+    if sync != SYNC or length > LARGEST or start + length > len(data) or data[start : start + 1] != ARRAY_OF_THREE:
         return None
     packet = data[start : start + length]
     return packet if zlib.crc32(packet) == checksum else None

@@ -17,8 +17,9 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from genus.bus import open_bus
-from genus.bus.recording import read_recording
+from genus.bus import Bus, open_bus
+from genus.bus.landing import FolderRecorder, record_to_folder
+from genus.bus.recording import Recorder, read_recording
 from genus.bus.recording import record as start_recording
 from genus.bus.recording import replay as replay_events
 from genus.cli.loading import TYPES, load_all
@@ -102,30 +103,67 @@ def sub(
 @click.command()
 @TYPES
 @BUS
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @SUBSCRIPTION
 @click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after so long.")
+@click.option("--landing", is_flag=True, help="FILE is a folder: write many small files to it, for streams to read.")
+@click.option(
+    "--every", type=click.FloatRange(0, min_open=True), help="With --landing: seconds to a file [default: 5]."
+)
+@click.option("--most", type=click.IntRange(1), help="With --landing: events to a file [default: 100000].")
+@click.option("--name", help="With --landing: how the files' names begin [default: events].")
 def record(
-    types: tuple[str, ...], address: str, file: Path, subscription: str, append: bool, seconds: float | None
+    types: tuple[str, ...],
+    address: str,
+    file: Path,
+    subscription: str,
+    append: bool,
+    seconds: float | None,
+    landing: bool,
+    **sizes: Any,
 ) -> None:
-    """Write the events that match SUBSCRIPTION (default: all) to FILE, until Ctrl-C."""
+    """Write the events that match SUBSCRIPTION (default: all) to FILE, until Ctrl-C.
+
+    \b
+    genus record -t examples/traffic.py loops.genus "Loop has place"
+    genus record -t examples/traffic.py landing/ --landing --every 5
+    """
+    given = {option: size for option, size in sizes.items() if size is not None}
+    _check_recording(file, append, landing, given)
     asked = Subscription.parse(subscription, [*load_all(types), Event])
     console = Console(stderr=True)
     with (
         stopped_by_signals() as stop,
         open_bus(_shared(address)) as bus,
-        start_recording(bus, file, asked, append=append) as recorder,
+        _recorder(bus, file, asked, append, landing, given) as recorder,
     ):
         click.echo(f"recording {asked} from {address} to {file}", err=True)
         with console.status("recording") as status:
             passed = 0.0
             while not stop.wait(0.2) and (seconds is None or passed < seconds):
                 passed += 0.2
-                recorder.writer.flush()
+                if isinstance(recorder, Recorder):
+                    recorder.writer.flush()
                 status.update(f"recording {asked} to {file}: {recorder.written:,} events (Ctrl-C ends it)")
         _say_losses(bus.traffic().link, 0)
-    click.echo(f"{_counted(recorder.written, 'event')} in {file}", err=True)
+    files = f" ({_counted(recorder.landed, 'file')})" if isinstance(recorder, FolderRecorder) else ""
+    click.echo(f"{_counted(recorder.written, 'event')} in {file}{files}", err=True)
+
+
+def _check_recording(file: Path, append: bool, landing: bool, given: dict[str, Any]) -> None:
+    if given and not landing:
+        raise click.UsageError(f"{', '.join(f'--{option}' for option in given)}: only with --landing")
+    if append and landing:
+        raise click.UsageError("give --append or --landing: a landing folder is always gone on with")
+    if file.is_dir() and not landing:
+        raise click.UsageError(f"{file} is a folder; to write many files into it, give --landing")
+
+
+def _recorder(
+    bus: Bus, file: Path, asked: Subscription, append: bool, landing: bool, given: dict[str, Any]
+) -> Recorder | FolderRecorder:
+    return record_to_folder(bus, file, asked, **given) if landing else start_recording(bus, file, asked, append=append)
 
 
 @click.command()
