@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from genus.cli import COMMANDS
-from genus.targets import arrow, can, python
+from genus.targets import arrow, can, python, spark
 from genus.targets.compiler import Compiler, support_matrix
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_support_matrix_is_the_compilers_own() -> None:
-    compilers = (arrow.ArrowCompiler, can.CanCompiler, python.PythonCompiler)
-    assert {compiler.target for compiler in compilers} == {"arrow", "can", "python"}
+    compilers = (arrow.ArrowCompiler, can.CanCompiler, python.PythonCompiler, spark.SparkCompiler)
+    assert {compiler.target for compiler in compilers} == {"arrow", "can", "python", "spark"}
     assert support_matrix() in (ROOT / "docs" / "targets.md").read_text()
 
 

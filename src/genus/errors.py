@@ -70,3 +70,11 @@ class TableDamaged(GenusError, ValueError):
 
 class PlanError(GenusError, ValueError):
     """A system or calendar file cannot be used; the message names file, table and key. Mend the file."""
+
+
+class LakeError(GenusError, ValueError):
+    """A lake, an inbox or a source cannot be used as asked; the message says which and why. Change the call or path."""
+
+
+class LakeDamaged(LakeError):
+    """A lake's own files do not hold what they should; the message says which. Restore them; they were left alone."""

@@ -12,7 +12,7 @@ from genus.filters import Subscription
 from genus.filters import bindings as count_bindings
 from genus.model import name_of
 
-TARGETS = ("python", "arrow", "index", "can")
+TARGETS = ("python", "arrow", "index", "spark", "can")
 
 
 @click.command()

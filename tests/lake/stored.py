@@ -1,0 +1,69 @@
+"""Events as the files of a lake's table hold them, for tests that need no ingest."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from operator import itemgetter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from genus import Subscription
+from genus.lake.columns import OWN, POSITION, TYPE, file_schema, table_schema
+from genus.model import Event, vector
+from genus.targets import arrow, spark
+
+COLUMNS_AT_ONCE = 60
+"""So many answers are asked for in one job: about as many as Spark still makes one loop of."""
+
+_FILLERS = {pa.string(): "1", pa.int64(): 0, pa.timestamp("us", tz="UTC"): datetime(2024, 1, 1, tzinfo=UTC)}
+
+
+def stored_table(events: Sequence[Event]) -> pa.Table:
+    """The events of one family, in the columns of its files; `_position` numbers them."""
+    batch = arrow.to_batch(events)
+    own = {field.name: pa.repeat(pa.scalar(_FILLERS[field.type], field.type), len(events)) for field in OWN}
+    own |= {TYPE: batch[TYPE], POSITION: pa.array(range(len(events)), pa.int64())}
+    schema = file_schema(vector(type(events[0])))
+    return pa.table([own[f.name] if f.name in own else batch[f.name].cast(f.type) for f in schema], schema=schema)
+
+
+def stored_frame(session: SparkSession, events: Sequence[Event], folder: Path, rows_per_group: int = 4) -> DataFrame:
+    """The events of one family as Spark reads their files, in groups so small that some are passed over."""
+    vector_of_family = vector(type(events[0]))
+    path = folder / f"{vector_of_family.scope}.parquet"
+    pq.write_table(stored_table(events), path, row_group_size=rows_per_group)
+    return session.read.schema(table_schema(vector_of_family)).parquet(str(path))
+
+
+def by_family(events: Sequence[Event]) -> Iterator[tuple[str, list[int]]]:
+    """The positions of the events of each family."""
+    positions: dict[str, list[int]] = {}
+    for position, event in enumerate(events):
+        positions.setdefault(vector(type(event)).scope, []).append(position)
+    yield from positions.items()
+
+
+def answers(session: SparkSession, subscriptions: Sequence[Subscription], events: Sequence[Event]) -> list[list[bool]]:
+    """Whether each subscription's condition holds of each event, many conditions to a job."""
+    table = [[False] * len(events) for _ in subscriptions]
+    for family, positions in by_family(events):
+        asked = [n for n, one in enumerate(subscriptions) if family in {vector(cls).scope for cls in one.classes()}]
+        conditions = [spark.compile(subscriptions[n]).condition() for n in asked]
+        with tempfile.TemporaryDirectory() as folder:
+            frame = stored_frame(session, [events[position] for position in positions], Path(folder))
+            for n, column in zip(asked, truths(frame, conditions), strict=True):
+                for position, answer in zip(positions, column, strict=True):
+                    table[n][position] = answer
+    return table
+
+
+def truths(frame: DataFrame, conditions: Sequence[Column]) -> Iterator[list[bool]]:
+    """Where each condition is true, in the order of the events."""
+    for start in range(0, len(conditions), COLUMNS_AT_ONCE):
+        part = conditions[start : start + COLUMNS_AT_ONCE]
+        found = [condition.alias(f"_{n}") for n, condition in enumerate(part)]
+        rows = sorted(frame.select(POSITION, *found).collect(), key=itemgetter(0))
+        yield from ([row[n] is True for row in rows] for n in range(1, len(part) + 1))
