@@ -7,7 +7,7 @@ header, `at` the place in the payload, and `a` with a number the value of an att
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - an exception, under the name of one
+from struct import error as StructError
 from typing import NoReturn, TypeAlias
 
 from genus.bus.codec import Rejected

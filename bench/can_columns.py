@@ -1,0 +1,165 @@
+"""CAN frames decoded in columns against cantools frame by frame, and logs of candump for the table of ingest.
+
+The frames are random, eight messages of a car each as often; both decoders get them in memory. cantools decodes with
+`decode_choices=False`, which is its quickest; Genus makes the labels as well.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+import cantools.database
+import numpy as np
+import numpy.typing as npt
+
+from bench.timing import markdown
+from genus.can.dbc.columns import ColumnDecoder, Decoded, Frames
+from genus.can.dbc.database import read_layouts
+from genus.lake.ingest.can_logs import CanLogs, types_of_dbc
+
+FRAMES = 200_000
+BY_CANTOOLS = 20_000
+START_US = 1_700_000_000_000_000
+SPACING_US = 100
+
+CAR = """VERSION ""
+BU_: Engine Body
+BO_ 256 Drive: 8 Engine
+ SG_ speed : 0|12@1+ (0.1,0) [0|409] "km/h" Body
+ SG_ gear : 12|3@1+ (1,0) [0|7] "" Body
+ SG_ rpm : 16|16@1+ (0.25,0) [0|16383] "1/min" Body
+ SG_ torque : 32|16@1- (0.5,0) [0|0] "Nm" Body
+BO_ 257 Wheels: 8 Body
+ SG_ front_left : 0|16@1+ (0.01,0) [0|655] "km/h" Engine
+ SG_ front_right : 16|16@1+ (0.01,0) [0|655] "km/h" Engine
+ SG_ rear_left : 32|16@1+ (0.01,0) [0|655] "km/h" Engine
+ SG_ rear_right : 48|16@1+ (0.01,0) [0|655] "km/h" Engine
+BO_ 258 Battery: 8 Body
+ SG_ volts : 7|16@0+ (0.001,0) [0|65] "V" Engine
+ SG_ amperes : 23|16@0- (0.1,0) [0|0] "A" Engine
+ SG_ charge : 39|8@0+ (0.5,0) [0|100] "%" Engine
+BO_ 259 Doors: 2 Body
+ SG_ front : 0|2@1+ (1,0) [0|3] "" Engine
+ SG_ rear : 2|2@1+ (1,0) [0|3] "" Engine
+BO_ 260 Climate: 8 Body
+ SG_ page M : 0|1@1+ (1,0) [0|1] "" Engine
+ SG_ inside m0 : 8|8@1- (0.5,10) [0|0] "C" Engine
+ SG_ outside m1 : 8|8@1- (0.5,10) [0|0] "C" Engine
+BO_ 261 Steering: 4 Body
+ SG_ angle : 7|16@0- (0.1,0) [0|0] "deg" Engine
+ SG_ rate : 23|16@0- (0.1,0) [0|0] "deg/s" Engine
+BO_ 262 Odometer: 8 Body
+ SG_ total : 0|32@1+ (1,0) [0|0] "m" Engine
+ SG_ trip : 32|32@1+ (1,0) [0|0] "m" Engine
+BO_ 263 Brake: 3 Body
+ SG_ pressure : 0|12@1+ (0.1,0) [0|409] "bar" Engine
+ SG_ pedal : 12|1@1+ (1,0) [0|1] "" Engine
+VAL_ 256 gear 0 "P" 1 "R" 2 "N" 3 "D" ;
+VAL_ 259 front 0 "closed" 1 "open" ;
+VAL_ 259 rear 0 "closed" 1 "open" ;
+"""
+_LENGTHS = {0x100: 8, 0x101: 8, 0x102: 8, 0x103: 2, 0x104: 8, 0x105: 4, 0x106: 8, 0x107: 3}
+
+
+def car(folder: Path) -> Path:
+    """The DBC file of the benchmark."""
+    path = folder / "car.dbc"
+    path.write_text(CAR)
+    return path
+
+
+def random_frames(lengths: dict[int, int], count: int, seed: int = 4) -> Frames:
+    """Frames of standard identifiers with random data, equally spaced in time."""
+    rng = np.random.default_rng(seed)
+    which = rng.integers(len(lengths), size=count)
+    numbers = np.arange(count, dtype=np.int64)
+    return Frames(
+        START_US + SPACING_US * numbers,
+        np.array(list(lengths), np.uint32)[which],
+        np.array(list(lengths.values()), np.uint8)[which],
+        rng.integers(256, size=(count, 8), dtype=np.uint8),
+        numbers,
+        np.zeros(count, np.int32),
+        ("can0",),
+    )
+
+
+def candump_text(frames: Frames) -> bytes:
+    """What `candump -L` writes of frames with standard identifiers, on a channel of four letters."""
+    lines = np.zeros((len(frames.at_us), 46), np.uint8)
+    lines[:] = np.frombuffer(b"(0000000000.000000) can0 000#" + b"0" * 16 + b"\n", np.uint8)
+    _decimal(lines[:, 1:11], frames.at_us // 1_000_000)
+    _decimal(lines[:, 12:18], frames.at_us % 1_000_000)
+    _hexadecimal(lines[:, 25:28], frames.identifier.astype(np.int64))
+    _hexadecimal(lines[:, 29:45], frames.data.view(">u8")[:, 0])
+    behind = np.arange(46) - 29 >= 2 * frames.length.astype(np.int64)[:, np.newaxis]
+    behind[:, 45] = False
+    return lines[~behind].tobytes()
+
+
+def _decimal(text: npt.NDArray[np.uint8], numbers: npt.NDArray[np.int64]) -> None:
+    for place in range(text.shape[1]):
+        text[:, -1 - place] += (numbers // 10**place % 10).astype(np.uint8)
+
+
+def _hexadecimal(text: npt.NDArray[np.uint8], numbers: npt.NDArray[np.int64 | np.uint64]) -> None:
+    digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+    for place in range(text.shape[1]):
+        text[:, -1 - place] = digits[(numbers >> 4 * place & 15).astype(np.intp)]
+
+
+def write_log(path: Path, count: int) -> int:
+    """A candump log of so many frames; gives how many."""
+    with path.open("wb") as file:
+        for start in range(0, count, 1 << 20):
+            frames = random_frames(_LENGTHS, min(1 << 20, count - start), seed=start)
+            file.write(candump_text(frames._replace(at_us=frames.at_us + SPACING_US * start)))
+    return count
+
+
+def car_logs(_path: str) -> CanLogs:
+    """The format of such logs, whatever they are called."""
+    with tempfile.TemporaryDirectory() as folder:
+        return CanLogs.of(car(Path(folder)), log="log")
+
+
+def car_types() -> tuple[type, ...]:
+    """The event types of such logs."""
+    with tempfile.TemporaryDirectory() as folder:
+        return types_of_dbc(car(Path(folder)))
+
+
+def decoding_ns(dbc: Path, frames: Frames) -> tuple[float, float]:
+    """Nanoseconds per frame of cantools and of columns, in turn, the least of several."""
+    decoder, database = ColumnDecoder(read_layouts(dbc).messages), cantools.database.load_file(dbc)
+    assert isinstance(database, cantools.database.can.Database)
+    few = list(zip(frames.identifier[:BY_CANTOOLS].tolist(), _payloads(frames)[:BY_CANTOOLS], strict=True))
+    theirs = ours = float("inf")
+    for _ in range(5):
+        began = time.process_time()
+        for identifier, data in few:
+            database.decode_message(identifier, data, decode_choices=False)
+        theirs = min(theirs, (time.process_time() - began) / len(few))
+        began = time.process_time()
+        decoded = sum(part.batch.num_rows for part in decoder.decode(frames) if isinstance(part, Decoded))
+        ours = min(ours, (time.process_time() - began) / decoded)
+    return theirs * 1e9, ours * 1e9
+
+
+def _payloads(frames: Frames) -> list[bytes]:
+    return [row[:length].tobytes() for row, length in zip(frames.data, frames.length.tolist(), strict=True)]
+
+
+def table() -> str:
+    """The two decoders side by side."""
+    with tempfile.TemporaryDirectory() as folder:
+        theirs, ours = decoding_ns(car(Path(folder)), random_frames(_LENGTHS, FRAMES))
+    rows = [
+        ["cantools, frame by frame", f"{theirs:,.0f} ns", f"{1e9 / theirs:,.0f}", ""],
+        ["columns", f"{ours:,.0f} ns", f"{1e9 / ours:,.0f}", f"{theirs / ours:,.0f}×"],
+    ]
+    return markdown(["decoder", "per frame", "frames/s", "faster"], rows)
+
+
+if __name__ == "__main__":
+    print(table())
