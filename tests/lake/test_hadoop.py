@@ -1,0 +1,126 @@
+"""A lake on a file system that only Hadoop knows gives the same answers as one on this machine's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from genus import Subscription, this
+from genus.lake import Inboxes, Lake
+from genus.lake.files import local_path, opens_in_tasks
+from tests.lake.mounted import mount
+from tests.lake.roads import ALL, Counter, Gate, Radar, traffic, write_recording
+
+WANTED = [
+    Subscription(Counter, has="place", where=this.speed > 30),
+    Subscription(Radar),
+    Subscription(Gate, lacks="place"),
+]
+
+
+def rows(frame: DataFrame) -> list[Any]:
+    """All rows, without what differs from one lake to the next."""
+    kept = [name for name in frame.columns if name not in ("_commit", "_ingested")]
+    return sorted((tuple(row) for row in frame.select(*kept).collect()), key=repr)
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> list[Path]:
+    """Two files, of which the second is damaged in the middle."""
+    first = write_recording(tmp_path / "first.genus", traffic(400))
+    second = write_recording(tmp_path / "second.genus", traffic(200, first=400))
+    content = bytearray(second.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    second.write_bytes(content)
+    return [first, second]
+
+
+@pytest.fixture
+def elsewhere(spark: SparkSession, tmp_path: Path) -> str:
+    (tmp_path / "far").mkdir()
+    return mount(spark, f"city{tmp_path.name.replace('_', '-')}", tmp_path / "far")
+
+
+@pytest.fixture
+def lakes(spark: SparkSession, tmp_path: Path, elsewhere: str) -> tuple[Lake, Lake]:
+    return Lake.create(spark, tmp_path / "near", *ALL), Lake.create(spark, f"{elsewhere}/lake", *ALL)
+
+
+def test_tasks_cannot_open_it(elsewhere: str) -> None:
+    """Else nothing here would be shown."""
+    assert local_path(elsewhere) is None
+    assert not opens_in_tasks(elsewhere)
+
+
+def test_the_whole_pipeline_gives_the_same_answers(
+    lakes: tuple[Lake, Lake], recordings: list[Path], elsewhere: str, tmp_path: Path
+) -> None:
+    """Ingest, dead letters, reads, routes, inboxes, compaction and the check."""
+    near, far = lakes
+    for lake in lakes:
+        for recording in recordings:
+            lake.ingest(recording)
+        assert lake.ingest(recordings).skipped == 2
+    assert rows(far.dead_letters()) == rows(near.dead_letters())
+    assert far.dead_letters().count() > 0
+    for wanted in WANTED:
+        assert rows(far.read(wanted)) == rows(near.read(wanted)) != []
+    assert far.route(WANTED).count() == near.route(WANTED).count()
+    assert rows(far.route(WANTED).frame()) == rows(near.route(WANTED).frame())
+
+    far.route(WANTED).to_inboxes(f"{elsewhere}/inboxes")
+    near.route(WANTED).to_inboxes(tmp_path / "inboxes")
+    delivered = rows(Inboxes(far.spark, f"{elsewhere}/inboxes").read())
+    assert delivered == rows(Inboxes(near.spark, tmp_path / "inboxes").read()) != []
+
+    before = rows(far.table("Counter"))
+    compacted = far.compact()
+    assert compacted.files_after < compacted.files_before
+    assert rows(far.table("Counter")) == before
+    assert far.clean(older_than_s=0) > 0
+    assert rows(far.table("Counter")) == before
+    assert [far.check(), near.check()] == [[], []]
+    assert Inboxes(far.spark, f"{elsewhere}/inboxes").check() == []
+    assert far.route(WANTED).to_inboxes(f"{elsewhere}/inboxes").rows == 0
+
+
+def test_a_lake_elsewhere_is_opened_again(
+    spark: SparkSession, lakes: tuple[Lake, Lake], recordings: list[Path]
+) -> None:
+    """Everything there is to know is in its files; a type registered later grows its tables."""
+    _, far = lakes
+    far.ingest(recordings)
+    again = Lake(spark, far.path)
+    assert (again.version, rows(again.table("Gate"))) == (far.version, rows(far.table("Gate")))
+    assert again.check() == []
+
+
+def test_missing_files_elsewhere_are_found(lakes: tuple[Lake, Lake], recordings: list[Path], tmp_path: Path) -> None:
+    _, far = lakes
+    far.ingest(recordings[0])
+    for file in (tmp_path / "far").rglob("tables/Gate/**/*.parquet"):
+        file.unlink()
+    (problem,) = far.check()
+    assert "tables/Gate" in problem.path
+    assert "is missing" in problem.text
+
+
+def test_a_local_lake_is_found_where_the_clusters_default_is_elsewhere(
+    spark: SparkSession, tmp_path: Path, recordings: list[Path], elsewhere: str
+) -> None:
+    """A path without a scheme is this machine's, for Genus and for what it asks of Spark."""
+    configuration = getattr(spark, "_jsc").hadoopConfiguration()  # noqa: B009 - not part of the typed session
+    usual = configuration.get("fs.defaultFS")
+    configuration.set("fs.defaultFS", elsewhere.removesuffix("/data"))
+    try:
+        lake = Lake.create(spark, tmp_path / "lake", *ALL)
+        for recording in recordings:
+            lake.ingest(recording)
+        assert lake.compact().rows > 0
+        lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
+        assert Inboxes(spark, tmp_path / "inboxes").read().count() == lake.route(WANTED).count() > 0
+        assert [*lake.check(), *Inboxes(spark, tmp_path / "inboxes").check()] == []
+    finally:
+        configuration.set("fs.defaultFS", usual)
+    assert list((tmp_path / "far").iterdir()) == []

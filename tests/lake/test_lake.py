@@ -1,0 +1,334 @@
+"""A lake keeps events by family, once, typed and growing, and gives them back as DataFrames."""
+
+import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from genus import Event, Maybe, Subscription, all_of, this
+from genus.bus.recording import read_recording
+from genus.errors import LakeDamaged, LakeError, NotRegistered
+from genus.lake import Lake, store
+from genus.lake.ledger import Part
+from genus.lake.shapes import Shape
+from tests.lake.roads import ALL, MORNING, Category, Counter, Gate, Radar, Roadside, traffic, write_recording
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake.create(spark, tmp_path / "lake", *ALL)
+
+
+@pytest.fixture(scope="module")
+def full(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with 600 events of two days in two commits; tests only read it."""
+    folder = tmp_path_factory.mktemp("full")
+    lake = Lake.create(spark, folder / "lake", *ALL)
+    lake.ingest(write_recording(folder / "first.genus", EVENTS[:300]))
+    lake.ingest(write_recording(folder / "second.genus", EVENTS[300:]))
+    return lake
+
+
+EVENTS = [*traffic(300), *traffic(300, first=300, start=MORNING + timedelta(days=1))]
+
+
+def times(frame: DataFrame) -> list[Any]:
+    return sorted(frame.select("time").toArrow().column(0).to_pylist())
+
+
+def matching(subscription: Subscription, events: Iterable[Event] = EVENTS) -> list[Any]:
+    return sorted(event.time for event in events if subscription.matches(event))
+
+
+def plan_of(frame: DataFrame) -> str:
+    with redirect_stdout(StringIO()) as printed:
+        frame.explain("formatted")
+    return printed.getvalue()
+
+
+# -- in ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_file_twice_adds_nothing(lake: Lake, tmp_path: Path) -> None:
+    """A file is known by its content: neither a second time nor a copy under another name adds events."""
+    file = write_recording(tmp_path / "a.genus", traffic(50))
+    assert lake.ingest(file).events == 50
+    again = lake.ingest([file, shutil.copy(file, tmp_path / "b.genus")])
+    assert (again.events, again.files, again.skipped) == (0, 0, 2)
+    assert lake.read(Roadside).count() == 50
+
+
+def test_folders_and_patterns_stand_for_their_files(lake: Lake, tmp_path: Path) -> None:
+    """A folder means all files below it but the hidden ones; a pattern what it matches."""
+    (tmp_path / "land" / "deep").mkdir(parents=True)
+    write_recording(tmp_path / "land" / "a.genus", traffic(10))
+    write_recording(tmp_path / "land" / "deep" / "b.genus", traffic(10, first=100))
+    write_recording(tmp_path / "land" / ".hidden.genus", traffic(10, first=200))
+    assert lake.ingest(f"{tmp_path}/land/*.genus").events == 10
+    assert lake.ingest(tmp_path / "land").events == 10
+    with pytest.raises(LakeError, match="no such file"):
+        lake.ingest(tmp_path / "land" / "nothing*.genus")
+
+
+def test_what_is_interrupted_before_its_commit_was_never_there(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that a killed ingest wrote belong to no commit: nobody reads them, and clean removes them."""
+    file = write_recording(tmp_path / "a.genus", traffic(40))
+
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lake._store.ledger, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            lake.ingest(file)
+    assert lake.read(Roadside).count() == 0
+    assert lake.ingest(file).events == 40
+    assert lake.read(Roadside).count() == 40
+    assert lake.clean(older_than_s=-5) == 0, "another writer might be at work there"
+    monkeypatch.setattr(store, "LONGEST_WRITE_S", -5)
+    assert lake.clean(older_than_s=-5) == 2  # one folder of each family
+    assert lake.read(Roadside).count() == 40
+
+
+def test_two_writers_of_one_file_add_it_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """Whoever commits second finds the source taken, and takes only what is left."""
+    shared = write_recording(tmp_path / "shared.genus", traffic(60))
+    own = [write_recording(tmp_path / f"{n}.genus", traffic(20, first=1000 * n)) for n in (1, 2)]
+    with ThreadPoolExecutor(2) as pool:
+        others = [Lake(spark, lake.path) for _ in own]
+        list(pool.map(lambda pair: pair[0].ingest([shared, pair[1]]), zip(others, own, strict=True)))
+    assert lake.read(Roadside).count() == 100
+    assert not lake.check()
+
+
+def test_dead_letters_say_why_and_are_tried_again_when_types_are_known(lake: Lake, tmp_path: Path) -> None:
+    """Events of an unknown type are dead letters; registered, a retry takes them in and nothing else."""
+
+    class Stranger(Counter):
+        colour: Maybe[str] = None
+
+    file = write_recording(tmp_path / "a.genus", [*traffic(10), Stranger(lane=9, time=MORNING, colour="red")])
+    first = lake.ingest(file)
+    assert (first.events, first.dead) == (10, 1)
+    (letter,) = lake.dead_letters().collect()
+    assert "Stranger" in letter["reason"]
+    assert letter["path"] == str(file)
+    assert letter["raw"]
+    lake.register(Stranger)
+    second = lake.ingest(file, retry=True)
+    assert (second.events, second.dead) == (1, 0)
+    assert lake.read(Roadside).count() == 11
+    assert lake.dead_letters().count() == 0
+    assert lake.read(Stranger, where=this.colour == "red").first()["lane"] == 9  # type: ignore[index]
+    assert lake.ingest(file, retry=True).files == 0
+
+
+def test_old_files_are_read_after_the_vector_grew(spark: SparkSession, tmp_path: Path) -> None:
+    """A new attribute is a new column, absent from what was written before."""
+
+    def version(new: bool) -> Any:
+        if not new:
+
+            class Tide(Event):
+                level: float
+
+            return Tide
+
+        class Tide(Event):  # type: ignore[no-redef]
+            level: float
+            salt: Maybe[float] = None
+
+        return Tide
+
+    old, young = version(False), version(True)
+    lake = Lake.create(spark, tmp_path / "lake", old)
+    lake.ingest(write_recording(tmp_path / "old.genus", [old(level=1.0, time=MORNING)]))
+    lake.register(young)
+    lake.ingest(write_recording(tmp_path / "new.genus", [young(level=2.0, salt=0.3, time=MORNING)]))
+    rows = {row["level"]: row["salt"] for row in lake.read(young).collect()}
+    assert rows == {1.0: None, 2.0: 0.3}
+    assert lake.read(young, has="salt").count() == 1
+    assert lake.read(young, lacks="salt").count() == 1
+    lake.compact()
+    assert {row["level"]: row["salt"] for row in lake.read(young).collect()} == rows
+
+
+# -- out ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "subscription",
+    [
+        Subscription(Counter),
+        Subscription(Counter, exact=True),
+        Subscription(Radar),
+        Subscription(Roadside),
+        Subscription(Event),
+        Subscription(Roadside, exact=True),
+        Subscription(all_of(Counter, Roadside), has="place"),
+        Subscription(Counter, has=("place", "category"), where=this.category == Category.TRUCK),
+        Subscription(Counter, lacks="speed"),
+        Subscription(Counter, where=~(this.speed > 30)),
+        Subscription(Counter, where=(this.speed / 2 > 10) | (this.lane == 2)),
+        Subscription(Roadside, where=this.time >= MORNING + timedelta(days=1, minutes=2)),
+        Subscription(Gate, where=this.open),
+    ],
+    ids=str,
+)
+def test_reading_gives_what_the_bus_would_have_delivered(full: Lake, subscription: Subscription) -> None:
+    """The oracle's answer, for a subscription and for its text."""
+    assert times(full.read(subscription)) == matching(subscription)
+    assert times(full.read(str(subscription))) == matching(subscription)
+
+
+def test_rows_hold_what_events_held(full: Lake) -> None:
+    """Every attribute comes back; ids tell all events apart."""
+    rows = full.read(Counter).orderBy("time").collect()
+    expected = [event for event in EVENTS if isinstance(event, Counter)]
+    found = [(r["_type"], r["lane"], r["category"], r["speed"], r["place"], r["time"].astimezone(UTC)) for r in rows]
+    assert found == [
+        (type(e).__name__, e.lane, e.category and e.category.value, e.speed, e.place, e.time) for e in expected
+    ]
+    assert len({(row["_source"], row["_position"]) for row in rows}) == len(rows)
+    assert {row["_recorded"] - row["time"] for row in rows} == {timedelta(milliseconds=5)}
+    assert {int(row["_code"]) % full.catalog.code(Counter) for row in rows} == {0}
+
+
+def test_positions_lead_back_to_the_recording(full: Lake) -> None:
+    """An event id is the source's number and the place in it."""
+    (source,) = [each for each in full.state().sources.values() if each.path.endswith("first.genus")]
+    rows = full.read(Event).where(f"_source = {source.number}").orderBy("_position").collect()
+    recorded = [each.event for each in read_recording(source.path, ALL)]
+    assert [row["_type"] for row in rows] == [type(event).__name__ for event in recorded]
+
+
+def test_type_presence_and_predicates_are_tested_in_the_files(full: Lake) -> None:
+    """The plan pushes them down to row groups, opens only the days that can match, and reads only what is asked for."""
+    day = MORNING + timedelta(days=1)
+    frame = full.read(Radar, has="place", where=(this.speed > 30) & (this.time >= day)).select("lane", "speed")
+    plan = plan_of(frame)
+    for pushed in ("EqualTo(_type,Radar)", "IsNotNull(place)", "GreaterThan(speed,30.0)", "GreaterThanOrEqual(time"):
+        assert pushed in plan.partition("PushedFilters")[2]
+    assert "_day" in plan.partition("PartitionFilters: [")[2].partition("]")[0]
+    assert "angle" not in plan.partition("ReadSchema")[2]
+
+
+def test_types_unknown_here_but_coded_under_a_known_one_match(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """Codes decide: a row of a type that no catalog here has still is a Counter if Counter's code divides its code."""
+    lake.ingest(write_recording(tmp_path / "a.genus", [Counter(lane=1, time=MORNING)]))
+    code = str(lake.catalog.code(Counter) * 7919)
+    (part,) = lake.state().table("Counter")
+    file = next((Path(lake.path) / part.folder).glob("*.parquet"))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(file).read()
+    renamed = {"_type": "Lidar", "_code": code}
+    for name, value in renamed.items():
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array([value]))
+    folder = "tables/Counter/_commit=elsewhere/_day=2026-05-01"
+    (Path(lake.path) / folder).mkdir(parents=True)
+    pq.write_table(table, Path(lake.path) / folder / "part-0.parquet")
+    draft = msgspec.structs.replace(
+        lake._store.begin("ingest"),
+        added=(Part("Counter", folder, 1, 1, 1),),
+        shapes=(Shape("Counter", "Lidar", code, "21"),),
+    )
+    lake._store.commit(draft)
+    assert sorted(row["_type"] for row in lake.read(Counter).collect()) == ["Counter", "Lidar"]
+    assert lake.read(Radar).count() == 0
+    assert lake.read(Counter, exact=True).count() == 1
+
+
+def test_views_answer_sql(full: Lake) -> None:
+    """Every type and kind is a view under its name."""
+    assert set(full.views()) >= {"Counter", "Radar", "Gate", "Roadside", "Event"}
+    (row,) = full.spark.sql("SELECT count(*) AS n FROM Radar WHERE speed > 60").collect()
+    assert row["n"] == len(matching(Subscription(Radar, where=this.speed > 60)))
+
+
+def test_what_a_lake_does_not_know_is_refused_with_advice(full: Lake) -> None:
+    """Unknown types and attributes, and half a subscription beside a whole one."""
+
+    class Elsewhere(Event): ...
+
+    with pytest.raises(NotRegistered, match="Elsewhere"):
+        full.read(Elsewhere)
+    with pytest.raises(LakeError, match="given already"):
+        full.read("Counter", has="place")
+    with pytest.raises(LakeError, match="is no lake"):
+        Lake(full.spark, f"{full.path}/nothing")
+    with pytest.raises(LakeError, match="is a lake already"):
+        Lake.create(full.spark, full.path, Counter)
+    with pytest.raises(LakeError, match="pattern"):
+        Lake.create(full.spark, f"{full.path}[1]", Counter)
+
+
+# -- keeping -----------------------------------------------------------------------------------------------------------
+
+
+def test_compaction_leaves_few_files_and_the_same_events(lake: Lake, tmp_path: Path) -> None:
+    """Five small ingests become one file per family and day; what was read is read; nothing is left to compact."""
+    for number in range(5):
+        lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(20, first=100 * number)))
+    before = {(row["_source"], row["_position"], row["lane"]) for row in lake.read(Counter).collect()}
+    done = lake.compact()
+    assert (done.files_before, done.files_after, done.rows) == (10, 2, 100)
+    assert {(row["_source"], row["_position"], row["lane"]) for row in lake.read(Counter).collect()} == before
+    assert "GreaterThan(time" in plan_of(lake.read(Counter, where=this.time > MORNING))
+    assert lake.compact().tables == 0
+    assert not lake.check()
+    assert lake.clean() == 0, "what stopped counting is kept for a while, for followers and running reads"
+    assert lake.clean(older_than_s=-5) == 10
+    assert lake.read(Counter).count() == len(before)
+
+
+def test_compaction_writes_times_that_files_can_be_searched_by(lake: Lake, tmp_path: Path) -> None:
+    """Spark's own setting for times is put back."""
+    import pyarrow.parquet as pq
+
+    before = lake.spark.conf.get("spark.sql.parquet.outputTimestampType")
+    for number in range(2):
+        lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(20, first=100 * number)))
+    lake.compact()
+    (part,) = lake.state().table("Counter")
+    file = next((Path(lake.path) / part.folder).glob("*.parquet"))
+    assert pq.ParquetFile(file).schema.column(0).physical_type == "INT64"
+    assert lake.spark.conf.get("spark.sql.parquet.outputTimestampType") == before
+
+
+def test_check_finds_what_is_missing(lake: Lake, tmp_path: Path) -> None:
+    """A deleted file, a missing catalog and a missing commit are named."""
+    lake.ingest(write_recording(tmp_path / "a.genus", traffic(20)))
+    (part,) = lake.state().table("Gate")
+    next((Path(lake.path) / part.folder).glob("*.parquet")).unlink()
+    (problem,) = lake.check()
+    assert "Gate" in str(problem)
+    (Path(lake.path) / "_log" / f"{1:012}.json").unlink()
+    with pytest.raises(LakeDamaged, match="commit 1 is missing"):
+        Lake(lake.spark, lake.path).check()
+
+
+def test_stats_come_from_the_ledger(full: Lake) -> None:
+    """Rows, days, types and shapes per table."""
+    stats = {each.table: each for each in full.stats()}
+    assert stats["Counter"].rows + stats["Gate"].rows == len(EVENTS)
+    assert (stats["Counter"].days, stats["Counter"].types) == (2, 2)
+
+
+def test_midnight_is_a_new_day(lake: Lake, tmp_path: Path) -> None:
+    """The day of an event is that of its time in UTC, not of the session's zone."""
+    night = datetime(2026, 5, 1, 23, 59, 59, tzinfo=UTC)
+    lake.ingest(write_recording(tmp_path / "a.genus", traffic(2, first=0, start=night)))
+    days = {str(row["_day"]) for row in lake.read(Event).collect()}
+    assert days == {"2026-05-01", "2026-05-02"}

@@ -1,0 +1,373 @@
+"""The ledger: commits have one order, a store changes in one step or not at all, and damage is noticed."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from genus.errors import LakeDamaged
+from genus.lake import ledger as ledger_module
+from genus.lake.files import Found, LocalFiles
+from genus.lake.ledger import EVERY, Draft, Ledger, Overtaken, Part, Source, State, rows_in
+from genus.lake.shapes import Shape
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class MemoryFiles:
+    """Files in memory that many ledgers share; a writer may be killed just before or after it creates one."""
+
+    def __init__(self, content: dict[str, bytes], kill: str = "") -> None:
+        self.content = content
+        self.kill = kill
+        self.asked: Counter[str] = Counter()
+
+    def read(self, path: str) -> bytes | None:
+        self.asked["read"] += 1
+        return self.content.get(path)
+
+    def create(self, path: str, content: bytes) -> bool:
+        self._die("before")
+        won = self.content.setdefault(path, content) is content
+        self._die("after")
+        return won
+
+    def replace(self, path: str, content: bytes) -> None:
+        self.content[path] = content
+
+    def listing(self, folder: str) -> list[Found]:
+        self.asked["listing"] += 1
+        return [Found(path, len(found), False, 0.0) for path, found in sorted(self.content.items())]
+
+    def delete(self, path: str) -> None:
+        self.content.pop(path, None)
+
+    def _die(self, when: str) -> None:
+        if self.kill == when:
+            raise Killed
+
+
+def _part(id: str, number: int = 0, rows: int = 1) -> Part:
+    return Part("Loop", f"tables/Loop/_commit={id}/{number}", 1, rows, rows * 10)
+
+
+def _ingest(id: str, *sources: int, builds_on: str = "") -> Draft:
+    read = tuple(Source(number, f"/in/{number}", 100, 1, 0, builds_on) for number in sources)
+    return Draft(id=id, kind="ingest", at_us=0, added=(_part(id),), sources=read)
+
+
+def _ledger(path: Path) -> Ledger:
+    return Ledger(LocalFiles(), str(path))
+
+
+# -- against a model ---------------------------------------------------------------------------------------------------
+
+
+class Model:
+    """What commits add up to, written down once more and without any files."""
+
+    def __init__(self) -> None:
+        self.version = self.cursor = 0
+        self.parts: dict[str, Part] = {}
+        self.sources: dict[int, str] = {}
+        self.shapes: set[Shape] = set()
+        self.notes: dict[str, str] = {}
+        self.newest: int | None = None
+
+    def refuses(self, draft: Draft) -> bool:
+        return (
+            any(self.sources.get(source.number, "") != source.commit for source in draft.sources)
+            or any(folder not in self.parts for folder in draft.removed)
+            or draft.after not in (None, self.cursor)
+        )
+
+    def take(self, draft: Draft) -> None:
+        self.version += 1
+        for folder in draft.removed:
+            del self.parts[folder]
+        self.parts.update((part.folder, part) for part in draft.added)
+        self.sources.update((source.number, draft.id) for source in draft.sources)
+        self.shapes.update(draft.shapes)
+        self.notes.update(draft.notes)
+        self.cursor = draft.upto if draft.upto is not None else self.cursor
+        if draft.newest_us is not None:
+            self.newest = max(draft.newest_us, self.newest or draft.newest_us)
+
+    def equals(self, state: State) -> bool:
+        sources = {number: source.commit for number, source in state.sources.items()}
+        return (
+            (self.version, self.cursor, self.parts, self.sources, self.notes, self.newest)
+            == (state.version, state.cursor, state.parts, sources, state.notes, state.newest_us)
+        ) and self.shapes == set(state.shapes.values())  # fmt: skip
+
+
+class Writers(RuleBasedStateMachine):
+    """Several processes write to one store; each builds its drafts on what it saw last, and any may be killed."""
+
+    numbers = st.integers(0, 2)
+
+    @initialize()
+    def begin(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.model = Model()
+        self.made = 0
+        self.ledgers = [Ledger(MemoryFiles(self.content), "/lake") for _ in range(3)]
+        self.seen = [State()] * 3
+
+    @rule(who=numbers)
+    def look(self, who: int) -> None:
+        self.seen[who] = self.ledgers[who].state()
+        assert self.model.equals(self.seen[who])
+
+    @rule(who=numbers)
+    def restart(self, who: int) -> None:
+        self.ledgers[who] = Ledger(MemoryFiles(self.content), "/lake")
+
+    @rule(who=numbers, sources=st.sets(st.integers(0, 6), max_size=2), shape=st.integers(0, 3))
+    def ingest(self, who: int, sources: set[int], shape: int) -> None:
+        """Of sources that were read in before, as of the commit that this writer knows of."""
+        known = self.seen[who].sources
+        read = [Source(each, "", 0, 0, 0, known[each].commit if each in known else "") for each in sources]
+        shapes = (Shape("Loop", "Loop", "6", f"{shape:x}"),)
+        self._commit(who, self._draft(sources=tuple(read), shapes=shapes, newest_us=shape * 10))
+
+    @rule(who=numbers)
+    def compact(self, who: int) -> None:
+        self._commit(who, self._draft(removed=tuple(self.seen[who].parts)))
+
+    @rule(who=numbers, steps=st.integers(1, 3))
+    def follow(self, who: int, steps: int) -> None:
+        cursor = self.seen[who].cursor
+        self._commit(who, self._draft(after=cursor, upto=cursor + steps, notes={"by": str(who)}))
+
+    @rule(who=numbers, when=st.sampled_from(["before", "after"]))
+    def kill(self, who: int, when: str) -> None:
+        """Its files are written; whether they count depends on the commit alone."""
+        draft = self._draft()
+        dying = Ledger(MemoryFiles(self.content, when), "/lake")
+        with pytest.raises(Killed):
+            dying.commit(draft)
+        if when == "after":
+            self.model.take(draft)
+        self.restart(who)
+
+    def _draft(self, **what: object) -> Draft:
+        self.made += 1
+        id = f"{self.made:x}"
+        return Draft(id=id, kind="ingest", at_us=0, added=(_part(id),), **what)  # type: ignore[arg-type]
+
+    def _commit(self, who: int, draft: Draft) -> None:
+        if self.model.refuses(draft):
+            with pytest.raises(Overtaken):
+                self.ledgers[who].commit(draft)
+            return
+        made = self.ledgers[who].commit(draft)
+        self.model.take(draft)
+        assert made.version == self.model.version
+
+    @invariant()
+    def a_new_reader_sees_the_fold_of_all_commits(self) -> None:
+        assert self.model.equals(Ledger(MemoryFiles(self.content), "/lake").state())
+
+    @invariant()
+    def all_commits_can_be_read(self) -> None:
+        reader = Ledger(MemoryFiles(self.content), "/lake")
+        assert [commit.version for commit in reader.commits(0, self.model.version)] == [
+            *range(1, self.model.version + 1)
+        ]
+
+
+@pytest.mark.parametrize("every", [3, EVERY])
+def test_any_writers_and_kills_add_up_to_the_fold_of_commits(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether states are written out often or hardly ever."""
+    monkeypatch.setattr(ledger_module, "EVERY", every)
+    Writers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+    Writers.TestCase("runTest").debug()
+
+
+def test_writers_at_the_same_time_each_get_their_place(tmp_path: Path) -> None:
+    """Eight threads with a ledger each: every commit is there once, and of those in conflict one."""
+
+    def write(who: int) -> int:
+        ledger, won = _ledger(tmp_path), 0
+        for number in range(12):
+            ledger.commit(_ingest(f"own-{who}-{number}", 1000 * who + number))
+            try:
+                ledger.commit(_ingest(f"shared-{who}-{number}", -number - 1))
+                won += 1
+            except Overtaken:
+                pass
+        return won
+
+    with ThreadPoolExecutor(8) as pool:
+        won = sum(pool.map(write, range(8)))
+    state = _ledger(tmp_path).state()
+    assert won == 12
+    assert state.version == len(state.parts) == 8 * 12 + 12
+    assert len(state.sources) == 8 * 12 + 12
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_a_source_is_read_in_once(tmp_path: Path) -> None:
+    """Again only by who knows of the last time it was."""
+    ledger = _ledger(tmp_path)
+    ledger.commit(_ingest("a", 1))
+    with pytest.raises(Overtaken, match="/in/1 was read in by somebody else"):
+        ledger.commit(_ingest("b", 2, 1))
+    ledger.commit(_ingest("c", 1, builds_on="a"))
+    with pytest.raises(Overtaken):
+        ledger.commit(_ingest("d", 1, builds_on="a"))
+    assert {number: source.commit for number, source in ledger.state().sources.items()} == {1: "c"}
+
+
+def test_parts_are_replaced_once(tmp_path: Path) -> None:
+    """Of two compactions of the same parts, one counts."""
+    ledger, gone = _ledger(tmp_path), (_part("a").folder,)
+    ledger.commit(_ingest("a", 1))
+    ledger.commit(Draft(id="b", kind="compact", at_us=0, added=(_part("b", rows=7),), removed=gone))
+    with pytest.raises(Overtaken, match="_commit=a/0 was removed by somebody else"):
+        ledger.commit(Draft(id="c", kind="compact", at_us=0, added=(_part("c"),), removed=gone))
+    assert rows_in(ledger.state().table("Loop")) == 7
+    assert ledger.state().tables == ["Loop"]
+
+
+def test_versions_are_followed_once(tmp_path: Path) -> None:
+    """Of two followers that come from the same version, one counts."""
+    ledger = _ledger(tmp_path)
+    ledger.commit(Draft(id="a", kind="deliver", at_us=0, after=0, upto=5))
+    with pytest.raises(Overtaken, match="version 0 was followed by somebody else"):
+        ledger.commit(Draft(id="b", kind="deliver", at_us=0, after=0, upto=7))
+    assert ledger.state().cursor == 5
+
+
+def test_a_commit_that_the_file_system_made_unknowingly_counts_once() -> None:
+    """A retry inside an object store's client finds the file that its first try made."""
+
+    class Forgetful(MemoryFiles):
+        def create(self, path: str, content: bytes) -> bool:
+            super().create(path, content)
+            return False
+
+    ledger = Ledger(Forgetful({}), "/lake")
+    assert ledger.commit(_ingest("a", 1)).version == 1
+    assert ledger.state().version == 1
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+def _filled(path: Path, commits: int) -> list[Path]:
+    ledger = _ledger(path)
+    for number in range(commits):
+        ledger.commit(_ingest(f"{number}", number))
+    return sorted((path / "_log").iterdir())
+
+
+def test_a_missing_commit_is_noticed(tmp_path: Path) -> None:
+    files = _filled(tmp_path, 4)
+    files[1].unlink()
+    with pytest.raises(LakeDamaged, match="commit 2 is missing, 3 is there"):
+        _ledger(tmp_path).state()
+    with pytest.raises(LakeDamaged, match=r"000000000002\.json is missing"):
+        _ledger(tmp_path).commits(0, 4)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-1],
+        lambda content: b"",
+        lambda content: content.replace(b'"version":2', b'"version":3'),
+        lambda content: content.replace(b'"id":"1"', b'"id":1'),
+        lambda content: content.replace(b'"ingest"', b'"guess"'),
+        lambda content: content.replace(b"/in/1", b"/in/\xff"),
+    ],
+    ids=["cut short", "empty", "of another version", "of another type", "of no kind", "not text"],
+)
+def test_a_damaged_commit_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    file = _filled(tmp_path, 3)[1]
+    spoiled = damage(file.read_bytes())
+    assert spoiled != file.read_bytes()
+    file.write_bytes(spoiled)
+    with pytest.raises(LakeDamaged, match=r"_log/000000000002\.json: "):
+        _ledger(tmp_path).state()
+
+
+def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+    _filled(tmp_path, EVERY)
+    (tmp_path / "_log" / f"{EVERY:012}.state.json").write_text("{")
+    with pytest.raises(LakeDamaged, match=rf"{EVERY:012}\.state\.json: "):
+        _ledger(tmp_path).state()
+
+
+def test_fields_of_later_versions_are_passed_over(tmp_path: Path) -> None:
+    """A store that a newer Genus wrote to is still read."""
+    file = _filled(tmp_path, 1)[0]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "later": [1, 2]}))
+    assert _ledger(tmp_path).state().version == 1
+
+
+# -- many commits ------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_is_written_out_every_so_often(tmp_path: Path) -> None:
+    files = _filled(tmp_path, 2 * EVERY + 3)
+    states = [file.name for file in files if file.name.endswith(".state.json")]
+    assert states == [f"{EVERY:012}.state.json", f"{2 * EVERY:012}.state.json"]
+
+
+def test_opening_reads_the_last_state_and_what_came_after(tmp_path: Path) -> None:
+    """And is right about it: the same as reading every commit."""
+    _filled(tmp_path, 2 * EVERY + 3)
+    content = {str(file): file.read_bytes() for file in (tmp_path / "_log").iterdir()}
+    files = MemoryFiles(content)
+    state = Ledger(files, str(tmp_path)).state()
+    assert files.asked == {"listing": 1, "read": 1 + 3 + 1}  # the state, three commits, and the one that is not there
+    without = {path: found for path, found in content.items() if not path.endswith(".state.json")}
+    assert state == Ledger(MemoryFiles(without), str(tmp_path)).state()
+    assert len(state.sources) == state.version == 2 * EVERY + 3
+
+
+def test_looking_again_lists_nothing(tmp_path: Path) -> None:
+    """A stream of years has a long log: who knows the state asks for the next commit by its name."""
+    files = MemoryFiles({})
+    ledger, other = Ledger(files, "/lake"), Ledger(MemoryFiles(files.content), "/lake")
+    ledger.commit(_ingest("a", 1))
+    assert ledger.state().version == 1
+    files.asked.clear()
+    other.commit(_ingest("b", 2))
+    assert [ledger.state().version, ledger.state().version] == [2, 2]
+    assert files.asked == {"read": 3}
+
+
+def test_who_was_away_for_long_reads_a_state_instead_of_every_commit() -> None:
+    files = MemoryFiles({})
+    ledger, other = Ledger(files, "/lake"), Ledger(MemoryFiles(files.content), "/lake")
+    ledger.commit(_ingest("a", -1))
+    for number in range(5 * EVERY):
+        other.commit(_ingest(f"{number}", number))
+    files.asked.clear()
+    assert ledger.state() == other.state()
+    assert files.asked["read"] <= EVERY + 3
+    assert files.asked["listing"] == 1
+
+
+def test_a_store_exists_once_it_has_a_commit(tmp_path: Path) -> None:
+    """What a killed creator left does not make one."""
+    (tmp_path / "_log").mkdir()
+    (tmp_path / "_log" / ".000000000001.json.4f21").write_bytes(b"{")
+    ledger = _ledger(tmp_path)
+    assert not ledger.exists
+    assert ledger.state() == State()
+    ledger.commit(_ingest("a", 1))
+    assert ledger.exists
