@@ -1,0 +1,90 @@
+"""Subscriptions come from lines, text files and tables; what cannot be read is named by its place."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from genus import Subscription, this
+from genus.catalog import Catalog
+from genus.errors import LakeError
+from genus.lake.route import Routed, read_subscriptions
+from genus.testing.generators import Sampler, Stranger
+
+TEXT = """
+# those of the town hall
+ann: Sampler has place where number > 30
+bob's office: Stranger    # a comment only begins a line
+ann: exact Sampler where text contains ': #'
+"""
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    made = Catalog()
+    made.register(Sampler, Stranger)
+    return made
+
+
+def test_a_file_has_a_subscription_on_each_line(tmp_path: Path, catalog: Catalog) -> None:
+    """Empty lines and comments say nothing; the text after the first colon is the subscription."""
+    file = tmp_path / "subscriptions.txt"
+    file.write_text(TEXT.replace("    # a comment only begins a line", ""))
+    wanted = [
+        Routed("ann", Subscription(Sampler, has="place", where=this.number > 30)),
+        Routed("bob's office", Subscription(Stranger)),
+        Routed("ann", Subscription(Sampler, exact=True, where=this.text.contains(": #"))),
+    ]
+    assert read_subscriptions(file, catalog) == wanted == read_subscriptions(str(file), catalog)
+    assert read_subscriptions(file.read_text().splitlines(), catalog) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("Sampler has place", "names no subscriber"),
+        (": Sampler", "names no subscriber"),
+        ("ann: Sampla", "no event type is called Sampla; known: Event, Sampler"),
+        ("ann: Sampler where nombre > 3", "has no attribute 'nombre'"),
+        ("ann: Sampler where", "expected"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, catalog: Catalog, line: str, problem: str) -> None:
+    """The file, the line's number and what is wrong with it."""
+    file = tmp_path / "subscriptions.txt"
+    file.write_text(f"# one\nann: Sampler\n{line}\n")
+    with pytest.raises(LakeError, match=r"subscriptions.txt, line 3: ") as raised:
+        read_subscriptions(file, catalog)
+    assert problem in str(raised.value)
+
+
+def test_a_file_that_is_not_there_or_is_no_text_is_refused(tmp_path: Path, catalog: Catalog) -> None:
+    """The message names it."""
+    with pytest.raises(LakeError, match=r"cannot read .*none.txt: No such file"):
+        read_subscriptions(tmp_path / "none.txt", catalog)
+    (tmp_path / "noise").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(LakeError, match="noise is no text"):
+        read_subscriptions(tmp_path / "noise", catalog)
+
+
+def test_a_table_has_a_subscription_in_each_row(spark: SparkSession, catalog: Catalog) -> None:
+    """Columns subscriber and subscription, in any order and beside others."""
+    rows = [("Sampler has place", 1, "ann"), ("Stranger", 2, "bob")]
+    table = spark.createDataFrame(rows, "subscription string, weight int, subscriber string")
+    assert read_subscriptions(table, catalog) == [
+        Routed("ann", Subscription(Sampler, has="place")),
+        Routed("bob", Subscription(Stranger)),
+    ]
+
+
+def test_a_row_that_cannot_be_read_is_named(spark: SparkSession, catalog: Catalog) -> None:
+    """Its number and its subscriber; a table without the columns is refused as a whole."""
+    rows = [("ann", "Sampler"), ("bob", "Sampler where")]
+    table = spark.createDataFrame(rows, "subscriber string, subscription string")
+    with pytest.raises(LakeError, match=r"row 2 \(bob\): expected"):
+        read_subscriptions(table, catalog)
+    with pytest.raises(LakeError, match="needs the column subscription"):
+        read_subscriptions(table.drop("subscription"), catalog)
+    missing = spark.createDataFrame([("ann", None)], "subscriber string, subscription string")
+    with pytest.raises(LakeError, match="row 1: subscriber and subscription must not be NULL"):
+        read_subscriptions(missing, catalog)
