@@ -1,0 +1,28 @@
+"""Analyses over the events of a lake: the same functions in batch and on a stream.
+
+A stream is a series of increments. An analysis gives out what is settled at an increment's watermark and hands the rest
+on, as a DataFrame of rows that wait, to the next; so batch is the case of a single increment after which nothing comes.
+"""
+
+from genus.lake.analytics.lateness import END, is_late, is_overtaken, moment, watermark_of
+from genus.lake.analytics.pairing import Choice, Pairing, pair, seconds
+from genus.lake.analytics.settling import Analysis, Settled, together
+from genus.lake.analytics.windows import Statistic, Windows, windows
+
+__all__ = [
+    "END",
+    "Analysis",
+    "Choice",
+    "Pairing",
+    "Settled",
+    "Statistic",
+    "Windows",
+    "is_late",
+    "is_overtaken",
+    "moment",
+    "pair",
+    "seconds",
+    "together",
+    "watermark_of",
+    "windows",
+]

@@ -1,0 +1,175 @@
+"""A stream reads in what lands, once, and everything that follows it has every event once, wherever it was killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter as Tally
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from genus import Subscription
+from genus.errors import LakeError
+from genus.lake import Inboxes, Lake, Progress, Routed, Windows
+from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
+from tests.lake.test_inboxes import WANTED, delivered, expected
+
+
+def land(folder: Path, number: int, count: int = 40) -> None:
+    """A recording that appears whole."""
+    folder.mkdir(exist_ok=True)
+    made = write_recording(folder / f".{number}.part", traffic(count, first=1000 * number))
+    made.rename(folder / f"bus-{number:05}.genus")
+
+
+def landed(numbers: range, count: int = 40) -> list:  # type: ignore[type-arg]
+    return [event for number in numbers for event in traffic(count, first=1000 * number)]
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    (tmp_path / "landing").mkdir()
+    return Lake.create(spark, tmp_path / "lake", *ALL)
+
+
+def test_what_lands_is_read_in_and_delivered(lake: Lake, tmp_path: Path) -> None:
+    """Inboxes, functions and derived tables get the same events; a second run finds nothing new."""
+    seen: list[Progress] = []
+    calls: Tally[int] = Tally()
+
+    def count(frame: DataFrame, version: int) -> None:
+        calls[version] += frame.count()
+
+    counting = Windows(every=timedelta(minutes=1), by=("lane",), lateness=timedelta(seconds=1))
+    for numbers in (range(3), range(3, 5)):
+        for number in numbers:
+            land(tmp_path / "landing", number)
+        stream = lake.stream(tmp_path / "landing", files_per_batch=2, on_progress=seen.append)
+        stream = stream.route(WANTED).to_inboxes(tmp_path / "inboxes").for_each(Radar, count)
+        stream.derive(tmp_path / "minutes", counting, Counter).run()
+    events = landed(range(5))
+    assert delivered(Inboxes(lake.spark, tmp_path / "inboxes")) == expected(events)
+    assert sum(calls.values()) == sum(isinstance(event, Radar) for event in events)
+    assert [progress.files for progress in seen] == [2, 1, 2]
+    assert sum(progress.events for progress in seen) == len(events)
+    assert all(progress.lag_seconds and progress.rate > 0 for progress in seen)
+
+
+def test_new_subscriptions_and_new_types_take_effect_on_the_way(lake: Lake, tmp_path: Path) -> None:
+    """A subscription file is read again when it changed; a type that is registered later is delivered from then on."""
+
+    class Laser(Counter):
+        power: float
+
+    wanted = tmp_path / "wanted.txt"
+    wanted.write_text("city: Roadside\n")
+    stream = lake.stream(tmp_path / "landing").route(wanted).to_inboxes(tmp_path / "inboxes")
+    land(tmp_path / "landing", 1)
+    stream.run()
+    lake.register(Laser)
+    wanted.write_text("city: Roadside\ntoll: Laser\n")
+    laser = Laser(lane=1, power=2.0, time=traffic(1)[0].time)
+    write_recording(tmp_path / "landing" / "laser.genus", [laser])
+    stream.run()
+    found = delivered(Inboxes(lake.spark, tmp_path / "inboxes"))
+    city, toll = Routed("city", Subscription(Roadside)), Routed("toll", Subscription(Laser))
+    assert found == expected(landed(range(1, 2)), [city]) + expected([laser], [city, toll])
+
+
+def test_a_batch_that_failed_half_way_is_done_again_once(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that were committed before a follower failed are not read in again, and the follower gets them after."""
+    land(tmp_path / "landing", 1)
+    stream = lake.stream(tmp_path / "landing").route(WANTED).to_inboxes(tmp_path / "inboxes")
+    with monkeypatch.context() as patched:
+        patched.setattr(Inboxes, "_write", lambda *_: 1 / 0)
+        with pytest.raises(Exception, match=r"division by zero"):
+            stream.run()
+    assert lake.read(Roadside).count() == 40
+    stream.run()
+    assert delivered(Inboxes(lake.spark, tmp_path / "inboxes")) == expected(landed(range(1, 2)))
+    assert lake.read(Roadside).count() == 40
+
+
+def test_a_landing_folder_must_be_there(lake: Lake, tmp_path: Path) -> None:
+    """A misspelled folder would wait for ever."""
+    with pytest.raises(LakeError, match="is no folder"):
+        lake.stream(tmp_path / "missing")
+
+
+def test_broken_files_do_not_stop_a_stream(lake: Lake, tmp_path: Path) -> None:
+    """They are dead letters, and the good ones around them are read in."""
+    land(tmp_path / "landing", 1)
+    (tmp_path / "landing" / "broken.genus").write_bytes(b"no recording at all")
+    land(tmp_path / "landing", 2)
+    progress = lake.stream(tmp_path / "landing").run()
+    assert progress is not None
+    assert (progress.events, progress.dead) == (80, 1)
+    assert lake.dead_letters().count() == 1
+
+
+# -- killed ------------------------------------------------------------------------------------------------------------
+
+FILES, EVENTS_EACH = 8, 200
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    script = Path(__file__).with_name("streaming.py")
+    with (folder / "stream.log").open("ab") as log:
+        command = [sys.executable, str(script), str(folder)]
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def kill_and_restart(folder: Path, kills: int, seed: int) -> None:
+    """Run a stream in a process of its own, kill it at random moments, and let it finish at last."""
+    moments = random.Random(seed)
+    for _ in range(kills):
+        process = start(folder)
+        began = folder / "began"
+        while not began.exists() and process.poll() is None:
+            time.sleep(0.05)  # the session starts; nothing is tested by waiting
+        time.sleep(moments.uniform(0, 4))  # the moment of death is the input
+        if moments.random() < 0.5:
+            os.killpg(process.pid, signal.SIGKILL)  # Python and Spark's JVM at once
+        else:
+            process.kill()  # Spark's JVM notices later, and may still be at work when the next process begins
+        process.wait()
+        began.unlink(missing_ok=True)
+    final = start(folder)
+    assert final.wait(timeout=240) == 0, (folder / "stream.log").read_text()[-2000:]
+
+
+def check_exactly_once(spark: SparkSession, folder: Path, files: int) -> None:
+    events = landed(range(files), EVENTS_EACH)
+    lake = Lake(spark, folder / "lake")
+    assert Tally(lake.read(Roadside).select("time").toArrow().column(0).to_pylist()) == Tally(e.time for e in events)
+    assert delivered(Inboxes(spark, folder / "inboxes")) == expected(events)
+    assert not lake.check()
+
+
+def prepare(spark: SparkSession, folder: Path, files: int) -> None:
+    Lake.create(spark, folder / "lake", *ALL)
+    for number in range(files):
+        land(folder / "landing", number, EVENTS_EACH)
+
+
+def test_killed_with_9_a_few_times_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path) -> None:
+    """Two deaths at random moments, then to the end."""
+    prepare(spark, tmp_path, FILES)
+    kill_and_restart(tmp_path, kills=2, seed=1)
+    check_exactly_once(spark, tmp_path, FILES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_killed_with_9_fifty_times_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Ten streams, five deaths each."""
+    prepare(spark, tmp_path, FILES)
+    kill_and_restart(tmp_path, kills=5, seed=seed)
+    check_exactly_once(spark, tmp_path, FILES)
