@@ -1,0 +1,99 @@
+"""A real Spark cluster on this machine: a master and workers as processes of their own, stopped at the end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+
+HOME = Path(pyspark.__file__).parent
+_PAUSE_S = 0.1
+
+
+class Cluster:
+    """State: the processes of a cluster, by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.url = ""
+
+    def start_master(self) -> None:
+        """Start the master at a free port, which it tells."""
+        self._start("master", "master.Master", "--port", "0")
+        self.wait(lambda: "Starting Spark master at" in self.log("master"))
+        (self.url,) = re.findall(r"Starting Spark master at (spark://\S+)", self.log("master"))
+
+    def add_worker(self, name: str) -> None:
+        """Start a worker with one core, and wait until the master knows it."""
+        work = f"{self._folder}/{name}"
+        self._start(name, "worker.Worker", "--port", "0", "-c", "1", "-m", "1g", "-d", work, self.url)
+        self.wait(lambda: "Successfully registered with master" in self.log(name))
+
+    def _start(self, name: str, what: str, *options: str) -> None:
+        environment = os.environ | {
+            "SPARK_HOME": str(HOME),
+            "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        command = [f"{HOME}/bin/spark-class", f"org.apache.spark.deploy.{what}", "--host", "127.0.0.1"]
+        with open(self._folder / f"{name}.log", "wb") as log:
+            self._processes[name] = subprocess.Popen(
+                [*command, "--webui-port", "0", *options],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+
+    def log(self, name: str) -> str:
+        """What a process has said so far."""
+        return (self._folder / f"{name}.log").read_text(errors="replace")
+
+    def kill(self, name: str) -> None:
+        """End a process and all that it started, at once and without a word."""
+        process = self._processes.pop(name)
+        with suppress(ProcessLookupError):  # it may have ended by itself
+            os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, with its executors
+        process.wait()
+
+    def wait(self, ready: Callable[[], bool], seconds: float = 300) -> None:
+        """Go on when something is so; fail, with what the processes said, if it is not so for long."""
+        until = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < until, "\n".join(self.log(name)[-2000:] for name in self._processes)
+            time.sleep(_PAUSE_S)
+
+    def stop(self) -> None:
+        """End what is left."""
+        for name in list(self._processes):
+            self.kill(name)
+
+
+@contextmanager
+def started(folder: Path, *workers: str) -> Iterator[Cluster]:
+    """A cluster with some workers, gone at the end of the block."""
+    folder.mkdir()
+    cluster = Cluster(folder)
+    try:
+        cluster.start_master()
+        for name in workers:
+            cluster.add_worker(name)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def python_without_genus(folder: Path) -> str:
+    """A Python that has everything this one has but Genus: a path file is not followed from another path file."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(str(HOME.parent))
+    return str(folder / "bin" / "python")

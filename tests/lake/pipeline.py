@@ -1,0 +1,126 @@
+"""The whole pipeline as a program of its own: the same on one machine and on a cluster, in numbers to compare.
+
+`python -m tests.lake.pipeline '{"master": "local[2]", "recordings": "…", "folder": "…"}'`
+"""
+
+import os
+import sys
+from datetime import timedelta
+from functools import reduce
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from genus import Subscription, this
+from genus.lake import Inboxes, Lake, pair, windows
+from genus.lake.shipping import ship
+from tests.lake.roads import ALL, Counter, Gate, Radar, Roadside
+
+SUBSCRIPTIONS = {
+    "north": [Subscription(Counter, has="place", where=this.speed > 30), Subscription(Gate)],
+    "south": [Subscription(Radar, where=this.lane == 2), Subscription(Roadside, lacks="place")],
+    **{f"office {number}": [Subscription(Counter, where=this.speed > number)] for number in range(10)},
+}
+
+
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that lives shortly."""
+
+
+class Given(msgspec.Struct):
+    """What to run, and where."""
+
+    master: str
+    recordings: str
+    folder: str
+    conf: dict[str, str] = {}
+    python: str = sys.executable
+    ship: bool = False
+
+
+def main(given: Given) -> None:
+    """Run it, and leave the numbers in `result.json`."""
+    os.environ["PYSPARK_PYTHON"] = given.python
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = _session(given)
+    try:
+        if given.ship:
+            ship(session)
+        result = run(session, Path(given.recordings), Path(given.folder))
+        (Path(given.folder) / "result.json").write_bytes(msgspec.json.encode(result))
+    finally:
+        session.stop()
+
+
+def _session(given: Given) -> SparkSession:
+    builder = SparkSession.builder.master(given.master).appName("pipeline")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": QUICK,
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": f"{given.folder}/local",
+        "spark.sql.warehouse.dir": f"{given.folder}/warehouse",
+        **given.conf,
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def run(spark: SparkSession, recordings: Path, folder: Path) -> dict[str, object]:
+    """Every step, and what came of it in numbers."""
+    lake = Lake.create(spark, folder / "lake", *ALL)
+    ingested, again = lake.ingest(recordings), lake.ingest(recordings)
+    compacted = lake.compact()
+    assert compacted.files_after < compacted.files_before
+    route = lake.route(SUBSCRIPTIONS)
+    delivered = route.to_inboxes(folder / "inboxes")
+    inboxes = Inboxes(spark, folder / "inboxes")
+    assert [*lake.check(), *inboxes.check()] == []
+    frames = {
+        **{f"table {family}": lake.table(family) for family in ("Counter", "Gate")},
+        **{f"inbox {family}": inboxes.read(family=family) for family in ("Counter", "Gate")},
+        "dead": lake.dead_letters(),
+        "pairs": pairs(lake),
+        "windows": windows(lake.read(Counter), every=timedelta(minutes=1), by="lane", values={"speed": [0.5]}),
+    }
+    return {
+        "files": [ingested.files, ingested.skipped, again.files],
+        "events": [ingested.events, ingested.dead],
+        "matches": [route.count(), delivered.rows, route.to_inboxes(folder / "inboxes").rows],
+        **digests(frames),
+    }
+
+
+def pairs(lake: Lake) -> DataFrame:
+    """Radars and the counters that follow them in their lane."""
+    left = lake.read(Radar).select("time", "expires", "lane", "speed", "_recorded", "_source", "_position")
+    right = lake.read(Counter, exact=True).select("time", "expires", "lane", "_recorded", "_source", "_position")
+    return pair(left, right, by="lane", within=timedelta(seconds=10))
+
+
+def digests(frames: dict[str, DataFrame]) -> dict[str, list[str]]:
+    """Of each, in one job: how many rows, how many different ones, and the sum of their hashes, in any order."""
+    hashed = reduce(DataFrame.unionAll, [_hashed(name, frame) for name, frame in frames.items()])
+    sums = hashed.groupBy("name").agg(
+        F.count("hash"), F.count_distinct("hash"), F.sum(F.col("hash").cast("decimal(38,0)"))
+    )
+    return {name: [str(value) for value in values] for name, *values in sums.collect()}
+
+
+def _hashed(name: str, frame: DataFrame) -> DataFrame:
+    kept = [F.col(column).cast("string") for column in frame.columns if column not in ("_commit", "_ingested")]
+    return frame.select(F.lit(name).alias("name"), F.xxhash64(*kept).alias("hash"))
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=Given))

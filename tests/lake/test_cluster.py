@@ -1,0 +1,159 @@
+"""On a cluster the pipeline gives what it gives on one machine, also if a worker dies, and if workers lack Genus."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import genus
+from genus import Event
+from genus.errors import LakeError
+from genus.lake.shipping import archive, explained
+from tests.lake import cluster, pipeline
+from tests.lake.roads import traffic, write_recording
+
+ROOT = Path(__file__).parents[2]
+FILES, EVENTS = 240, 50
+
+
+class Stranger(Event):
+    """A type that no lake here knows."""
+
+    what: str
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A task for each file; some are damaged, and some hold an event of a type that nobody registered."""
+    folder = tmp_path_factory.mktemp("recordings")
+    for number in range(FILES):
+        events = traffic(EVENTS, first=number * EVENTS)
+        if number % 10 == 0:
+            events.insert(EVENTS // 3, Stranger(what="?"))
+        path = write_recording(folder / f"{number:04}.genus", events)
+        if number % 7 == 0:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 0xFF
+            path.write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What one machine makes of them."""
+    result = json.loads(json.dumps(pipeline.run(spark, recordings, tmp_path_factory.mktemp("local"))))
+    assert result["files"] == [FILES, 0, 0]
+    assert result["events"][1] >= FILES // 10
+    assert all(int(result[name][0]) > 0 for name in ("pairs", "windows", "inbox Gate", "dead"))
+    return result
+
+
+def start(module: str, folder: Path, **given: Any) -> subprocess.Popen[bytes]:
+    """A program of the tests, in a process of its own that imports nothing from where it is started."""
+    code = f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({module!r}, run_name='__main__')"
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    with open(folder / "program.log", "wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps({"folder": str(folder), **given})],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env=environment | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(cluster.HOME)},
+        )
+
+
+def result_of(program: subprocess.Popen[bytes], folder: Path) -> Any:
+    """What a program left when it ended."""
+    try:
+        program.wait(timeout=900)
+    finally:
+        program.kill()
+    log = (folder / "program.log").read_text(errors="replace")
+    assert program.returncode == 0, log[-4000:]
+    return json.loads((folder / "result.json").read_text())
+
+
+@pytest.mark.slow
+def test_two_worker_processes_give_the_same_and_need_no_genus_of_their_own(
+    recordings: Path, expected: Any, tmp_path: Path
+) -> None:
+    """Nothing depends on a shared process; Genus comes to workers whose Python lacks it."""
+    python = cluster.python_without_genus(tmp_path / "python")
+    master = "local-cluster[2,1,1024]"
+    program = start(
+        "tests.lake.pipeline", tmp_path, master=master, recordings=str(recordings), python=python, ship=True
+    )
+    assert result_of(program, tmp_path) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["ingest", "deliver"])
+def test_a_worker_that_dies_changes_nothing(recordings: Path, expected: Any, tmp_path: Path, step: str) -> None:
+    """Of a master and two workers, one worker is killed in the middle of a job: nothing is lost, nothing is doubled."""
+    watched = {"ingest": ("lake/tables", FILES // 4), "deliver": ("inboxes/inboxes", 1)}
+    place, enough = watched[step]
+    with cluster.started(tmp_path / "cluster", "first", "second") as running:
+        conf = {
+            "spark.executor.memory": "600m",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # begin when both workers are there
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+            "spark.cores.max": "2",
+        }
+        program = start("tests.lake.pipeline", tmp_path, master=running.url, recordings=str(recordings), conf=conf)
+        running.wait(lambda: program.poll() is not None or _files_in(tmp_path / place) >= enough)
+        running.kill("first")
+        assert result_of(program, tmp_path) == expected
+    assert "Lost executor" in (tmp_path / "program.log").read_text(errors="replace")
+
+
+def _files_in(folder: Path) -> int:
+    """How many files are there already, finished or not."""
+    return sum(1 for path in folder.rglob("*.parquet"))
+
+
+@pytest.mark.slow
+def test_workers_without_genus_say_so_until_it_is_shipped(tmp_path: Path) -> None:
+    """Types that the program declares itself need not be shipped; nothing is committed by the refused attempt."""
+    python = cluster.python_without_genus(tmp_path / "python")
+    found = result_of(start("tests.lake.shipped", tmp_path, python=python), tmp_path)
+    assert found["refused"] == (
+        "the workers have no Genus: call genus.lake.shipping.ship(spark) first, or install it there"
+    )
+    assert found["version"] == 1
+    assert found["before"][:2] == ["nowhere", "nowhere"]
+    assert "genus.zip/genus" in found["after"][0]
+    assert found["after"][1] == "nowhere"
+    assert (found["events"], found["right"]) == (50, True)
+
+
+# -- the archive -------------------------------------------------------------------------------------------------------
+
+
+def test_the_archive_holds_the_package_as_it_is_installed() -> None:
+    """Every file of it and nothing that was compiled; it is made once."""
+    package = Path(genus.__file__).parent
+    there = {str(path.relative_to(package.parent)) for path in package.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(archive()) as packed:
+        assert set(packed.namelist()) == {name for name in there if "__pycache__" not in name}
+        assert packed.read("genus/errors.py") == (package / "errors.py").read_bytes()
+    assert archive() == archive()
+
+
+def test_the_archive_can_be_imported_from() -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import genus.lake.ingest.job as job; print(job.__file__)"
+    done = subprocess.run([sys.executable, "-c", code, archive()], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{archive()}/genus/lake/ingest/job.py"
+
+
+def test_a_failure_that_is_not_about_modules_is_left_alone(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as raised, explained():
+        spark.sql("select nothing from nowhere")
+    assert not isinstance(raised.value, LakeError)
