@@ -20,6 +20,7 @@ COMMANDS = {
     "record": "genus.cli.bus:record",
     "replay": "genus.cli.bus:replay",
     "can": "genus.cli.can:can",
+    "lake": "genus.cli.lake:lake",
 }
 
 

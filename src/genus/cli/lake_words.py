@@ -1,0 +1,50 @@
+"""How the commands of the lake say numbers, tables and JSON."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.filesize import decimal
+from rich.table import Table
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "event"), counted(1234, "event"), counted(0, "dead letter")
+    ('1 event', '1,234 events', '0 dead letters')
+    """
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def sized(amount: int) -> str:
+    """An amount of bytes, in the unit that suits it."""
+    return decimal(amount)
+
+
+def rate(number: float, seconds: float) -> str:
+    """How many a second, to three figures.
+
+    >>> rate(1_234_567, 2.0)
+    '617,000/s'
+    """
+    found = number / seconds if seconds > 0 else 0.0
+    return f"{float(f'{found:.3g}'):,.0f}/s" if found >= 100 else f"{found:.3g}/s"
+
+
+def plain_table(*headings: str, numbers: Iterable[str] = ()) -> Table:
+    """An empty table, the columns of numbers aligned at the right."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
+    right = set(numbers)
+    for heading in headings:
+        table.add_column(
+            heading, justify="right" if heading in right else "left", overflow="fold", no_wrap=heading in right
+        )
+    return table
+
+
+def print_json(what: Any) -> None:
+    """Print a value as an indented JSON document."""
+    click.echo(msgspec.json.format(msgspec.json.encode(what), indent=2).decode())

@@ -1,0 +1,575 @@
+"""`genus lake ...` as a person uses it: in this process with the tests' session, and as processes of their own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from genus.bus.recording import RecordingWriter
+from genus.catalog import Catalog
+from genus.cli.lake import COMMANDS, lake
+from genus.cli.lake_stream import told_to_stop
+from genus.cli.loading import load_types
+from genus.errors import GenusError
+from genus.lake.session import spark_problem
+
+TYPES = """
+from datetime import timedelta
+from genus import Event, Kind, Maybe
+
+class Roadside(Kind):
+    pass
+
+class Loop(Event, Roadside):
+    lane: int
+    speed: Maybe[float] = None
+    gap: Maybe[timedelta] = None
+    raw: Maybe[bytes] = None
+
+class Camera(Loop):
+    plate: Maybe[str] = None
+
+class Lamp(Event, Roadside):
+    on: bool
+"""
+LATER = """
+from genus import Event
+
+class Gate(Event):
+    open: bool
+"""
+SUBSCRIPTIONS = """
+# who wants what
+ann: Loop has place where speed > 30
+bob: Roadside
+bob: Lamp where on == true
+eve: Camera where lane == 99
+"""
+LINES = '{"type": "Loop", "lane": 5}\nbroken\n{"type": "Gate", "open": true}\n'
+FIRST = datetime(2026, 5, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def write_recording(path: Path, later_us: int = 0) -> None:
+    """Six events of three days, one of them without a time of its own; the same ones recorded later are others."""
+    types: dict[str, Any] = {cls.__name__: cls for cls in load_types("road.py")}
+    loop, camera, lamp = types["Loop"], types["Camera"], types["Lamp"]
+    events = [
+        loop(lane=1, speed=28.5, place="A8/km31", time=FIRST),
+        loop(lane=2, speed=36.25, place="A8/km31", time=FIRST + DAY, gap=timedelta(seconds=1.5)),
+        camera(lane=3, speed=40.0, place="A9", time=FIRST + 2 * DAY, plate="M-XY 1", raw=b"\x00\xff"),
+        loop(lane=4, speed=float("nan")),
+        lamp(on=True, time=FIRST),
+        lamp(on=False, time=FIRST + DAY),
+    ]
+    with RecordingWriter(path) as writer:
+        for number, event in enumerate(events):
+            writer.write(event, int(FIRST.timestamp() * 1e6) + number + later_us)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """A folder with a lake `city` that holds a recording and lines of JSON, two of which are no events."""
+    folder = tmp_path_factory.mktemp("lake-commands")
+    (folder / "road.py").write_text(TYPES)
+    (folder / "later.py").write_text(LATER)
+    (folder / "subs.txt").write_text(SUBSCRIPTIONS)
+    (folder / "lines.jsonl").write_text(LINES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        patch.chdir(folder)
+        write_recording(folder / "loops.genus")
+        genus("init", "city", "-t", "road.py")
+        genus("ingest", "city", "loops.genus", "lines.jsonl")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _inside(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests run in that folder; what they import from it is forgotten."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder, to be changed."""
+    folder = shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def ask(*arguments: str) -> Result:
+    return CliRunner().invoke(lake, list(arguments))
+
+
+def genus(*arguments: str) -> str:
+    """What a command prints; it must succeed."""
+    done = ask(*arguments)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def told(*arguments: str) -> Any:
+    """The JSON document that a command prints."""
+    return json.loads(genus(*arguments, "--json"))
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# -- making ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_of_spark() -> None:
+    """Neither of the group nor of any of its commands."""
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom genus.cli import genus\n"
+        f"for name in [[], *[[name] for name in {list(COMMANDS)}]]:\n"
+        "    done = CliRunner().invoke(genus, ['lake', *name, '--help'])\n"
+        "    assert done.exit_code == 0 and 'Usage: genus lake' in done.output\n"
+        "assert not {'pyspark', 'py4j', 'pyarrow', 'pandas', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_init_makes_a_lake_and_then_adds_to_it(copy: Path) -> None:
+    made = told("init", "new", "-t", "road.py")
+    assert (made["created"], made["added"]) == (True, ["Roadside", "Loop", "Lamp", "Camera"])
+    assert "nothing to add" in genus("init", "new", "-t", "road.py")
+    assert "added: Gate" in genus("init", "new", "-t", "later.py")
+
+
+def test_init_takes_over_a_catalog_with_its_codes(copy: Path) -> None:
+    """A bus whose catalog knew Gate first gave it another code than a new lake would."""
+    types = [*load_types("later.py"), *load_types("road.py")]
+    Catalog.update(Path("bus.json"), types[0])
+    Catalog.update(Path("bus.json"), *types[1:])
+    genus("init", "new", "--catalog", "bus.json")
+    assert Path("new/catalog.json").read_text() == Path("bus.json").read_text()
+    genus("init", "new", "--catalog", "bus.json", "-t", "road.py")
+    assert Path("new/catalog.json").read_text() == Path("bus.json").read_text()
+
+
+def test_init_refuses_a_catalog_that_contradicts_the_lakes(copy: Path) -> None:
+    Catalog.update(Path("bus.json"), *load_types("later.py"))
+    done = ask("init", "city", "--catalog", "bus.json")
+    assert isinstance(done.exception, GenusError)
+    assert "does not hold all that" in str(done.exception)
+
+
+# -- in ----------------------------------------------------------------------------------------------------------------
+
+
+def test_ingest_says_what_was_read_in_and_what_was_not(copy: Path) -> None:
+    """Dead letters have reasons; a file that was read in before is skipped under any name."""
+    genus("init", "new", "-t", "road.py")
+    shutil.copy("loops.genus", "again.genus")
+    found = told("ingest", "new", "loops.genus", "again.genus", "lines.jsonl")
+    assert (found["events"], found["files"], found["dead"]) == (7, 2, 2)
+    assert sum(reason["letters"] for reason in found["reasons"]) == 2
+    assert any("Gate" in reason["reason"] for reason in found["reasons"])
+    assert "nothing new, 1 skipped" in genus("ingest", "new", "again.genus")
+
+
+def test_dead_letters_are_read_in_when_their_type_is_known(copy: Path) -> None:
+    genus("init", "city", "-t", "later.py")
+    found = told("ingest", "city", "lines.jsonl", "--retry")
+    assert (found["events"], found["dead"]) == (1, 1)
+    assert told("dead", "city")["total"] == 1
+
+
+def test_a_file_without_any_event_is_a_failure(copy: Path) -> None:
+    Path("noise.jsonl").write_text("broken\nagain\n")
+    done = ask("ingest", "city", "noise.jsonl")
+    assert done.exit_code == 1
+    assert "2 dead letters" in done.output
+
+
+def test_dead_letters_are_counted_by_reason_and_shown() -> None:
+    found = told("dead", "city", "--limit", "1")
+    assert (found["total"], len(found["letters"])) == (2, 1)
+    assert found["letters"][0]["path"].endswith("lines.jsonl")
+    assert found["letters"][0]["raw"] == "broken"
+    text = genus("dead", "city")
+    assert "2 dead letters" in text
+    assert "broken" in text
+
+
+def test_the_lake_may_be_left_to_the_environment(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first argument that is a lake is taken for it nevertheless."""
+    monkeypatch.setenv("GENUS_LAKE", "city")
+    assert told("stats")["events"] == 7
+    assert genus("read", "Roadside", "--count") == "7\n"
+    assert "nothing new" in genus("ingest", "loops.genus")
+    assert "nothing new" in genus("ingest", "city", "loops.genus")
+
+
+# -- out ---------------------------------------------------------------------------------------------------------------
+
+
+def test_read_shows_a_table_of_what_is_there() -> None:
+    """Columns that nothing has are left out, as are those of Genus' own."""
+    done = ask("read", "city", "Loop has place where speed > 30")
+    heading = done.stdout.splitlines()[1].split()
+    assert heading == ["_type", "time", "place", "lane", "speed", "gap", "raw"]
+    assert "2026-05-02 12:00:00" in done.stdout
+    assert "1.5 s" in done.stdout
+    assert done.stderr == "2 rows\n"
+    done = ask("read", "city", "Loop", "--limit", "2")
+    assert done.stderr.startswith("2 rows of more; --limit")
+
+
+def test_a_row_too_wide_for_the_terminal_is_written_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = genus("read", "city", "Camera", "--columns", "*")
+    assert "plate      M-XY 1\n" in text
+    assert "_type      Camera\n" in text
+
+
+def test_read_as_json_leaves_out_what_is_absent() -> None:
+    """Durations, bytes and numbers that are none are written as `genus sub --json` writes them."""
+    found = sorted(lines(genus("read", "city", "Loop", "--json")), key=lambda row: row["lane"])
+    assert found[1:4] == [
+        {
+            "_type": "Loop",
+            "time": "2026-05-02T12:00:00Z",
+            "place": "A8/km31",
+            "lane": 2,
+            "speed": 36.25,
+            "gap": "PT1.5S",
+        },
+        {"_type": "Camera", "time": "2026-05-03T12:00:00Z", "place": "A9", "lane": 3, "speed": 40.0, "raw": "AP8="},
+        {"_type": "Loop", "lane": 4, "speed": "NaN"},
+    ]
+    assert told("read", "city", "Loop", "--count") == {"count": 5}
+    assert lines(genus("read", "city", "Loop where lane == 5", "--columns", "lane,_type", "--json")) == [
+        {"lane": 5, "_type": "Loop"}
+    ]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_read_writes_files(ending: str, tmp_path: Path) -> None:
+    out = tmp_path / f"loops.{ending}"
+    done = ask("read", "city", "Loop", "--out", str(out))
+    assert done.stderr.startswith("5 rows, ")
+    readers: dict[str, Any] = {
+        "parquet": lambda: pq.read_table(out).to_pylist(),
+        "csv": lambda: csv.read_csv(out).to_pylist(),
+        "jsonl": lambda: lines(out.read_text()),
+    }
+    found = sorted(readers[ending](), key=lambda row: row["lane"])
+    gap = {"parquet": timedelta(seconds=1.5), "csv": 1.5, "jsonl": "PT1.5S"}
+    assert [row["lane"] for row in found] == [1, 2, 3, 4, 5]
+    assert found[1]["gap"] == gap[ending]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_nothing_found_is_an_empty_file(tmp_path: Path) -> None:
+    """It still has its columns."""
+    for ending, read in (("parquet", pq.read_table), ("csv", csv.read_csv)):
+        out = tmp_path / f"none.{ending}"
+        genus("read", "city", "Loop where lane == 77", "--out", str(out))
+        found = read(out)
+        assert found.num_rows == 0
+        assert found.column_names[:2] == ["_type", "time"]
+
+
+def test_explain_says_what_is_opened_and_tested() -> None:
+    text = genus("read", "city", "Loop has place where speed > 30 and time >= @2026-05-02T00:00:00Z", "--explain")
+    assert "type: _type in (Camera, Loop), on files" in text
+    assert "contents: speed > 30.0 and time >= @2026-05-02T00:00:00Z, on files" in text
+    assert "Loop: 3 of 4 days" in text  # the third is today: what has neither a time nor a recorder's was read in then
+    assert "PushedFilters" in genus("read", "city", "Loop where speed > 30", "--plan")
+
+
+def test_route_counts_the_matches_of_each_subscription() -> None:
+    found = told("route", "city", "subs.txt")
+    assert (found["matches"], found["matched"], found["subscriptions"]) == (10, 3, 4)
+    assert found["top"] == [
+        {"subscriber": "bob", "subscription": "Roadside", "matches": 7},
+        {"subscriber": "ann", "subscription": "Loop has place where speed > 30.0", "matches": 2},
+        {"subscriber": "bob", "subscription": "Lamp where on == true", "matches": 1},
+    ]
+    assert genus("route", "city", "subs.txt", "--count") == "10\n"
+    assert "10 matches; 3 of 4 subscriptions match" in genus("route", "city", "subs.txt", "--limit", "1")
+    assert genus("route", "city", "subs.txt", "--explain").strip()
+
+
+def test_what_is_delivered_is_delivered_once_and_can_be_read(copy: Path) -> None:
+    assert told("route", "city", "subs.txt", "--to", "inboxes")["delivered"] == 10
+    assert "delivered 0 matches of 0 new events" in genus("route", "city", "subs.txt", "--to", "inboxes")
+    assert lines(genus("inbox", "inboxes", "--json")) == [
+        {"subscriber": "bob", "events": 8},
+        {"subscriber": "ann", "events": 2},
+    ]
+    found = lines(genus("inbox", "inboxes", "ann", "--type", "Loop", "--columns", "subscriber,lane", "--json"))
+    assert sorted(row["lane"] for row in found) == [2, 3]
+    assert "A8/km31" in genus("inbox", "inboxes", "ann")
+
+
+def test_a_stream_reads_in_delivers_and_tells(copy: Path) -> None:
+    """What landed is read in once; inboxes get what was in the lake before, too."""
+    Path("landing").mkdir()
+    shutil.copy("loops.genus", "landing/same.genus")
+    write_recording(Path("landing/more.genus"), 10)
+    followed = ("stream", "city", "landing", "--once", "--route", "subs.txt", "--to", "inboxes")
+    (batch,) = lines(genus(*followed, "--json", "--metrics", "metrics.jsonl"))
+    assert (batch["files"], batch["events"], batch["delivered"]) == (2, 6, 19)
+    assert lines(Path("metrics.jsonl").read_text()) == [batch]
+    assert genus(*followed, "--json") == ""
+    write_recording(Path("landing/new.genus"), 20)
+    assert "batch 1: 1 file, 6 events" in genus(*followed)
+
+
+# -- keeping -----------------------------------------------------------------------------------------------------------
+
+
+def test_stats_are_those_of_the_ledger() -> None:
+    found = told("stats", "city")
+    assert (found["events"], found["dead"], found["sources"]) == (7, 2, 2)
+    assert {each["table"]: each["rows"] for each in found["tables"]} == {"Lamp": 2, "Loop": 5, "dead": 2}
+    text = genus("stats", "city")
+    assert "7 events, the newest recorded at" in text
+    assert "2 files read in" in text
+
+
+def test_compacting_keeps_every_event(copy: Path) -> None:
+    write_recording(Path("more.genus"), 10)
+    genus("ingest", "city", "more.genus")
+    assert "instead of" in genus("compact", "city")
+    found = told("compact", "city", "--clean", "--older-than", "0s")
+    assert (found["compacted"]["tables"], found["removed"] > 0) == (0, True)
+    assert genus("read", "city", "Roadside", "--count") == "13\n"
+    assert "all is well" in genus("check", "city")
+
+
+def test_a_check_says_what_is_wrong_and_fails(copy: Path) -> None:
+    lost = next(Path("city/tables/Lamp").rglob("*.parquet"))
+    lost.unlink()
+    done = ask("check", "city")
+    assert done.exit_code == 1
+    assert lost.parent.name in done.output
+    assert "missing" in done.output
+    assert "Restore these folders" in done.output
+    done = ask("check", "city", "--json")
+    assert (done.exit_code, json.loads(done.output)["ok"]) == (1, False)
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["read", "nowhere", "Loop"], "nowhere is no lake"),
+        (["read", "city", "Loop where"], "expected a value, found the end"),
+        (["read", "city", "Nothing"], "no event type is called Nothing"),
+        (["read", "city", "Loop", "--columns", "lane,weight"], "there is no column 'weight'; there are time"),
+        (["ingest", "city", "missing.genus"], "missing.genus: there is no such file or folder"),
+        (["ingest", "city", "road.py"], "no format is known by the ending 'py'"),
+        (["route", "city", "missing.txt"], "cannot read missing.txt"),
+        (["route", "city", "road.py"], "road.py, line 2"),
+        (["inbox", "city-inboxes"], "holds no inboxes"),
+        (["stream", "city", "nowhere"], "nowhere is no folder"),
+        (["read", "city", "Loop", "--out", "no/folder.csv"], "cannot write no/folder.csv"),
+    ],
+)
+def test_errors_name_what_is_wrong(arguments: list[str], message: str) -> None:
+    done = ask(*arguments)
+    assert isinstance(done.exception, GenusError)
+    assert message in str(done.exception)
+    assert "\n  File" not in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["init", "new"], "give event types by -t"),
+        (["read", "city"], "give LAKE and SUBSCRIPTION, or set GENUS_LAKE"),
+        (["read", "a", "b", "c"], "give LAKE and SUBSCRIPTION"),
+        (["ingest", "city"], "give LAKE and FILE..."),
+        (["read", "city", "Loop", "--out", "x.xls"], "the ending is none of .parquet"),
+        (["read", "city", "Loop", "--conf", "nonsense"], "'nonsense' is not like spark.sql"),
+        (["compact", "city", "--older-than", "1d"], "--older-than goes with --clean"),
+        (["compact", "city", "--clean", "--older-than", "soon"], "'soon' is no length of time"),
+        (["route", "city", "subs.txt", "--to", "x", "--count"], "--to delivers"),
+        (["stream", "city", ".", "--route", "subs.txt"], "--route FILE and --to INBOXES go together"),
+        (["inbox", "x", "--type", "Loop"], "--type goes with SUBSCRIBER"),
+    ],
+)
+def test_wrong_usage_is_said(arguments: list[str], message: str) -> None:
+    done = ask(*arguments)
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_what_spark_raises_is_one_line(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a file of the lake that is no Parquet any more."""
+    monkeypatch.setenv("GENUS_LAKE", "broken")
+    shutil.copytree("city", "broken")
+    for file in Path("broken/tables/Lamp").rglob("*.parquet"):
+        file.write_bytes(b"PAR1 and what else PAR1")
+    try:
+        done = ask("read", "Lamp")
+    finally:
+        shutil.rmtree("broken")
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: Spark: ")
+
+
+@pytest.mark.parametrize(
+    ("raised", "line"),
+    [
+        (
+            "An error occurred while calling X.\n: java.net.BindException: Permission denied\n\tat y",
+            "Permission denied",
+        ),
+        ("[PATH_NOT_FOUND] There is no x. SQLSTATE: 42K03;\n'Plan", "[PATH_NOT_FOUND] There is no x. SQLSTATE: 42K03;"),
+        ("Failed: Traceback (most recent call last):\n  File x\ngenus.errors.LakeError: no y\n\tat z", "no y"),
+    ],
+)
+def test_of_what_spark_raises_the_line_that_says_it_is_kept(raised: str, line: str) -> None:
+    assert spark_problem(Exception(raised)) == line
+
+
+def test_the_first_ctrl_c_asks_to_stop_and_the_second_interrupts() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with told_to_stop() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# -- as processes ------------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "genus", "lake", *arguments]
+
+
+def without_java(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    known = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
+    return subprocess.run(
+        command(*arguments), env=known | {"PATH": ""}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_java_is_asked_for_where_it_is_needed_and_only_there() -> None:
+    """The ledger of a lake on this machine is read without it."""
+    for arguments in (("stats", "city"), ("check", "city"), ("read", "city", "Loop where speed > 30", "--explain")):
+        done = without_java(*arguments)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    done = without_java("read", "city", "Loop")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("genus: Spark needs Java 17 or newer, and there is none: apt install")
+
+
+def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    environment = os.environ | {"JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(
+        command("read", "city", "Loop"), env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"genus: {java} is Java 11; Spark needs Java 17 or newer")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def running(temporary: Path) -> Iterator[Any]:
+    """Starts a command of its own, which is killed if a test leaves it."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> "subprocess.Popen[str]":
+        quick = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        whole = command(*arguments, "--master", "local[1]", "--memory", "1g", "--conf", quick)
+        environment = os.environ | {"TMPDIR": str(temporary)}
+        pipe = subprocess.PIPE
+        processes.append(subprocess.Popen(whole, env=environment, stdout=pipe, stderr=pipe, text=True))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_ends_a_stream_after_its_batch(copy: Path, running: Any, temporary: Path) -> None:
+    """Nothing of Spark is on the terminal, from its start to its end, and nothing stays behind."""
+    Path("landing").mkdir()
+    write_recording(Path("landing/more.genus"), 10)
+    process = running("stream", "city", "landing", "--every", "100ms", "--json")
+    batch = json.loads(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (batch["batch"], batch["events"]) == (0, 6)
+    assert (out, err, process.returncode) == ("", "stopping after this batch; Ctrl-C again stops at once\n", 0)
+    assert list(temporary.iterdir()) == []
+    assert told("stats", "city")["events"] == 13
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_command_while_spark_starts(running: Any, tmp_path: Path, temporary: Path) -> None:
+    """Java ends with it."""
+    log = tmp_path / "spark.log"
+    process = running("read", "city", "Loop", "--spark-log", str(log))
+    while not log.exists() or not log.stat().st_size:  # Java has begun to speak
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (out, err.strip(), process.returncode) == ("", "", 130)
+    patience = time.monotonic() + 60
+    while processes_that_name(temporary):
+        assert time.monotonic() < patience
+
+
+def processes_that_name(path: Path) -> list[Path]:
+    """The processes with a path in their arguments, where the system tells."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            found += [each] if str(path) in each.read_text("utf-8", "replace") else []
+    return found
+
+
+@pytest.mark.slow
+def test_a_setting_that_keeps_spark_from_starting_is_one_line(running: Any) -> None:
+    for setting, why in (("spark.driver.memory=lots", "Xmxlots"), ("spark.master=pigeon", "Master must")):
+        process = running("read", "city", "Loop", "--conf", setting)
+        out, err = process.communicate(timeout=120)
+        (line,) = err.splitlines()
+        assert line.startswith("genus: Spark did not start: ")
+        assert why in line
+        assert (out, process.returncode) == ("", 1)
