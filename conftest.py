@@ -1,13 +1,26 @@
 """The code in README.md and docs/ is run as tests, each page from top to bottom."""
 
 from doctest import ELLIPSIS
+from typing import Any
 
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
+from sybil.sybil import SybilCollection
 
 collect_ignore = ["tests/typing"]  # for type checkers to read, not to run
 
-pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)],
-    patterns=["README.md", "docs/*.md"],
+
+def _with_session(namespace: dict[str, Any]) -> None:
+    """Pages about the lake find the user's session under the name that Spark's own shell gives it."""
+    from tests.lake.session import local_session
+
+    namespace["spark"] = local_session()
+
+
+def _pages(*patterns: str, **options: Any) -> Sybil:
+    return Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)], patterns=patterns, **options)
+
+
+pytest_collect_file = SybilCollection(
+    (_pages("README.md", "docs/*.md", excludes=["docs/lake*.md"]), _pages("docs/lake*.md", setup=_with_session))
 ).pytest()
