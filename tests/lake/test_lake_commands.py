@@ -344,7 +344,7 @@ def test_a_stream_reads_in_delivers_and_tells(copy: Path) -> None:
 def test_stats_are_those_of_the_ledger() -> None:
     found = told("stats", "city")
     assert (found["events"], found["dead"], found["sources"]) == (7, 2, 2)
-    assert {each["table"]: each["rows"] for each in found["tables"]} == {"Lamp": 2, "Loop": 5, "dead": 2}
+    assert {each["table"]: each["rows"] for each in found["tables"]} == {"Lamp": 2, "Loop": 5, "dead letters": 2}
     text = genus("stats", "city")
     assert "7 events, the newest recorded at" in text
     assert "2 files read in" in text
@@ -384,7 +384,7 @@ def test_a_check_says_what_is_wrong_and_fails(copy: Path) -> None:
         (["read", "city", "Loop", "--columns", "lane,weight"], "there is no column 'weight'; there are time"),
         (["ingest", "city", "missing.genus"], "missing.genus: there is no such file or folder"),
         (["ingest", "city", "road.py"], "no format is known by the ending 'py'"),
-        (["route", "city", "missing.txt"], "cannot read missing.txt"),
+        (["route", "city", "missing.txt"], "missing.txt: No such file"),
         (["route", "city", "road.py"], "road.py, line 2"),
         (["inbox", "city-inboxes"], "holds no inboxes"),
         (["stream", "city", "nowhere"], "nowhere is no folder"),
@@ -535,7 +535,10 @@ def test_ctrl_c_ends_a_stream_after_its_batch(copy: Path, running: Any, temporar
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert (batch["batch"], batch["events"]) == (0, 6)
-    assert (out, err, process.returncode) == ("", "stopping after this batch; Ctrl-C again stops at once\n", 0)
+    watching, stopping = err.splitlines()
+    assert watching.endswith("landing; Ctrl-C ends it")
+    assert stopping == "stopping after this batch; Ctrl-C again stops at once"
+    assert (out, process.returncode) == ("", 0)
     assert list(temporary.iterdir()) == []
     assert told("stats", "city")["events"] == 13
 
