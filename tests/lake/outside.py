@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from genus import Catalog, Event
+from genus.lake.ingest.fields import Mapping
 from genus.lake.ingest.source import Columns, DeadLetter, Format, Types
+from genus.lake.ingest.sources import Chooser
 from genus.model import attributes, name_of
 from genus.targets.arrow import to_batch
 
@@ -167,3 +169,8 @@ def _cells(event: Event) -> dict[str, str]:
 def written(path: Path, content: str | bytes) -> Path:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
+
+
+def format_for(path: str, mapping: Mapping | None = None) -> Format:
+    """The format that an ingest would choose."""
+    return Chooser(None, mapping, None)(path)

@@ -63,7 +63,7 @@ def test_another_analysis_needs_another_folder(lake: Lake, tmp_path: Path) -> No
     Derived(lake, tmp_path / "minutes", MINUTES, Counter).update()
     with pytest.raises(LakeError, match="another analysis"):
         Derived(lake, tmp_path / "minutes", Windows(every=SECOND, lateness=SECOND), Counter)
-    with pytest.raises(LakeError, match="another of"):
+    with pytest.raises(LakeError, match="another subscription"):
         Derived(lake, tmp_path / "minutes", MINUTES, Radar)
     with pytest.raises(LakeError, match="of one"):
         Derived(lake, tmp_path / "kinds", MINUTES, Roadside).update()

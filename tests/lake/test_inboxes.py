@@ -108,9 +108,9 @@ def test_inboxes_belong_to_one_lake(spark: SparkSession, lake: Lake, tmp_path: P
     """Another lake's deliveries, and folders that hold something else, are refused."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     other = Lake.create(spark, tmp_path / "other", *ALL)
-    with pytest.raises(LakeError, match="folder of their own"):
+    with pytest.raises(LakeError, match="folder of its own"):
         other.route(WANTED).to_inboxes(tmp_path / "inboxes")
-    with pytest.raises(LakeError, match="folder of their own"):
+    with pytest.raises(LakeError, match="folder of its own"):
         lake.route(WANTED).to_inboxes(lake.path)
     with pytest.raises(LakeError, match="holds no inboxes"):
         Inboxes(spark, tmp_path / "nothing")

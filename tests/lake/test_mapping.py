@@ -9,10 +9,10 @@ import pytest
 from genus import Event, Kind, Maybe
 from genus.errors import LakeError
 from genus.lake.ingest.fields import Field, parse_path, path_text
-from genus.lake.ingest.formats import format_for, mapped_format
+from genus.lake.ingest.formats import mapped_format
 from genus.lake.ingest.mapping import Mapping, read_mapping
 from genus.lake.ingest.values import Spelling
-from tests.lake.outside import types_for
+from tests.lake.outside import format_for, types_for
 
 
 class Roadside(Kind): ...

@@ -7,10 +7,9 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from genus.catalog import Catalog
-from genus.errors import LakeError
 from genus.lake.columns import COMMIT, DAY, POSITION, TYPE, table_schema
 from genus.lake.ingest.writer import DEAD_LETTERS, TABLES
-from genus.lake.ledger import Overtaken, Part, rows_in
+from genus.lake.ledger import Part, files_in, rows_in
 from genus.lake.store import Store
 
 ROWS_PER_FILE = 4_000_000
@@ -39,7 +38,7 @@ def compact(
     before = after = rows = 0
     for number, (table, parts) in enumerate(todo.items(), 1):
         added = _compact(store, catalog, table, parts)
-        before, after = before + sum(part.files for part in parts), after + sum(part.files for part in added)
+        before, after = before + files_in(parts), after + files_in(added)
         rows += rows_in(added)
         if progress is not None:
             progress(number, len(todo))
@@ -56,29 +55,15 @@ def crowded_days(parts: list[Part]) -> list[Part]:
 
 def _is_crowded(parts: list[Part]) -> bool:
     """One file is enough for most days; one that needs several may have twice as many before it is written anew."""
-    files, needed = sum(part.files for part in parts), max(1, -(-rows_in(parts) // ROWS_PER_FILE))
+    files, needed = files_in(parts), max(1, -(-rows_in(parts) // ROWS_PER_FILE))
     return files > (1 if needed == 1 else 2 * needed)
 
 
 def _compact(store: Store, catalog: Catalog, table: str, parts: list[Part]) -> tuple[Part, ...]:
-    draft = store.begin("compact")
     folder = f"{TABLES}/{table}"
     rows = store.frame(parts, table_schema(catalog.vector(table)), folder).drop(COMMIT)
     ordered = _spread(rows, parts).sortWithinPartitions(DAY, TYPE, "time", POSITION)
-    added = tuple(
-        msgspec.structs.replace(part, table=table)
-        for part in store.write(ordered, draft, folder, days=DAY, most=ROWS_PER_FILE)
-    )
-    draft = msgspec.structs.replace(draft, added=added, removed=tuple(part.folder for part in parts))
-    if rows_in(added) != rows_in(parts):
-        store.discard(draft)
-        raise LakeError(f"{store.path}/{folder}: {rows_in(parts)} rows were to be written, but {rows_in(added)} were")
-    try:
-        store.commit(draft)
-    except Overtaken:
-        store.discard(draft)
-        return tuple(parts)
-    return added
+    return store.rewrite(ordered, folder, parts, days=DAY, most=ROWS_PER_FILE)
 
 
 def _spread(rows: DataFrame, parts: list[Part]) -> DataFrame:

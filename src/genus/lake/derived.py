@@ -20,7 +20,7 @@ from genus.lake.columns import COMMIT
 from genus.lake.compaction import ROWS_PER_FILE
 from genus.lake.files import spark_path
 from genus.lake.following import Followed, Increment, increment
-from genus.lake.ledger import Draft, Overtaken, Part, rows_in
+from genus.lake.ledger import Draft, Overtaken, Part, files_in, rows_in
 from genus.lake.matching import type_names
 from genus.lake.reading import columns_of, select
 from genus.lake.store import Store
@@ -44,16 +44,8 @@ class Derived:
         self._store = Store(lake.spark, path)
         self.path = self._store.path
         watermark_of(_EPOCH.replace(year=2000), analysis.lateness)  # refuses an analysis without a lateness
-        self._begin()
-
-    def _begin(self) -> None:
-        about = {"lake": self.lake.path, "analysis": repr(self.analysis), "of": "; ".join(map(str, self.subscriptions))}
-        if not self._store.ledger.exists:
-            self._store.commit(msgspec.structs.replace(self._store.begin("create"), notes=about))
-        known = self._store.state().notes
-        if different := [name for name, text in about.items() if known.get(name) != text]:
-            name = different[0]
-            raise LakeError(f"{self.path} holds results of another {name}: {known.get(name)}, not {about[name]}")
+        of = "; ".join(map(str, self.subscriptions))
+        self._store.claim({"lake": lake.path, "analysis": repr(analysis), "subscription": of})
 
     def read(self) -> DataFrame:
         """The results so far."""
@@ -122,13 +114,11 @@ class Derived:
         if len(parts) < 2:
             return 0
         frame = _results(self._store, parts).coalesce(-(-rows_in(parts) // ROWS_PER_FILE))
-        return self._store.rewrite(frame, RESULTS, parts)
+        return files_in(parts) - files_in(self._store.rewrite(frame, RESULTS, parts))
 
     def clean(self, older_than_s: float = 7 * 86_400) -> int:
         """Remove folders that do not count any more; returns how many."""
-        leftovers = self._store.leftovers([RESULTS, WAITING], older_than_s)
-        self._store.sweep(leftovers)
-        return len(leftovers)
+        return self._store.clean([RESULTS, WAITING], older_than_s)
 
     def _commit(self, draft: Draft) -> None:
         try:

@@ -21,7 +21,7 @@ from genus.errors import LakeError
 from genus.lake.agreed import CATALOG
 from genus.lake.columns import COMMIT, COMMON, DAY, SUBSCRIBER, SUBSCRIPTION, table_schema
 from genus.lake.following import Followed, Increment, increment
-from genus.lake.ledger import Draft, Overtaken, Part, rows_in
+from genus.lake.ledger import Draft, Overtaken, Part, files_in, rows_in
 from genus.lake.matching import family_of
 from genus.lake.store import Problem, Store
 
@@ -47,13 +47,7 @@ class Inboxes:
     @classmethod
     def at(cls, lake: "Lake", path: str | os.PathLike[str]) -> "Inboxes":
         """The inboxes of a lake at a path, made if there are none; refused if they belong to another lake."""
-        store = Store(lake.spark, path)
-        if not store.ledger.exists:
-            store.commit(msgspec.structs.replace(store.begin("create"), notes={"lake": lake.path}))
-        owner = store.state().notes.get("lake", "")
-        if owner != lake.path:
-            holds = f"inboxes of {owner}" if owner else "no inboxes but something else"
-            raise LakeError(f"{store.path} holds {holds}; those of {lake.path} need a folder of their own")
+        Store(lake.spark, path).claim({"lake": lake.path, "holds": "inboxes"})
         return cls(lake.spark, path)
 
     @property
@@ -158,14 +152,13 @@ class Inboxes:
 
     def _compact(self, family: str, parts: list[Part], catalog: Catalog) -> int:
         rows = self._of(None, family, catalog, parts).drop(COMMIT)
-        return self._store.rewrite(self._by_subscriber(rows, rows_in(parts)), f"{INBOXES}/{family}", parts)
+        ordered = self._by_subscriber(rows, rows_in(parts))
+        return files_in(parts) - files_in(self._store.rewrite(ordered, f"{INBOXES}/{family}", parts))
 
     def clean(self, older_than_s: float = 7 * 86_400) -> int:
         """Remove folders that do not count any more, or that a killed delivery left; returns how many."""
         tables = [found.path[len(self.path) + 1 :] for found in self._store.files.listing(f"{self.path}/{INBOXES}")]
-        leftovers = self._store.leftovers(tables, older_than_s)
-        self._store.sweep(leftovers)
-        return len(leftovers)
+        return self._store.clean(tables, older_than_s)
 
     def check(self) -> list[Problem]:
         """What is wrong with the files; nothing if all is well."""

@@ -300,9 +300,7 @@ class Lake:
     def clean(self, older_than_s: float = 7 * 86_400) -> int:
         """Remove folders that no version needs any more, or that a killed writer left; returns how many."""
         tables = [*(f"{TABLES}/{family}" for family in self.catalog.families), DEAD]
-        leftovers = self._store.leftovers(tables, older_than_s)
-        self._store.sweep(leftovers)
-        return len(leftovers)
+        return self._store.clean(tables, older_than_s)
 
     def check(self) -> list[Problem]:
         """What is wrong with the lake's files; nothing if all is well. A damaged catalog or ledger is an error."""

@@ -248,3 +248,8 @@ def _is_stale(source: Source, state: State) -> bool:
 def rows_in(parts: Iterable[Part]) -> int:
     """The rows of some parts."""
     return sum(part.rows for part in parts)
+
+
+def files_in(parts: Iterable[Part]) -> int:
+    """The files of some parts."""
+    return sum(part.files for part in parts)

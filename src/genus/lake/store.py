@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -96,13 +96,15 @@ class Store:
             return self.spark.read.parquet(path).count()
         return sum(int(pq.read_metadata(each.path).num_rows) for each in files)
 
-    def rewrite(self, frame: DataFrame, folder: str, parts: Sequence[Part]) -> int:
-        """Put the rows of a table's parts, given as a frame, in their place; returns how many files there are less.
+    def rewrite(
+        self, frame: DataFrame, folder: str, parts: Sequence[Part], *, days: str | None = None, most: int = 0
+    ) -> tuple[Part, ...]:
+        """Put the rows of a table's parts, given as a frame, in their place; gives the parts that hold them now.
 
         LakeError, and nothing changed, if the rows are not as many; nothing happens if another writer was there first.
         """
         draft = self.begin("compact")
-        written = self.write(frame, draft, folder)
+        written = self.write(frame, draft, folder, days=days, most=most)
         added = tuple(msgspec.structs.replace(part, table=parts[0].table) for part in written)
         draft = msgspec.structs.replace(draft, added=added, removed=tuple(part.folder for part in parts))
         if rows_in(added) != rows_in(parts):
@@ -112,8 +114,18 @@ class Store:
             self.commit(draft)
         except Overtaken:
             self.discard(draft)
-            return 0
-        return sum(part.files for part in parts) - sum(part.files for part in added)
+            return tuple(parts)
+        return added
+
+    def claim(self, notes: Mapping[str, str]) -> None:
+        """Begin a store that is about something, or refuse one that is about something else; LakeError says what."""
+        if not self.ledger.exists:
+            self.commit(msgspec.structs.replace(self.begin("create"), notes=notes))
+        known = self.state().notes
+        if different := [name for name, text in notes.items() if known.get(name) != text]:
+            name = different[0]
+            held = known.get(name) or "nothing of the kind"
+            raise LakeError(f"{self.path} is of another {name}: {held}, not {notes[name]}; choose a folder of its own")
 
     def commit(self, draft: Draft) -> Commit:
         """Make a draft count."""
@@ -144,6 +156,12 @@ class Store:
         for commit in self.files.listing(f"{self.path}/{table}"):
             if commit.is_folder and commit_of(commit.path):
                 yield from [found for found in self.files.listing(commit.path) if found.is_folder] or [commit]
+
+    def clean(self, tables: Sequence[str], older_than_s: float) -> int:
+        """Remove what is left over; returns how many folders that were."""
+        leftovers = self.leftovers(tables, older_than_s)
+        self.sweep(leftovers)
+        return len(leftovers)
 
     def sweep(self, folders: Iterable[str]) -> None:
         """Remove folders, and those of commits that have nothing left in them."""

@@ -87,8 +87,7 @@ class FunctionFollower:
     ) -> None:
         self._lake, self._subscription, self._function = lake, subscription, function
         self._store = Store(lake.spark, path)
-        if not self._store.ledger.exists:
-            self._store.commit(self._store.begin("create"))
+        self._store.claim({"lake": lake.path, "subscription": str(subscription)})
 
     def update(self) -> Followed:
         """Call the function, and then remember that it was called."""

@@ -1,6 +1,4 @@
-"""Which format a file from elsewhere has, by the ending of its name."""
-
-import os
+"""The formats that take a mapping, by what files of them end in."""
 
 from genus.errors import LakeError
 from genus.lake.ingest.csv_files import Csv
@@ -10,16 +8,6 @@ from genus.lake.ingest.parquet_files import ParquetFiles
 from genus.lake.ingest.source import Format
 
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")
-
-
-def format_for(path: str, mapping: Mapping | None = None) -> Format:
-    """The format of a file by its ending; text may have `.gz` behind it.
-
-    >>> format_for("/data/loops.csv.gz").name
-    'csv'
-    """
-    name = os.path.basename(path).lower()
-    return mapped_format(path, name.removesuffix(".gz").rpartition(".")[2], mapping)
 
 
 def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
