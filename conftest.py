@@ -15,6 +15,7 @@ def _with_session(namespace: dict[str, Any]) -> None:
     from tests.lake.session import local_session
 
     namespace["spark"] = local_session()
+    namespace["__name__"] = "__main__"  # as in a notebook: functions have a module
 
 
 def _pages(*patterns: str, **options: Any) -> Sybil:

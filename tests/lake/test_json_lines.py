@@ -451,7 +451,7 @@ def test_a_file_that_is_not_compressed_but_called_so_is_one_dead_letter(tmp_path
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
 def test_random_events_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Against an independent writer, and what the Arrow target makes of the events."""

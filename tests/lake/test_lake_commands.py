@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 from genus.bus.recording import RecordingWriter
 from genus.catalog import Catalog
 from genus.cli.lake import COMMANDS, lake
-from genus.cli.lake_stream import told_to_stop
 from genus.cli.loading import load_types
+from genus.cli.stopping import told_to_stop
 from genus.errors import GenusError
 from genus.lake.session import spark_problem
 
@@ -324,6 +324,14 @@ def test_what_is_delivered_is_delivered_once_and_can_be_read(copy: Path) -> None
     assert "A8/km31" in genus("inbox", "inboxes", "ann")
 
 
+def test_an_inbox_without_anything_says_who_has_got_something(copy: Path) -> None:
+    """A name may be misspelt; one that is known and got nothing of a family is left alone."""
+    genus("route", "city", "subs.txt", "--to", "inboxes")
+    done = ask("inbox", "inboxes", "anne", "--json")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "nothing was delivered to 'anne' so far; did you mean 'ann'?\n"
+
+
 def test_a_stream_reads_in_delivers_and_tells(copy: Path) -> None:
     """What landed is read in once; inboxes get what was in the lake before, too."""
     Path("landing").mkdir()
@@ -364,12 +372,12 @@ def test_a_check_says_what_is_wrong_and_fails(copy: Path) -> None:
     lost = next(Path("city/tables/Lamp").rglob("*.parquet"))
     lost.unlink()
     done = ask("check", "city")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert lost.parent.name in done.output
     assert "missing" in done.output
     assert "Restore these folders" in done.output
     done = ask("check", "city", "--json")
-    assert (done.exit_code, json.loads(done.output)["ok"]) == (1, False)
+    assert (done.exit_code, json.loads(done.output)["ok"]) == (3, False)
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def test_a_file_has_a_subscription_on_each_line(tmp_path: Path, catalog: Catalog
     [
         ("Sampler has place", "names no subscriber"),
         (": Sampler", "names no subscriber"),
-        ("ann: Sampla", "no event type is called Sampla; known: Event, Sampler"),
+        ("ann: Sampla", "no event type is called Sampla; did you mean 'Sampler'?"),
         ("ann: Sampler where nombre > 3", "has no attribute 'nombre'"),
         ("ann: Sampler where", "expected"),
     ],

@@ -5,7 +5,7 @@ try:
 except ImportError as missing:
     raise ImportError("the lake needs pyspark: pip install 'genus[lake]'") from missing
 
-from genus.lake.analytics import Pairing, Windows, pair, windows
+from genus.lake.analytics import Pairing, Walk, Walked, Windows, pair, windows
 from genus.lake.derived import Derived, open_results
 from genus.lake.inboxes import Inboxes
 from genus.lake.lake import Ingested, Lake
@@ -23,6 +23,8 @@ __all__ = [
     "Route",
     "Routed",
     "Stream",
+    "Walk",
+    "Walked",
     "Windows",
     "open_results",
     "pair",

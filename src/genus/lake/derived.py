@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from genus.errors import LakeError
 from genus.filters import Subscription
-from genus.lake.analytics import END, Analysis, is_late, is_overtaken, together, watermark_of
+from genus.lake.analytics import END, Analysis, is_late, is_overtaken, keep, together, watermark_of
 from genus.lake.columns import COMMIT
 from genus.lake.compaction import ROWS_PER_FILE
 from genus.lake.files import spark_path
@@ -48,8 +48,10 @@ class Derived:
         self._store.claim({"lake": lake.path, "analysis": repr(analysis), "subscription": of})
 
     def read(self) -> DataFrame:
-        """The results so far."""
-        return read_results(self._store)
+        """The results so far; an empty frame while there are none."""
+        if self._store.state().table(RESULTS):
+            return read_results(self._store)
+        return self.analysis.all(*(self.lake.read(each).limit(0) for each in self.subscriptions))
 
     @property
     def version(self) -> int:
@@ -85,7 +87,7 @@ class Derived:
         kept = [frame.where(~gone_by) for frame in frames]
         rows = together(self._waiting(state.table(WAITING)), self.analysis.take(*kept))
         settled = self.analysis.settle(rows, watermark)
-        settled.shared.persist()
+        keep(settled.shared)
         try:
             results = self._store.write(settled.results, draft, RESULTS)
             waiting = self._store.write(settled.waiting, draft, WAITING)

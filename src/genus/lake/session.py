@@ -48,6 +48,7 @@ SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 _GIB = 1 << 30
 _LONGEST = 400
 _JAVA_NAME = re.compile(r'^(?:Exception in thread "\w+" |: )?(?:Error: |[\w.$]+(?:Error|Exception): )?')
+_CAUSED = re.compile(r"^Caused by: [\w.$]+(?:Error|Exception): (.+)", re.MULTILINE)
 _RAISED = re.compile(r"^[\w.]*\w(?:Error|Exception|Damaged|Conflict|Interrupt): (.+)")
 
 
@@ -282,7 +283,13 @@ def spark_problem(problem: Exception) -> str:
         return raised[-1][:_LONGEST]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         return _plain(lines[1])
-    return _plain(lines[0]) if lines else type(problem).__name__
+    return _with_cause(problem, _plain(lines[0])) if lines else type(problem).__name__
+
+
+def _with_cause(problem: Exception, said: str) -> str:
+    """What was said, with the last cause that Java names, such as a disk that is full."""
+    causes = _CAUSED.findall(getattr(problem, "_stackTrace", None) or "")
+    return f"{said}: {causes[-1].strip()}"[:_LONGEST] if causes and causes[-1].strip() not in said else said
 
 
 def _plain(line: str) -> str:

@@ -6,7 +6,9 @@ on, as a DataFrame of rows that wait, to the next; so batch is the case of a sin
 
 from genus.lake.analytics.lateness import END, is_late, is_overtaken, moment, watermark_of
 from genus.lake.analytics.pairing import Choice, Pairing, pair, seconds
-from genus.lake.analytics.settling import Analysis, Settled, together
+from genus.lake.analytics.settling import Analysis, Settled, keep, together
+from genus.lake.analytics.walk import Walk
+from genus.lake.analytics.walking import Walked
 from genus.lake.analytics.windows import Statistic, Windows, windows
 
 __all__ = [
@@ -16,9 +18,12 @@ __all__ = [
     "Pairing",
     "Settled",
     "Statistic",
+    "Walk",
+    "Walked",
     "Windows",
     "is_late",
     "is_overtaken",
+    "keep",
     "moment",
     "pair",
     "seconds",

@@ -59,7 +59,7 @@ def join_halves(rule: Rule, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 def _join(rule: Rule, table: pa.Table, ended: bool) -> Joined:
     """Match a block; the lefts of its last key are held back unless the partition has ended."""
     table = table.combine_chunks()
-    at, starts = _moments(table), _starts(table, rule.by)
+    at, starts = _moments(table), key_starts(table, rule.by)
     matched = _matched(rule, table, at, starts)
     last_key = len(at) if ended else int(np.flatnonzero(starts)[-1])
     held = matched.open[matched.open >= last_key]
@@ -76,7 +76,7 @@ def _moments(table: pa.Table) -> Rows:
     return moments
 
 
-def _starts(table: pa.Table, by: tuple[str, ...]) -> Marks:
+def key_starts(table: pa.Table, by: tuple[str, ...]) -> Marks:
     """The rows with another key than the row before; one without a key is like no other."""
     starts = np.ones(table.num_rows, np.bool_)
     changes = (_changes(table.column(name)) for name in by)

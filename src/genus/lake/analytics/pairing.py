@@ -25,6 +25,7 @@ from genus.lake.analytics.halves import (
     Rule,
     join_halves,
 )
+from genus.lake.analytics.keys import key_column
 from genus.lake.analytics.lateness import END, TIME, check_lateness, known_before, micros, moment, on_time
 from genus.lake.analytics.settling import Settled, demand, distinct, listed
 from genus.lake.columns import COMMIT, DAY, EVENT_ID
@@ -32,7 +33,6 @@ from genus.lake.columns import COMMIT, DAY, EVENT_ID
 Choice: TypeAlias = Literal["first", "last"]
 _FILES = (COMMIT, DAY)
 """Where a row is stored, which compaction changes: no part of a result."""
-_NESTED = (spark.ArrayType, spark.MapType, spark.StructType, spark.VariantType)
 
 
 class Pairing(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         rest = [name for name in events.columns if name not in (*self.by, *_FILES, TIME)]
         times = {f"{side}time": moment(), other_time: F.lit(None).cast("timestamp")}
         return keyed.select(
-            *(_key(events.schema[name]) for name in self.by),
+            *(key_column(events.schema[name]) for name in self.by),
             *(times[name].alias(name) for name in (LEFT_TIME, RIGHT_TIME)),
             *(F.col(name).alias(f"{side}{name}") for name in rest),
         )
@@ -119,16 +119,6 @@ def pair(
 def seconds(interval: str) -> Column:
     """A column of intervals, such as `elapsed`, in seconds."""
     return F.col(interval).cast("interval second").cast("decimal(18,6)").cast("double")
-
-
-def _key(field: spark.StructField) -> Column:
-    """A column of the key; NaN is unknown, as NULL is, and there is one zero."""
-    if isinstance(field.dataType, _NESTED):
-        raise LakeError(f"by={field.name!r} is of type {field.dataType.simpleString()}; give columns of plain values")
-    column = F.col(field.name)
-    if not isinstance(field.dataType, spark.FloatType | spark.DoubleType):
-        return column
-    return F.when(~F.isnan(column), column + F.lit(0.0)).cast(field.dataType).alias(field.name)
 
 
 def _in_order(halves: DataFrame, by: Iterable[str]) -> DataFrame:

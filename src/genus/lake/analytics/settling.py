@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame
 from genus.errors import LakeError
 from genus.lake.columns import twins_in
 
+_FEW_PARTITIONS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
+
 
 class Settled(NamedTuple):
     """What an increment gives."""
@@ -18,7 +20,7 @@ class Settled(NamedTuple):
     waiting: DataFrame
     """Rows to be handed to the next increment, with the columns that `take` gives."""
     shared: DataFrame
-    """What both are computed from: persist it to use both and do the work once."""
+    """What both are computed from: `keep` it to use both and do the work once."""
 
 
 class Analysis(Protocol):
@@ -40,6 +42,21 @@ class Analysis(Protocol):
 
     def all(self, *events: DataFrame) -> DataFrame:
         """The results over all events there are."""
+
+
+def keep(frame: DataFrame) -> DataFrame:
+    """Persist a frame, in as few partitions as it needs.
+
+    Unless it is told that it may, Spark keeps what comes from a shuffle in 200, however little it is, and each of them
+    costs a task, and Python's start of one.
+    """
+    settings = frame.sparkSession.conf
+    before = settings.get(_FEW_PARTITIONS, "false")
+    settings.set(_FEW_PARTITIONS, "true")
+    try:
+        return frame.persist()
+    finally:
+        settings.set(_FEW_PARTITIONS, before or "false")
 
 
 def together(waiting: DataFrame | None, rows: DataFrame) -> DataFrame:

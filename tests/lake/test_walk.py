@@ -1,0 +1,150 @@
+"""Walks: a function of the user's goes through the events of each key, in batch and on a stream."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from genus.errors import LakeError
+from genus.lake import Walk, Walked
+from genus.lake.analytics import walking
+from genus.lake.analytics.walking import KEPT, STATE, WAITING, Steps, walk_rows
+
+from .bursts import GAP_US, GIVES, bursts
+from .hits import Hit, followed, frame, in_order, increments, traffic
+
+TAKES = pa.schema([("lane", pa.string()), ("_at_us", pa.int64()), ("_position", pa.int64())])
+FOREVER = 1 << 62
+MICRO = timedelta(microseconds=1)
+
+Row = tuple[str, int, int]
+"""Lane, time and number."""
+
+
+def bursts_by_definition(rows: Iterable[Row]) -> set[tuple[str, int, int]]:
+    """The oracle: a hit begins a burst if its lane has none shortly before it."""
+    order = sorted(rows, key=lambda row: (row[0], row[1], row[2]))
+    found: list[list[Any]] = []
+    for before, row in zip([None, *order], order, strict=False):
+        if before is None or before[0] != row[0] or row[1] - before[1] > GAP_US:
+            found.append([row[0], row[2], 0])
+        found[-1][2] += 1
+    return {(lane, first, hits) for lane, first, hits in found}
+
+
+def walked(rows: Iterable[Row], limit_us: int, batch: int) -> tuple[list[tuple[str, int, int]], list[Row]]:
+    """Results, and the rows that wait."""
+    table = pa.Table.from_pylist([dict(zip(TAKES.names, row, strict=True)) for row in sorted(rows)], TAKES)
+    steps = Steps(("lane",), bursts, GIVES, TAKES, limit_us)
+    out = [row for each in walk_rows(steps, table.to_batches(batch)) for row in each.to_pylist()]
+    results = [(row["lane"], row["first"], row["hits"]) for row in out if row[STATE] != WAITING]
+    kept = [(row["lane"], row[f"{KEPT}_at_us"], row[f"{KEPT}_position"]) for row in out if row[STATE] == WAITING]
+    return results, kept
+
+
+@st.composite
+def some_rows(draw: st.DrawFn) -> list[Row]:
+    drawn = draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 90)), max_size=40))
+    return [(lane, at, number) for number, (lane, at) in enumerate(drawn)]
+
+
+@settings(deadline=None)
+@given(rows=some_rows(), batch=st.integers(1, 20), block=st.integers(1, 12))
+def test_results_do_not_depend_on_how_rows_come_in_blocks(rows: list[Row], batch: int, block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walking, "BLOCK", block)
+        results, kept = walked(rows, FOREVER, batch)
+    assert set(results) == bursts_by_definition(rows)
+    assert len(results) == len(set(results))
+    assert not kept
+
+
+@settings(deadline=None)
+@given(rows=some_rows(), limits=st.lists(st.integers(0, 95), max_size=5), block=st.integers(1, 30))
+def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int], block: int) -> None:
+    waiting: list[Row] = []
+    given_out: list[tuple[str, int, int]] = []
+    seen = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walking, "BLOCK", block)
+        for limit in [*sorted(limits), FOREVER]:
+            new = [row for row in rows if seen <= row[1] < limit + 5]
+            seen = max(seen, limit + 5)
+            results, waiting = walked([*waiting, *new], limit, 7)
+            given_out += results
+    assert not waiting
+    assert sorted(given_out) == sorted(bursts_by_definition(rows))
+
+
+def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes from block to block is what waits, not a key's history."""
+    sizes: list[int] = []
+
+    def watched(rows: pa.Table, limit_us: int) -> Walked:
+        sizes.append(rows.num_rows)
+        return bursts(rows, limit_us)
+
+    monkeypatch.setattr(walking, "BLOCK", 100)
+    table = pa.Table.from_pylist([{"lane": "a", "_at_us": at * 50, "_position": at} for at in range(5000)], TAKES)
+    found = list(walk_rows(Steps(("lane",), watched, GIVES, TAKES, FOREVER), table.to_batches(50)))
+    assert sum(batch.num_rows for batch in found) == 5000
+    assert max(sizes) <= 150
+
+
+def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) -> None:
+    """Cut by when events were recorded, some of them late, a stream gives what the batch gives."""
+    given_hits = traffic(600, seed=9, delay=40)
+    analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=30 * MICRO)
+    batch = analysis.all(frame(spark, given_hits)).toArrow().to_pylist()
+    batches = increments(given_hits, cuts=3, seed=1)
+    assert in_order(followed(analysis, batches, lambda new: [frame(spark, new)])) == in_order(batch)
+    on_time = [(hit.lane, hit.at, hit.position) for hit in given_hits if hit.lane is not None and hit.delay <= 30]
+    assert {(row["lane"], row["first"], row["hits"]) for row in batch} == bursts_by_definition(on_time)
+    assert len(batch) > 50
+
+
+def test_it_is_known_by_the_name_of_its_function() -> None:
+    """A derived table is claimed by it: the same in every process, whatever the function's address."""
+    analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=MICRO)
+    assert repr(analysis) == (
+        f"Walk(by=('lane',), function={bursts.__module__}.bursts, gives=(first: int64, hits: int64), columns=(), "
+        "lateness=datetime.timedelta(microseconds=1), keep_late=False)"
+    )
+
+
+def test_a_function_without_a_name_is_refused() -> None:
+    with pytest.raises(LakeError, match="give a function of a module"):
+        Walk(by=("lane",), function=lambda rows, limit: Walked(rows, ()), gives=GIVES)
+
+
+def test_a_walk_without_a_key_is_refused() -> None:
+    with pytest.raises(LakeError, match="by= names no column"):
+        Walk(by=(), function=bursts, gives=GIVES)
+
+
+def test_columns_that_the_frame_lacks_are_named(spark: SparkSession) -> None:
+    analysis = Walk(by=("lane",), function=bursts, gives=GIVES, columns=("sped",))
+    with pytest.raises(LakeError, match="no column sped"):
+        analysis.all(frame(spark, [Hit("a", 0, 1, True, False)]))
+
+
+def test_nan_is_no_key(spark: SparkSession) -> None:
+    """As NULL is none: such events belong to nothing, and are left out."""
+    events = frame(spark, [Hit("NaN", 0, 1, True, False), Hit("1", 5, 2, True, False)])
+    numbered = events.withColumn("lane", events["lane"].cast("double"))
+    found = Walk(by=("lane",), function=bursts, gives=GIVES).all(numbered).collect()
+    assert [(row.lane, row.first, row.hits) for row in found] == [(1.0, 2, 1)]
+
+
+def test_results_of_other_columns_than_promised_are_refused() -> None:
+    def other(rows: pa.Table, limit_us: int) -> Walked:
+        return Walked(pa.table({"wrong": [1]}), ())
+
+    table = pa.Table.from_pylist([{"lane": "a", "_at_us": 1, "_position": 1}], TAKES)
+    with pytest.raises(LakeError, match="gives wrong, not first, hits"):
+        list(walk_rows(Steps(("lane",), other, GIVES, TAKES, FOREVER), table.to_batches()))
