@@ -130,8 +130,8 @@ class Watch:
 @pytest.mark.parametrize(
     ("restarts", "lose_tables", "noisy"),
     [
-        (200, False, False),
-        (200, True, True),
+        (80, False, False),
+        (80, True, True),
         *(pytest.param(1_000, *case, marks=pytest.mark.slow) for case in product((False, True), repeat=2)),
     ],
 )

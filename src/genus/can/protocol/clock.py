@@ -140,12 +140,10 @@ class TimeService:
     @property
     def wake_at(self) -> int | None:
         """When the service wants to be woken."""
-        due = [self._election_at(), self._clock.unknown_until]
+        found = _earlier(self._election_at(), self._clock.unknown_until)
         if self._role is not _Role.FOLLOWER:
-            due.append(self._next_at)
-        if self._told_synchronised:
-            due.append(self._clock.lapses_at)
-        return min((at for at in due if at is not None), default=None)
+            found = _earlier(found, self._next_at)
+        return _earlier(found, self._clock.lapses_at) if self._told_synchronised else found
 
     def listen(self, now: int) -> None:
         """Begin, or begin again after the bus was lost and with it the frames that waited: hear first, then speak."""
@@ -312,3 +310,10 @@ class TimeService:
         if synchronised != self._told_synchronised:
             self._told_synchronised = synchronised
             self._tell(Synchronised(precision) if synchronised else SyncLost())
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    """The earlier of two readings, either of which may be none."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

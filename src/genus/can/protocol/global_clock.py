@@ -61,8 +61,10 @@ class GlobalClock:
 
     def when(self, global_: int) -> int:
         """The first local reading at which `at` gives this time or a later one."""
-        lines = [self._reckoning.line if self._reckoning else None, self._ahead]
-        return min((line.when(global_) for line in lines if line), default=global_)
+        if self._reckoning is None:
+            return global_
+        found = self._reckoning.line.when(global_)
+        return found if self._ahead is None else min(found, self._ahead.when(global_))
 
     def holds(self, now: int) -> bool:
         """Whether the last good sample is recent enough."""
@@ -132,6 +134,8 @@ class GlobalClock:
 
     def _error(self, now: int) -> int:
         """How far the estimate may be from the master's time, and from those by which others may still go."""
+        if not self._formers and self._reckoning is not None:
+            return self._reckoning.bound(now)
         reckonings = [former.reckoning for former in self._formers if now < former.until]
         if self._reckoning is not None:
             reckonings.append(self._reckoning)

@@ -10,15 +10,12 @@ from genus.can.scenario.guarding import guard_of
 from genus.can.scenario.meter import FLOW_MASK, BusTime, Meter
 from genus.can.scenario.scenario import Scenario
 from genus.can.scenario.station import Station, Window
-from genus.can.sim.clock import Clock
+from genus.can.sim.clock import Clock, crystal
 from genus.can.sim.faults import SlotStarts
 from genus.can.sim.simulation import Simulation
 from genus.can.sim.trace import Header
 from genus.can.wire.identifier import BROKER_NODE
 
-DRIFT_PPM, WANDER_PPM, WANDER_LIMIT_PPM = 95.0, 2.0, 5.0
-"""Clocks drift by up to so much, each by its own lot; every second the drift changes a little, within a limit."""
-LARGEST_OFFSET_NS = 1_000_000_000
 BROKER_UID = 1
 
 
@@ -126,11 +123,4 @@ class Stage:
     def _clock(self, number: int) -> Clock:
         if self.scenario.clocks == "perfect":
             return Clock()
-        random = self.simulation.random(f"clock {number}")
-        return Clock(
-            random.randrange(LARGEST_OFFSET_NS),
-            random.uniform(-DRIFT_PPM, DRIFT_PPM),
-            wander_ppm=WANDER_PPM,
-            wander_limit_ppm=WANDER_LIMIT_PPM,
-            seed=f"{self.scenario.seed}/{number}",
-        )
+        return crystal(self.simulation.random(f"clock {number}"), f"{self.scenario.seed}/{number}")

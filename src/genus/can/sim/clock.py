@@ -11,6 +11,10 @@ from random import Random
 from genus.errors import BusError
 
 BILLION = 1_000_000_000
+DRIFT_PPM, WANDER_PPM, WANDER_LIMIT_PPM = 95.0, 2.0, 5.0
+"""Crystals drift by up to so much, each by its own lot; every second the drift changes a little, within a limit."""
+LARGEST_OFFSET_NS = 1_000_000_000
+"""They count from power-on, which is not the same instant everywhere."""
 
 
 class Clock:
@@ -104,6 +108,22 @@ class Clock:
         wandered = self._walk + round(self._random.gauss(0, self._wander))
         self._walk = min(max(wandered, -self._limit), self._limit)
         self._rates.append(self._drift + self._walk)
+
+
+def crystal(random: Random, seed: int | str) -> Clock:
+    """The clock of a station with a quartz crystal, as the time service assumes them: off, drifting and wandering.
+
+    >>> clock = crystal(Random(1), seed=1)
+    >>> 0 <= clock.local(0) < 1_000_000_000, abs(clock.drift_ppm) <= 95
+    (True, True)
+    """
+    return Clock(
+        random.randrange(LARGEST_OFFSET_NS),
+        random.uniform(-DRIFT_PPM, DRIFT_PPM),
+        wander_ppm=WANDER_PPM,
+        wander_limit_ppm=WANDER_LIMIT_PPM,
+        seed=seed,
+    )
 
 
 def _ppb(drift_ppm: float) -> int:
