@@ -1,0 +1,1 @@
+"""Worked applications: what Genus is for, from sensors to answers."""
