@@ -16,6 +16,7 @@ from bench import (
     importing,
     index,
     ingest,
+    passages,
     routing,
     simulator,
     streaming,
@@ -29,7 +30,8 @@ TEXT = """# Benchmarks
 Made by `make bench` on {date}: {machine}. Every table was measured in one run, contestants taking turns; a time is the
 least CPU time over many windows. The machine is shared and noisy: trust the ratios, not the nanoseconds.
 `python -m bench.NAME` makes one table (dispatch, filters, index, codes, growth, importing, simulator, routing, ingest,
-streaming, can_columns). Times on Spark are seconds of the clock on two cores, session and workers started before.
+streaming, can_columns, passages). Times on Spark are seconds of the clock on two cores, session and workers started
+before.
 
 ## Publishing
 
@@ -139,6 +141,14 @@ CAN frames decoded by columns, against cantools frame by frame:
 
 {streaming}
 
+## Speeds from loop edges
+
+Twelve sites of the [traffic application](traffic.md) for ten minutes, with many more lane changes over the loops and
+missed edges than in life. *Neighbours* pairs each hit of a lower loop with the hit of the upper one just before it.
+*Invented* are speeds of vehicles that only one loop noticed.
+
+{passages}
+
 ## Importing
 
 {importing}
@@ -202,6 +212,7 @@ def main() -> None:
     found["ingest"] = step("reading in", lambda: ingest.table(ingest.run()))
     found["frames"] = step("CAN frames", can_columns.table)
     found["streaming"] = step("a stream", lambda: streaming.table(streaming.run()))
+    found["passages"] = step("speeds", lambda: passages.table(passages.run()))
     found["importing"] = step("importing", lambda: importing.table(importing.run()))
     found["index"] = step("index (about two minutes)", lambda: index.table(index.run()))
     (DOCS / "benchmarks.md").write_text(TEXT.format(**found))
