@@ -1,4 +1,4 @@
-# make demo   sets up and shows Genus at work
+# make demo   sets up and watches a city's traffic, from CAN to Spark; ends with a report
 # make test   sets up and runs everything CI runs
 VENV   ?= .venv
 PYTHON ?= python3
@@ -22,7 +22,7 @@ $(VENV)/.installed-%: pyproject.toml
 	@touch $@
 
 demo: $(VENV)/.installed-all
-	$(BIN)/python examples/demo.py
+	$(BIN)/genus demo traffic
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
