@@ -4,6 +4,8 @@ Each also derives from the standard-library error it refines, so code that does 
 Bytes from a wire or a file never raise one of these into a handler: they are counted and dropped.
 """
 
+from collections.abc import Iterable
+
 
 class GenusError(Exception):
     """Anything Genus raises on purpose; catch this to catch them all."""
@@ -78,3 +80,15 @@ class LakeError(GenusError, ValueError):
 
 class LakeDamaged(LakeError):
     """A lake's own files do not hold what they should; the message says which. Restore them; they were left alone."""
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """For a message: the known word that was probably meant, or nothing.
+
+    >>> near("plcae", ["place", "lane"]), near("x", ["place", "lane"])
+    ("did you mean 'place'? ", '')
+    """
+    from difflib import get_close_matches  # needed only when something is wrong
+
+    close = get_close_matches(word, list(known), n=1)
+    return f"did you mean {close[0]!r}? " if close else ""

@@ -13,6 +13,8 @@ import pytest
 from genus import open_bus
 from genus.errors import BusError
 
+from ..cli.shell import genus
+
 TYPES = """
 from genus import Event, Maybe, UInt8
 
@@ -45,10 +47,6 @@ def address() -> str:
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "genus", *arguments]
-
-
-def genus(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, input=given, timeout=60, check=False)
 
 
 class Running:

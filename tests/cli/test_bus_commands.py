@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from .shell import genus
+
 TYPES = """
 from datetime import timedelta
 from enum import Enum
@@ -42,11 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("GENUS_TYPES", "road.py")
     return tmp_path
-
-
-def genus(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "genus", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, input=given, timeout=60, check=False)
 
 
 class Running:
@@ -261,7 +258,7 @@ def test_events_of_unknown_types_alone_are_a_failure() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_behind_the_output_is_one_line() -> None:
-    command = [sys.executable, "-m", "genus", "explain", "Loop"]
+    command = [sys.executable, "-m", "genus", "types", "road.py"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.stderr == "genus: [Errno 28] No space left on device\n"

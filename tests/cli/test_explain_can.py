@@ -1,10 +1,10 @@
 """`genus explain --catalog`: the acceptance filters of a subscription."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from .shell import genus
 
 TYPES = """
 from genus import Event, Kind, Maybe
@@ -27,11 +27,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "road.py").write_text(TYPES)
     monkeypatch.chdir(tmp_path)
     assert genus("catalog", "register", "city.json", "road.py").returncode == 0
-
-
-def genus(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "genus", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_filters_are_shown_beside_the_other_targets_when_a_catalog_is_given() -> None:

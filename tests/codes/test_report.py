@@ -74,4 +74,4 @@ def test_the_command_draws_figure_2(tmp_path: Path) -> None:
 def test_without_anything_to_report_the_command_says_what_to_name() -> None:
     result = CliRunner().invoke(codes, ["report"])
     assert result.exit_code == 2
-    assert "FILE_OR_MODULE" in result.output
+    assert "MODULE_OR_FILE" in result.output

@@ -1,15 +1,17 @@
 """The `genus` command. Each subcommand lives in a module of its own, imported only when it is called."""
 
-import os
+import logging
+import signal
 import sys
 from typing import NoReturn
 
 import click
 
+from genus.cli.failures import end_by
 from genus.cli.lazy import LazyGroup
-from genus.errors import GenusError
 
 COMMANDS = {
+    "demo": "genus.cli.demo:demo",
     "types": "genus.cli.types:types",
     "codes": "genus.cli.codes:codes",
     "catalog": "genus.cli.catalog:catalog",
@@ -17,50 +19,72 @@ COMMANDS = {
     "bindings": "genus.cli.filters:bindings",
     "pub": "genus.cli.bus:pub",
     "sub": "genus.cli.bus:sub",
-    "record": "genus.cli.bus:record",
-    "replay": "genus.cli.bus:replay",
+    "record": "genus.cli.recording:record",
+    "replay": "genus.cli.recording:replay",
     "can": "genus.cli.can:can",
     "lake": "genus.cli.lake:lake",
+    "completion": "genus.cli.completion:completion",
+}
+STORY = {
+    "Start here": {
+        "demo": "Run a worked application end to end, and see what it did",
+    },
+    "Declare what events are": {
+        "types": "Show the event types of a module: codes, bits, event tags",
+        "codes": "Compare the sizes of prime codes, per scheme",
+        "catalog": "Keep the codes, bits and event tags a system agrees on",
+    },
+    "Subscribe to them": {
+        "explain": "Show what a subscription becomes in each place it runs",
+        "bindings": "Count the table entries that many subscriptions need",
+    },
+    "Run a bus": {
+        "pub": "Publish events",
+        "sub": "Print events as they come",
+        "record": "Write events to a file, or to a folder for streams",
+        "replay": "Publish or print the events of a recording",
+    },
+    "On CAN": {
+        "can": "Plan channels, simulate them under faults, run them, decode logs",
+    },
+    "On Spark": {
+        "lake": "Read in events, read them out, route them, follow what comes",
+    },
+    "For your shell": {
+        "completion": "Print the script that completes these commands",
+    },
 }
 
 
-@click.command(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="genus")
+@click.command(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    story=STORY,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 130 interrupted.",
+)
+@click.version_option(None, "-V", "--version", package_name="genus")
 def genus() -> None:
     """Typed publish/subscribe: declare event types once, subscribe to what events are, have and say."""
 
 
 def main() -> None:
-    """Run the command line; what goes wrong is one line and exit code 1 (2 for wrong usage, 130 for Ctrl-C)."""
+    """Run the command line; whatever goes wrong is one line, and an exit code that `genus.cli.failures` names."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("can.bus").addFilter(_is_news)
     try:
         status = genus(prog_name="genus", standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(status if isinstance(status, int) else 0)
-    except click.UsageError as problem:
-        problem.show()
-        sys.exit(problem.exit_code)
-    except click.ClickException as problem:
-        _fail(problem.format_message())
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: nothing to say
-        sys.exit(1)
-    except (GenusError, OSError, ImportError) as problem:
-        _fail(str(problem))
+    except (Exception, KeyboardInterrupt) as problem:
+        end_by(problem)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
-def _fail(why: str) -> NoReturn:
-    click.echo(f"genus: {why}", err=True)
-    if _stdout_is_lost():
-        os._exit(1)
-    sys.exit(1)
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether python-can says more than that a bus which could not be opened was not closed either."""
+    return "not properly shut down" not in record.getMessage()
 
 
-def _stdout_is_lost() -> bool:
-    """Whether what was printed cannot be written: then Python would complain once more on its way out."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False
+def _interrupt(number: int, frame: object) -> NoReturn:
+    """SIGTERM ends a command as Ctrl-C does: files are finished, sockets removed, Spark stopped."""
+    raise KeyboardInterrupt

@@ -8,14 +8,33 @@ COMMANDS = {
     "plan": "genus.cli.can_plan:plan",
     "sim": "genus.cli.can_sim:sim",
     "faults": "genus.cli.can_faults:faults",
-    "broker": "genus.cli.can_live:broker",
-    "node": "genus.cli.can_live:node",
-    "monitor": "genus.cli.can_live:monitor",
+    "broker": "genus.cli.can_broker:broker",
+    "node": "genus.cli.can_node:node",
+    "monitor": "genus.cli.can_monitor:monitor",
     "types": "genus.cli.can_dbc:types_",
     "decode": "genus.cli.can_dbc:decode",
 }
+STORY = {
+    "Before there is a bus": {
+        "plan": "Plan a system: is every promise kept, and why not",
+        "sim": "Simulate a system bit by bit, under faults",
+        "faults": "Run rows of the fault table and say what was seen",
+    },
+    "On a live bus": {
+        "broker": "Give nodes their numbers and channels their event tags",
+        "node": "Take part in a bus: print, publish, tell of every trouble",
+        "monitor": "Show the rate, latency, jitter and losses of every channel",
+    },
+    "What others defined and recorded": {
+        "types": "Show the event types that the messages of a DBC file become",
+        "decode": "Decode the frames of a CAN log to events",
+    },
+}
 
 
-@click.command(cls=LazyGroup, lazy=COMMANDS)
+@click.command(cls=LazyGroup, lazy=COMMANDS, story=STORY)
 def can() -> None:
-    """Event channels on CAN: plan them, simulate them under faults, run them, and read what others recorded."""
+    """Plan channels, simulate them under faults, run them, decode logs.
+
+    BUS is like can:socketcan?channel=can0 or can:udp_multicast: any interface of python-can, and its options.
+    """

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from genus.bus.recording import RecordingWriter
-from genus.cli.bus import as_text
+from genus.cli.events import as_text
 from genus.filters import Subscription
 from genus.model import Attribute, Event, attributes
 
@@ -40,9 +40,14 @@ MOST_ROWS = 20
     help="Write a Python module that declares the types to this file (- is the screen).",
 )
 def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | None) -> None:
-    """Show the event types that the messages of a DBC file become; of a large file, give the TYPEs to see in full.
+    """Show the event types that the messages of a DBC file become.
 
-    Names that had to change, and what is wrong with the file, are said below.
+    Of a large file, give the TYPEs to see in full. Names that had to change, and what is wrong with the file, are said
+    below.
+
+    \b
+    genus can types car.dbc
+    genus can types car.dbc --python car.py
     """
     from genus.can.dbc import load_dbc, python_source
 
@@ -138,13 +143,20 @@ def _say_remarks(dbc: "Dbc") -> None:
 
 @click.command()
 @click.argument("log", type=PATH)
-@click.option("--dbc", "database", required=True, type=PATH, help="The DBC file of the bus.")
-@click.option("-o", "--output", type=PATH, help="Write a recording to this file.")
+@click.option("--dbc", "database", required=True, type=PATH, metavar="FILE", help="The DBC file of the bus.")
+@click.option("-o", "--out", "output", type=PATH, metavar="FILE", help="Write a recording to this file.")
 @click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object a line.")
-@click.option("-s", "--subscription", "text", help='Only events that match, like "Speed where kmh > 30".')
-@click.option("--channel", help="Only frames of this channel of the log, like can0.")
-@click.option("--format", "format_", help="The log's format, if its name does not end in log, asc, blf, trc or csv.")
+@click.option(
+    "-s", "--subscribe", "text", metavar="SUBSCRIPTION", help='Only events that match, like "Speed where kmh > 30".'
+)
+@click.option("--channel", metavar="NAME", help="Only frames of this channel of the log, like can0.")
+@click.option(
+    "--format",
+    "format_",
+    metavar="FORMAT",
+    help="The log's format, if its name does not end in log, asc, blf, trc or csv.",
+)
 def decode(
     log: Path,
     database: Path,
@@ -155,9 +167,10 @@ def decode(
     channel: str | None,
     format_: str | None,
 ) -> None:
-    """Decode the frames of a CAN log (candump, ASC, BLF, TRC, CSV; also .gz) to events.
+    """Decode the frames of a CAN log to events.
 
-    Frames that are no events, and what is damaged in the log, are counted by reason and passed over.
+    The log may be of candump, ASC, BLF, TRC or CSV; also .gz. Frames that are no events, and what is damaged in it, are
+    counted by reason and passed over.
 
     \b
     genus can decode --dbc car.dbc drive.log -o drive.genus
@@ -166,7 +179,7 @@ def decode(
     from genus.can.dbc import Decoding, load_dbc, read_log
 
     if append and output is None:
-        raise click.UsageError("--append goes with --output")
+        raise click.UsageError("--append goes with --out")
     dbc = load_dbc(database)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)

@@ -5,12 +5,14 @@ import time
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from genus.can.plan import load_system
 from genus.can.scenario.rows import ROWS, Observation, Setting
 from genus.can.scenario.rows.page import updated
+from genus.cli.can_sim import SEED
 
 
 @click.command()
@@ -23,7 +25,7 @@ from genus.can.scenario.rows.page import updated
     show_default=True,
     help="The system that is tried; rows name its nodes.",
 )
-@click.option("--seed", default=1, show_default=True, help="Everything random follows from it.")
+@SEED
 @click.option("--full", is_flag=True, help="As many events as the table asks for, which takes minutes for some rows.")
 @click.option(
     "--write",
@@ -31,23 +33,35 @@ from genus.can.scenario.rows.page import updated
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Put what is seen into a page.",
 )
-def faults(numbers: tuple[int, ...], source: Path, seed: int, full: bool, page: Path | None) -> None:
-    """Run rows of the fault table (default: all) and say what was seen. Exit code 1 if a row is not as it must be.
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a row.")
+def faults(numbers: tuple[int, ...], source: Path, seed: int, full: bool, page: Path | None, as_json: bool) -> None:
+    """Run rows of the fault table and say what was seen.
+
+    Without ROW all are run. Exit code 1 if a row is not as it must be.
 
     \b
     genus can faults 7
     genus can faults --full --write docs/faults.md
     """
     setting = Setting(load_system(source), seed, full)
-    console = Console()
-    observed: dict[int, Observation] = {}
+    good = True
     for number in numbers or sorted(ROWS):
         began = time.monotonic()
-        observed[number] = seen = ROWS[number].observe(setting)
-        verdict = Text("ok", "green") if seen.ok else Text("not ok", "bold red")
-        took = Text(f" ({time.monotonic() - began:.1f} s)", "dim")
-        console.print(Text.assemble(f"{number:>2} {ROWS[number].fault}: ", seen.text, "  ", verdict, took))
+        with Console(stderr=True).status(f"row {number}: {ROWS[number].fault}"):
+            seen = ROWS[number].observe(setting)
+        _show(number, seen, time.monotonic() - began, as_json)
+        good = good and seen.ok
         if page is not None:
             page.write_text(updated(page.read_text("utf-8"), {number: seen}), "utf-8")
-    if not all(seen.ok for seen in observed.values()):
+    if not good:
         sys.exit(1)
+
+
+def _show(number: int, seen: Observation, took_s: float, as_json: bool) -> None:
+    fault = ROWS[number].fault
+    if as_json:
+        click.echo(msgspec.json.encode({"row": number, "fault": fault, "ok": seen.ok, "seen": seen.text}))
+        return
+    verdict = Text("ok", "green") if seen.ok else Text("not ok", "bold red")
+    took = Text(f" ({took_s:.1f} s)", "dim")
+    Console().print(Text.assemble(f"{number:>2} {fault}: ", seen.text, "  ", verdict, took))

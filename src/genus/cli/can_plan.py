@@ -29,9 +29,12 @@ _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"
 @click.option("--svg", type=OUTPUT, help="The same as a vector graphic.")
 @click.option("--calendar", type=OUTPUT, help="Write the calendar to this file, for nodes to keep.")
 def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calendar: Path | None) -> None:
-    """Plan a system: hard slots, soft deadlines and fixed priorities on one bus.
+    """Plan a system: is every promise kept, and why not.
 
-    Exit code 0 if every channel is admitted, 1 if not.
+    Hard slots, soft deadlines and fixed priorities on one bus. Exit code 0 if every channel is admitted, 1 if not.
+
+    \b
+    genus can plan examples/crossing.toml --calendar calendar.json
     """
     found = make_plan(load_system(source))
     for picture, suffix in ((png, ".png"), (svg, ".svg")):

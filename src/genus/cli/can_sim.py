@@ -20,8 +20,14 @@ from genus.can.plan.spelling import show_bitrate
 from genus.can.scenario import PATTERNS, ChannelResult, Clocks, Outcome, Pattern, Prepared, Run, Scenario
 from genus.can.scenario.summary import Summary
 from genus.can.sim.fault_text import fault_help, parse_fault
-from genus.cli.bus import stopped_by_signals
+from genus.cli.completing import complete_faults
+from genus.cli.failures import INTERRUPTED
+from genus.cli.spans import Span
+from genus.cli.stopping import stopped_by_signals
 
+SEED = click.option(
+    "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."
+)
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 DRAWN_FROM_NS, DRAWN_NS = 10_000_000, 20_000_000
 """What a picture shows of a run, counted from when programs begin to publish."""
@@ -41,10 +47,19 @@ class SimCommand(click.Command):
 
 @click.command(cls=SimCommand)
 @click.argument("source", metavar="SYSTEM.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="How long.")
-@click.option("--faults", "faults", multiple=True, metavar="TEXT", help='Such as "errors p=0.05"; may be repeated.')
-@click.option("--seed", default=1, show_default=True, help="Everything random follows from it.")
-@click.option("--runs", type=click.IntRange(1), default=1, show_default=True, help="Runs, each with the next seed.")
+@click.option("--for", "--seconds", "seconds", type=Span(), default="10s", show_default=True, help="How long.")
+@click.option(
+    "--faults",
+    "faults",
+    multiple=True,
+    metavar="TEXT",
+    shell_complete=complete_faults,
+    help='Such as "errors p=0.05"; may be repeated.',
+)
+@SEED
+@click.option(
+    "--runs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Runs, each with the next seed."
+)
 @click.option(
     "--clocks",
     type=click.Choice(["real", "perfect"]),
@@ -80,13 +95,14 @@ def sim(
     as_json: bool,
     strict: bool,
 ) -> None:
-    """Simulate a system bit by bit: the same node code as on a real bus, its programs, and what goes wrong.
+    """Simulate a system bit by bit, under faults.
 
-    Stations are numbered as the system's nodes are. Times of faults count from power-on; --seconds count from when
-    programs begin to publish, once clocks are synchronised and channels bound. Ctrl-C shows what came of it so far.
+    It runs the same node code as a real bus, its programs, and what goes wrong. Stations are numbered as the system's
+    nodes are. Times of faults count from power-on; --for counts from when programs begin to publish, once clocks are
+    synchronised and channels bound. Ctrl-C shows what came of it so far; the exit code is then 130.
 
     \b
-    genus can sim examples/crossing.toml --seconds 10 --faults "errors p=0.05" --seed 1
+    genus can sim examples/crossing.toml --for 2s --faults "errors p=0.05" --seed 1
     """
     if runs > 1 and (trace or png):
         raise click.UsageError("--trace and --png are for a single run")
@@ -107,6 +123,8 @@ def sim(
     with stopped_by_signals() as stop:
         outcomes = _run_all(scenario, runs, stop, keep=lambda run: _write(run, trace, png))
     _show(scenario, outcomes, as_json)
+    if stop.is_set():
+        sys.exit(INTERRUPTED)
     if strict and any(outcome.broken for outcome in outcomes):
         sys.exit(1)
 
@@ -131,7 +149,8 @@ def _run_all(scenario: Scenario, runs: int, stop: threading.Event, keep: Callabl
 def _progress(total: float) -> Iterator[Callable[[float], None]]:
     """A bar on a terminal; nothing where nobody looks."""
     columns = (TextColumn("simulating"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total)
         yield lambda done: progress.update(task, completed=done)
 

@@ -10,32 +10,39 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from genus.cli.completing import complete_files
+from genus.cli.lazy import StoryGroup
 from genus.codes.hierarchy import read_hierarchy
 from genus.codes.picture import draw
 from genus.codes.report import FIGURE_2, Cell, Cost, NotApplicable, figure_2, report
 
 
-@click.group()
+@click.group(cls=StoryGroup)
 def codes() -> None:
-    """Prime codes: sizes per scheme."""
+    """Compare the sizes of prime codes, per scheme."""
 
 
 @codes.command("report")
-@click.argument("source", metavar="FILE_OR_MODULE", required=False)
+@click.argument("source", metavar="[MODULE_OR_FILE]", required=False, shell_complete=complete_files)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--fig2", is_flag=True, help="Full balanced trees of up to 8 levels and 8 children.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="With --fig2: also draw it to this file.")
 def report_command(source: str | None, as_json: bool, fig2: bool, png: Path | None) -> None:
-    """Sizes of all codes of a hierarchy, for each scheme.
+    """Show what the codes of a hierarchy cost, for each scheme.
 
-    FILE_OR_MODULE is a CSV file (type,parents; or VSS), a .py file or the name of a Python module.
+    MODULE_OR_FILE is a CSV file (type,parents; or VSS), a .py file or the name of a Python module.
+
+    \b
+    genus codes report examples/traffic.py
+    genus codes report --fig2 --png sizes.png
     """
     if source is None and not fig2:
-        raise click.UsageError("name a FILE_OR_MODULE, or ask for --fig2")
+        raise click.UsageError("name a MODULE_OR_FILE, or ask for --fig2")
     if png and not fig2:
         raise click.UsageError("--png draws --fig2")
-    lines = report(read_hierarchy(source)) if source else []
-    cells = figure_2() if fig2 else []
+    with Console(stderr=True).status("computing codes"):
+        lines = report(read_hierarchy(source)) if source else []
+        cells = figure_2() if fig2 else []
     if png:
         draw(cells, png)
     if as_json:
@@ -73,7 +80,7 @@ def _values(line: Cost | NotApplicable) -> tuple[str, ...]:
 def _grid(scheme: str, cells: Sequence[Cell]) -> Table:
     mean = sum(cell.bytes for cell in cells) / len(cells)
     table = Table(
-        title=f"{scheme}: bytes of the largest code, mean {mean:.2f}",
+        title=f"{scheme}: bytes of the largest code by children and levels, mean {mean:.2f}",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1),
@@ -82,7 +89,7 @@ def _grid(scheme: str, cells: Sequence[Cell]) -> Table:
     levels = sorted({cell.levels for cell in cells})
     table.add_column("children")
     for level in levels:
-        table.add_column(f"{level} levels", justify="right")
+        table.add_column(str(level), justify="right")
     for width in sorted({cell.children for cell in cells}):
         row = {cell.levels: cell.bytes for cell in cells if cell.children == width}
         table.add_row(str(width), *(str(row[level]) for level in levels))

@@ -1,14 +1,19 @@
 """`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
 
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from genus.cli.completing import complete_types
 from genus.cli.loading import TYPES, load_all
-from genus.filters import Subscription
+from genus.cli.words import counted, plain_table, print_json
+from genus.filters import Merged, Subscription, merge
 from genus.filters import bindings as count_bindings
 from genus.model import name_of
 
@@ -17,19 +22,22 @@ TARGETS = ("python", "arrow", "index", "spark", "can")
 
 @click.command()
 @TYPES
-@click.argument("subscription")
-@click.option("--target", type=click.Choice(TARGETS), help="Only this target; default: all that are installed.")
+@click.argument("subscription", shell_complete=complete_types)
+@click.option("--target", type=click.Choice(TARGETS), help="Only this target [all that are installed].")
 @click.option(
     "--catalog",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Take event tags from this catalog, and show the acceptance filters of a CAN controller too.",
 )
-@click.option("--banks", type=click.IntRange(1), help="How many acceptance filters the controller has [no limit].")
+@click.option(
+    "--banks", type=click.IntRange(1), metavar="N", help="How many acceptance filters the controller has [no limit]."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object: for each target what it becomes there.")
 def explain(
-    types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None
+    types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None, as_json: bool
 ) -> None:
-    """Show what SUBSCRIPTION becomes on each target.
+    """Show what a subscription becomes in each place it runs.
 
     \b
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
@@ -38,13 +46,21 @@ def explain(
     if path is None and (target == "can" or banks is not None):
         raise click.UsageError("acceptance filters need --catalog FILE: event tags are what a catalog says")
     asked = Subscription.parse(subscription, load_all(types))
-    for name in (target,) if target else [name for name in TARGETS if name != "can" or path is not None]:
-        try:
-            click.echo(f"{_explained_on_can(asked, path, banks) if name == 'can' else _explained(name, asked)}\n")
-        except ImportError as problem:
-            if target:
-                raise
-            click.echo(f"{name}: {problem}\n")
+    names = [target] if target else [name for name in TARGETS if name != "can" or path is not None]
+    found = {name: _explained_if_installed(name, asked, path, banks, must=target is not None) for name in names}
+    if as_json:
+        print_json({"subscription": str(asked), "targets": found})
+    else:
+        click.echo("".join(f"{text}\n\n" for text in found.values()), nl=False)
+
+
+def _explained_if_installed(name: str, asked: Subscription, path: Path | None, banks: int | None, *, must: bool) -> str:
+    try:
+        return _explained_on_can(asked, path, banks) if name == "can" else _explained(name, asked)
+    except ImportError as problem:
+        if must:
+            raise
+        return f"{name}: {problem}"
 
 
 def _explained_on_can(subscription: Subscription, path: Path | None, banks: int | None) -> str:
@@ -71,22 +87,49 @@ def _explained(target: str, subscription: Subscription) -> str:
 @click.command()
 @TYPES
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--excess", type=click.IntRange(0), default=0, help="How many unwanted classes an entry may let in [0].")
-def bindings(types: tuple[str, ...], file: Path, excess: int) -> None:
-    """Count the binding-table entries that the subscriptions in FILE (one a line) need."""
-    from genus.filters import merge
+@click.option(
+    "--excess",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="How many unwanted classes an entry may let in.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table.")
+def bindings(types: tuple[str, ...], file: Path, excess: int, as_json: bool) -> None:
+    """Count the table entries that many subscriptions need.
 
+    FILE has one subscription a line; blank lines and those that begin with # are passed over.
+
+    \b
+    genus bindings -t examples/traffic.py subscriptions.txt
+    """
     asked = read_subscriptions(file, load_all(types))
     found = count_bindings(asked)
     merged = merge(asked, excess=excess)
-    table = Table(title=f"{file.name}: {len(asked)} subscriptions")
-    for heading in ("merged entry", "stands for", "lets in"):
-        table.add_column(heading)
+    if as_json:
+        counts = {"per_class": found.per_class, "per_type": found.per_type, "merged": len(merged)}
+        print_json({"subscriptions": len(asked), **counts, "entries": [_entry(one) for one in merged]})
+        return
+    Console().print(_entries(merged, f"{file.name}: {counted(len(asked), 'subscription')}"))
+    click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(merged)} merged")
+
+
+def _entry(one: Merged) -> dict[str, Any]:
+    return {
+        "entry": str(one.subscription),
+        "stands_for": list(map(str, one.members)),
+        "lets_in": list(map(name_of, one.excess)),
+    }
+
+
+def _entries(merged: Iterable[Merged], title: str) -> Table:
+    table = plain_table("merged entry", "stands for", "lets in", title=title)
     for one in merged:
         members = "\n".join(map(str, one.members))
-        table.add_row(str(one.subscription), members, ", ".join(map(name_of, one.excess)) or "nothing more")
-    Console().print(table)
-    click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(merged)} merged")
+        lets_in = ", ".join(map(name_of, one.excess)) or "nothing more"
+        table.add_row(Text(str(one.subscription)), Text(members), lets_in)
+    return table
 
 
 def read_subscriptions(file: Path, types: list[type]) -> list[Subscription]:

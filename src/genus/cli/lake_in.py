@@ -10,9 +10,10 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from genus.cli.completing import GENUS_LAKE, complete_files
 from genus.cli.lake_progress import reading_in, working
-from genus.cli.lake_spark import AS_JSON, GENUS_LAKE, LAKE, lake_of_environment, on_spark, started
-from genus.cli.lake_words import counted, plain_table, print_json, rate, sized
+from genus.cli.lake_spark import AS_JSON, LAKE, lake_of_environment, on_spark, started
+from genus.cli.words import counted, plain_table, print_json, rate, sized
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +30,9 @@ FORMAT_OPTIONS = (
         "--format", "format_", metavar="FORMAT", help="Such as genus, jsonl, csv, parquet, log [by the ending]."
     ),
     click.option(
-        "--mapping", type=EXISTING, metavar="M.toml", help="Which type and attributes the fields of a file are."
+        "--mapping", type=EXISTING, metavar="FILE", help="Which type and attributes the fields of a file are."
     ),
-    click.option("--dbc", type=EXISTING, metavar="X.dbc", help="What the frames of a CAN log mean."),
+    click.option("--dbc", type=EXISTING, metavar="FILE", help="What the frames of a CAN log mean."),
     click.option(
         "--unknown",
         type=click.Choice(["dead", "pass"]),
@@ -50,7 +51,7 @@ def takes_formats(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("words", metavar="LAKE FILE...", nargs=-1)
+@click.argument("words", metavar="LAKE FILE...", nargs=-1, shell_complete=complete_files)
 @takes_formats
 @click.option(
     "--retry",
@@ -143,13 +144,18 @@ def _say_ingested(lake: "Lake", done: "Ingested", reasons: list[tuple[str, int]]
 
 @click.command()
 @LAKE
-@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Show so many of them.")
+@click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Show at most so many."
+)
 @AS_JSON
 @on_spark
 def dead(path: str, limit: int, as_json: bool, spark: "SparkSession") -> None:
     """Show what was no event, and why.
 
     First how often for which reason; then where it was, and what it said.
+
+    \b
+    genus lake dead city --limit 5
     """
     from genus.lake.lake import Lake
 

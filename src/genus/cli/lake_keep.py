@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from genus.catalog import Catalog
-from genus.cli.lake_spark import AS_JSON, LAKE, Span, on_spark, started
-from genus.cli.lake_words import counted, plain_table, print_json, sized
-from genus.cli.loading import load_all
+from genus.cli.failures import DAMAGED
+from genus.cli.lake_spark import AS_JSON, LAKE, on_spark, started
+from genus.cli.loading import load_all, types_option
+from genus.cli.spans import Span
+from genus.cli.words import counted, plain_table, print_json, sized
 from genus.errors import CatalogConflict
 
 if TYPE_CHECKING:
@@ -29,14 +31,7 @@ WEEK_S = 7 * 86_400.0
 
 @click.command()
 @LAKE
-@click.option(
-    "-t",
-    "--types",
-    multiple=True,
-    envvar="GENUS_TYPES",
-    metavar="MODULE_OR_FILE",
-    help="A Python module or .py file that declares event types, or a .dbc file; repeat it, or set GENUS_TYPES.",
-)
+@types_option(required=False)
 @click.option(
     "--catalog",
     "catalog",
@@ -50,6 +45,7 @@ def init(path: str, types: tuple[str, ...], catalog: Path | None, as_json: bool,
 
     \b
     genus lake init city -t examples/traffic.py
+    genus lake init city --catalog city.json
     """
     if not types and catalog is None:
         raise click.UsageError("give event types by -t MODULE_OR_FILE, a catalog by --catalog FILE, or both")
@@ -106,9 +102,8 @@ def _take_over(spark: "SparkSession", path: str, source: Path) -> None:
 @click.option("--clean", is_flag=True, help="Remove what no version needs any more, and what killed writers left.")
 @click.option(
     "--older-than",
-    type=Span(),
+    type=Span(may_be_zero=True),
     default=WEEK_S,
-    metavar="SPAN",
     help="With --clean: what stopped counting so long ago; followers that stayed behind for longer begin again [7d].",
 )
 @AS_JSON
@@ -118,6 +113,9 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
 
     Those of a day are written anew, sorted by type and time. Old files stay until --clean removes them: whoever reads
     them goes on.
+
+    \b
+    genus lake compact city --clean --older-than 7d
     """
     if older_than != WEEK_S and not clean:
         raise click.UsageError("--older-than goes with --clean")
@@ -146,7 +144,13 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
 @AS_JSON
 @on_spark
 def check(path: str, as_json: bool, spark: "SparkSession") -> None:
-    """Compare a lake's files with its ledger. Exit code 1 if anything is wrong."""
+    """Compare a lake's files with its ledger.
+
+    Exit code 3 if anything is wrong.
+
+    \b
+    genus lake check city
+    """
     from genus.lake.lake import Lake
 
     lake = Lake(spark, path)
@@ -160,7 +164,7 @@ def check(path: str, as_json: bool, spark: "SparkSession") -> None:
         parts = f"{counted(len(state.parts), 'folder')} with {counted(files, 'file')}, {counted(len(types), 'type')}"
         click.echo(f"{counted(len(wrong), 'problem') if wrong else 'all is well'}: {parts}, version {state.version}")
     if wrong:
-        sys.exit(1)
+        sys.exit(DAMAGED)
 
 
 def _say_checked(wrong: list["Problem"]) -> None:
@@ -180,7 +184,13 @@ def _say_checked(wrong: list["Problem"]) -> None:
 @AS_JSON
 @on_spark
 def stats(path: str, as_json: bool, spark: "SparkSession") -> None:
-    """Show the tables of a lake in numbers. Only the ledger is read."""
+    """Show the tables of a lake in numbers.
+
+    Only the ledger is read.
+
+    \b
+    genus lake stats city
+    """
     from genus.lake.lake import Lake
 
     lake = Lake(spark, path)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import genus.filters.expression as x
+from genus.cli.completing import complete_lake_types
 from genus.cli.lake_rows import Asked, give, takes_rows
 from genus.cli.lake_spark import lake_and, on_spark
-from genus.cli.lake_words import counted, sized
+from genus.cli.words import counted, sized
 from genus.filters import Subscription
 from genus.filters.covering import conjuncts
 
@@ -32,7 +33,7 @@ _COMPARED: dict[str, Callable[[date, date], bool]] = {
 
 
 @click.command()
-@lake_and("SUBSCRIPTION")
+@lake_and("SUBSCRIPTION", complete_lake_types)
 @takes_rows
 @click.option("--explain", is_flag=True, help="Say what would be read and tested where; nothing is read.")
 @click.option("--plan", is_flag=True, help="Show Spark's own plan; nothing is read.")
@@ -48,7 +49,7 @@ def read(
     plan: bool,
     spark: "SparkSession",
 ) -> None:
-    """Show the events that match SUBSCRIPTION.
+    """Show the events that match a subscription.
 
     Types are known by the lake's catalog; no code that declares them is needed.
 

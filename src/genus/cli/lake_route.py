@@ -7,10 +7,14 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from genus.cli.completing import complete_files
 from genus.cli.lake_progress import working
 from genus.cli.lake_rows import Asked, give, takes_rows
 from genus.cli.lake_spark import AS_JSON, lake_and, on_spark, started
-from genus.cli.lake_words import counted, plain_table, print_json
+from genus.cli.words import counted, meant, plain_table, print_json
+
+MOST_NAMED = 20
+"""So many subscribers are named to one who is not known."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,10 +25,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @lake_and("SUBSCRIPTIONS")
-@click.option("--to", "inboxes", metavar="INBOXES", help="Deliver to inboxes at this path what they have not got yet.")
+@click.option(
+    "--to",
+    "inboxes",
+    metavar="INBOXES",
+    shell_complete=complete_files,
+    help="Deliver to inboxes at this path what they have not got yet.",
+)
 @click.option("--count", "only_count", is_flag=True, help="Only say how many matches there are.")
 @click.option("--explain", is_flag=True, help="Say how the subscriptions are matched; nothing is read.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show so many subscriptions.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show at most so many."
+)
 @AS_JSON
 @on_spark
 def route(
@@ -98,7 +110,7 @@ def _show_counts(top: list[tuple[str, str, int]]) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="INBOXES")
+@click.argument("path", metavar="INBOXES", shell_complete=complete_files)
 @click.argument("subscriber", required=False)
 @click.option("--type", "family", metavar="TYPE", help="Only events of this type's family, with all their columns.")
 @takes_rows
@@ -127,7 +139,18 @@ def inbox(
     if subscriber is None and family is not None:
         raise click.UsageError("--type goes with SUBSCRIBER")
     found = Inboxes(spark, path)
-    give(_everyone(found) if subscriber is None else _delivered(found, subscriber, family, columns), asked)
+    if subscriber is None:
+        give(_everyone(found), asked)
+    elif not give(_delivered(found, subscriber, family, columns), asked):
+        _say_who_is_known(found, subscriber)
+
+
+def _say_who_is_known(found: "Inboxes", subscriber: str) -> None:
+    """The name of one who got nothing may be misspelt."""
+    with working(found.subscribers().sparkSession, "reading"):
+        known = [row["subscriber"] for row in _everyone(found).limit(MOST_NAMED).collect()]
+    if subscriber not in known:
+        click.echo(f"nothing was delivered to {subscriber!r} so far; {meant(subscriber, known)}", err=True)
 
 
 def _everyone(found: "Inboxes") -> "DataFrame":

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from genus.cli.lake_words import counted, plain_table, sized
+from genus.cli.lake_progress import working
+from genus.cli.words import counted, plain_table, sized
 from genus.errors import LakeError
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ _ADDRESS = ("subscriber", "subscription")
 _TYPE = "_type"
 
 ROW_OPTIONS = (
-    click.option("--limit", type=click.IntRange(1), help=f"At most so many rows [{SHOWN} in a table]."),
+    click.option("--limit", type=click.IntRange(1), metavar="N", help=f"At most so many rows [{SHOWN} in a table]."),
     click.option("--columns", metavar="A,B,...", help="Only these columns; * are all, those of Genus' own too."),
     click.option("--count", "only_count", is_flag=True, help="Only say how many there are."),
     click.option(
-        "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a .parquet, .csv or .jsonl file."
+        "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a .parquet, .csv or .jsonl file."
     ),
     click.option("--json", "as_json", is_flag=True, help="One JSON object a line; absent attributes are left out."),
 )
@@ -60,19 +61,31 @@ def takes_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def give(frame: "DataFrame", asked: Asked) -> None:
-    """Count, print or write the rows of a frame, as asked."""
+def give(frame: "DataFrame", asked: Asked) -> int:
+    """Count, print or write the rows of a frame, as asked; how many there were."""
     limited = frame if asked.limit is None else frame.limit(asked.limit)
     if asked.only_count:
-        number = limited.count()
-        click.echo(msgspec.json.encode({"count": number}).decode() if asked.as_json else number)
-    elif asked.out is not None:
-        _write(_chosen(limited, asked.columns), asked.out)
-    elif asked.as_json:
-        for batch in batches(_chosen(limited, asked.columns)):
-            click.echo(json_lines(batch), nl=False)
-    else:
-        _show(_chosen(frame, asked.columns), asked.limit or SHOWN, asked.columns is None)
+        return _count(limited, asked.as_json)
+    if asked.out is not None:
+        return _write(_chosen(limited, asked.columns), asked.out)
+    if asked.as_json:
+        return _print(_chosen(limited, asked.columns))
+    return _show(_chosen(frame, asked.columns), asked.limit or SHOWN, asked.columns is None)
+
+
+def _count(frame: "DataFrame", as_json: bool) -> int:
+    with working(frame.sparkSession, "counting"):
+        number = frame.count()
+    click.echo(msgspec.json.encode({"count": number}).decode() if as_json else number)
+    return number
+
+
+def _print(frame: "DataFrame") -> int:
+    rows = 0
+    for batch in batches(frame):
+        click.echo(json_lines(batch), nl=False)
+        rows += batch.num_rows
+    return rows
 
 
 def _chosen(frame: "DataFrame", columns: str | None) -> "DataFrame":
@@ -137,8 +150,9 @@ def _in_json(value: float | None) -> float | str | None:
 # -- on the terminal ---------------------------------------------------------------------------------------------------
 
 
-def _show(frame: "DataFrame", limit: int, hide_empty: bool) -> None:
-    found = frame.limit(limit + 1).toArrow()
+def _show(frame: "DataFrame", limit: int, hide_empty: bool) -> int:
+    with working(frame.sparkSession, "reading"):
+        found = frame.limit(limit + 1).toArrow()
     rows = found.slice(0, limit)
     names = [name for name in rows.column_names if not hide_empty or rows.column(name).null_count < rows.num_rows]
     texts = [{name: shown(value) for name, value in row.items()} for row in rows.select(names).to_pylist()]
@@ -150,6 +164,7 @@ def _show(frame: "DataFrame", limit: int, hide_empty: bool) -> None:
         console.print(_table(texts, [field.name for field in rows.schema if _is_number(str(field.type))]))
     number = counted(rows.num_rows, "row")
     click.echo(f"{number} of more; --limit shows more, --count counts" if found.num_rows > limit else number, err=True)
+    return int(rows.num_rows)
 
 
 def _table(texts: list[dict[str, str]], numbers: list[str]) -> Table:
@@ -198,12 +213,12 @@ class Sink(Protocol):
         """Finish."""
 
 
-def _write(frame: "DataFrame", path: Path) -> None:
+def _write(frame: "DataFrame", path: Path) -> int:
     """Write to a file beside, and put it in place when it is whole."""
     made = path.with_name(f".{path.name}.part")
     rows = 0
     try:
-        with closing(_sink(made, path.suffix, frame)) as sink:
+        with closing(_sink(made, path.suffix, frame)) as sink, working(frame.sparkSession, f"writing {path}"):
             for batch in batches(frame):
                 sink.write_batch(batch)
                 rows += batch.num_rows
@@ -213,6 +228,7 @@ def _write(frame: "DataFrame", path: Path) -> None:
     finally:
         made.unlink(missing_ok=True)
     click.echo(f"{counted(rows, 'row')}, {sized(path.stat().st_size)} in {path}", err=True)
+    return rows
 
 
 def _sink(path: Path, ending: str, frame: "DataFrame") -> Sink:

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 from rich.console import Console
 
-from genus.filters.text import UNITS
+from genus.cli.completing import GENUS_LAKE, Completer, complete_files
+from genus.cli.values import ParamType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,16 +20,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-GENUS_LAKE = "GENUS_LAKE"
-LAKE = click.argument("path", metavar="LAKE", envvar=GENUS_LAKE)
+LAKE = click.argument("path", metavar="LAKE", envvar=GENUS_LAKE, shell_complete=complete_files)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
-def lake_and(what: str) -> Callable[[Decorated], Decorated]:
+def lake_and(what: str, completer: Completer = complete_files) -> Callable[[Decorated], Decorated]:
     """The arguments of a command that takes a lake and one thing more; the lake may be left to GENUS_LAKE."""
 
-    def both(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, str]:
+    def both(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
         known = lake_of_environment()
+        if ctx.resilient_parsing:  # what is being typed may be less
+            return words
         match words:
             case (lake, thing):
                 return lake, thing
@@ -37,7 +38,7 @@ def lake_and(what: str) -> Callable[[Decorated], Decorated]:
                 return known, thing
         raise click.UsageError(f"give LAKE and {what}, or set {GENUS_LAKE} and give {what}")
 
-    return click.argument("given", nargs=-1, metavar=f"LAKE {what}", callback=both)
+    return click.argument("given", nargs=-1, metavar=f"LAKE {what}", callback=both, shell_complete=completer)
 
 
 def lake_of_environment() -> str | None:
@@ -45,7 +46,7 @@ def lake_of_environment() -> str | None:
     return os.environ.get(GENUS_LAKE) or None
 
 
-class Setting(click.ParamType[tuple[str, str]]):
+class Setting(ParamType[tuple[str, str]]):
     """A setting of Spark as KEY=VALUE."""
 
     name = "KEY=VALUE"
@@ -60,23 +61,15 @@ class Setting(click.ParamType[tuple[str, str]]):
         return key, text
 
 
-class Span(click.ParamType[float]):
-    """A length of time such as 500ms, 1s, 2min, 6h or 7d, in seconds."""
-
-    name = "span"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the number and the unit."""
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d)", str(value))
-        if found is None:
-            self.fail(f"{value!r} is no length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
-        return float(found[1]) * UNITS[found[2]] / 1e6
-
-
 _OPTIONS = (
-    click.option("--master", envvar="SPARK_MASTER", default="local[*]", show_default=True, help="Where Spark runs."),
+    click.option(
+        "--master",
+        envvar="SPARK_MASTER",
+        default="local[*]",
+        show_default=True,
+        metavar="URL",
+        help="Where Spark runs.",
+    ),
     click.option(
         "--memory", metavar="SIZE", help="Memory of Spark's driver, like 4g [half of this machine's, up to 8g]."
     ),

@@ -1,8 +1,6 @@
 """`genus lake stream`: a landing folder is read in as recordings come, and matches are delivered."""
 
 import queue
-import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,8 +16,10 @@ from rich.live import Live
 from rich.text import Text
 
 from genus.cli.lake_in import takes_formats
-from genus.cli.lake_spark import Span, lake_and, on_spark, started
-from genus.cli.lake_words import counted, plain_table, rate
+from genus.cli.lake_spark import lake_and, on_spark, started
+from genus.cli.spans import Span
+from genus.cli.stopping import told_to_stop
+from genus.cli.words import counted, plain_table, rate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,10 +38,12 @@ _HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag",
 @lake_and("LANDING")
 @click.option("--route", "subscriptions", metavar="FILE", help="Match these subscriptions; read again when it changes.")
 @click.option("--to", "inboxes", metavar="INBOXES", help="Deliver the matches to inboxes at this path.")
-@click.option("--every", type=Span(), default="1s", show_default=True, metavar="SPAN", help="A batch at most so often.")
+@click.option("--every", type=Span(), default="1s", show_default=True, help="A batch at most so often.")
 @click.option("--once", is_flag=True, help="End when what is there has been read in.")
 @click.option("--checkpoint", metavar="DIR", help="Where Spark remembers the files it saw [in the lake].")
-@click.option("--pattern", default="*.genus", show_default=True, help="Which files of the folder are read in.")
+@click.option(
+    "--pattern", default="*.genus", show_default=True, metavar="GLOB", help="Which files of the folder are read in."
+)
 @takes_formats
 @click.option(
     "--metrics", type=click.Path(dir_okay=False, path_type=Path), help="Append a JSON line a batch to this file."
@@ -126,24 +128,6 @@ def stop_after_batch(query: "StreamingQuery") -> None:
 def _last_batch(query: "StreamingQuery") -> Any:
     progress = query.lastProgress
     return None if progress is None else progress["batchId"]
-
-
-@contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets; the second one interrupts."""
-    stop = threading.Event()
-
-    def handle(number: int, frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 # -- what is seen ------------------------------------------------------------------------------------------------------

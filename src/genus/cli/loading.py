@@ -2,27 +2,39 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from genus.catalog.sources import types_in
+from genus.cli.completing import complete_files
 from genus.codes.hierarchy import load_module
 from genus.errors import HierarchyError
 
-TYPES = click.option(
-    "-t",
-    "--types",
-    "types",
-    multiple=True,
-    required=True,
-    envvar="GENUS_TYPES",
-    metavar="MODULE_OR_FILE",
-    help="A Python module or .py file that declares event types, or a .dbc file; repeat it, or set GENUS_TYPES "
-    "(space-separated).",
-)
-"""The option by which commands are told where event types are declared."""
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+GENUS_TYPES = "GENUS_TYPES"
+
+
+def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
+    """The option by which commands are told where event types are declared."""
+    return click.option(
+        "-t",
+        "--types",
+        "types",
+        multiple=True,
+        required=required,
+        envvar=GENUS_TYPES,
+        metavar="MODULE_OR_FILE",
+        shell_complete=complete_files,
+        help=f"A Python module or .py file that declares event types, or a .dbc file; repeat it, or set {GENUS_TYPES} "
+        "(space-separated).",
+    )
+
+
+TYPES = types_option(required=True)
 
 
 def load_types(source: str) -> list[type]:

@@ -12,25 +12,37 @@ from rich.table import Table
 from rich.text import Text
 
 from genus.catalog import Catalog, TypeEntry
-from genus.cli.loading import load_types
+from genus.cli.completing import complete_files
+from genus.cli.loading import GENUS_TYPES, load_all
 from genus.model import Attribute, name_of, parents
 
 
 @click.command()
-@click.argument("source", metavar="MODULE_OR_FILE")
+@click.argument(
+    "sources",
+    metavar="MODULE_OR_FILE...",
+    nargs=-1,
+    required=True,
+    envvar=GENUS_TYPES,
+    shell_complete=complete_files,
+)
 @click.option(
     "--catalog",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Take codes, bits and tags from this catalog; without it they are made up as for a new one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def types(source: str, path: Path | None, as_json: bool) -> None:
-    """Show the event types of a module with their codes, bits and event tags.
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of types instead of a table.")
+def types(sources: tuple[str, ...], path: Path | None, as_json: bool) -> None:
+    """Show the event types of a module: codes, bits, event tags.
 
-    MODULE_OR_FILE is the dotted name of a Python module or the path of a .py file. No file is written.
+    MODULE_OR_FILE is the dotted name of a Python module, or the path of a .py or .dbc file; GENUS_TYPES is
+    taken where it is left out. No file is written.
+
+    \b
+    genus types examples/traffic.py
     """
-    found = load_types(source)
+    found = load_all(sources)
     catalog = Catalog.load(path) if path else Catalog()
     registered = set(catalog.types) if path else None
     catalog.register(*found)
@@ -53,7 +65,7 @@ def show(catalog: Catalog, names: Collection[str], registered: Collection[str] |
         label = _label(indent, entry, is_new, catalog.tagged(entry.name) if entry.name == entry.family else ())
         table.add_row(label, str(entry.code), _tags(catalog, entry), _bits(catalog, entry))
     Console().print(table)
-    click.echo("tag/bits: a type's CAN event tag, and how many leading bits it shares with all below it")
+    click.echo("tag/bits: the CAN event tag, and how many leading bits all types below share")
 
 
 def as_list(catalog: Catalog, names: Collection[str]) -> list[dict[str, Any]]:

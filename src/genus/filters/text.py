@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 import genus.filters.expression as x
-from genus.errors import SubscriptionError, SyntaxProblem
+from genus.errors import SubscriptionError, SyntaxProblem, near
 from genus.filters.bind import DEEPEST, Binder
 from genus.filters.subscription import AllOf, Subscription, narrowest
 from genus.model import RESERVED, Event, Kind, below, is_type, name_of
@@ -167,8 +167,8 @@ def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
         places = ", ".join(sorted(f"{module}.{name}" for module, name in found))
         raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
     names = sorted({name_of(cls) for cls in known if is_type(cls)})
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    raise problem_at(text, token.column, f"no event type is called {token.text}; known: {shown}")
+    shown = near(token.text, names) + "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise problem_at(text, token.column, f"no event type is called {token.text}; {shown}")
 
 
 def _check_names(parts: Parts, scope: type, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from genus.errors import DeclarationError, SubscriptionError
+from genus.errors import DeclarationError, SubscriptionError, near
 from genus.model.types import AttributeType
 
 C = TypeVar("C", bound=type)
@@ -63,7 +63,8 @@ class Vector(msgspec.Struct, frozen=True):
 
     def outside(self, name: str) -> str:
         """Says that a name is not in the vector, and what is."""
-        return f"{self.scope} has no attribute {name!r}; its vector is ({self})"
+        hint = near(name, [attribute.name for attribute in self.attributes])
+        return f"{self.scope} has no attribute {name!r}; {hint}its vector is ({self})"
 
     def tag_of(self, names: Iterable[str]) -> int:
         """The bits of some attributes."""

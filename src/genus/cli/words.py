@@ -1,13 +1,15 @@
-"""How the commands of the lake say numbers, tables and JSON."""
+"""How commands say numbers, tables, JSON and what was meant."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.box import SIMPLE_HEAD
-from rich.filesize import decimal
-from rich.table import Table
+
+from genus.errors import near
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
@@ -21,6 +23,8 @@ def counted(number: int, thing: str, things: str = "") -> str:
 
 def sized(amount: int) -> str:
     """An amount of bytes, in the unit that suits it."""
+    from rich.filesize import decimal
+
     return decimal(amount)
 
 
@@ -34,9 +38,24 @@ def rate(number: float, seconds: float) -> str:
     return f"{float(f'{found:.3g}'):,.0f}/s" if found >= 100 else f"{found:.3g}/s"
 
 
-def plain_table(*headings: str, numbers: Iterable[str] = ()) -> Table:
+def meant(word: str, known: Iterable[str]) -> str:
+    """Which of some known words was meant by one that is not among them.
+
+    >>> meant("repaly", ["record", "replay"]), meant("x", ["record", "replay"])
+    ("did you mean 'replay'?", 'there are record, replay')
+    """
+    names = list(known)
+    return near(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
+
+
+def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None = None) -> "Table":
     """An empty table, the columns of numbers aligned at the right."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True
+    )
     right = set(numbers)
     for heading in headings:
         table.add_column(

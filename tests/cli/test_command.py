@@ -1,0 +1,292 @@
+"""The `genus` command as a whole: its story, its help, its examples, and how it ends."""
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from genus.cli import COMMANDS, STORY, genus
+from genus.cli.can import COMMANDS as CAN
+from genus.cli.can import STORY as CAN_STORY
+from genus.cli.lake import COMMANDS as LAKE
+from genus.cli.lake import STORY as LAKE_STORY
+from genus.cli.lazy import LazyGroup, Story, first_sentence
+
+from .shell import genus as shell
+
+ROOT = Path(__file__).parents[2]
+SOURCE = """
+from genus import Event, Maybe
+
+class Loop(Event):
+    lane: int
+    speed: Maybe[float] = None
+"""
+DBC = """VERSION ""
+
+BU_: car
+
+BO_ 256 Speed: 2 car
+ SG_ kmh : 0|16@1+ (0.01,0) [0|655.35] "km/h" car
+"""
+
+
+def commands(group: click.Group = genus, path: str = "genus") -> Iterator[tuple[str, click.Command]]:
+    """Every command and group below one, by how it is called."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+
+
+ALL = dict(commands())
+ALONE = {path: command for path, command in ALL.items() if not isinstance(command, click.Group)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the examples of the help texts can be tried."""
+    (tmp_path / "road.py").write_text(SOURCE)
+    (tmp_path / "car.dbc").write_text(DBC)
+    (tmp_path / "drive.log").write_text("(1.000000) can0 100#F431\n")
+    (tmp_path / "subscriptions.txt").write_text("Loop\nLoop has place\n")
+    for name in ("loops.toml", "edges.parquet", "truth.parquet"):
+        (tmp_path / name).touch()
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for name in ("city.json", "city-later.json"):
+        assert CliRunner().invoke(genus, ["catalog", "register", name, "examples/traffic.py"]).exit_code == 0
+    return tmp_path
+
+
+# -- the story ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("group", "lazy", "story"),
+    [("genus", COMMANDS, STORY), ("genus can", CAN, CAN_STORY), ("genus lake", LAKE, LAKE_STORY)],
+)
+def test_the_story_has_every_command_once_in_order_as_it_says_itself(
+    group: str, lazy: dict[str, str], story: Story
+) -> None:
+    lines = {name: line for part in story.values() for name, line in part.items()}
+    assert [name for part in story.values() for name in part] == list(lazy)
+    assert lines == {name: first_sentence(ALL[f"{group} {name}"]) for name in lazy}
+
+
+def test_help_begins_with_what_a_newcomer_wants() -> None:
+    said = CliRunner().invoke(genus, ["-h"]).output
+    headings = re.findall(r"^(\w.*):$", said, re.MULTILINE)
+    assert headings[:2] == ["Options", "Start here"]
+    assert said.index("  demo ") < min(said.index(f"  {name} ") for name in COMMANDS if name != "demo")
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    for arguments in ([], ["can"], ["catalog"]):
+        done = CliRunner().invoke(genus, arguments)
+        assert (done.exit_code, done.output.startswith("Usage: genus")) == (0, True)
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_help_is_whole_and_of_one_style(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One short first sentence, both ways to ask for it, every option explained, no type where a word would do."""
+    command = ALL[path]
+    # Another test may have run it by itself: it would remember a help option without what it inherits here.
+    monkeypatch.setattr(command, "_help_option", None, raising=False)
+    done = CliRunner().invoke(genus, [*path.split()[1:], "-h"], prog_name="genus")
+    assert done.exit_code == 0
+    assert done.output.startswith(f"Usage: {path} [OPTIONS]")
+    assert "-h, --help" in done.output
+    assert not re.search(r"\.\.\.$", done.output.partition("Options:")[2], re.MULTILINE)
+    assert not re.search(r"(INTEGER|FLOAT)( RANGE)?\b", done.output)
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
+    assert len(f"  {path.split()[-1]:<10}  {first_sentence(command)}") <= 78
+
+
+def test_the_same_option_has_the_same_name_and_place_holder_everywhere() -> None:
+    shown: dict[str, set[str]] = {}
+    for command in ALONE.values():
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.is_flag:
+                context = click.Context(command)
+                shown.setdefault(option.opts[-1], set()).add(option.make_metavar(context))
+    differing = {name for name, places in shown.items() if len(places) > 1}
+    assert differing == {"--master", "--pattern"}  # of clocks and of Spark; of publishing and of file names
+
+
+def test_help_imports_no_command() -> None:
+    """Which is why it is there at once."""
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nimport genus.cli\n"
+        "for group in ([], ['can'], ['lake']):\n"
+        "    assert CliRunner().invoke(genus.cli.genus, [*group, '-h']).exit_code == 0\n"
+        "found = {name.partition('.')[0] for name in sys.modules}\n"
+        "sys.exit(', '.join(found & {'pyspark', 'can', 'cantools', 'rich', 'matplotlib', 'pyarrow', 'numpy'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.strip() == ""
+
+
+# -- the examples ------------------------------------------------------------------------------------------------------
+
+
+def examples(path: str) -> list[list[str]]:
+    """The calls that a help text shows, without what feeds them."""
+    lines = (ALL[path].help or "").splitlines()
+    calls = [line.strip().partition(" | ")[2] or line.strip() for line in lines if "genus " in line]
+    return [shlex.split(call, comments=True)[1:] for call in calls if call.startswith("genus ")]
+
+
+@pytest.mark.parametrize("path", [path for path in ALONE if path != "genus completion"])
+def test_every_help_shows_examples_that_are_understood(path: str, folder: Path) -> None:
+    mine = [words for words in examples(path) if words[: len(path.split()) - 1] == path.split()[1:]]
+    assert mine
+    for words in examples(path):
+        command: click.Command = genus
+        context = click.Context(genus, info_name="genus")
+        while isinstance(command, click.Group):
+            _, found, words = command.resolve_command(context, words)
+            assert found is not None
+            command = found
+        command.make_context(path, [*words], parent=context)
+
+
+WITHOUT_A_BUS = ("types", "explain", "bindings", "catalog", "can plan", "can types", "can decode")
+
+
+@pytest.mark.parametrize("path", [path for path in ALONE if path[6:].startswith(WITHOUT_A_BUS)])
+def test_examples_run(path: str, folder: Path) -> None:
+    for words in examples(path):
+        done = CliRunner().invoke(genus, words)
+        assert done.exit_code == 0, (words, done.output, done.exception)
+
+
+# -- how it ends -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["repaly"], 2, "genus: No such command 'repaly'; did you mean 'replay'? See `genus --help`"),
+        (["lake", "ingets"], 2, "genus: No such command 'ingets'; did you mean 'ingest'? See `genus lake --help`"),
+        (["completion", "csh"], 2, "genus: Invalid value for '{bash|zsh|fish}': 'csh' is not one of"),
+        (["pub", "--typ", "x"], 2, "genus: No such option '--typ'. Did you mean '--types'?"),
+        (["types", "road.py", "--catalog", "none.json"], 2, "does not exist. See `genus types --help`"),
+        (["explain", "-t", "road.py", "Lop has place"], 1, "did you mean 'Loop'? known: Loop (column 1): Lop has"),
+        (["explain", "-t", "road.py", "Loop has plcae"], 1, "'plcae'; did you mean 'place'? its vector is"),
+        (["pub", "-t", "road.py", "Lop"], 1, "no event type is called Lop; did you mean 'Loop'?"),
+        (["pub", "-t", "road.py", "Loop", "lne=1"], 1, "no attribute lne; did you mean 'lane'?"),
+        (["catalog", "deprecate", "city.json", "Lop"], 1, "city.json has no type Lop; did you mean 'Loop'?"),
+        (["sub", "-t", "road.py", "--timeout", "3 weeks"], 2, "'3 weeks' is no length of time; write it like 500ms"),
+        (["record", "-t", "road.py", "x.genus", "--for", "0s"], 2, "'0s' is too short"),
+        (["record", "-t", "road.py", "x.genus", "--for", "9999999999d"], 2, "'9999999999d' is too long"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_an_exit_code(
+    arguments: list[str],
+    status: int,
+    said: str,
+    folder: Path,
+) -> None:
+    ended, out, err = shell(*arguments)
+    assert (ended, out) == (status, "")
+    assert err.startswith("genus: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "said"),
+    [
+        (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"), 1, "pip install 'genus[lake]'"),
+        (ModuleNotFoundError("No module named 'frob'", name="frob"), 1, "No module named 'frob'"),
+        (PermissionError(13, "Permission denied", "x"), 1, "Permission denied"),
+        (RuntimeError("oh\nno"), 1, "this should not have happened: RuntimeError: oh no (set GENUS_TRACEBACK=1"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_nothing_ends_in_a_stack_trace(
+    raised: BaseException,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(self: LazyGroup, ctx: click.Context) -> None:
+        raise raised
+
+    monkeypatch.setattr(LazyGroup, "invoke", fail)
+    ended, _, err = shell("types", "x")
+    assert ended == status
+    assert said in err
+    assert "Traceback" not in err
+    assert len(err.split("\n")) == 2
+
+
+def test_a_stack_trace_is_shown_to_whom_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENUS_TRACEBACK", "1")
+    assert "Traceback" in shell("types", "no_such_module").stderr
+
+
+def test_whom_nobody_reads_says_nothing() -> None:
+    command = [sys.executable, "-m", "genus", "can", "plan", str(ROOT / "examples" / "crossing.toml")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert (said, process.returncode) == ("", 1)
+
+
+# -- when it is told to stop -------------------------------------------------------------------------------------------
+
+
+class Running:
+    """A command under way."""
+
+    def __init__(self, *arguments: str) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen([sys.executable, "-m", "genus", *arguments], text=True, **pipes)  # type: ignore[call-overload]
+
+    def end(self, number: int) -> tuple[str, int]:
+        """Stop it; what it still said, and how it ended."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        return (out + err).strip(), self.process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_waits_for_input_leaves_no_socket_behind(number: int, folder: Path) -> None:
+    running = Running("pub", "-t", "road.py", "Loop", "--stdin")
+    sockets = folder / "genus" / "genus"
+    while not (sockets.is_dir() and any(sockets.iterdir())):
+        assert running.process.poll() is None
+    assert running.end(number) == ("", 130)
+    assert not any(sockets.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) -> None:
+    from genus.bus.recording import RecordingWriter
+    from genus.cli.loading import load_types
+
+    (loop,) = load_types("road.py")
+    with RecordingWriter("loops.genus") as writer:
+        for second in range(2):
+            writer.write(loop(lane=second), second * 1_000_000_000)
+    running = Running("replay", "-t", "road.py", "loops.genus", "--print", "--json", "--speed", "1")
+    assert running.process.stdout is not None
+    assert running.process.stdout.readline() == '{"type": "Loop", "lane": 0}\n'
+    assert running.end(number) == ("", 130)
