@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from genus.apps.traffic.road.city import default_city
@@ -358,6 +358,7 @@ def test_a_site_of_another_city_is_refused() -> None:
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
+@example(kind=0, seed=454, flow=1003.0, limit=38.0, lanes=7, changes=0.5)
 @given(
     kind=st.integers(0, 2),
     seed=st.integers(0, 10_000),

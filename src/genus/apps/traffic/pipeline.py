@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from genus.apps.traffic.speeds import EDGES, speeds
+from genus.apps.traffic.speeds import EDGES, passages_of, speeds
 from genus.apps.traffic.steps import Steps
 from genus.apps.traffic.subscribers import STATISTICS, SUBSCRIPTIONS
 from genus.apps.traffic.types import TYPES, Roadside
@@ -81,8 +81,7 @@ def follow(lake: Lake, landing: Path, folder: Path, progress: Callable[[float], 
 
 def ask_in_batch(lake: Lake) -> Answer:
     """The same analyses over everything that is in the lake."""
-    passages = SPEEDS.all(*(lake.read(each) for each in EDGES))
-    return Answer(keep(passages), keep(COUNTS.all(lake.read(STATISTICS))))
+    return Answer(keep(passages_of(lake, LATENESS)), keep(COUNTS.all(lake.read(STATISTICS))))
 
 
 def same_rows(one: "DataFrame", other: "DataFrame") -> bool:

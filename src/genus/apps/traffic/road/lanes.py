@@ -46,6 +46,8 @@ class Road:
         self.site = site
         self.now = begin
         self.lanes: list[list[Vehicle]] = [[] for _ in range(site.lanes)]
+        self._leaving: list[list[Vehicle]] = [[] for _ in range(site.lanes)]
+        """Those that leave a lane for another within the present step: until then they are in the way there."""
         self.gone: list[Vehicle] = []
         """Those that left at the far end."""
         self._arrivals = [
@@ -105,10 +107,13 @@ class Road:
         return next((wave.speed for wave in slow if wave.begin <= instant < wave.end), 1000.0)
 
     def _change_lanes(self) -> None:
-        for lane in self.lanes:
+        for leaving in self._leaving:
+            leaving.clear()
+        for lane, leaving in zip(self.lanes, self._leaving, strict=True):
             for vehicle in [each for each in lane if each.change_at is not None and each.front >= each.change_at]:
                 if self._has_room(vehicle):
                     self._change(vehicle, lane)
+                    leaving.append(vehicle)
                 else:
                     vehicle.change_at = vehicle.front + 0.5
                 if vehicle.rear > LOWER_M:
@@ -116,7 +121,7 @@ class Road:
 
     def _has_room(self, vehicle: Vehicle) -> bool:
         """Whether there is a gap beside it, now and a step ago, for it and for whom it would cut in on."""
-        for other in self.lanes[vehicle.to_lane]:
+        for other in (*self.lanes[vehicle.to_lane], *self._leaving[vehicle.to_lane]):
             ahead = min(other.rear - vehicle.front, other.rear_before - vehicle.front_before)
             behind = min(vehicle.rear - other.front, vehicle.rear_before - other.front_before)
             if ahead < 1.0 and behind < 1.0:
