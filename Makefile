@@ -15,10 +15,10 @@ help:
 	@echo "make docs   builds the documentation into site/"
 
 # One stamp per set of extras: a change of pyproject.toml installs anew.
-$(VENV)/.installed-%: pyproject.toml
+$(VENV)/.installed-%: pyproject.toml apps/traffic/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Genus needs Python 3.11 or newer; this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' --editable apps/traffic
 	@touch $@
 
 demo: $(VENV)/.installed-all
@@ -27,6 +27,7 @@ demo: $(VENV)/.installed-all
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 
 test: lint

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.timing import markdown
-from genus.can.dbc.columns import ColumnDecoder, Decoded, Frames
-from genus.can.dbc.database import read_layouts
-from genus.lake.ingest.can_logs import CanLogs, types_of_dbc
+from genus.can._dbc.columns import ColumnDecoder, Decoded, Frames
+from genus.can._dbc.database import read_layouts
+from genus.lake._ingest.can_logs import CanLogs, types_of_dbc
 
 FRAMES = 200_000
 BY_CANTOOLS = 20_000

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bench.timing import markdown
 from genus.codes import read_hierarchy
-from genus.codes.report import Cost, NotApplicable, figure_2, report
+from genus.codes._report import Cost, NotApplicable, figure_2, report
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 FILES = {

@@ -16,7 +16,7 @@ from bench.dispatch import handlers
 from bench.timing import Contestant, human, least_ns, markdown
 from genus import Event, open_bus, this
 from genus.codes import LinePrimes
-from genus.targets import channel
+from genus.targets import dispatch as channel
 
 SUBSCRIPTIONS = 1000
 

@@ -16,7 +16,7 @@ from bench.timing import human, least_ns, markdown
 from genus import Event, Maybe, Subscription, open_bus, this
 from genus.catalog import Catalog
 from genus.codes import LinePrimes, code_size, read_hierarchy
-from genus.model.event import EventMeta
+from genus.model._event import EventMeta
 
 VSS = DATA / "vss" / "vss_flat.csv"
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genus import Event, Subscription, this
-from genus.model.event import EventMeta
+from genus.model._event import EventMeta
 from genus.targets.index import SubscriptionIndex
 
 Bounds = npt.NDArray[np.float64]

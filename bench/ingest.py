@@ -22,16 +22,16 @@ from pyspark.sql import SparkSession
 from bench import can_columns
 from bench.timing import markdown
 from genus import Event, Maybe
-from genus.bus.recording import RecordingWriter
+from genus.bus._recording import RecordingWriter
 from genus.catalog import Catalog
-from genus.lake.ingest.csv_files import Csv
-from genus.lake.ingest.fields import Mapping
-from genus.lake.ingest.job import inputs_of
-from genus.lake.ingest.job import run as run_job
-from genus.lake.ingest.json_lines import JsonLines
-from genus.lake.ingest.recordings import Recordings
-from genus.lake.ingest.source import Format
-from genus.model.types import micros_of_time
+from genus.lake._ingest.csv_files import Csv
+from genus.lake._ingest.format import Format
+from genus.lake._ingest.job import inputs_of
+from genus.lake._ingest.job import run as run_job
+from genus.lake._ingest.json_lines import JsonLines
+from genus.lake._ingest.mapping import Mapping
+from genus.lake._ingest.recordings import Recordings
+from genus.model._types import micros_of_time
 
 EVENTS = 1_000_000
 RUNS = 3

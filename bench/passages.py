@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from bench.timing import markdown
-from genus.apps.traffic.accuracy import accuracy_of
-from genus.apps.traffic.passages.finder import Found, FoundAt, find_passages
-from genus.apps.traffic.passages.hits import LoopEdge
-from genus.apps.traffic.results import Accuracy
-from genus.apps.traffic.road.city import default_city
-from genus.apps.traffic.road.detections import Detection, Passage
-from genus.apps.traffic.road.generator import generate
-from genus.apps.traffic.types import DISTANCE_M
+from genus_traffic.accuracy import accuracy_of
+from genus_traffic.passages.finder import Found, FoundAt, find_passages
+from genus_traffic.passages.hits import LoopEdge
+from genus_traffic.results import Accuracy
+from genus_traffic.road.city import default_city
+from genus_traffic.road.detections import Detection, Passage
+from genus_traffic.road.generator import generate
+from genus_traffic.types import DISTANCE_M
 
 SITES, MINUTES, SEED, TURNS = 12, 10.0, 11, 3
 

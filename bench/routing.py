@@ -29,10 +29,10 @@ from bench.index import resident_mb
 from bench.timing import markdown
 from genus import Event, Subscription, this
 from genus.catalog import Catalog
-from genus.lake.route import Routed, RoutePlan, plan_routes
-from genus.lake.shapes import Shape
+from genus.lake._route import Routed, RoutePlan, plan_routes
+from genus.lake._tables.columns import Shape
 from genus.model import name_of
-from genus.model.event import EventMeta
+from genus.model._event import EventMeta
 
 FILE_ROWS = 1_000_000
 CARRIED = ("p", "q", "r", "s")

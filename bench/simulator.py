@@ -18,18 +18,16 @@ from itertools import cycle
 from random import Random
 from statistics import median
 
+from bench.soft_policies import POLICIES, soft_misses
 from bench.timing import markdown
-from genus.can.machine import EVENT_TRIGGERED, Load, Output
-from genus.can.sim.bus import SimBus
-from genus.can.sim.clock import Clock
-from genus.can.sim.controller import Controller
-from genus.can.sim.faults import FrameErrors
-from genus.can.sim.host import Host
-from genus.can.sim.simulation import Simulation
-from genus.can.sim.soft import POLICIES, soft_misses
-from genus.can.sim.source import Sink, Source, periodic
-from genus.can.wire.frame import Frame
-from genus.can.wire.identifier import Identifier
+from genus.can._machine import EVENT_TRIGGERED, Load, Output
+from genus.can._sim.bus import SimBus
+from genus.can._sim.clock import Clock
+from genus.can._sim.controller import Controller
+from genus.can._sim.faults import FrameErrors
+from genus.can._sim.simulation import Host, Simulation
+from genus.can._sim.sources import Sink, Source, periodic
+from genus.can._wire.frame import Frame, Identifier
 
 STATIONS = 20
 LISTENERS = 5

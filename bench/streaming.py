@@ -16,9 +16,9 @@ import msgspec
 from bench.ingest import Loop, loops, session
 from bench.timing import markdown
 from genus import Subscription, this
-from genus.bus.recording import RecordingWriter
+from genus.bus._recording import RecordingWriter
 from genus.lake import Inboxes, Lake, Progress, Routed
-from genus.model.types import micros_of_time
+from genus.model._types import micros_of_time
 
 FILES, EVENTS_EACH, FILES_PER_BATCH = 40, 20_000, 5
 WANTED = [

@@ -14,7 +14,7 @@ import pytest
 from docs.pictures.gallery import PICTURES
 from genus.cli import COMMANDS, genus
 from genus.targets import arrow, can, python, spark
-from genus.targets.compiler import Compiler, support_matrix
+from genus.targets._compiler import Compiler, support_matrix
 
 ROOT = Path(__file__).parents[1]
 HELP = ["-h", "--help"]

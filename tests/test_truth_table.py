@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from genus import Collection, Event, Subscription, open_bus
-from genus.bus.recording import RecordingWriter, read_recording, replay
+from genus.bus._recording import RecordingWriter, read_recording, replay
 from genus.catalog import Catalog
 from genus.filters import AllOf
 from genus.model import vector
 from genus.targets import arrow, can, python
 from genus.targets.index import SubscriptionIndex
-from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, generators
+from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, spark_session
+from genus.testing import _generators as generators
 
-from .lake.session import local_session
 from .lake.stored import answers
 
 Table = list[list[bool]]
@@ -131,7 +131,7 @@ def acceptance_filters(subscriptions: Sequence[Subscription], events: Sequence[E
 
 def lake_tables(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
     """Conditions on the columns of a lake's tables, one table to a family."""
-    return answers(local_session(), subscriptions, events)
+    return answers(spark_session(), subscriptions, events)
 
 
 TARGETS: dict[str, Target] = {

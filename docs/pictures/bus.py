@@ -2,9 +2,9 @@
 
 from docs.pictures.pen import Pen
 from docs.pictures.road import AGREED, truck_with_place
-from genus.apps.traffic.types import Loop
-from genus.can.wire.identifier import Identifier
+from genus.can._wire.frame import Identifier
 from genus.targets import can
+from genus_traffic.types import Loop
 
 _BIT, _LEFT = 22, 82
 

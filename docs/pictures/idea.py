@@ -3,8 +3,8 @@
 from docs.pictures.pen import Pen
 from docs.pictures.road import AGREED, truck_with_place
 from genus import Event, Subscription, this
-from genus.apps.traffic.types import Category, Cleared, ConfidentLoop, Loop, Occupancy
 from genus.targets import arrow, can, python, spark
+from genus_traffic.types import Category, Cleared, ConfidentLoop, Loop, Occupancy
 
 ANSWER = (
     "An event matches in all of these places, or in none. A place that cannot test a part",

@@ -1,7 +1,7 @@
 """The types of the pictures: those of the traffic application, with the numbers that a new catalog gives them."""
 
 from genus import Catalog, Subscription, this
-from genus.apps.traffic.types import TYPES, Category, Loop
+from genus_traffic.types import TYPES, Category, Loop
 
 AGREED = Catalog()
 AGREED.register(*TYPES)

@@ -2,7 +2,7 @@
 
 from docs.pictures.pen import Pen
 from docs.pictures.road import AGREED
-from genus.apps.traffic.types import Cleared, ConfidentLoop, Edge, Loop, Occupancy, Setting
+from genus_traffic.types import Cleared, ConfidentLoop, Edge, Loop, Occupancy, Setting
 
 TREE: tuple[tuple[type | str, int, int, str | None], ...] = (
     ("Event", 150, 70, None),

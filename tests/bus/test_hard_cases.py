@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from genus import Event, Float32, Maybe, open_bus, this
-from genus.bus.codec import EventDecoder, Recorded, Rejected
-from genus.bus.mailbox import Mailbox
-from genus.bus.recording import HEADER, RecordingWriter, read_recording
+from genus.bus._codec import EventDecoder, Recorded, Rejected
+from genus.bus._queue import Mailbox
+from genus.bus._recording import HEADER, RecordingWriter, read_recording
 from genus.errors import BusError, EventError, QueueFull
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from genus import Event, open_bus
-from genus.bus.ipc import ipc_folder
+from genus.bus._ipc import ipc_folder
 from genus.errors import BusError
 
 

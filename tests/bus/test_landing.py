@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from genus import Event, Subscription, open_bus, this
-from genus.bus import landing as landing_module
-from genus.bus.landing import FolderRecorder, Ticking, record_to_folder
-from genus.bus.recording import HEADER, RecordingWriter, read_recording
+from genus.bus import _folder_recorder as landing_module
+from genus.bus._folder_recorder import FolderRecorder, Ticking, record_to_folder
+from genus.bus._recording import HEADER, RecordingWriter, read_recording
 from genus.errors import RecordingError
 from genus.testing import VirtualClock
 
@@ -199,7 +199,7 @@ def test_what_a_dead_recorder_left_lands_up_to_its_last_whole_event(
 DYING = """
 import os, signal, sys
 from genus import Event, open_bus
-from genus.bus.landing import record_to_folder
+from genus.bus._folder_recorder import record_to_folder
 
 class Step(Event):
     number: int

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from genus import Event, Float32, Maybe, Subscription, open_bus, this
-from genus.bus.codec import encode_event
-from genus.bus.recording import HEADER, RecordingWriter, read_recording, record, replay
+from genus.bus._codec import encode_event
+from genus.bus._recording import HEADER, RecordingWriter, read_recording, record, replay
 from genus.errors import RecordingError
 from genus.testing import Generator, Sampler
 

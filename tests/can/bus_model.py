@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from genus.can.plan import Calendar, Channel, System
-from genus.can.plan.middleware import own_messages
+from genus.can._plan import Calendar, Channel, System
+from genus.can._plan.fixed_priority import own_messages
 
 SOFT_LEVELS = 250
 

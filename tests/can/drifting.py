@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from genus.can.protocol.clock import UNBOUNDED, ClockStepped, Notice, TimeService
-from genus.can.protocol.global_clock import SLEW_LIMIT_NS
-from genus.can.wire.frame import Frame
-from genus.can.wire.identifier import ProtocolTag
+from genus.can._protocol.clock_model import SLEW_LIMIT_NS
+from genus.can._protocol.time_service import UNBOUNDED, ClockStepped, Notice, TimeService
+from genus.can._wire.frame import Frame, ProtocolTag
 
 MS = 1_000_000
 SECOND = 1_000 * MS

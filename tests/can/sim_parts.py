@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from genus.can.machine import Accept, Call, Load, Output
-from genus.can.sim.bus import SimBus
-from genus.can.sim.controller import Controller, Listener
-from genus.can.wire.frame import Frame
+from genus.can._machine import Accept, Call, Load, Output
+from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import Controller, Listener
+from genus.can._wire.frame import Frame
 
 BIT = 1_000
 """Nanoseconds at 1 Mbit/s."""

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from genus.can.machine import EVENT_TRIGGERED, Load, Output
-from genus.can.protocol.binding import Binding
-from genus.can.protocol.broker import Broker
-from genus.can.protocol.configuration import Configuration
-from genus.can.protocol.notices import Configured, Conflict, Notice
-from genus.can.protocol.questions import Questions
-from genus.can.protocol.tables import MemoryStore, Store
-from genus.can.sim.bus import SimBus
-from genus.can.sim.controller import Controller
-from genus.can.sim.host import Host
-from genus.can.wire.frame import Frame
+from genus.can._machine import EVENT_TRIGGERED, Load, Output
+from genus.can._protocol.binding import Binding
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import MemoryStore, Store
+from genus.can._protocol.catalog_queries import Questions
+from genus.can._protocol.configuration import Configuration
+from genus.can._protocol.notices import Configured, Conflict, Notice
+from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import Controller
+from genus.can._sim.simulation import Host
+from genus.can._wire.frame import Frame
 from genus.catalog import Catalog
 
 MS = 1_000_000

@@ -5,16 +5,23 @@ from random import Random
 import pytest
 
 from genus import Event, Kind, Maybe
-from genus.can.protocol.binding import WINDOW, Binding
-from genus.can.protocol.broker import Broker
-from genus.can.protocol.directory import Directory
-from genus.can.protocol.messages import Announce, GetEtag, Heartbeat, Nibble, Prefix, QosClass, Reason, Supply
-from genus.can.protocol.notices import Bound, ClassConflict, Notice, Refused, Unanswered
-from genus.can.protocol.tables import Announced, MemoryStore
-from genus.can.protocol.timing import BIND_RETRY, CONFIGURATION_PAUSE, LONGEST_POLITENESS
-from genus.can.wire.frame import Frame
-from genus.can.wire.payload import Layout
-from genus.can.wire.subject import subject_uid
+from genus.can._protocol.binding import WINDOW, Binding
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import Announced, MemoryStore
+from genus.can._protocol.catalog_queries import Directory
+from genus.can._protocol.messages import Announce, GetEtag, Heartbeat, Nibble, Prefix, QosClass, Reason, Supply
+from genus.can._protocol.notices import (
+    BIND_RETRY,
+    CONFIGURATION_PAUSE,
+    LONGEST_POLITENESS,
+    Bound,
+    ClassConflict,
+    Notice,
+    Refused,
+    Unanswered,
+)
+from genus.can._wire.frame import Frame, subject_uid
+from genus.can._wire.payload import Layout
 from genus.catalog import Catalog
 from genus.model import UInt8
 

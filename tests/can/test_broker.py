@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from genus import Event
-from genus.can.machine import Load
-from genus.can.protocol.broker import Broker
-from genus.can.protocol.messages import (
+from genus.can._machine import Load
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import Announced, FileStore, MemoryStore, Tables
+from genus.can._protocol.messages import (
     Announce,
     Claim,
     GetEtag,
@@ -23,17 +24,24 @@ from genus.can.protocol.messages import (
     digest_of,
     parse,
 )
-from genus.can.protocol.notices import Bound, BrokerSeen, Configured, Conflict, Notice, Standing, StoreFailed
-from genus.can.protocol.tables import Announced, FileStore, MemoryStore, Tables
-from genus.can.protocol.timing import BROKER_SILENCE, LEASE, STAGE_TIMEOUT
-from genus.can.sim.bus import SimBus
-from genus.can.sim.controller import Controller, Listener
-from genus.can.sim.faults import corrupted
-from genus.can.sim.host import Host
-from genus.can.sim.verdict import Corrupt, Deaf, Transmission, Verdict
-from genus.can.wire.frame import Frame
-from genus.can.wire.identifier import ID_MASK, ProtocolTag
-from genus.can.wire.subject import subject_uid
+from genus.can._protocol.notices import (
+    BROKER_SILENCE,
+    LEASE,
+    STAGE_TIMEOUT,
+    Bound,
+    BrokerSeen,
+    Configured,
+    Conflict,
+    Notice,
+    Standing,
+    StoreFailed,
+)
+from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import Controller, Listener
+from genus.can._sim.fault_hooks import Corrupt, Deaf, Transmission, Verdict
+from genus.can._sim.faults import corrupted
+from genus.can._sim.simulation import Host
+from genus.can._wire.frame import ID_MASK, Frame, ProtocolTag, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, CatalogConflict, CatalogUnavailable, TableDamaged
 

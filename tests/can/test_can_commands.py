@@ -12,8 +12,7 @@ import pytest
 
 from genus import open_bus
 from genus.errors import BusError
-
-from ..cli.shell import genus
+from genus.testing import run_command as genus
 
 TYPES = """
 from genus import Event, Maybe, UInt8

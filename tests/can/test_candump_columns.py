@@ -9,12 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from genus.can.dbc.candump import read_candump
-from genus.can.dbc.candump_columns import candump_frames
-from genus.can.dbc.columns import EXTENDED, Frames
-from genus.can.dbc.line_blocks import lines_between, lines_unpacked
-from genus.can.dbc.lines import LONGEST_LINE
-from genus.can.dbc.seen import HARMLESS, LogFile, PassedOver
+from genus.can._dbc.candump import candump_frames, read_candump
+from genus.can._dbc.columns import EXTENDED, Frames
+from genus.can._dbc.log_file import HARMLESS, LogFile, PassedOver
+from genus.can._dbc.text_logs import LONGEST_LINE, lines_between, lines_unpacked
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
 
@@ -114,7 +112,7 @@ def test_lines_of_the_common_form_are_read_in_columns(monkeypatch: pytest.Monkey
         ]
     )
     expected = line_by_line(common)
-    monkeypatch.setattr("genus.can.dbc.candump_columns.read_candump", lambda file: pytest.fail("line by line"))
+    monkeypatch.setattr("genus.can._dbc.candump.read_candump", lambda file: pytest.fail("line by line"))
     assert in_columns(common) == expected
     assert len(expected[0]) == 3
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can.protocol.clock import (
+from genus.can._protocol.clock_model import SLEW_LIMIT_NS, Assumptions, Line, Sample, reckon
+from genus.can._protocol.time_service import (
     UNBOUNDED,
     ClockStepped,
     MasterChanged,
@@ -16,12 +17,10 @@ from genus.can.protocol.clock import (
     Synchronised,
     SyncLost,
     TimeService,
+    follow_up_frame,
+    sync_frame,
 )
-from genus.can.protocol.global_clock import SLEW_LIMIT_NS
-from genus.can.protocol.reckoning import Assumptions, Line, Sample, reckon
-from genus.can.protocol.sync import follow_up_frame, sync_frame
-from genus.can.wire.frame import Frame
-from genus.can.wire.identifier import Identifier, Priority, ProtocolTag
+from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolTag
 from genus.errors import BusError
 from genus.testing import VirtualClock
 

@@ -8,12 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can.protocol.configuration import Configuration
-from genus.can.protocol.messages import Claim, Granted, Heartbeat, Nibble, Prefix, Restart, parse
-from genus.can.protocol.notices import BrokerSeen, Configured, Conflict, Notice, NumbersExhausted
-from genus.can.protocol.timing import CLAIM_PERIOD, LEASE, LONGEST_RETRY, RETRY, ROLL_CALL_SPREAD, STAGE_TIMEOUT
-from genus.can.wire.frame import Frame
-from genus.can.wire.identifier import ID_MASK, ProtocolTag
+from genus.can._protocol.configuration import Configuration
+from genus.can._protocol.messages import Claim, Granted, Heartbeat, Nibble, Prefix, Restart, parse
+from genus.can._protocol.notices import (
+    CLAIM_PERIOD,
+    LEASE,
+    LONGEST_RETRY,
+    RETRY,
+    ROLL_CALL_SPREAD,
+    STAGE_TIMEOUT,
+    BrokerSeen,
+    Configured,
+    Conflict,
+    Notice,
+    NumbersExhausted,
+)
+from genus.can._wire.frame import ID_MASK, Frame, ProtocolTag
 from genus.errors import BusError
 
 from .stations import MS, Station, System

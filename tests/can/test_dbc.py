@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Catalog, Event, Subscription, check
-from genus.bus.codec import Rejected, encode_event
-from genus.bus.recording import read_recording
-from genus.can.dbc import Dbc, SignalLayout, decode_log, load_dbc, python_source, read_log
+from genus.bus._codec import Rejected, encode_event
+from genus.bus._recording import read_recording
+from genus.can._dbc import Dbc, SignalLayout, decode_log, load_dbc, python_source, read_log
 from genus.cli import genus
-from genus.cli.can_dbc import types_
+from genus.cli._can_dbc import types_
 from genus.errors import DbcError
 from genus.model import ChoiceType, attributes, below, name_of, parents, signature, vector
 
@@ -574,14 +574,14 @@ def test_events_go_through_a_recording_unchanged(house: Dbc, tmp_path: Path) -> 
 
 
 def test_genus_itself_needs_neither_python_can_nor_cantools() -> None:
-    code = "import genus, genus.cli.can_dbc, sys; assert not {'can', 'cantools'} & set(sys.modules)"
+    code = "import genus, genus.cli._can_dbc, sys; assert not {'can', 'cantools'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['cantools'] = None\n"
-        "try:\n    import genus.can.dbc\n"
+        "try:\n    import genus.can._dbc\n"
         "except ImportError as problem:\n    assert \"pip install 'genus[can]'\" in str(problem), problem\n"
         "else:\n    raise SystemExit('imported')"
     )

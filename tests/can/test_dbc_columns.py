@@ -16,12 +16,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from genus.bus.codec import Rejected
-from genus.can.dbc import Dbc, MessageLayout, SignalLayout, load_dbc
-from genus.can.dbc.candump_columns import candump_frames
-from genus.can.dbc.columns import EXTENDED, ColumnDecoder, Decoded, Frames, Refused
-from genus.can.dbc.decode import MessageDecoder
-from genus.can.dbc.types import declare_kind, declare_type
+from genus.bus._codec import Rejected
+from genus.can._dbc import Dbc, MessageLayout, SignalLayout, load_dbc
+from genus.can._dbc.candump import candump_frames
+from genus.can._dbc.columns import EXTENDED, ColumnDecoder, Decoded, Frames, Refused
+from genus.can._dbc.decode import MessageDecoder
+from genus.can._dbc.types import declare_kind, declare_type
 from genus.model import Event, name_of, vector
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "can"

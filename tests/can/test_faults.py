@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from genus.can.plan import load_system
-from genus.can.scenario.rows import ROWS, Observation, Setting
-from genus.can.scenario.rows.live import is_possible
-from genus.can.scenario.rows.page import BEGINS, ENDS, cells, examples, updated
-from genus.cli.can_faults import faults
+from genus.can._plan import load_system
 from genus.errors import GenusError
+from tests.can.fault_table import ROWS, Observation, Setting
+from tests.can.fault_table.__main__ import faults
+from tests.can.fault_table.live import is_possible
+from tests.can.fault_table.page import BEGINS, ENDS, cells, examples, updated
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"

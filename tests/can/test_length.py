@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.wire.frame import Frame
-from genus.can.wire.length import (
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import (
     ACTIVE_ERROR_BITS,
     FD_SIZES,
     SHORTEST_ERROR_BITS,

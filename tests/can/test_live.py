@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
-from genus.can.live.address import parse_address
-from genus.can.live.link import open_host
-from genus.can.node.trouble import EventMissing
-from genus.can.protocol.broker import Broker
-from genus.can.protocol.tables import MemoryStore
+from genus.can._live.address import parse_address
+from genus.can._live.link import open_host
+from genus.can._node.troubles import EventMissing
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import MemoryStore
 from genus.errors import BusError, EventError, SubscriptionError
 
 GROUP = "239.74.163.9"
@@ -132,7 +132,7 @@ def test_what_the_medium_cannot_keep_is_refused_at_the_call(virtual: Callable[..
 def test_without_a_broker_a_node_says_who_is_missing(
     virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("genus.can.live.link.BINDING_S", 0.3)
+    monkeypatch.setattr("genus.can._live.link.BINDING_S", 0.3)
     with open_bus(virtual(catalog=None)) as bus, pytest.raises(BusError, match="genus can broker"):
         bus.channel(Beacon).announce()
 

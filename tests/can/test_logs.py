@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import can
 from genus import Subscription
-from genus.bus.recording import read_recording
-from genus.can.dbc import CanLog, Decoding, Logged, decode_log, load_dbc, read_log
-from genus.can.wire.frame import Frame
-from genus.cli.can_dbc import decode
+from genus.bus._recording import read_recording
+from genus.can._dbc import CanLog, Decoding, Logged, decode_log, load_dbc, read_log
+from genus.can._wire.frame import Frame
+from genus.cli._can_dbc import decode
 from genus.errors import GenusError, RecordingError
 
 HOUSE = Path(__file__).parent / "golden" / "house.dbc"
@@ -479,7 +479,7 @@ def test_a_damaged_object_costs_only_itself(bad: bytes, reasons: dict[str, int],
 def test_a_container_that_unpacks_to_far_too_much_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("genus.can.dbc.blf.LARGEST_CONTAINER", 1000)
+    monkeypatch.setattr("genus.can._dbc.blf.LARGEST_CONTAINER", 1000)
     log = blf_of(tmp_path, *[blf_object(1, FRAME)] * 100)
     assert list(log) == []
     assert log.passed_over == {"damaged container": 1}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.protocol.messages import (
+from genus.can._protocol.messages import (
     Announce,
     Asked,
     Claim,
@@ -26,8 +26,7 @@ from genus.can.protocol.messages import (
     SupplyHalf,
     parse,
 )
-from genus.can.wire.frame import Frame
-from genus.can.wire.identifier import ID_MASK, Priority, ProtocolTag
+from genus.can._wire.frame import ID_MASK, Frame, Priority, ProtocolTag
 
 LOOP = 0x95623E3A87C20C39
 

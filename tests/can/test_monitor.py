@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from genus import Catalog, Event, Soft, UInt8
-from genus.can.machine import Accept
-from genus.can.monitor import Line, Monitor
-from genus.can.node.node import Node
-from genus.can.sim.bus import SimBus
-from genus.can.sim.controller import Controller
-from genus.can.sim.host import Host
-from genus.can.wire.frame import Frame
-from genus.can.wire.length import Timing
+from genus.can._machine import Accept
+from genus.can._monitor import Line, Monitor
+from genus.can._node.node import Node
+from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import Controller
+from genus.can._sim.simulation import Host
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import Timing
 
 TIMING = Timing(1_000_000)
 MS = 1_000_000

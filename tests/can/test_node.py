@@ -3,17 +3,17 @@
 import pytest
 
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, Subscription, UInt8, this
-from genus.bus.qos import QoS
-from genus.can.node.node import Node
-from genus.can.node.trouble import EventMissing, Trouble
-from genus.can.plan.calendar import Slot
-from genus.can.protocol.broker import Broker
-from genus.can.protocol.messages import Claim
-from genus.can.protocol.tables import MemoryStore
-from genus.can.sim.bus import SimBus
-from genus.can.sim.controller import Controller
-from genus.can.sim.host import Host
-from genus.can.wire.length import Timing
+from genus.bus._qos import QoS
+from genus.can._node.node import Node
+from genus.can._node.troubles import EventMissing, Trouble
+from genus.can._plan.calendar import Slot
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import MemoryStore
+from genus.can._protocol.messages import Claim
+from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import Controller
+from genus.can._sim.simulation import Host
+from genus.can._wire.length import Timing
 from genus.errors import BusError, EventError
 
 TIMING = Timing(1_000_000)

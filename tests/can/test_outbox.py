@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from genus.can.node.outbox import LEVELS, Outbox, Parcel, soft_priority
-from genus.can.wire.frame import Frame
-from genus.can.wire.identifier import Priority
+from genus.can._node.tx_queue import LEVELS, Outbox, Parcel, soft_priority
+from genus.can._wire.frame import Frame, Priority
 
 LEVEL = 160_000
 

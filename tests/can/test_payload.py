@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Catalog, Event, Maybe
-from genus.bus.codec import Rejected
-from genus.can.wire.payload import Layout
+from genus.bus._codec import Rejected
+from genus.can._wire.payload import Layout
 from genus.errors import EventError, SubscriptionError
-from genus.filters.evaluate import round_to_float32
+from genus.filters._evaluate import round_to_float32
 from genus.model import (
     Attribute,
     ChoiceType,
@@ -35,7 +35,7 @@ from genus.model import (
     check,
     vector,
 )
-from genus.testing.generators import Generator, Sampler
+from genus.testing._generators import Generator, Sampler
 
 
 class Category(Enum):

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from genus.can.plan import Plan, System, load_system, parse_system, plan
-from genus.can.plan.middleware import own_messages
+from genus.can._plan import Plan, System, load_system, parse_system, plan
+from genus.can._plan.fixed_priority import own_messages
 from genus.errors import PlanError
-from genus.testing.systems import random_system
+from genus.testing._systems import random_system
 from tests.can.bus_model import run, scattered, together
 
 CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"

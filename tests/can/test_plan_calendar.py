@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.plan import Bus, Calendar, Channel, Slot, System
-from genus.can.plan.disturbance import HardTime
-from genus.can.plan.placing import build, first_fit, placements
-from genus.can.wire.length import Timing
+from genus.can._plan import Bus, Calendar, Channel, Slot, System
+from genus.can._plan.interference import HardTime
+from genus.can._plan.slot_placement import build, first_fit, placements
+from genus.can._wire.length import Timing
 from genus.errors import PlanError
 
 BUS = Bus(timing=Timing(1_000_000))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from genus.can.plan import Calendar
-from genus.cli.can_plan import plan
+from genus.can._plan import Calendar
+from genus.cli._can_plan import plan
 from genus.errors import GenusError, PlanError
 
 CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"

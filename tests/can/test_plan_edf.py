@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can.plan import Bus, Calendar, Channel, System, plan
-from genus.can.plan.analysis import Analysis
-from genus.can.plan.disturbance import BusErrors, HardTime
-from genus.can.plan.edf import Medium, SoftAnalysis, SoftMessage
-from genus.can.wire.length import Timing
+from genus.can._plan import Bus, Calendar, Channel, System, plan
+from genus.can._plan.edf import Medium, SoftAnalysis, SoftMessage
+from genus.can._plan.interference import BusErrors, HardTime
+from genus.can._plan.response_times import Analysis
+from genus.can._wire.length import Timing
 from tests.can.bus_model import run, scattered, streams, together
 
 FRAME = 160

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can.plan.disturbance import BusErrors, HardTime
-from genus.can.plan.fixed import Message, response_time, response_times
+from genus.can._plan.fixed_priority import Message, response_time, response_times
+from genus.can._plan.interference import BusErrors, HardTime
 
 
 def observed(messages: Sequence[Message], first: Sequence[int], until: int) -> dict[str, int]:

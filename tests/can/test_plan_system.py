@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from genus.bus.qos import Hard, NonReal, Soft
-from genus.can.plan import System, load_system, parse_system, spell_system
-from genus.can.plan.spelling import spell_span
-from genus.can.wire.identifier import Identifier, Priority
+from genus.bus._qos import Hard, NonReal, Soft
+from genus.can._plan import System, load_system, parse_system, spell_system
+from genus.can._plan.system import spell_span
+from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
-from genus.testing.systems import random_system
+from genus.testing._systems import random_system
 
 BUS = '[bus]\nbitrate = "1Mbit/s"\n'
 TYPES = """

@@ -9,16 +9,23 @@ from typing import Annotated
 import pytest
 
 from genus import Event, Kind, Maybe, Unit
-from genus.can.protocol.broker import Broker
-from genus.can.protocol.messages import Asked, Heartbeat, Question, subject_head
-from genus.can.protocol.notices import CatalogReceived, Described, Named, Notice, Unanswered
-from genus.can.protocol.questions import ANSWER_ID, MOST_PER_NODE, Questions
-from genus.can.protocol.tables import MemoryStore
-from genus.can.protocol.timing import ANSWER_PACE, ANSWER_PATIENCE, ANSWER_RETRY
-from genus.can.sim.verdict import Deaf, Transmission, Verdict
-from genus.can.wire.frame import Frame
-from genus.can.wire.segments import split
-from genus.can.wire.subject import subject_uid
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import MemoryStore
+from genus.can._protocol.catalog_queries import ANSWER_ID, MOST_PER_NODE, Questions
+from genus.can._protocol.messages import Asked, Heartbeat, Question, subject_head
+from genus.can._protocol.notices import (
+    ANSWER_PACE,
+    ANSWER_PATIENCE,
+    ANSWER_RETRY,
+    CatalogReceived,
+    Described,
+    Named,
+    Notice,
+    Unanswered,
+)
+from genus.can._sim.fault_hooks import Deaf, Transmission, Verdict
+from genus.can._wire.frame import Frame, subject_uid
+from genus.can._wire.segments import split
 from genus.catalog import Catalog
 from genus.errors import BusError
 from genus.model import ChoiceType, FloatType, IntType, TextType

@@ -4,10 +4,10 @@ from math import sqrt
 
 import pytest
 
-from genus.can.plan import Plan, parse_system
-from genus.can.scenario import PATTERNS, Outcome, Pattern, Prepared, Scenario, simulate
-from genus.can.sim.faults import ExactErrors, FrameErrors
-from genus.testing.systems import random_system
+from genus.can._plan import Plan, parse_system
+from genus.can._sim.faults import ExactErrors, FrameErrors
+from genus.can._world import PATTERNS, Outcome, Pattern, Prepared, Scenario, simulate
+from genus.testing._systems import random_system
 
 SECONDS = 0.3
 

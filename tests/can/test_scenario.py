@@ -13,19 +13,18 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can.plan import System, load_system, parse_system
-from genus.can.scenario import PATTERNS, Outcome, Prepared, Run, Scenario, simulate
-from genus.can.scenario.releases import Pattern, Rounds, releases
-from genus.can.scenario.stand_ins import SHORTEST, number_of, stand_in, with_types
-from genus.can.sim.fault_text import parse_fault
-from genus.can.sim.trace import Trace
-from genus.can.wire.payload import Layout
+from genus.can._plan import System, load_system, parse_system
+from genus.can._sim.fault_text import parse_fault
+from genus.can._sim.trace import Trace
+from genus.can._wire.payload import Layout
+from genus.can._world import PATTERNS, Outcome, Prepared, Run, Scenario, simulate
+from genus.can._world.releases import Pattern, Rounds, releases
+from genus.can._world.stand_ins import SHORTEST, number_of, stand_in, with_types
 from genus.catalog import Catalog
-from genus.cli.can_sim import sim
+from genus.cli._can_sim import sim
 from genus.errors import BusError, PlanError
-from genus.testing.systems import random_system
-
-from ..cli.shell import genus
+from genus.testing import run_command as genus
+from genus.testing._systems import random_system
 
 ROOT = Path(__file__).parents[2]
 CROSSING = ROOT / "examples" / "crossing.toml"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.wire.frame import Frame
-from genus.can.wire.length import FD_SIZES, worst_case_bits
-from genus.can.wire.segments import CLASSIC, FD, Reassembler, frame_sizes, split
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import FD_SIZES, worst_case_bits
+from genus.can._wire.segments import CLASSIC, FD, Reassembler, frame_sizes, split
 
 SENDER = 0x0021_6010
 SECOND = 1_000_000_000

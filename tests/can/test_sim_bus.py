@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.sim.bus import SimBus
-from genus.can.sim.controller import Controller, Listener, arbitration_key
-from genus.can.sim.scheduler import Scheduler
-from genus.can.sim.trace import Trace
-from genus.can.sim.verdict import Outcome
-from genus.can.wire.frame import Frame
-from genus.can.wire.length import Timing, exact_bits, worst_case_bits
+from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import Controller, Listener, arbitration_key
+from genus.can._sim.fault_hooks import Outcome
+from genus.can._sim.scheduler import Scheduler
+from genus.can._sim.trace import Trace
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import Timing, exact_bits, worst_case_bits
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, Noted, frame, worst_bus
 
@@ -109,7 +109,7 @@ def test_a_station_sends_the_better_of_its_own_mailboxes_first_and_does_not_lose
     assert [entry[2:] for entry in one.log] == [("sent", frame(10)), ("sent", frame(20))]
 
 
-# Mailboxes: the rules of genus.can.machine.Load
+# Mailboxes: the rules of genus.can._machine.Load
 
 
 def test_loading_replaces_what_waits() -> None:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.sim.bus import SimBus
-from genus.can.sim.clock import Clock
-from genus.can.sim.controller import Controller
-from genus.can.sim.host import Host
-from genus.can.sim.scheduler import Scheduler
-from genus.can.sim.verdict import Corrupt
-from genus.can.wire.frame import Frame
+from genus.can._sim.bus import SimBus
+from genus.can._sim.clock import Clock
+from genus.can._sim.controller import Controller
+from genus.can._sim.fault_hooks import Corrupt
+from genus.can._sim.scheduler import Scheduler
+from genus.can._sim.simulation import Host
+from genus.can._wire.frame import Frame
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, Noted, NotingMachine, frame, worst_bus
 

@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.sim.bus import SimBus
-from genus.can.sim.controller import ErrorState
-from genus.can.sim.guard import NEVER, Guard
-from genus.can.sim.source import Source, periodic
-from genus.can.sim.trace import Trace
-from genus.can.sim.verdict import Corrupt, Deaf, Duplicate, Judge, Late, Outcome, Transmission, Verdict
-from genus.can.wire.frame import Frame
-from genus.can.wire.length import exact_bits
+from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import NEVER, ErrorState, Guard
+from genus.can._sim.fault_hooks import Corrupt, Deaf, Duplicate, Judge, Late, Outcome, Transmission, Verdict
+from genus.can._sim.sources import Source, periodic
+from genus.can._sim.trace import Trace
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import exact_bits
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, Insistent, Noted, Resigned, frame, worst_bus
 

@@ -7,28 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.sim.band import Band
-from genus.can.sim.controller import Controller, ErrorState
-from genus.can.sim.fault_text import FAULTS, fault_help, parse_fault
-from genus.can.sim.faults import (
+from genus.can._sim.controller import Controller, ErrorState, Guard
+from genus.can._sim.fault_hooks import Outcome
+from genus.can._sim.fault_text import FAULTS, fault_help, parse_fault
+from genus.can._sim.faults import (
+    Babble,
     BlockingErrors,
     Bursts,
+    ClockDrift,
+    ClockStep,
+    Crash,
     Duplicates,
     ExactErrors,
     Fault,
     FrameErrors,
     Losses,
     Omissions,
+    Partition,
     SlotStarts,
     Swaps,
     TransmitterFault,
 )
-from genus.can.sim.guard import Guard
-from genus.can.sim.simulation import Simulation
-from genus.can.sim.source import Sink, Source, periodic
-from genus.can.sim.station_faults import Babble, ClockDrift, ClockStep, Crash, Partition
-from genus.can.sim.verdict import Outcome
-from genus.can.wire.frame import Frame
+from genus.can._sim.simulation import Simulation
+from genus.can._sim.sources import Sink, Source, periodic
+from genus.can._sim.trace import Band
+from genus.can._wire.frame import Frame
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, Insistent, Noted, NotingMachine, frame
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can.sim.bus import SimBus
-from genus.can.sim.soft import CHANNELS, POLICIES, soft_channels, soft_misses
-from genus.can.sim.source import QUEUE_LIMIT, Sink, Source, periodic, poisson, sporadic
+from bench.soft_policies import CHANNELS, POLICIES, soft_channels, soft_misses
+from genus.can._sim.bus import SimBus
+from genus.can._sim.sources import QUEUE_LIMIT, Sink, Source, periodic, poisson, sporadic
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, frame, worst_bus
 

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from genus.can.sim.bus import SimBus
-from genus.can.sim.scheduler import Scheduler
-from genus.can.sim.trace import Trace
-from genus.can.sim.verdict import Corrupt, Deaf, Duplicate, Judge, Outcome, Transmission, Verdict
-from genus.can.wire.frame import Frame
+from genus.can._sim.bus import SimBus
+from genus.can._sim.fault_hooks import Corrupt, Deaf, Duplicate, Judge, Outcome, Transmission, Verdict
+from genus.can._sim.scheduler import Scheduler
+from genus.can._sim.trace import Trace
+from genus.can._wire.frame import Frame
 from tests.can.sim_parts import BIT, Noted
 
 LAST_BIT = 200_000

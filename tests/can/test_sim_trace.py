@@ -8,17 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.sim.band import Band
-from genus.can.sim.bus import SimBus
-from genus.can.sim.fault_text import parse_fault
-from genus.can.sim.lanes import Mark, lanes_of, timeline_text
-from genus.can.sim.replay import replay
-from genus.can.sim.simulation import Simulation
-from genus.can.sim.source import Sink, Source, periodic, poisson
-from genus.can.sim.timeline import draw
-from genus.can.sim.trace import Header, Passage, Tally, Trace
-from genus.can.sim.verdict import Outcome
-from genus.can.wire.frame import Frame
+from genus.can._sim.bus import SimBus
+from genus.can._sim.fault_hooks import Outcome
+from genus.can._sim.fault_text import parse_fault
+from genus.can._sim.picture import Mark, draw, lanes_of, timeline_text
+from genus.can._sim.simulation import Simulation
+from genus.can._sim.sources import Sink, Source, periodic, poisson, replay
+from genus.can._sim.trace import Band, Header, Passage, Tally, Trace
+from genus.can._wire.frame import Frame
 from genus.errors import GenusError, RecordingError
 from tests.can.sim_parts import BIT, Noted, frame
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.node.slots import Dispatcher, OwnTime, Receiver, Sender, coming_at
-from genus.can.plan.calendar import Slot
-from genus.can.wire.frame import Frame
+from genus.can._node.slots import Dispatcher, OwnTime, Receiver, Sender, coming_at
+from genus.can._plan.calendar import Slot
+from genus.can._wire.frame import Frame
 
 
 def hard_slot(event: str, offset_ns: int) -> Slot:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can.wire.subject import subject_uid
+from genus.can._wire.frame import subject_uid
 
 
 def test_a_name_has_the_same_uid_on_every_node() -> None:

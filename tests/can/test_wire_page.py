@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from genus.can.wire.identifier import Priority, ProtocolTag
+from genus.can._wire.frame import Priority, ProtocolTag
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
 

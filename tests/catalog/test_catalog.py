@@ -8,8 +8,8 @@ import pytest
 
 from genus import Event, Kind, Maybe, Subscription, Unit
 from genus.catalog import Catalog, types_in
-from genus.catalog.ledger import Ledger
-from genus.catalog.numbers import Numbers
+from genus.catalog._numbers import Numbers
+from genus.catalog._records import Ledger
 from genus.codes import EtagSpace
 from genus.errors import CatalogConflict, DeclarationError, NotRegistered, SubscriptionError
 from genus.model import vector

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from genus.catalog import Catalog
 from genus.cli import genus
-from genus.cli.loading import load_types
+from genus.cli._events import load_types
 from genus.errors import CatalogConflict, CatalogDamaged
 from genus.model import name_of
 

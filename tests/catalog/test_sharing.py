@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from genus.catalog import Catalog
-from genus.catalog.store import locked
+from genus.catalog._file import locked
 from genus.errors import CatalogUnavailable, NotRegistered
 
 from .declaring import event_type
@@ -19,7 +19,7 @@ from .declaring import event_type
 MAKE = """
 import os, signal, sys
 from genus import Event
-from genus.catalog import Catalog, store
+from genus.catalog import Catalog, _file as store
 path, me = sys.argv[1:3]
 def event_type(name, **fields):
     return type(Event)(name, (Event,), {"__annotations__": fields, "__module__": "made"})

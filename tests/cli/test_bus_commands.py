@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .shell import genus
+from genus.testing import run_command as genus
 
 TYPES = """
 from datetime import timedelta

@@ -13,13 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from genus.cli import COMMANDS, STORY, genus
-from genus.cli.can import COMMANDS as CAN
-from genus.cli.can import STORY as CAN_STORY
-from genus.cli.lake import COMMANDS as LAKE
-from genus.cli.lake import STORY as LAKE_STORY
-from genus.cli.lazy import LazyGroup, Story, first_sentence
-
-from .shell import genus as shell
+from genus.cli._can import COMMANDS as CAN
+from genus.cli._can import STORY as CAN_STORY
+from genus.cli._groups import LazyGroup, Story, first_sentence
+from genus.cli._lake import COMMANDS as LAKE
+from genus.cli._lake import STORY as LAKE_STORY
+from genus.testing import run_command as shell
 
 ROOT = Path(__file__).parents[2]
 SOURCE = """
@@ -64,6 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).touch()
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "docs").symlink_to(ROOT / "docs")
+    (tmp_path / "apps").symlink_to(ROOT / "apps")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -90,8 +90,7 @@ def test_the_story_has_every_command_once_in_order_as_it_says_itself(
 def test_help_begins_with_what_a_newcomer_wants() -> None:
     said = CliRunner().invoke(genus, ["-h"]).output
     headings = re.findall(r"^(\w.*):$", said, re.MULTILINE)
-    assert headings[:2] == ["Options", "Start here"]
-    assert said.index("  demo ") < min(said.index(f"  {name} ") for name in COMMANDS if name != "demo")
+    assert headings[:2] == ["Options", "Declare what events are"]
 
 
 def test_a_group_without_a_command_shows_its_help() -> None:
@@ -279,8 +278,8 @@ def test_a_command_that_waits_for_input_leaves_no_socket_behind(number: int, fol
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) -> None:
-    from genus.bus.recording import RecordingWriter
-    from genus.cli.loading import load_types
+    from genus.bus._recording import RecordingWriter
+    from genus.cli._events import load_types
 
     (loop,) = load_types("road.py")
     with RecordingWriter("loops.genus") as writer:

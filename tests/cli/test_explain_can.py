@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .shell import genus
+from genus.testing import run_command as genus
 
 TYPES = """
 from genus import Event, Kind, Maybe

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from genus.codes import read_hierarchy
-from genus.codes.hierarchy import load_module
+from genus.codes._hierarchy import load_module
 from genus.errors import HierarchyError
 
 

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from genus.codes.primes import is_prime, nth_prime, primes
+from genus.codes._primes import is_prime, nth_prime, primes
 
 
 def test_the_sieve_grows_without_a_gap() -> None:

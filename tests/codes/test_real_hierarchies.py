@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme
-from genus.codes.lines import kinds_of
-from genus.codes.report import Cost, report
+from genus.codes._report import Cost, report
+from genus.codes._schemes import kinds_of
 
 from .laws import Hierarchy, shuffled, wrong_pairs
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from genus.cli.codes import codes
+from genus.cli._codes import codes
 from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme
-from genus.codes.report import FIGURE_2, Cost, NotApplicable, figure_2, report
+from genus.codes._report import FIGURE_2, Cost, NotApplicable, figure_2, report
 
 
 def balanced(levels: int, children: int) -> dict[str, list[str]]:

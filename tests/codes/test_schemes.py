@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus.codes import CompactPrimes, Entry, LinePrimes, OriginalPrimes, Scheme
-from genus.codes.order import breadth_first
+from genus.codes._topological import breadth_first
 from genus.errors import HierarchyError
 
 from .laws import Hierarchy, dags, lines_and_kinds, shuffled, trees, wrong_pairs

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.filters import bindings, merge
-from genus.filters.covering import covers
+from genus.filters._covering import covers
 from genus.testing import Generator
 
 

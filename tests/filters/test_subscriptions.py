@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters.expression import Compare, Not, Or
+from genus.filters._expression import Compare, Not, Or
 from genus.testing import Generator
 
 

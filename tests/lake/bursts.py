@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from genus.lake.analytics import Walked
+from genus.lake._analytics import Walked
 
 GAP_US = 6
 GIVES = pa.schema([("first", pa.int64()), ("hits", pa.int64())])

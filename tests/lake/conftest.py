@@ -3,10 +3,10 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from .session import local_session
+from genus.testing import spark_session
 
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """A local session; started once, stopped at the end of the run."""
-    return local_session()
+    return spark_session()

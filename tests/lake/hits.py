@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from genus.lake.analytics import END, Analysis, together, watermark_of
+from genus.lake._analytics import END, Analysis, together, watermark_of
 
 INSTANT = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 3, 29, 0, 59, 50, tzinfo=UTC)  # ten seconds before Berlin's clocks go forward

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from genus import Catalog, Event
-from genus.lake.ingest.fields import Mapping
-from genus.lake.ingest.source import Columns, DeadLetter, Format, Types
-from genus.lake.ingest.sources import Chooser
+from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
+from genus.lake._ingest.mapping import Mapping
+from genus.lake._ingest.sources import Chooser
 from genus.model import attributes, name_of
 from genus.targets.arrow import to_batch
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from genus import Subscription, this
 from genus.lake import Inboxes, Lake, pair, windows
-from genus.lake.shipping import ship
+from genus.lake._worker_package import ship
 from tests.lake.roads import ALL, Counter, Gate, Radar, Roadside
 
 SUBSCRIPTIONS = {

@@ -5,8 +5,8 @@ from enum import Enum
 from pathlib import Path
 
 from genus import Event, Kind, Maybe
-from genus.bus.recording import RecordingWriter
-from genus.model.types import micros_of_time
+from genus.bus._recording import RecordingWriter
+from genus.model._types import micros_of_time
 
 MORNING = datetime(2026, 5, 1, 6, tzinfo=UTC)
 

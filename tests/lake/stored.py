@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from genus import Subscription
-from genus.lake.columns import OWN, POSITION, TYPE, file_schema, table_schema
+from genus.lake._tables.columns import OWN, POSITION, TYPE, file_schema, table_schema
 from genus.model import Event, vector
 from genus.targets import arrow, spark
 

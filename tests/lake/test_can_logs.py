@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 
 import can
 from genus import Event, Maybe
-from genus.can.dbc import Dbc, load_dbc, read_log
-from genus.can.dbc.recorded import Decoding
+from genus.can._dbc import Dbc, load_dbc, read_log
+from genus.can._dbc.logs import Decoding
 from genus.catalog import Catalog
 from genus.errors import DbcError, LakeError
 from genus.lake import Lake
-from genus.lake.ingest import can_logs
-from genus.lake.ingest.can_logs import CanLogs, types_of_dbc
-from genus.lake.ingest.source import Columns, DeadLetter, Format, Types
-from genus.lake.ingest.writer import Origin, TableWriter
+from genus.lake._ingest import can_logs
+from genus.lake._ingest.can_logs import CanLogs, types_of_dbc
+from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
+from genus.lake._ingest.writer import Origin, TableWriter
 from genus.model import name_of
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import genus
 from genus import Event
 from genus.errors import LakeError
-from genus.lake.shipping import archive, explained
+from genus.lake._worker_package import archive, explained
 from tests.lake import cluster, pipeline
 from tests.lake.roads import traffic, write_recording
 
@@ -123,7 +123,7 @@ def test_workers_without_genus_say_so_until_it_is_shipped(tmp_path: Path) -> Non
     python = cluster.python_without_genus(tmp_path / "python")
     found = result_of(start("tests.lake.shipped", tmp_path, python=python), tmp_path)
     assert found["refused"] == (
-        "the workers have no Genus: call genus.lake.shipping.ship(spark) first, or install it there"
+        "the workers have no Genus: call genus.lake._worker_package.ship(spark) first, or install it there"
     )
     assert found["version"] == 1
     assert found["before"][:2] == ["nowhere", "nowhere"]
@@ -146,7 +146,7 @@ def test_the_archive_holds_the_package_as_it_is_installed() -> None:
 
 
 def test_the_archive_can_be_imported_from() -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import genus.lake.ingest.job as job; print(job.__file__)"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import genus.lake._ingest.job as job; print(job.__file__)"
     done = subprocess.run([sys.executable, "-c", code, archive()], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"{archive()}/genus/lake/ingest/job.py"
 

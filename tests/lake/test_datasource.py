@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from genus import Event, Maybe, Subscription, UInt16, this
 from genus.catalog import Catalog
 from genus.lake import Lake
-from genus.lake.datasource import register
-from genus.lake.ingest.can_logs import types_of_dbc
+from genus.lake._datasource import register
+from genus.lake._ingest.can_logs import types_of_dbc
 from genus.model import name_of
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
 

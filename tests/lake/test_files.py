@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
-from genus.lake import files as lake_files
-from genus.lake.files import (
+from genus.lake._tables import files as lake_files
+from genus.lake._tables.files import (
     Files,
+    HadoopFiles,
     LocalFiles,
     everything_in,
     files_of,
@@ -26,7 +27,6 @@ from genus.lake.files import (
     whole_path,
     write_file,
 )
-from genus.lake.hadoop import HadoopFiles
 
 from .mounted import mount
 

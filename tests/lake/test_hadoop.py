@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription, this
 from genus.lake import Inboxes, Lake
-from genus.lake.files import local_path, opens_in_tasks
+from genus.lake._tables.files import local_path, opens_in_tasks
 from tests.lake.mounted import mount
 from tests.lake.roads import ALL, Counter, Gate, Radar, traffic, write_recording
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus import Event, Maybe, Subscription, this
-from genus.bus.recording import RecordingWriter
+from genus.bus._recording import RecordingWriter
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Inboxes, Lake
-from genus.lake.shapes import Shape, collisions, few_enough
+from genus.lake._tables.columns import Shape, collisions, few_enough
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Roadside, traffic, write_recording
 
 
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It went between being found and being read; nothing was committed."""
-    from genus.lake.ingest import job
+    from genus.lake._ingest import job
 
     file = write_recording(tmp_path / "a.genus", traffic(5))
     tasks = job._tasks

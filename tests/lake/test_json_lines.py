@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from genus import Catalog, Event, Maybe
-from genus.lake.ingest import job, text_lines
-from genus.lake.ingest.json_lines import JsonLines
-from genus.lake.ingest.mapping import read_mapping
-from genus.lake.ingest.source import Types
+from genus.lake._ingest import job, text_lines
+from genus.lake._ingest.format import Types
+from genus.lake._ingest.json_lines import JsonLines
+from genus.lake._ingest.mapping import read_mapping
 from genus.model import Float32, Int8, OpaqueType, UInt32
-from genus.testing.generators import Generator, Stranger, WatchedSampler, pool
+from genus.testing._generators import Generator, Stranger, WatchedSampler, pool
 from tests.lake.outside import Found, expected, format_for, json_line, stored, types_for, written
 
 SIGNALK = Path(__file__).parents[3] / "shared/data/signalk/aava_n2k_decoded.jsonl.gz"

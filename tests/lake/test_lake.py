@@ -14,11 +14,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus import Event, Maybe, Subscription, all_of, this
-from genus.bus.recording import read_recording
+from genus.bus._recording import read_recording
 from genus.errors import LakeDamaged, LakeError, NotRegistered
-from genus.lake import Lake, store
-from genus.lake.ledger import Part
-from genus.lake.shapes import Shape
+from genus.lake import Lake
+from genus.lake._tables import store
+from genus.lake._tables.columns import Shape
+from genus.lake._tables.ledger import Part
 from tests.lake.roads import ALL, MORNING, Category, Counter, Gate, Radar, Roadside, traffic, write_recording
 
 

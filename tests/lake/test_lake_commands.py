@@ -19,13 +19,13 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from genus.bus.recording import RecordingWriter
+from genus.bus._recording import RecordingWriter
 from genus.catalog import Catalog
-from genus.cli.lake import COMMANDS, lake
-from genus.cli.loading import load_types
-from genus.cli.stopping import told_to_stop
+from genus.cli._events import load_types
+from genus.cli._exit import told_to_stop
+from genus.cli._lake import COMMANDS, lake
 from genus.errors import GenusError
-from genus.lake.session import spark_problem
+from genus.lake._session import spark_problem
 
 TYPES = """
 from datetime import timedelta

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from genus.errors import LakeDamaged
-from genus.lake import ledger as ledger_module
-from genus.lake.files import Found, LocalFiles
-from genus.lake.ledger import EVERY, Draft, Ledger, Overtaken, Part, Source, State, rows_in
-from genus.lake.shapes import Shape
+from genus.lake._tables import ledger as ledger_module
+from genus.lake._tables.columns import Shape
+from genus.lake._tables.files import Found, LocalFiles
+from genus.lake._tables.ledger import EVERY, Draft, Ledger, Overtaken, Part, Source, State, rows_in
 
 
 class Killed(BaseException):

@@ -8,10 +8,9 @@ import pytest
 
 from genus import Event, Kind, Maybe
 from genus.errors import LakeError
-from genus.lake.ingest.fields import Field, parse_path, path_text
-from genus.lake.ingest.formats import mapped_format
-from genus.lake.ingest.mapping import Mapping, read_mapping
-from genus.lake.ingest.values import Spelling
+from genus.lake._ingest.mapping import Field, Mapping, parse_path, path_text, read_mapping
+from genus.lake._ingest.sources import mapped_format
+from genus.lake._ingest.values import Spelling
 from tests.lake.outside import format_for, types_for
 
 

@@ -15,19 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake.analytics import (
-    END,
-    Choice,
-    Pairing,
-    is_late,
-    is_overtaken,
-    pair,
-    seconds,
-    together,
-    watermark_of,
-)
-from genus.lake.analytics import halves as halves_module
-from genus.lake.analytics.halves import Rule, join_halves
+from genus.lake._analytics import END, Choice, Pairing, is_late, is_overtaken, pair, seconds, together, watermark_of
+from genus.lake._analytics import pair_kernel as halves_module
+from genus.lake._analytics.pair_kernel import Rule, join_halves
 
 from .hits import INSTANT, START, Hit, followed, frame, in_order, increments, sides, traffic
 

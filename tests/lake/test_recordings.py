@@ -17,14 +17,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from genus import Event, Float32, Maybe, UInt8
-from genus.bus.codec import EventDecoder, Recorded, encode_event
-from genus.bus.recording import ARRAY_OF_THREE, FRAME, HEADER, SYNC, RecordingWriter, read_recording
+from genus.bus._codec import EventDecoder, Recorded, encode_event
+from genus.bus._recording import ARRAY_OF_THREE, FRAME, HEADER, SYNC, RecordingWriter, read_recording
 from genus.catalog import Catalog
 from genus.errors import EventError, RecordingError
-from genus.lake.ingest import frames
-from genus.lake.ingest.job import inputs_of, run
-from genus.lake.ingest.recordings import Recordings
-from genus.lake.ingest.source import Columns, DeadLetter, Split, Types, types_of
+from genus.lake._ingest import recordings as frames
+from genus.lake._ingest.format import Columns, DeadLetter, Split, Types, types_of
+from genus.lake._ingest.job import inputs_of, run
+from genus.lake._ingest.recordings import Recordings
 from genus.model import Attribute, OpaqueType, attributes, check, name_of
 from genus.targets.arrow import to_batch
 from genus.testing import Generator, Sampler

@@ -15,14 +15,13 @@ from genus import Event, Maybe, Subscription, all_of, this
 from genus.catalog import Catalog
 from genus.errors import LakeError, NotRegistered
 from genus.filters import Predicate
-from genus.lake.columns import POSITION, RECORDED, table_schema
-from genus.lake.ingest.source import Columns, Types
-from genus.lake.ingest.writer import Origin, TableWriter
-from genus.lake.route import Routed, RoutePlan, plan_routes
-from genus.lake.shapes import Shape
+from genus.lake._ingest.format import Columns, Types
+from genus.lake._ingest.writer import Origin, TableWriter
+from genus.lake._route import Routed, RoutePlan, plan_routes
+from genus.lake._tables.columns import POSITION, RECORDED, Shape, table_schema
 from genus.model import BoolType, ChoiceType, name_of, vector
 from genus.targets.arrow import to_batch
-from genus.testing.generators import (
+from genus.testing._generators import (
     Bell,
     Chime,
     Generator,
@@ -317,7 +316,7 @@ def test_bins_keep_the_order_of_values() -> None:
     """Whatever the constants are, so that a range reaches from the bin of one bound to that of the other."""
     import numpy as np
 
-    from genus.lake.route.bins import bins_for
+    from genus.lake._route.lookup_tables import bins_for
 
     for seed in range(30):
         chosen = random.Random(seed)

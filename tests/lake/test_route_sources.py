@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from genus import Subscription, this
 from genus.catalog import Catalog
 from genus.errors import LakeError
-from genus.lake.route import Routed, read_subscriptions
-from genus.testing.generators import Sampler, Stranger
+from genus.lake._route import Routed, read_subscriptions
+from genus.testing._generators import Sampler, Stranger
 
 TEXT = """
 # those of the town hall

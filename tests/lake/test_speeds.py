@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from genus.apps.traffic.accuracy import accuracy_of
-from genus.apps.traffic.edges import read_edges, read_truth_file
-from genus.apps.traffic.passages.finder import FoundAt, edge_of, find_passages
-from genus.apps.traffic.speeds import EDGES, found_in, passages_in, passages_of, speeds
-from genus.apps.traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, Loop
-from genus.bus.recording import RecordingWriter
+from genus.bus._recording import RecordingWriter
 from genus.errors import LakeError
 from genus.lake import Derived, Lake
-from genus.model.types import micros_of_time
+from genus.model._types import micros_of_time
+from genus_traffic.accuracy import accuracy_of
+from genus_traffic.edges import read_edges, read_truth_file
+from genus_traffic.passages.finder import FoundAt, edge_of, find_passages
+from genus_traffic.speeds import EDGES, found_in, passages_in, passages_of, speeds
+from genus_traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, Loop
 
 SUMO = Path("/work/shared/data/sumo_road")
 LATENESS = timedelta(seconds=20)

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from genus import Catalog, Event, Maybe
-from genus.lake.ingest import job, text_lines
-from genus.lake.ingest.csv_files import Csv
-from genus.lake.ingest.mapping import Mapping, read_mapping
-from genus.lake.ingest.parquet_files import ParquetFiles
+from genus.lake._ingest import job, text_lines
+from genus.lake._ingest.csv_files import Csv
+from genus.lake._ingest.mapping import Mapping, read_mapping
+from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.model import Float32, Int8
 from genus.targets.arrow import to_batch
-from genus.testing.generators import Generator, Sampler, Stranger, WatchedSampler
+from genus.testing._generators import Generator, Sampler, Stranger, WatchedSampler
 from tests.lake.outside import Found, csv_text, expected, format_for, stored, types_for, written
 
 SUMO = Path(__file__).parents[3] / "shared/data/sumo_road"

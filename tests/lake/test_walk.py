@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 from genus.lake import Walk, Walked
-from genus.lake.analytics import walking
-from genus.lake.analytics.walking import KEPT, STATE, WAITING, Steps, walk_rows
+from genus.lake._analytics import walk as walking
+from genus.lake._analytics.walk import KEPT, STATE, WAITING, Steps, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
 from .hits import Hit, followed, frame, in_order, increments, traffic

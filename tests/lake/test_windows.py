@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake.analytics import END, Pairing, Statistic, Windows, pair, seconds, together, watermark_of, windows
+from genus.lake._analytics import END, Pairing, Statistic, Windows, pair, seconds, together, watermark_of, windows
 
 from .hits import START, Hit, followed, frame, in_order, increments, micros, sides, traffic
 

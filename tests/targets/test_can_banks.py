@@ -14,9 +14,8 @@ from genus.catalog import Catalog
 from genus.errors import NotRegistered, SubscriptionError
 from genus.targets import can
 from genus.targets.can import Bank, Pair, SharedFilters, bank
-from genus.targets.can import banks as banks_module
-from genus.targets.can.census import Census, Weight
-from genus.targets.can.pairs import condensed, uncovered
+from genus.targets.can import _banks as banks_module
+from genus.targets.can._masks import Census, Weight, condensed, uncovered
 
 from ..catalog.declaring import event_type, kind
 

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.errors import SubscriptionError
-from genus.filters.expression import Predicate
+from genus.filters._expression import Predicate
 from genus.model import Float32
-from genus.targets.index import SubscriptionIndex, partition
-from genus.targets.index.bitmaps import MOST_BUCKETS
+from genus.targets.index import SubscriptionIndex
+from genus.targets.index import _partition as partition
+from genus.targets.index._bitmaps import MOST_BUCKETS
 
 
 class Category(Enum):

@@ -6,7 +6,7 @@ from typing import Any
 
 from genus import Event, Float32, Int8, Maybe, Subscription, open_bus, this
 from genus.targets import python
-from genus.targets.channel import Channel
+from genus.targets.dispatch import Channel
 
 
 class Category(Enum):

@@ -21,20 +21,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 
-import genus.filters.expression as x
+import genus.filters._expression as x
 from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError
-from genus.filters.evaluate import COMPARE, round_to_float32, truth
-from genus.filters.expression import Predicate
-from genus.lake.columns import POSITION, TYPE, spark_type
+from genus.filters._evaluate import COMPARE, round_to_float32, truth
+from genus.filters._expression import Predicate
+from genus.lake._tables.columns import POSITION, TYPE, spark_type
 from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vector
-from genus.model.types import INT64_MAX, INT64_MIN
+from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import spark
-from genus.targets.spark.stored import StoredTest, stored_constant, stored_test
-from genus.testing import Generator, Sampler, edge_events, edge_subscriptions
-from genus.testing.generators import pool
+from genus.targets.spark._compiler import StoredTest, stored_constant, stored_test
+from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, spark_session
+from genus.testing._generators import pool
 
-from ..lake.session import local_session
 from ..lake.stored import answers, by_family, stored_frame, truths
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +75,7 @@ def gauge(n: int) -> Gauge:
 
 @pytest.fixture(scope="module")
 def session() -> SparkSession:
-    return local_session()
+    return spark_session()
 
 
 @pytest.fixture(scope="module")

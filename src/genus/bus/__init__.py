@@ -1,12 +1,12 @@
 """Publishing and subscribing: buses, collections, inboxes, and recordings of what went over them."""
 
-from genus.bus.address import open_bus
-from genus.bus.bus import Bus, Link, Traffic
-from genus.bus.collection import Collection
-from genus.bus.event_channel import EventChannel
-from genus.bus.listener import Counters, Inbox, Listener
-from genus.bus.mailbox import WhenFull
-from genus.bus.qos import Hard, NonReal, Soft
+from genus.bus._address import open_bus
+from genus.bus._bus import Bus, Link, Traffic
+from genus.bus._channel import EventChannel
+from genus.bus._collection import Collection
+from genus.bus._listener import Counters, Inbox, Listener
+from genus.bus._qos import Hard, NonReal, Soft
+from genus.bus._queue import WhenFull
 
 __all__ = [
     "Bus",

@@ -1,1 +1,140 @@
-"""Event channels on CAN: hard, soft and no real time, planned, simulated under faults, and live."""
+"""Event channels on CAN: plan a bus, simulate it under faults, run nodes on it, and read its logs and databases."""
+
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+
+if TYPE_CHECKING:
+    from genus.can._dbc import (
+        CanLog,
+        Dbc,
+        Decoding,
+        Logged,
+        MessageLayout,
+        SignalLayout,
+        decode_log,
+        load_dbc,
+        python_source,
+        read_log,
+    )
+    from genus.can._monitor import Monitor
+    from genus.can._node.troubles import (
+        DeadlineMissed,
+        EventMissing,
+        EventsLost,
+        Expired,
+        HardResumed,
+        HardStopped,
+        NotBound,
+        NotSent,
+        NumberLost,
+        OffTheBus,
+        Trouble,
+    )
+    from genus.can._plan import (
+        Advice,
+        Bus,
+        Calendar,
+        Channel,
+        Load,
+        Plan,
+        Share,
+        Slot,
+        System,
+        Verdict,
+        load_system,
+        parse_system,
+        plan,
+        spell_system,
+    )
+    from genus.can._protocol.broker import Broker
+    from genus.can._sim.fault_text import fault_help, parse_fault
+    from genus.can._sim.trace import Band, Passage, Trace
+    from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolTag, subject_uid
+    from genus.can._wire.length import Timing, exact_bits, worst_case_bits
+    from genus.can._wire.payload import Layout
+    from genus.can._wire.segments import Reassembler, split
+    from genus.can._world import PATTERNS, ChannelResult, Outcome, Pattern, simulate
+
+__all__ = [
+    "PATTERNS",
+    "Advice",
+    "Band",
+    "Broker",
+    "Bus",
+    "Calendar",
+    "CanLog",
+    "Channel",
+    "ChannelResult",
+    "Dbc",
+    "DeadlineMissed",
+    "Decoding",
+    "EventMissing",
+    "EventsLost",
+    "Expired",
+    "Frame",
+    "HardResumed",
+    "HardStopped",
+    "Identifier",
+    "Layout",
+    "Load",
+    "Logged",
+    "MessageLayout",
+    "Monitor",
+    "NotBound",
+    "NotSent",
+    "NumberLost",
+    "OffTheBus",
+    "Outcome",
+    "Passage",
+    "Pattern",
+    "Plan",
+    "Priority",
+    "ProtocolTag",
+    "Reassembler",
+    "Share",
+    "SignalLayout",
+    "Slot",
+    "System",
+    "Timing",
+    "Trace",
+    "Trouble",
+    "Verdict",
+    "decode_log",
+    "exact_bits",
+    "fault_help",
+    "load_dbc",
+    "load_system",
+    "parse_fault",
+    "parse_system",
+    "plan",
+    "python_source",
+    "read_log",
+    "simulate",
+    "spell_system",
+    "split",
+    "subject_uid",
+    "worst_case_bits",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        _dbc="CanLog Dbc Decoding Logged MessageLayout SignalLayout decode_log load_dbc python_source read_log",
+        _monitor="Monitor",
+        _node__troubles=(
+            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
+            "OffTheBus Trouble"
+        ),
+        _plan=(
+            "Advice Bus Calendar Channel Load Plan Share Slot System Verdict load_system parse_system plan spell_system"
+        ),
+        _protocol__broker="Broker",
+        _sim__fault_text="fault_help parse_fault",
+        _sim__trace="Band Passage Trace",
+        _wire__frame="Frame Identifier Priority ProtocolTag subject_uid",
+        _wire__length="Timing exact_bits worst_case_bits",
+        _wire__payload="Layout",
+        _wire__segments="Reassembler split",
+        _world="PATTERNS ChannelResult Outcome Pattern simulate",
+    )

@@ -7,28 +7,24 @@ from typing import NoReturn
 
 import click
 
-from genus.cli.failures import end_by
-from genus.cli.lazy import LazyGroup
+from genus.cli._exit import end_by
+from genus.cli._groups import PluginGroup
 
 COMMANDS = {
-    "demo": "genus.cli.demo:demo",
-    "types": "genus.cli.types:types",
-    "codes": "genus.cli.codes:codes",
-    "catalog": "genus.cli.catalog:catalog",
-    "explain": "genus.cli.filters:explain",
-    "bindings": "genus.cli.filters:bindings",
-    "pub": "genus.cli.bus:pub",
-    "sub": "genus.cli.bus:sub",
-    "record": "genus.cli.recording:record",
-    "replay": "genus.cli.recording:replay",
-    "can": "genus.cli.can:can",
-    "lake": "genus.cli.lake:lake",
-    "completion": "genus.cli.completion:completion",
+    "types": "genus.cli._types:types",
+    "codes": "genus.cli._codes:codes",
+    "catalog": "genus.cli._catalog:catalog",
+    "explain": "genus.cli._filters:explain",
+    "bindings": "genus.cli._filters:bindings",
+    "pub": "genus.cli._bus:pub",
+    "sub": "genus.cli._bus:sub",
+    "record": "genus.cli._bus:record",
+    "replay": "genus.cli._bus:replay",
+    "can": "genus.cli._can:can",
+    "lake": "genus.cli._lake:lake",
+    "completion": "genus.cli._completion:completion",
 }
 STORY = {
-    "Start here": {
-        "demo": "Run a worked application end to end, and see what it did",
-    },
     "Declare what events are": {
         "types": "Show the event types of a module: codes, bits, event tags",
         "codes": "Compare the sizes of prime codes, per scheme",
@@ -57,7 +53,7 @@ STORY = {
 
 
 @click.command(
-    cls=LazyGroup,
+    cls=PluginGroup,
     lazy=COMMANDS,
     story=STORY,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,7 +65,7 @@ def genus() -> None:
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong is one line, and an exit code that `genus.cli.failures` names."""
+    """Run the command line; whatever goes wrong is one line, and an exit code that `genus.cli._exit` names."""
     signal.signal(signal.SIGTERM, _interrupt)
     logging.getLogger("can.bus").addFilter(_is_news)
     try:

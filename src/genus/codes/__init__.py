@@ -5,14 +5,11 @@ tag** is a small number per type such that a type and everything below it are fe
 append-only.
 """
 
-from genus.codes.compact import CompactPrimes
-from genus.codes.division import Divisor
-from genus.codes.etags import Block, EtagSpace, Grant
-from genus.codes.hierarchy import hierarchy_of, read_hierarchy
-from genus.codes.lines import LinePrimes
-from genus.codes.original import OriginalPrimes
-from genus.codes.scheme import Entry, Scheme
-from genus.codes.wire import code_size, encode_code, parse_code
+from genus.codes._encoding import Divisor, code_size, encode_code, parse_code
+from genus.codes._etags import Block, EtagSpace, Grant
+from genus.codes._hierarchy import hierarchy_of, read_hierarchy
+from genus.codes._scheme import Entry, Scheme
+from genus.codes._schemes import CompactPrimes, LinePrimes, OriginalPrimes
 
 __all__ = [
     "Block",

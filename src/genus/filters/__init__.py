@@ -1,8 +1,8 @@
 """What a subscription asks: expression trees, `Subscription`, its text form, covering and merging."""
 
-from genus.filters.expression import Predicate, Term, this
-from genus.filters.merging import Bindings, Merged, bindings, merge
-from genus.filters.subscription import AllOf, Subscription, all_of
+from genus.filters._expression import Predicate, Term, this
+from genus.filters._merging import Bindings, Merged, bindings, merge
+from genus.filters._subscription import AllOf, Subscription, all_of
 
 __all__ = [
     "AllOf",

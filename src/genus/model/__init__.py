@@ -1,8 +1,8 @@
 """What an event is: `Event`, `Kind`, `Maybe`, attribute types and signatures. Imports nothing else of Genus."""
 
-from genus.model.check import check
-from genus.model.event import MOST_TAGGED, RESERVED, Event, Kind, Maybe, is_attribute_name
-from genus.model.signature import (
+from genus.model._check import check
+from genus.model._event import MOST_TAGGED, RESERVED, Event, Kind, Maybe, is_attribute_name
+from genus.model._signature import (
     Attribute,
     Signature,
     Vector,
@@ -19,7 +19,7 @@ from genus.model.signature import (
     tagged,
     vector,
 )
-from genus.model.types import (
+from genus.model._types import (
     AttributeType,
     BoolType,
     BytesType,

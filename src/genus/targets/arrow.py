@@ -12,11 +12,12 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-import genus.filters.expression as x
+import genus.filters._expression as x
+from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
-from genus.filters.bind import type_of
-from genus.filters.evaluate import plain
-from genus.filters.subscription import Subscription
+from genus.filters._bind import type_of
+from genus.filters._evaluate import plain
+from genus.filters._subscription import Subscription
 from genus.model import (
     Attribute,
     AttributeType,
@@ -35,14 +36,14 @@ from genus.model import (
     name_of,
     vector,
 )
-from genus.model.types import micros_of_duration
-from genus.targets.compiler import Compiler
+from genus.model._types import micros_of_duration
+from genus.targets._compiler import Compiler
 
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
 except ImportError as missing:
-    raise ImportError("the arrow target needs pyarrow: pip install 'genus[arrow]'") from missing
+    raise missing_extra("the arrow target needs pyarrow", "arrow") from missing
 
 Datum: TypeAlias = Any
 """A column or a scalar of pyarrow, which has no type stubs; an absent column is a null scalar."""

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
-import genus.filters.expression as x
-from genus.filters.bind import type_of
-from genus.filters.covering import OPPOSITE, conjuncts
-from genus.filters.evaluate import misfit, plain, round_to_float32
-from genus.filters.subscription import Subscription
+import genus.filters._expression as x
+from genus.filters._bind import type_of
+from genus.filters._covering import OPPOSITE, conjuncts
+from genus.filters._evaluate import misfit, plain, round_to_float32
+from genus.filters._subscription import Subscription
 from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
-from genus.model.types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
-from genus.targets.compiler import Compiler
+from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
+from genus.targets._compiler import Compiler
 
 Condition: TypeAlias = tuple[str, ...]
 """Code for "all of these"; empty is always true."""

@@ -1,6 +1,34 @@
-"""Helpers for tests, shipped with Genus: a clock to move by hand; types, events and subscriptions from a seed."""
+"""For tests of programs that use Genus: a clock, random types and events, a Spark session, the command in process."""
 
-from genus.testing.clock import VirtualClock
-from genus.testing.generators import Generator, Sampler, edge_events, edge_subscriptions
+from typing import TYPE_CHECKING
 
-__all__ = ["Generator", "Sampler", "VirtualClock", "edge_events", "edge_subscriptions"]
+from genus._lazy import lazy
+
+if TYPE_CHECKING:
+    from genus.testing._clock import VirtualClock
+    from genus.testing._command import CommandResult, run_command
+    from genus.testing._generators import Generator, Sampler, edge_events, edge_subscriptions
+    from genus.testing._spark import spark_session
+    from genus.testing._systems import random_system
+
+__all__ = [
+    "CommandResult",
+    "Generator",
+    "Sampler",
+    "VirtualClock",
+    "edge_events",
+    "edge_subscriptions",
+    "random_system",
+    "run_command",
+    "spark_session",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        _clock="VirtualClock",
+        _command="CommandResult run_command",
+        _generators="Generator Sampler edge_events edge_subscriptions",
+        _spark="spark_session",
+        _systems="random_system",
+    )

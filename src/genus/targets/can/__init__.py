@@ -4,10 +4,8 @@
 and `SharedFilters` keeps them for consumers that come and go.
 """
 
-from genus.targets.can.banks import Bank, bank
-from genus.targets.can.census import Traffic
-from genus.targets.can.compiler import CanCompiler, CanFilter, compile
-from genus.targets.can.pairs import Pair
-from genus.targets.can.shared import SharedFilters
+from genus.targets.can._banks import Bank, SharedFilters, bank
+from genus.targets.can._compiler import CanCompiler, CanFilter, compile
+from genus.targets.can._masks import Pair, Traffic
 
 __all__ = ["Bank", "CanCompiler", "CanFilter", "Pair", "SharedFilters", "Traffic", "bank", "compile"]

@@ -12,21 +12,23 @@ one more. An event is looked up in its family's partition and in that one.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
+from genus._extras import missing_extra
+
 try:
     import numpy as np
     import numpy.typing as npt
 except ImportError as missing:
-    raise ImportError("the subscription index needs numpy: pip install 'genus[index]'") from missing
+    raise missing_extra("the subscription index needs numpy", "index") from missing
 
 from genus.errors import SubscriptionError
 from genus.filters import Subscription, this
-from genus.filters.expression import And, Predicate
+from genus.filters._expression import And, Predicate
 from genus.model import Event, FloatType, pure_kind, vector
-from genus.targets.index.anatomy import Profile
-from genus.targets.index.bitmaps import float_keys
-from genus.targets.index.intervals import Floats, Interval, key_float
-from genus.targets.index.partition import BATCH, Partition
-from genus.targets.index.tables import Column, Numbers
+from genus.targets.index._bitmaps import float_keys
+from genus.targets.index._decompose import Profile
+from genus.targets.index._interval_table import Column, Numbers
+from genus.targets.index._intervals import Floats, Interval, key_float
+from genus.targets.index._partition import BATCH, Partition
 
 Handles: TypeAlias = npt.NDArray[np.int64]
 Bounds: TypeAlias = npt.NDArray[np.float64]

@@ -6,19 +6,20 @@ be decided on the statistics of Parquet files is written so that Spark does it t
 
 from collections.abc import Iterable
 
+from genus._extras import missing_extra
+
 try:
     import pyspark.sql.functions as F
     from pyspark.sql import Column, DataFrame
 except ImportError as missing:
-    raise ImportError("the spark target needs pyspark: pip install 'genus[lake]'") from missing
+    raise missing_extra("the spark target needs pyspark", "lake") from missing
 
-import genus.filters.expression as x
+import genus.filters._expression as x
 from genus.errors import SubscriptionError
-from genus.filters.covering import conjuncts
-from genus.filters.subscription import Subscription
+from genus.filters._covering import conjuncts
+from genus.filters._subscription import Subscription
 from genus.model import name_of
-from genus.targets.spark.compiler import SparkCompiler, all_of_these
-from genus.targets.spark.stored import reaches_files
+from genus.targets.spark._compiler import SparkCompiler, all_of_these, reaches_files
 
 __all__ = ["TYPE_COLUMN", "SparkCompiler", "SparkFilter", "compile", "contents", "reaches_files"]
 

@@ -1,0 +1,241 @@
+"""`genus demo`: Genus at work, from sensors on CAN to answers on Spark."""
+
+import functools
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from genus.cli._groups import StoryGroup
+from genus.cli._lake_session import AS_JSON, Setting, failures_in_one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from genus_traffic.loops import Measured
+    from genus_traffic.results import Results
+    from genus_traffic.road.scene import Scene
+    from genus_traffic.workplace import Workplace
+
+SITES, MINUTES, SEED, FOLDER = 4, 10.0, 1, "genus-demo"
+LEAST_ROOM = 1 << 20
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group(cls=StoryGroup)
+def demo() -> None:
+    """Run a worked application end to end, and see what it did."""
+
+
+_COMMON = (
+    click.option(
+        "--into",
+        "folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=FOLDER,
+        show_default=True,
+        help="Where recordings, lake and results go; what an earlier run left there is removed.",
+    ),
+    click.option(
+        "--master",
+        metavar="URL",
+        envvar="SPARK_MASTER",
+        default="local[*]",
+        show_default=True,
+        help="Where Spark runs.",
+    ),
+    click.option("--memory", metavar="SIZE", default="1g", show_default=True, help="Memory of Spark's driver."),
+    click.option("--conf", "settings", type=Setting(), multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
+    click.option(
+        "--spark-log", "log", type=click.Path(dir_okay=False, path_type=Path), help="Keep what Spark says in this file."
+    ),
+    AS_JSON,
+)
+
+
+def _on_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a run and, as `spark`, a session that starts when something is asked of it."""
+
+    @functools.wraps(command)
+    def run(*, master: str, memory: str, settings: tuple[tuple[str, str], ...], log: Path | None, **rest: Any) -> None:
+        try:
+            from genus.lake._session import check_java, late_session, local_session
+        except ImportError as missing:
+            raise click.ClickException(f"the demo needs pip install 'genus[all]': {missing}") from missing
+        check_java()
+        with failures_in_one_line(), _full_disk_told(rest["folder"]):
+            command(
+                spark=late_session(lambda: local_session(master, memory=memory, conf=settings, log=log)),
+                **rest,
+            )
+
+    for option in reversed(_COMMON):
+        run = option(run)
+    return run
+
+
+@contextmanager
+def _full_disk_told(folder: Path) -> Iterator[None]:
+    """Of a disk that is full Spark says no more than that a call failed."""
+    try:
+        yield
+    except Exception as problem:
+        if folder.is_dir() and shutil.disk_usage(folder).free < LEAST_ROOM:
+            raise click.ClickException(f"the disk of {folder} is full; make room, or give another --into") from problem
+        raise
+
+
+@demo.command()
+@click.option("--sites", type=click.IntRange(1, 100), metavar="N", help=f"How many sites the city has [{SITES}].")
+@click.option(
+    "--minutes", type=click.FloatRange(0.5, 24 * 60), metavar="M", help=f"How long it is watched [{MINUTES:g}]."
+)
+@click.option("--seed", type=int, metavar="N", help=f"All chance follows from it [{SEED}].")
+@click.option("--scene", "file", type=FILE, help="A city of your own, as a TOML file; see apps/traffic/city.toml.")
+@click.option("--site", "only", multiple=True, metavar="NAME", help="Only this site of the city; may be repeated.")
+@click.option(
+    "--serve", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Show the report at this port until Ctrl-C."
+)
+@_on_spark
+def traffic(
+    sites: int | None,
+    minutes: float | None,
+    seed: int | None,
+    file: Path | None,
+    only: tuple[str, ...],
+    port: int | None,
+    folder: Path,
+    as_json: bool,
+    spark: "SparkSession",
+) -> None:
+    """Watch a city's traffic, from loops in the road to a report.
+
+    Generates traffic, simulates every site's CAN segment bit by bit, records what arrives at the city's centre, reads
+    it into a lake on Spark, as a stream and in batch, and compares what was found with what really happened. Half way,
+    sensors are replaced by a generation that says more, and nothing restarts. The exit code is 1 if an answer is wrong.
+
+    \b
+    genus demo traffic
+    genus demo traffic --sites 8 --minutes 15 --into /tmp/city
+    genus demo traffic --scene apps/traffic/city.toml --site mill-street
+    """
+    from genus_traffic.page_server import Page
+    from genus_traffic.run import run
+    from genus_traffic.steps import Steps
+    from genus_traffic.workplace import prepare
+
+    scene = _scene(sites, minutes, seed, file, only)
+    with Page.at(port) as page:
+        place = prepare(folder)
+        results = run(scene, place, spark, Steps(_shown))
+        click.echo(msgspec.json.encode(results)) if as_json else _tell(results, place)
+        page.show(place.report)
+    if not _holds(results):
+        sys.exit(1)
+
+
+@demo.command()
+@click.argument("edges", type=FILE)
+@click.option("--truth", type=FILE, help="What really happened, to compare with.")
+@_on_spark
+def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "SparkSession") -> None:
+    """Measure speeds in a file of loop edges, in batch and as a stream.
+
+    EDGES is Parquet or CSV and has the columns t (seconds), detector (NAME/up or NAME/dn, two loops 5 m apart) and
+    edge (1: a vehicle came onto the loop, 0: it left). The truth has a row per vehicle and pair of loops: pair, veh,
+    vtype, length, t_up_enter, t_up_leave, t_dn_enter, t_dn_leave, v_up and v_dn; what did not happen is empty. The
+    exit code is 1 if less than 99.5 % of the complete passages are within 1 m/s (one without a speed is forgiven), or
+    a speed was invented. The speeds are left in the folder `passages`, which `genus.lake.open_results` reads.
+
+    \b
+    genus demo loops edges.parquet --truth truth.parquet
+    """
+    from genus_traffic.edges import read_edges, read_truth_file
+    from genus_traffic.loops import measure
+    from genus_traffic.steps import Steps
+    from genus_traffic.workplace import prepare
+
+    given, known = read_edges(edges), None if truth is None else read_truth_file(truth)
+    measured = measure(given, known, prepare(folder), spark, Steps(_shown))
+    click.echo(msgspec.json.encode(measured)) if as_json else _tell_measured(measured)
+    if not measured.stream_equals_batch or (measured.accuracy is not None and not measured.accuracy.is_good):
+        sys.exit(1)
+
+
+def _scene(
+    sites: int | None, minutes: float | None, seed: int | None, file: Path | None, only: tuple[str, ...]
+) -> "Scene":
+    """The city that the options describe."""
+    from genus_traffic.road.city import default_city
+    from genus_traffic.road.scene_file import load_scene
+
+    if file is not None and sites is not None:
+        raise click.UsageError("--sites goes without --scene: the file says which sites there are")
+    scene = load_scene(file) if file is not None else default_city(sites or SITES, minutes or MINUTES, seed or SEED)
+    given = {"minutes": minutes, "seed": seed}
+    changed = msgspec.structs.replace(scene, **{name: value for name, value in given.items() if value is not None})
+    return changed.only(only) if only else changed
+
+
+@contextmanager
+def _shown(name: str) -> Iterator[Callable[[float], object]]:
+    """A bar while a step runs, and a line when it has."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done: progress.update(task, completed=done, total=1)
+        seconds = progress.tasks[0].elapsed or 0.0
+    console.print(f"[green]✓[/] {name} [dim]{seconds:.1f} s[/]", highlight=False)
+
+
+def _holds(results: "Results") -> bool:
+    from genus_traffic.report.checks import checks
+
+    return all(check.holds is not False for check in checks(results))
+
+
+def _tell(results: "Results", place: "Workplace") -> None:
+    """What ran, how much, how right, and where the report is."""
+    from genus_traffic.report.checks import checks
+
+    seconds = sum(stage.seconds for stage in results.stages)
+    frames = sum(stage.amount for stage in results.stages if stage.what == "frames")
+    console = Console()
+    console.print(
+        f"\n{len(results.sites)} sites for {results.minutes:g} minutes: {frames:,} frames on CAN, "
+        f"{results.event_count:,} events in the lake, in {seconds:.0f} s.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+    table.add_column(justify="center")
+    table.add_column(justify="right", style="bold")
+    for check in checks(results):
+        mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]–[/]"}[check.holds]
+        table.add_row(mark, check.figure, check.name, f"[dim]{check.says}[/]")
+    console.print(table)
+    console.print(f"\nThe report: {place.report.resolve().as_uri()}", highlight=False, soft_wrap=True)
+
+
+def _tell_measured(measured: "Measured") -> None:
+    console = Console(highlight=False)
+    console.print(
+        f"{measured.edges:,} edges at {measured.pairs:,} pairs of loops: {measured.speeds:,} speeds, "
+        f"{measured.one_sided:,} vehicles that one loop noticed or that are too doubtful."
+    )
+    console.print(f"stream and batch: {'the same rows' if measured.stream_equals_batch else '[red]differ[/]'}")
+    if (found := measured.accuracy) is not None:
+        console.print(
+            f"against the truth: {found.right:,} of {found.complete:,} complete passages within "
+            f"{found.tolerance:g} m/s ({found.share:.2%}), {found.wrong:,} wrong, {found.unmeasured:,} not measured, "
+            f"{found.invented:,} speeds invented"
+        )

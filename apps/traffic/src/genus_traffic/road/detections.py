@@ -1,0 +1,47 @@
+"""What happens on a road: detections, as the hardware of loops makes them, and passages, which are the truth."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from genus_traffic.types import Category
+
+LoopOfPair: TypeAlias = Literal["upper", "lower"]
+
+
+class Detection(msgspec.Struct, frozen=True):
+    """An edge of a vehicle at a loop, at an instant of true time (microseconds since 1970)."""
+
+    at_us: int
+    lane: int
+    loop: LoopOfPair
+    on: bool
+    """True for the leading edge, False for the trailing one."""
+    category: Category | None = None
+    """What an upper loop takes it for, known with the leading edge; a lower one cannot tell."""
+    confidence: float | None = None
+    """How sure a loop of the new generation is; those of the old one do not say."""
+
+
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """The truth about one vehicle at one pair of loops; an edge that no sensor noticed is None."""
+
+    site: str
+    lane: int
+    vehicle: str
+    category: Category
+    length_m: float
+    upper_on_us: int | None = None
+    upper_off_us: int | None = None
+    lower_on_us: int | None = None
+    lower_off_us: int | None = None
+    speed: float | None = None
+    """Its mean speed from the upper to the lower loop, in m/s; None unless its front was over both in this lane."""
+    traps: tuple[str, ...] = ()
+    """What makes it hard to measure: "standing", "two between", "lane change", "missed", "simultaneous"."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether both loops noticed both of its edges."""
+        edges = self.upper_on_us, self.upper_off_us, self.lower_on_us, self.lower_off_us
+        return None not in edges

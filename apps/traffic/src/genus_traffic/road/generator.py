@@ -1,0 +1,219 @@
+"""The traffic generator: what happens at a site's loops in a scene, and the truth about it.
+
+A small microscopic model drives vehicles along the site's road. From when each front and rear is at the loops follow
+the true edges; from those, with sensors that miss some and misread others, what the hardware of the loops detects.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from math import inf
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from genus_traffic.road.detections import Detection, LoopOfPair, Passage
+from genus_traffic.road.lanes import Road
+from genus_traffic.road.scene import Scene, Site
+from genus_traffic.road.vehicles import LOWER_M, UPPER_M, Vehicle
+from genus_traffic.types import DISTANCE_M, Category
+
+WARM_UP_S = 90.0
+"""How long there is traffic before a scene begins, so that it does not begin with an empty road."""
+STANDS_S = 1.0
+"""Who stands at least that long on or between the loops is a trap for those who measure speeds."""
+
+_TAKEN_FOR = {
+    Category.CAR: (Category.TRUCK, Category.MOTORCYCLE),
+    Category.TRUCK: (Category.BUS, Category.CAR),
+    Category.BUS: (Category.TRUCK,),
+    Category.MOTORCYCLE: (Category.CAR,),
+}
+"""What a category may be taken for by mistake."""
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """What a site's loops detected, in order of time, and which vehicles passed."""
+
+    detections: tuple[Detection, ...]
+    passages: tuple[Passage, ...]
+
+
+class Edges(NamedTuple):
+    """The four edges of a vehicle in a lane, in microseconds since 1970; None for those that there are not."""
+
+    upper_on: int | None
+    upper_off: int | None
+    lower_on: int | None
+    lower_off: int | None
+
+
+class Visit(NamedTuple):
+    """What a vehicle truly did in a lane."""
+
+    vehicle: Vehicle
+    lane: int
+    edges: Edges
+    speed: float | None
+
+    @property
+    def first_us(self) -> int:
+        """Its first edge."""
+        return min(edge for edge in self.edges if edge is not None)
+
+
+def generate(site: Site, scene: Scene) -> Traffic:
+    """The traffic of a site: the same whenever and wherever it is made, and whatever other sites there are.
+
+    >>> from genus_traffic.road.city import default_city
+    >>> city = default_city(sites=1, minutes=2)
+    >>> traffic = generate(city.sites[0], city)
+    >>> len(traffic.detections) > len(traffic.passages) > 10
+    True
+    """
+    refit_us = scene.refit_us(site.name)
+    visits = visits_of(drive(site, scene), scene)
+    together = _two_between(visits)
+    faults = Random(f"{scene.seed}/{site.name}/faults")
+    readings = Random(f"{scene.seed}/{site.name}/readings")
+    passages: list[Passage] = []
+    detections: list[Detection] = []
+    for visit in visits:
+        noticed = _notice(visit.edges, site, scene, faults)
+        passages.append(_passage(site, visit, noticed, visit in together))
+        category, confidence = _read(visit.vehicle.category, site.misread, readings)
+        detections += _detect(visit.lane, noticed, category, confidence, scene.end_us if refit_us is None else refit_us)
+    return Traffic(tuple(sorted(detections, key=_order)), tuple(passages))
+
+
+def drive(site: Site, scene: Scene) -> list[Vehicle]:
+    """The vehicles that were on a site's road."""
+    seconds = scene.minutes * 60.0
+    road = Road(site, scene.seed, -WARM_UP_S, seconds)
+    while road.now < seconds:
+        road.step()
+    return road.gone + [vehicle for lane in road.lanes for vehicle in lane]
+
+
+def visits_of(vehicles: Iterable[Vehicle], scene: Scene) -> list[Visit]:
+    """What vehicles did in each of their lanes, in order of time: those of which something is within the scene."""
+    made = [visit for vehicle in vehicles for visit in _visits(vehicle, scene.start_us)]
+    seen = [visit for visit in made if any(_within(edge, scene) for edge in visit.edges)]
+    return sorted(seen, key=lambda visit: (visit.first_us, visit.lane))
+
+
+def _visits(vehicle: Vehicle, start_us: int) -> Iterator[Visit]:
+    change = vehicle.change
+    if change is None:
+        lanes = [(vehicle.lane, -inf, inf)]
+    else:
+        lanes = [(vehicle.lane, -inf, change.left), (change.lane, change.arrived, inf)]
+    for lane, begin, end in lanes:
+        upper, lower = (_hit(vehicle, loop_m, begin, end, start_us) for loop_m in (UPPER_M, LOWER_M))
+        if upper or lower:
+            edges = Edges(*(upper or (None, None)), *(lower or (None, None)))
+            yield Visit(vehicle, lane, edges, _speed(vehicle, edges, begin, end))
+
+
+def _hit(vehicle: Vehicle, loop_m: float, begin: float, end: float, start_us: int) -> tuple[int, int | None] | None:
+    """When a vehicle that is in a lane for a time came onto a loop of it, and left it."""
+    came, went = vehicle.passed(loop_m), vehicle.passed(loop_m + vehicle.length)
+    if came is None:
+        return None
+    on, off = max(came, begin), min(inf if went is None else went, end)
+    on_us, off_us = round(on * 1e6), None if off == inf else round(off * 1e6)
+    if off_us is None:
+        return start_us + on_us, None
+    return (start_us + on_us, start_us + off_us) if on_us < off_us else None
+
+
+def _speed(vehicle: Vehicle, edges: Edges, begin: float, end: float) -> float | None:
+    """The mean speed between the loops, if the front crossed both in this lane."""
+    upper, lower = vehicle.passed(UPPER_M), vehicle.passed(LOWER_M)
+    if upper is None or lower is None or upper < begin or lower >= end:
+        return None
+    if edges.upper_on is None or edges.lower_on is None:
+        return None
+    return DISTANCE_M * 1e6 / (edges.lower_on - edges.upper_on)
+
+
+def _two_between(visits: Sequence[Visit]) -> set[Visit]:
+    """Those of which two at a time had their fronts between the loops of a lane."""
+    lanes: dict[int, list[tuple[int, Visit]]] = {}
+    for visit in visits:
+        if visit.edges.upper_on is not None:
+            lanes.setdefault(visit.lane, []).append((visit.edges.upper_on, visit))
+    found: set[Visit] = set()
+    for lane in lanes.values():
+        for (_, first), (upper_us, second) in pairwise(sorted(lane, key=lambda each: each[0])):
+            if first.edges.lower_on is not None and upper_us < first.edges.lower_on:
+                found |= {first, second}
+    return found
+
+
+def _within(edge: int | None, scene: Scene) -> bool:
+    return edge is not None and scene.start_us <= edge < scene.end_us
+
+
+def _notice(edges: Edges, site: Site, scene: Scene, chance: Random) -> Edges:
+    """The edges that the loops notice: none of a missed hit, not a missed edge, none before or after the scene."""
+    blind = [chance.random() < site.missed_hits for _ in range(2)]
+    lost = [chance.random() < site.missed_edges for _ in range(4)]
+    hits = blind[0], blind[0], blind[1], blind[1]
+    return Edges(
+        *(
+            None if missed_hit or missed or not _within(edge, scene) else edge
+            for edge, missed_hit, missed in zip(edges, hits, lost, strict=True)
+        )
+    )
+
+
+def _passage(site: Site, visit: Visit, noticed: Edges, two_between: bool) -> Passage:
+    vehicle = visit.vehicle
+    change, edges = vehicle.change, visit.edges
+    traps = {
+        "standing": vehicle.stood >= STANDS_S,
+        "two between": two_between,
+        "lane change": change is not None,
+        "missed": noticed != edges,
+        "simultaneous": edges.upper_on is not None and edges.upper_on == edges.lower_on,
+    }
+    return Passage(
+        site=site.name,
+        lane=visit.lane,
+        vehicle=f"{site.name}/{vehicle.lane}-{vehicle.number}",
+        category=vehicle.category,
+        length_m=round(vehicle.length, 3),
+        upper_on_us=noticed.upper_on,
+        upper_off_us=noticed.upper_off,
+        lower_on_us=noticed.lower_on,
+        lower_off_us=noticed.lower_off,
+        speed=visit.speed,
+        traps=tuple(name for name, applies in traps.items() if applies),
+    )
+
+
+def _read(category: Category, misread: float, chance: Random) -> tuple[Category, float]:
+    """What an upper loop takes a vehicle for, and how sure it is: mostly less so where it is wrong."""
+    if chance.random() >= misread:
+        return category, round(chance.betavariate(9.0, 1.6), 3)
+    return chance.choice(_TAKEN_FOR[category]), round(chance.betavariate(3.0, 3.0), 3)
+
+
+def _detect(lane: int, noticed: Edges, category: Category, confidence: float, refit_us: int) -> Iterator[Detection]:
+    loops: tuple[tuple[LoopOfPair, int | None, int | None], ...] = (
+        ("upper", noticed.upper_on, noticed.upper_off),
+        ("lower", noticed.lower_on, noticed.lower_off),
+    )
+    for loop, on_us, off_us in loops:
+        if on_us is not None:
+            seen = category if loop == "upper" else None
+            sure = confidence if loop == "upper" and on_us >= refit_us else None
+            yield Detection(on_us, lane, loop, True, seen, sure)
+        if off_us is not None:
+            yield Detection(off_us, lane, loop, False)
+
+
+def _order(detection: Detection) -> tuple[int, bool, int, bool]:
+    """By time; at one instant a loop is left before another is come onto, and the upper one comes first."""
+    return detection.at_us, detection.on, detection.lane, detection.loop == "lower"

@@ -1,0 +1,147 @@
+"""The plan of a site's CAN segment: its nodes, their channels with what each promises, and the calendar of heartbeats.
+
+Everything on the segment is known before it is switched on, the sensor of the next generation included: that takes over
+the place of the old upper sensor, and with it the heartbeat's slot. So the calendar stays as it is when sensors change.
+"""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from genus.can._plan import Bus, Channel, Plan, System, plan
+from genus.can._plan.system import QosClass
+from genus.can._wire.length import Timing
+from genus.can._wire.payload import Layout
+from genus.catalog import Catalog
+from genus.errors import PlanError
+from genus.model import Event, name_of
+from genus_traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, Loop, Occupancy, Setting
+
+GATEWAY, UPPER, LOWER, MONITOR, NEW_UPPER = "gateway", "upper", "lower", "monitor", "upper2"
+NUMBERS = {GATEWAY: 1, UPPER: 2, LOWER: 3, MONITOR: 4, NEW_UPPER: 5}
+"""Of the nodes on their bus. The gateway leads the clocks."""
+POSTS = {UPPER: UPPER, LOWER: LOWER, NEW_UPPER: UPPER}
+"""The post of each sensor: the slot of a heartbeat belongs to the post, whichever sensor has it."""
+MOST_LANES = 8
+"""A heartbeat has eight bits for them."""
+
+TIMING = Timing(1_000_000, 4_000_000)
+"""CAN FD: an edge that says where it is takes one frame."""
+SYNC_PERIOD_NS = 250_000_000
+"""How often clocks are synchronised: crystals that drift by 100 ppm are then some microseconds apart."""
+GAP_NS, PRECISION_NS = 150_000, 70_000
+"""As good a clock must be for the calendar; a sensor that has just been switched on is not better than that."""
+HEARTBEAT_NS = 500_000_000
+LANE_PAUSE_NS = 100_000_000
+"""The least time between two leading edges at one loop: nobody drives closer."""
+DEADLINE_NS, EXPIRES_NS = 20_000_000, 100_000_000
+"""Of an edge, from the moment it was noticed."""
+SETTING_PAUSE_NS = 1_000_000_000
+FIRMWARE = {
+    1: "inductive loop detector 1.9.4, built 2019-05-02, two channels per lane, self-tuning",
+    2: "inductive loop detector 2.0.1, built 2026-02-11, two channels per lane, self-tuning, tells its confidence",
+}
+"""By generation of sensors. Longer than a frame, as such texts are: it goes in segments."""
+
+CARRIED = {UPPER: ("time", "place"), LOWER: ("time",), NEW_UPPER: ("time", "place")}
+"""The context attributes of each sensor's edges and settings."""
+EDGES: dict[str, tuple[type[Edge], ...]] = {
+    UPPER: (Loop, Cleared),
+    LOWER: (Loop, Cleared),
+    NEW_UPPER: (ConfidentLoop, Cleared),
+}
+"""The soft channels of each sensor."""
+
+
+@lru_cache(maxsize=1)
+def city_catalog() -> Catalog:
+    """The catalog that everybody in the city agreed on, the type of the next generation included."""
+    catalog = Catalog()
+    catalog.register(*TYPES)
+    return catalog
+
+
+@lru_cache(maxsize=64)
+def segment_plan(place: str, lanes: int) -> Plan:
+    """The plan of the segment of a place with so many lanes; PlanError if it cannot be.
+
+    >>> found = segment_plan("Ring road", 3)
+    >>> [slot.channel for slot in found.calendar.slots], found.load.used < 0.1
+    (['Occupancy of upper', 'Occupancy of lower'], True)
+    """
+    if not 1 <= lanes <= MOST_LANES:
+        raise PlanError(f"a site has 1 to {MOST_LANES} lanes, and {place!r} has {lanes}")
+    found = plan(segment_system(place, lanes))
+    if not found.ok:
+        verdict = found.refused[0]
+        raise PlanError(f"the CAN segment of {place!r} is refused: {verdict.channel} {verdict.reason}")
+    return found
+
+
+def segment_system(place: str, lanes: int) -> System:
+    """The bus of a segment and its channels."""
+    bus = Bus(timing=TIMING, gap_ns=GAP_NS, precision_ns=PRECISION_NS, sync_period_ns=SYNC_PERIOD_NS)
+    channels = [_heartbeat(UPPER), _heartbeat(LOWER)]
+    for node, classes in EDGES.items():
+        channels += [_edges(cls, node, place, lanes) for cls in classes]
+        channels.append(_settings(node, place))
+    return System(bus, tuple(channel.on(bus) for channel in channels), NUMBERS, f"the CAN segment of {place}")
+
+
+def channel_name(event: str, node: str) -> str:
+    """The name of what a node publishes of a class."""
+    return f"{event} of {node}"
+
+
+def _heartbeat(node: str) -> Channel:
+    size = _layout(Occupancy).largest_carrying(("time",))
+    assert size is not None
+    return msgspec.structs.replace(_channel(Occupancy, node, "hard", HEARTBEAT_NS, size), omissions=1)
+
+
+def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> Channel:
+    """Edges of all lanes may come at once, so the least time between two of them is one of jitter as well."""
+    period = LANE_PAUSE_NS // lanes
+    channel = _channel(cls, node, "soft", period, _size_of(_longest_edge(cls, node, place)))
+    return msgspec.structs.replace(
+        channel, deadline_ns=DEADLINE_NS, expires_ns=EXPIRES_NS, jitter_ns=period * (lanes - 1)
+    )
+
+
+def _settings(node: str, place: str) -> Channel:
+    longest = Setting(generation=1, firmware=max(FIRMWARE.values(), key=len), sensitivity=0.5, **_context(node, place))
+    return _channel(Setting, node, "none", SETTING_PAUSE_NS, _size_of(longest))
+
+
+def _channel(cls: type[Event], node: str, qos_class: QosClass, period_ns: int, size: int) -> Channel:
+    """What may be of any length goes in segments, be there one only."""
+    catalog, name = city_catalog(), name_of(cls)
+    any_length = qos_class != "hard" and _layout(cls).largest_carrying(CARRIED[node]) is None
+    return Channel(
+        name=channel_name(name, node), event=name, node=node, number=NUMBERS[node], etag=catalog.etag(name),
+        qos_class=qos_class, period_ns=period_ns, size=size, segmented=any_length,
+        subscribers=(GATEWAY,) if cls is Setting else (GATEWAY, MONITOR),
+    )  # fmt: skip
+
+
+def _longest_edge(cls: type[Edge], node: str, place: str) -> Edge:
+    said: dict[str, Any] = {} if cls is Cleared or node == LOWER else {"category": Category.MOTORCYCLE}
+    if cls is ConfidentLoop:
+        said["confidence"] = 0.5
+    return cls(lane=0, **said, **_context(node, place))
+
+
+def _context(node: str, place: str) -> dict[str, Any]:
+    known = {"time": datetime.fromtimestamp(0, UTC), "place": place}
+    return {name: known[name] for name in CARRIED[node]}
+
+
+def _size_of(event: Event) -> int:
+    return len(_layout(type(event)).encode(event, 0)[1])
+
+
+def _layout(cls: type[Event]) -> Layout:
+    catalog = city_catalog()
+    return Layout.of(cls, catalog.vector(cls), catalog.tagged(name_of(cls)))

@@ -1,0 +1,228 @@
+"""Sensors are replaced while everything runs: the statistics collector loses no event, and nobody else notices.
+
+`lost` is the measure: how many events were published for the collector that it did not get. The tests at the end break
+something on purpose and show that the measure tells.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genus import Subscription, open_bus
+from genus.can._node.channels import Publication
+from genus.can._node.node import Node
+from genus.can._sim.controller import Controller
+from genus.model import Event
+from genus_traffic.centre import collector as collector_module
+from genus_traffic.centre.collector import StatisticsCollector
+from genus_traffic.centre.uplink import Uplink
+from genus_traffic.road.detections import Detection
+from genus_traffic.segment import roadworks
+from genus_traffic.segment.run import SegmentRun
+from genus_traffic.segment.segment import SegmentOutcome
+from genus_traffic.segment.sensors import Sensor
+from genus_traffic.types import Category, Cleared, ConfidentLoop, Loop, Occupancy
+
+from .made_detections import SECOND_US, START_US, in_order, segment_of, traffic, vehicle
+
+REFITS_S = {"north": 7.0, "south": 9.0}
+
+
+def city(**more: Any) -> list[SegmentOutcome]:
+    """Two sites that are refitted one after the other."""
+    return [
+        segment_of(traffic(14, seed=seed), 14, refit_s, site=site, error_share=0.01, **more).run()
+        for seed, (site, refit_s) in enumerate(REFITS_S.items())
+    ]
+
+
+def collect(outcomes: Sequence[SegmentOutcome]) -> StatisticsCollector:
+    """A collector that got everything that left the segments, over links that are not perfect."""
+    uplink = Uplink(outage_us=2 * SECOND_US, straggling=0.1)
+    carried = [arrival for outcome in outcomes for arrival in uplink.carry(outcome.events, outcome.site)]
+    now = START_US
+    with open_bus("local:") as bus:
+        collector = StatisticsCollector(bus, lambda: now)
+        for arrival in sorted(carried, key=lambda arrival: arrival.at_us):
+            now = arrival.at_us
+            if now > START_US + 10 * SECOND_US:
+                collector.ask_for_confidence()
+            bus.publish(arrival.event)
+    return collector
+
+
+def lost(outcomes: Sequence[SegmentOutcome]) -> int:
+    """How many vehicles upper loops noticed that the collector does not know of."""
+    return sum(outcome.published for outcome in outcomes) - collect(outcomes).delivered
+
+
+@pytest.fixture(scope="module")
+def refitted() -> list[SegmentOutcome]:
+    """The city after its refit."""
+    return city()
+
+
+# What must be true
+
+
+def test_the_collector_loses_no_event_during_the_refit(refitted: list[SegmentOutcome]) -> None:
+    """Every vehicle that an upper loop noticed is counted, whichever sensor told of it."""
+    assert lost(refitted) == 0
+    assert sum(outcome.published for outcome in refitted) > 20
+    assert [outcome.unseen for outcome in refitted] == [0, 0]
+
+
+def test_old_and_new_sensors_tell_the_collector_in_turn(refitted: list[SegmentOutcome]) -> None:
+    """Up to the refit it hears the old one, from then on the new one, in one subscription that nobody touched."""
+    for outcome in refitted:
+        at_us = START_US + round(REFITS_S[outcome.site] * SECOND_US)
+        loops = [each for each in outcome.events if isinstance(each.event, Loop) and each.event.place]
+        assert {type(each.event) for each in loops if each.at_us < at_us} == {Loop}
+        assert {type(each.event) for each in loops if each.at_us >= at_us} == {ConfidentLoop}
+        assert outcome.refitted_us == at_us
+
+
+def test_the_second_subscription_gets_what_says_how_sure_it_is(refitted: list[SegmentOutcome]) -> None:
+    """It is asked for when all sites are refitted, and gets the new events from then on; the first goes on."""
+    collector = collect(refitted)
+    asked_us = collector.asked_us
+    assert asked_us is not None
+    assert 0 < collector.confident < collector.delivered
+    story = collector.refit({site: START_US + round(at * SECOND_US) for site, at in REFITS_S.items()}, 0)
+    assert sum(each.old + each.new for each in story.received) == collector.delivered
+    assert all(pause < 5 for pause in story.longest_pause_s.values())
+
+
+def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment the traffic begins, only the new sensor starts, and only its controller is given filters."""
+    noted: list[tuple[str, int]] = []
+
+    def note(cls: type, name: str, number: Callable[[Any], int | None]) -> None:
+        original = getattr(cls, name)
+
+        def noting(self: Any, *arguments: Any, **named: Any) -> Any:
+            noted.append((name, number(self) or 0))
+            return original(self, *arguments, **named)
+
+        monkeypatch.setattr(cls, name, noting)
+
+    run = SegmentRun(segment_of(traffic(14), 14, 7.0))
+    steps = run.advance()
+    next(steps)
+    before = {name: station.filters for name, station in run.stations.items()}
+    note(Node, "start", lambda node: node.number)
+    note(Node, "subscribe", lambda node: node.number)
+    note(Node, "use", lambda node: node.number)
+    note(Controller, "accept", lambda controller: controller.number)
+    for _ in steps:
+        pass
+    assert set(noted) == {("start", 5), ("accept", 5), ("accept", 2)}  # 2 is the old one, whose controller is reset
+    assert {name: run.outcome().filters[name] for name in before} == before
+    assert not run.stations["upper"].host.is_up
+    assert all(run.stations[name].host.is_up for name in ("gateway", "monitor", "lower", "upper2"))
+
+
+def test_no_heartbeat_is_missing_at_the_refit(refitted: list[SegmentOutcome]) -> None:
+    """The new sensor goes on in the slot of the old one: there is a heartbeat in each period, and never two."""
+    for outcome in refitted:
+        beats = [each.at_us for each in outcome.events if isinstance(each.event, Occupancy)]
+        apart = {round((after - before) / 1000) for before, after in zip(beats, beats[2:], strict=False)}
+        assert apart == {500}
+        assert outcome.missing_heartbeats == 0
+
+
+def test_a_vehicle_on_the_loop_is_handed_over() -> None:
+    """The old sensor sees it come and the new one sees it go; heartbeats say all the time that it is there."""
+    stands = [
+        Detection(START_US + 6 * SECOND_US, 1, "upper", True, Category.BUS),
+        Detection(START_US + 10 * SECOND_US, 1, "upper", False),
+    ]
+    outcome = segment_of(stands, 12, 8.0).run()
+    assert [type(each.event) for each in outcome.events if not isinstance(each.event, Occupancy)].count(Cleared) == 1
+    occupied = [each.at_us for each in outcome.events if isinstance(each.event, Occupancy) and each.event.occupied]
+    assert len(occupied) == 8
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 100, 700])
+def test_a_sensor_that_is_not_ready_is_waited_for(monkeypatch: pytest.MonkeyPatch, ahead_ms: int) -> None:
+    """Switched on too late, it takes over later; the old one serves until then, and nothing is lost."""
+    monkeypatch.setattr(roadworks, "READY_AHEAD_NS", ahead_ms * 1_000_000)
+    outcomes = city()
+    assert lost(outcomes) == 0
+    for outcome in outcomes:
+        assert outcome.refitted_us is not None
+        assert outcome.refitted_us > START_US + round(REFITS_S[outcome.site] * SECOND_US)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 2**16))
+def test_the_instant_of_the_refit_does_not_matter(offset_us: int, edge: int, seed: int) -> None:
+    """At an edge, right before or right after it: each edge is told by one of the two."""
+    detections = in_order([*vehicle(START_US + 5_500_000), *vehicle(START_US + 5_500_000, lane=1)])
+    at_us = detections[edge].at_us + offset_us
+    outcome = segment_of(detections, 7, (at_us - START_US) / SECOND_US, seed=seed).run()
+    assert lost([outcome]) == 0
+    assert outcome.unseen == 0
+    assert outcome.heard["VelocityMonitor"] == len(detections)
+
+
+# That the measure would tell
+
+
+def test_it_would_tell_if_the_collector_asked_for_one_type_exactly(
+    monkeypatch: pytest.MonkeyPatch, refitted: list[SegmentOutcome]
+) -> None:
+    """A subscription to the old type alone loses all that the new sensors tell."""
+    exact = Subscription(Loop, exact=True, has=("time", "place", "category"))
+    monkeypatch.setattr(collector_module, "STATISTICS", exact)
+    told = [each.event for outcome in refitted for each in outcome.events]
+    assert lost(refitted) == sum(isinstance(event, ConfidentLoop) for event in told) > 0
+
+
+def test_it_would_tell_if_the_old_sensor_left_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A takeover before the new sensor is bound and synchronised loses what happens meanwhile."""
+    monkeypatch.setattr(roadworks, "READY_AHEAD_NS", 0)
+    monkeypatch.setattr(Sensor, "is_ready", property(lambda sensor: True))
+    at_us = START_US + 7 * SECOND_US
+    passing = [edge for moment in range(0, 2_000, 400) for edge in vehicle(at_us + moment)]
+    outcome = segment_of(passing, 12, 7.0).run()
+    assert outcome.unseen > 0
+    assert lost([outcome]) > 0
+
+
+def test_it_would_tell_if_the_old_sensor_had_no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the old sensor has just published is lost if it leaves at the very moment it is relieved."""
+    passing = vehicle(START_US + 7 * SECOND_US - 20)
+    assert lost([segment_of(passing, 9, 7.0).run()]) == 0
+    monkeypatch.setattr(roadworks, "LAST_WORDS_NS", 0)
+    assert lost([segment_of(passing, 9, 7.0).run()]) == 1
+
+
+def test_it_would_tell_if_a_tag_lost_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the bit of `category` gets lost on the way from the new sensors, their events do not conform any more."""
+    encode = Publication.encode
+
+    def forgetful(channel: Publication, event: Event) -> tuple[int, bytes]:
+        bits, payload = encode(channel, event)
+        if isinstance(event, ConfidentLoop):
+            payload = bytes((payload[0], payload[1] & ~0x40, *payload[2:]))
+        return bits, payload
+
+    monkeypatch.setattr(Publication, "encode", forgetful)
+    outcomes = city()
+    arrived = [each.event for outcome in outcomes for each in outcome.events if isinstance(each.event, ConfidentLoop)]
+    assert arrived
+    assert all(event.category is None for event in arrived)
+    assert lost(outcomes) == len(arrived)
+
+
+def test_it_would_tell_if_an_event_did_not_arrive(refitted: list[SegmentOutcome]) -> None:
+    """One event less is one event lost."""
+    north, south = refitted
+    counted = next(each for each in north.events if isinstance(each.event, ConfidentLoop))
+    without = tuple(each for each in north.events if each is not counted)
+    assert lost([msgspec.structs.replace(north, events=without), south]) == 1

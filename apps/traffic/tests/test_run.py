@@ -1,0 +1,82 @@
+"""The application from end to end, on a small city: everything agrees, and the report and the figures are there."""
+
+import multiprocessing
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from genus_traffic.report.checks import checks
+from genus_traffic.results import Results
+from genus_traffic.road.city import default_city
+from genus_traffic.road.scene import Scene
+from genus_traffic.road.truth import read_truth
+from genus_traffic.run import run
+from genus_traffic.segment.processes import run_segments
+from genus_traffic.steps import Steps
+from genus_traffic.workplace import Workplace, prepare
+
+SCENE = default_city(2, 2.0, seed=1)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return prepare(tmp_path_factory.mktemp("city") / "demo")
+
+
+@pytest.fixture(scope="module")
+def results(place: Workplace, spark: SparkSession) -> Results:
+    return run(SCENE, place, spark, Steps())
+
+
+def test_every_check_holds(results: Results) -> None:
+    """Speeds, counts, refit, stream and batch, subscriptions everywhere, deadlines, dead letters."""
+    assert [check for check in checks(results) if not check.holds] == []
+
+
+def test_figures_are_those_of_the_run(results: Results, place: Workplace) -> None:
+    assert results.accuracy.complete > 50
+    answers = {compiled.subscriber: compiled.answers["Spark"] for compiled in results.subscriptions}
+    edges_and_beats = answers["VelocityMonitor"] + answers["HeartbeatWatch"]
+    assert results.event_count == edges_and_beats + _settings(results)
+    assert {site.name for site in results.sites} == set(SCENE.names) == {minute.site for minute in results.traffic}
+    assert msgspec.json.decode(place.results.read_bytes(), type=Results) == results
+
+
+def _settings(results: Results) -> int:
+    """Events that are neither edges nor heartbeats."""
+    return sum(row.published for row in results.channels if row.channel.startswith("Setting"))
+
+
+def test_the_truth_is_kept_beside_the_report(results: Results, place: Workplace) -> None:
+    assert len(read_truth(place.truth)) == results.accuracy.complete + results.accuracy.one_sided
+    assert place.report.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_run_that_is_interrupted_ends_its_processes() -> None:
+    """What `progress` raises, as Ctrl-C does, comes out, and no process is left."""
+
+    def interrupted(done: float) -> None:
+        assert done < 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_segments(default_city(2, 20.0, seed=1), interrupted)
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_give_what_one_alone_gives() -> None:
+    """A site's run depends on its scene alone, not on the number of processes or the sites beside it."""
+    scene = default_city(2, 0.5, seed=4)
+    together = run_segments(scene)
+    alone = [run_segments(_only(scene, name))[0] for name in scene.names]
+    assert [each.outcome.events for each in together] == [each.outcome.events for each in alone]
+
+
+def _only(scene: Scene, name: str) -> Scene:
+    refit_us = scene.refit_us(name)
+    only = scene.only([name])
+    assert refit_us is not None
+    assert only.refit is not None
+    begins = (refit_us - scene.start_us) / (scene.end_us - scene.start_us)
+    return msgspec.structs.replace(only, refit=msgspec.structs.replace(only.refit, begins=begins))

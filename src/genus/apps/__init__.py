@@ -1,1 +1,0 @@
-"""Worked applications: what Genus is for, from sensors to answers."""

@@ -1,0 +1,291 @@
+"""Landing folders: a live bus recorded as small files, each of which appears whole and never changes.
+
+A recorder writes a hidden file, and renames it when it is old or large enough; whoever watches the folder, as a stream
+of the lake does, sees finished recordings only. Numbers are never given twice, also when landed files were taken away:
+the last one is kept in the recorder's lock file. A recorder that was killed is finished by the next one of its name.
+"""
+
+import fcntl
+import logging
+import mmap
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from genus.bus._bus import Bus
+from genus.bus._codec import encode_event
+from genus.bus._recording import FRAME, RecordingWriter, next_frame, packet_at
+from genus.errors import RecordingError
+from genus.filters import Subscription
+from genus.model import Event
+
+DIGITS = 12
+SUFFIX = ".genus"
+_log = logging.getLogger("genus.bus")
+
+
+def record_to_folder(
+    bus: Bus,
+    folder: str | os.PathLike[str],
+    subscription: Subscription | None = None,
+    *,
+    name: str = "events",
+    every: float = 5.0,
+    most: int = 100_000,
+    flush: float = 0.2,
+    clock: Callable[[], int] = time.time_ns,
+    steady: Callable[[], float] = time.monotonic,
+    ticker: "Callable[[Callable[[], None], float], Ticker] | None" = None,
+) -> "FolderRecorder":
+    """Write every event that matches a subscription (default: all) to files in a folder, until the recorder is closed.
+
+    A file lands, under the name `NAME-NUMBER.genus`, with its `most`th event or `every` seconds after its first. Of a
+    process that is killed, what came in the last `flush` seconds may be lost; the rest lands when a recorder of the
+    same name starts again. One recorder of a name can write to a folder at a time.
+
+    >>> import tempfile
+    >>> from genus import Event, open_bus
+    >>> class Lamp(Event):
+    ...     on: bool
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with open_bus("local:") as bus, record_to_folder(bus, folder, most=2):
+    ...     for _ in range(3):
+    ...         bus.publish(Lamp(on=True))
+    >>> sorted(file.name for file in folder.glob("*.genus"))
+    ['events-000000000001.genus', 'events-000000000002.genus']
+    """
+    if every <= 0 or most < 1 or flush <= 0:
+        raise ValueError(f"every, most and flush must be more than 0, not {every}, {most} and {flush}")
+    landing = LandingFolder(Path(folder), name, every, most, steady)
+    ticking = (ticker or Ticking)(landing.tick, flush)
+    return FolderRecorder(bus, landing, subscription or Subscription(Event), clock, ticking)
+
+
+class Ticker(Protocol):
+    """Something that calls a function again and again until it is stopped."""
+
+    def stop(self) -> None:
+        """Do not call it again; returns when no call is under way."""
+
+
+class Ticking:
+    """A thread that calls a function at an interval; what it raises is logged once, and it is called again."""
+
+    def __init__(self, call: Callable[[], None], seconds: float) -> None:
+        self._call, self._seconds = call, seconds
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="genus landing", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        failing = False
+        while not self._stopped.wait(self._seconds):
+            try:
+                self._call()
+                failing = False
+            except OSError as problem:
+                if not failing:
+                    _log.error("a recording cannot be written, which is tried again: %s", problem)
+                failing = True
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._thread.join()
+
+
+class FolderRecorder:
+    """A live recording into a folder; close it, or leave its `with` block, to land what is left."""
+
+    def __init__(
+        self, bus: Bus, landing: "LandingFolder", subscription: Subscription, clock: Callable[[], int], ticker: Ticker
+    ) -> None:
+        self._landing, self._clock, self._ticker = landing, clock, ticker
+        self._listener = bus.subscribe(subscription, self._write)
+
+    @property
+    def written(self) -> int:
+        """How many events were written."""
+        return self._landing.written
+
+    @property
+    def landed(self) -> int:
+        """How many files have landed."""
+        return self._landing.landed
+
+    def _write(self, event: Event) -> None:
+        self._landing.write(event, self._clock() // 1000)
+
+    def close(self) -> None:
+        """Stop recording and land what is left."""
+        self._listener.cancel()
+        self._ticker.stop()
+        self._landing.close()
+
+    def __enter__(self) -> "FolderRecorder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class LandingFolder:
+    """State: the file that is being written in a folder, those that wait for their name, and the last number given."""
+
+    def __init__(self, folder: Path, name: str, every: float, most: int, steady: Callable[[], float]) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+            raise RecordingError(f"a recorder cannot be called {name!r}; use letters, digits, and . _ - within")
+        self.written = 0
+        self.landed = 0
+        self._folder, self._name, self._every, self._most, self._steady = folder, name, every, most, steady
+        self._writer: RecordingWriter | None = None
+        self._due = 0.0
+        self._closed = False
+        self._lock = threading.Lock()
+        with _reported(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._numbers = _Numbers(folder, name)
+            self._waiting = [(part, self._final(number)) for number, part in self._numbers.parts() if _mend(part)]
+            self._land_waiting()
+
+    def _final(self, number: int) -> Path:
+        return self._folder / f"{self._name}-{number:0{DIGITS}}{SUFFIX}"
+
+    def write(self, event: Event, at_us: int) -> None:
+        """Add one event; lands the file if it is full."""
+        with self._lock, _reported(self._folder):
+            if self._closed:  # it was on its way when the recorder was closed
+                return
+            packet = encode_event(event, at_us)  # before a file is begun: one that cannot be written begins none
+            writer = self._writer or self._begin()
+            writer.append(packet)
+            self.written += 1
+            if writer.written >= self._most:
+                self._land()
+
+    def tick(self) -> None:
+        """Hand what is buffered to the operating system; lands the file if it is old enough."""
+        with self._lock, _reported(self._folder):
+            if self._writer is not None and self._steady() >= self._due:
+                self._land()
+            elif self._writer is not None:
+                self._writer.flush()
+            self._land_waiting()
+
+    def close(self) -> None:
+        """Land what is left, and let others of the name write."""
+        with self._lock, _reported(self._folder):
+            if not self._closed:
+                self._land()
+                self._numbers.release()
+                self._closed = True
+
+    def _begin(self) -> RecordingWriter:
+        number = self._numbers.next()
+        part = self._folder / f".{self._name}-{number:0{DIGITS}}.part"
+        self._writer = RecordingWriter(part)
+        self._waiting.append((part, self._final(number)))
+        self._due = self._steady() + self._every
+        return self._writer
+
+    def _land(self) -> None:
+        """Make the file durable and give it its name; what fails is tried again with the next tick."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._land_waiting()
+
+    def _land_waiting(self) -> None:
+        """Rename what is complete: all but the file that is being written."""
+        while self._waiting and (self._writer is None or len(self._waiting) > 1):
+            part, final = self._waiting[0]
+            part.rename(final)
+            _sync(self._folder)
+            del self._waiting[0]
+            self.landed += 1
+
+
+class _Numbers:
+    """State: the lock of a recorder's name, whose file holds the last number that was given."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._descriptor = os.open(folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise RecordingError(
+                f"another recorder writes to {folder} as {name!r}; give this one another name (name=, --name)"
+            ) from None
+        kept = os.pread(self._descriptor, DIGITS, 0)
+        seen = [number for number, _ in (*self.parts(), *self._found(rf"{re.escape(name)}-(\d{{{DIGITS}}}){SUFFIX}"))]
+        self._last = max([int(kept) if kept.isdigit() else 0, *seen])
+
+    def parts(self) -> list[tuple[int, Path]]:
+        """The files that another recorder left unfinished, in their order."""
+        return self._found(rf"\.{re.escape(self._name)}-(\d{{{DIGITS}}})\.part")
+
+    def _found(self, pattern: str) -> list[tuple[int, Path]]:
+        entries = ((re.fullmatch(pattern, path.name), path) for path in self._folder.iterdir())
+        return sorted((int(match[1]), path) for match, path in entries if match)
+
+    def next(self) -> int:
+        """A number that was never given before, kept before it is used."""
+        self._last += 1
+        os.pwrite(self._descriptor, f"{self._last:0{DIGITS}}".encode(), 0)
+        os.fsync(self._descriptor)
+        return self._last
+
+    def release(self) -> None:
+        """Let another recorder have the name."""
+        os.close(self._descriptor)
+
+
+def _mend(part: Path) -> bool:
+    """Cut a file behind its last whole event; one without any is removed, and the answer is False."""
+    size = _intact_size(part)
+    if size == 0:
+        part.unlink()
+        return False
+    with part.open("r+b") as file:
+        file.truncate(size)
+        os.fsync(file.fileno())
+    return True
+
+
+def _intact_size(part: Path) -> int:
+    """Where the last good frame ends; 0 if there is none."""
+    if part.stat().st_size == 0:
+        return 0
+    with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = end = 0
+        while (at := next_frame(data, at)) != -1:
+            packet = packet_at(data, at)
+            assert packet is not None
+            end = at = at + FRAME.size + len(packet)
+        return end
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _reported(folder: Path) -> Iterator[None]:
+    """What the operating system refuses is an error of the recording."""
+    try:
+        yield
+    except RecordingError:
+        raise
+    except OSError as problem:
+        raise RecordingError(f"cannot write to {folder}: {problem.strerror or problem}") from problem

@@ -1,0 +1,158 @@
+"""`ipc:NAME`: a bus between the processes of one user on one machine, without a server.
+
+Everyone binds a Unix datagram socket in a folder that only the user may enter, and sends each event to all other
+sockets there. A receiver that stays full for half a second loses events until it has room again (counted); one that
+died is removed. Events published before a process opened the bus do not reach it.
+"""
+
+import contextlib
+import os
+import socket
+import stat
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from genus.bus._codec import EventDecoder, Rejected, encode_event
+from genus.errors import BusError
+from genus.model import Event
+
+_PATIENCE_S = 0.5
+_LARGEST = 1 << 18
+
+
+class IpcLink:
+    """A link to the other processes that opened the same name."""
+
+    def __init__(self, name: str) -> None:
+        if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
+            raise BusError(f"ipc:{name}: use letters, digits, - and _ in the name of a bus")
+        self._folder = ipc_folder(name)
+        self._own = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._socket = self._bind()
+        self._peers: dict[str, socket.socket] = {}
+        self._congested: set[str] = set()
+        self._reached: set[str] = set()
+        self._listed_at = -1
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def _bind(self) -> socket.socket:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+            bound.bind(str(self._own))
+        except OSError as problem:
+            raise BusError(f"cannot open the bus in {self._folder}: {problem.strerror or problem}") from None
+        return bound
+
+    def open(self, deliver: Callable[[Event], None]) -> None:
+        """Receive in a thread of its own."""
+        self._thread = threading.Thread(target=self._receive, args=(deliver,), name="genus-ipc", daemon=True)
+        self._thread.start()
+
+    def send(self, event: Event) -> None:
+        """Send to everyone else; an event too large or a receiver too slow is counted, not raised."""
+        packet = encode_event(event, time.time_ns() // 1000)
+        with self._lock:
+            try:
+                self._find_peers()
+            except OSError as problem:
+                self._counts[f"dropped: {problem.strerror}: {self._folder}"] += 1
+            for name in list(self._peers):
+                self._send_to(name, packet)
+
+    def counters(self) -> Mapping[str, int]:
+        """What was sent and received, how many processes that reached, and what was lost by reason."""
+        return {**self._counts, "processes reached": len(self._reached)}
+
+    def close(self) -> None:
+        """Leave the bus."""
+        self._closing = True
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as waker:
+            waker.setblocking(False)  # a queue too full to wake the receiver keeps it awake anyway
+            waker.sendto(b"", str(self._own))
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(2)
+        self._own.unlink(missing_ok=True)
+        self._socket.close()
+        with self._lock:
+            for peer in self._peers.values():
+                peer.close()
+            self._peers.clear()
+
+    def _find_peers(self) -> None:
+        """Connect to the sockets that appeared since the folder last changed."""
+        changed_at = self._folder.stat().st_mtime_ns
+        if changed_at == self._listed_at:
+            return
+        self._listed_at = changed_at
+        present = {entry.name for entry in os.scandir(self._folder) if _is_socket(entry)} - {self._own.name}
+        for gone in set(self._peers) - present:
+            self._peers.pop(gone).close()
+        for name in present - set(self._peers):
+            self._connect(name)
+
+    def _connect(self, name: str) -> None:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        try:
+            peer.connect(str(self._folder / name))
+        except OSError as problem:
+            peer.close()
+            if isinstance(problem, ConnectionRefusedError):
+                (self._folder / name).unlink(missing_ok=True)
+            return
+        self._peers[name] = peer
+
+    def _send_to(self, name: str, packet: bytes) -> None:
+        peer = self._peers[name]
+        peer.settimeout(0 if name in self._congested else _PATIENCE_S)
+        try:
+            peer.send(packet)
+        except (TimeoutError, BlockingIOError):
+            self._congested.add(name)
+            self._counts["dropped: receiver full"] += 1
+        except (ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
+            self._peers.pop(name).close()
+            (self._folder / name).unlink(missing_ok=True)
+        except OSError as problem:
+            self._counts[f"dropped: {problem.strerror}"] += 1
+        else:
+            self._congested.discard(name)
+            self._counts["sent"] += 1
+            self._reached.add(name)
+
+    def _receive(self, deliver: Callable[[Event], None]) -> None:
+        decoder = EventDecoder()
+        while not self._closing:
+            try:
+                packet = self._socket.recv(_LARGEST)
+            except OSError:
+                return
+            if self._closing:
+                return
+            found = decoder.decode(packet)
+            if isinstance(found, Rejected):
+                self._counts[f"rejected: {found.reason}"] += 1
+            else:
+                self._counts["received"] += 1
+                deliver(found.event)
+
+
+def _is_socket(entry: "os.DirEntry[str]") -> bool:
+    return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+
+
+def ipc_folder(name: str) -> Path:
+    """The folder whose sockets make up a bus."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isdir(runtime):
+        return Path(runtime) / "genus" / name
+    return Path(tempfile.gettempdir()) / f"genus-{os.getuid()}" / name

@@ -1,0 +1,256 @@
+"""Recordings: events written to a file as they pass, and replayed from it.
+
+A file is a header of eight bytes and then frames: two sync bytes, length and CRC-32 of a packet (little-endian), the
+packet. A damaged frame costs only itself: reading goes on at the next place where sync, length and checksum agree, so
+a file can also be read from the middle. A file cut short replays up to the cut. Both are counted and said.
+"""
+
+import mmap
+import os
+import struct
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from genus.bus._bus import Bus
+from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
+from genus.errors import RecordingError
+from genus.filters import AllOf, Subscription
+from genus.model import Event
+
+HEADER = b"genus\x01\r\n"
+SYNC = b"\x9e\x47"
+FRAME = struct.Struct("<2sII")
+"""What stands before every packet: sync, length and checksum."""
+LARGEST = 1 << 26
+"""The longest packet, in bytes."""
+ARRAY_OF_THREE = b"\x93"
+"""How every packet begins: tells chance from a frame more cheaply than a checksum."""
+
+
+class RecordingWriter:
+    """Writes events to a new recording, or to the end of an old one with `append`."""
+
+    def __init__(self, path: str | os.PathLike[str], *, append: bool = False) -> None:
+        self.path = Path(path)
+        self.written = 0
+        if append and self.path.exists() and self.path.stat().st_size:
+            _check_header(self.path)
+        try:
+            self._file = self.path.open("ab" if append else "xb")
+        except FileExistsError:
+            raise RecordingError(
+                f"{self.path} exists; choose another name, or append (append=True, --append)"
+            ) from None
+        except OSError as problem:
+            raise RecordingError(f"cannot write {self.path}: {problem.strerror}") from None
+        self._lock = threading.Lock()
+        if self._file.tell() == 0:
+            self._file.write(HEADER)
+
+    def write(self, event: Event, at_us: int) -> None:
+        """Add one event."""
+        self.append(encode_event(event, at_us))
+
+    def append(self, packet: bytes) -> None:
+        """Add one packet as it is."""
+        frame = FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
+        with self._lock:
+            self._file.write(frame)
+            self.written += 1
+
+    def flush(self) -> None:
+        """Hand what is buffered to the operating system."""
+        with self._lock:
+            if not self._file.closed:
+                self._file.flush()
+
+    def close(self) -> None:
+        """Write what is left and make it durable."""
+        with self._lock:
+            if not self._file.closed:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+
+    def __enter__(self) -> "RecordingWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a file that neither begins as a recording nor holds a single good frame."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(HEADER))
+            if start == HEADER or (start and _holds_a_frame(file.fileno())):
+                return
+    except OSError as problem:
+        raise RecordingError(f"cannot read {path}: {problem.strerror}") from None
+    raise RecordingError(f"{path} is not a recording: it does not begin with {HEADER!r}")
+
+
+def _holds_a_frame(descriptor: int) -> bool:
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+        return next_frame(data, 0) != -1
+
+
+def next_frame(data: mmap.mmap, start: int) -> int:
+    """Where the next whole and undamaged frame begins; -1 if there is none."""
+    at = data.find(SYNC, start)
+    while at != -1 and packet_at(data, at) is None:
+        at = data.find(SYNC, at + 1)
+    return at
+
+
+@dataclass(slots=True)
+class Recording:
+    """A recording to read; iterating gives the good events, `problems` and `damage` say what was passed over."""
+
+    path: Path
+    types: Iterable[type] | None = None
+    events: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    damage: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self.path.stat().st_size
+
+    def __iter__(self) -> Iterator[Recorded]:
+        """The events, oldest first."""
+        decoder = EventDecoder(self.types)
+        self.events, self.problems, self.damage = 0, Counter(), []
+        for packet in self._packets():
+            found = decoder.decode(packet)
+            if isinstance(found, Rejected):
+                self.problems[found.reason] += 1
+            else:
+                self.events += 1
+                yield found
+
+    def _packets(self) -> Iterator[bytes]:
+        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = len(HEADER) if data[: len(HEADER)] == HEADER else self._skip_damage(data, -1)
+            while at < len(data):
+                packet = packet_at(data, at)
+                if packet is None:
+                    at = self._skip_damage(data, at)
+                else:
+                    yield packet
+                    at += FRAME.size + len(packet)
+
+    def _skip_damage(self, data: mmap.mmap, start: int) -> int:
+        """Where the next good frame begins."""
+        at = next_frame(data, start + 1)
+        end = len(data) if at == -1 else at
+        what = "cut short" if at == -1 else "damaged"
+        self.damage.append(f"{self.path}: {what} at byte {max(start, 0)}: {end - max(start, 0)} bytes passed over")
+        return end
+
+
+def packet_at(data: mmap.mmap, at: int) -> bytes | None:
+    """The packet of a frame, if there is a whole and undamaged one."""
+    if at + FRAME.size > len(data):
+        return None
+    sync, length, checksum = FRAME.unpack_from(data, at)
+    start = at + FRAME.size
+    if sync != SYNC or length > LARGEST or start + length > len(data) or data[start : start + 1] != ARRAY_OF_THREE:
+        return None
+    packet = data[start : start + length]
+    return packet if zlib.crc32(packet) == checksum else None
+
+
+def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = None) -> Recording:
+    """A recording; events of types that are not among those given, or not declared, are counted and passed over."""
+    _check_header(Path(path))
+    return Recording(Path(path), types)
+
+
+def record(
+    bus: Bus,
+    path: str | os.PathLike[str],
+    subscription: Subscription | None = None,
+    *,
+    append: bool = False,
+    clock: Callable[[], int] = time.time_ns,
+) -> "Recorder":
+    """Write every event that matches a subscription (default: all) to a file, until the recorder is closed.
+
+    >>> import tempfile, pathlib
+    >>> from genus import Event, open_bus
+    >>> class Lamp(Event):
+    ...     on: bool
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "lamps.genus"
+    >>> with open_bus("local:") as bus, record(bus, file):
+    ...     bus.publish(Lamp(on=True))
+    >>> [recorded.event for recorded in read_recording(file, [Lamp])]
+    [Lamp(on=True)]
+    """
+    return Recorder(bus, RecordingWriter(path, append=append), subscription or Subscription(Event), clock)
+
+
+class Recorder:
+    """A live recording; close it, or leave its `with` block, to finish the file."""
+
+    def __init__(self, bus: Bus, writer: RecordingWriter, subscription: Subscription, clock: Callable[[], int]) -> None:
+        self.writer = writer
+        self._clock = clock
+        self._listener = bus.subscribe(subscription, self._write)
+
+    @property
+    def written(self) -> int:
+        """How many events were written."""
+        return self.writer.written
+
+    def _write(self, event: Event) -> None:
+        self.writer.write(event, self._clock() // 1000)
+
+    def close(self) -> None:
+        """Stop recording and finish the file."""
+        self._listener.cancel()
+        self.writer.close()
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def replay(
+    recording: Recording,
+    publish: Callable[[Event], object],
+    subscription: Subscription | None = None,
+    *,
+    speed: float | None = None,
+    sleep: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Publish the events of a recording that match; returns how many. What was passed over is in the recording.
+
+    Without `speed` it goes as fast as possible; 1.0 is the original time, 2.0 twice as fast. `sleep` may raise or
+    return early to end or hasten it.
+    """
+    if speed is not None and speed <= 0:
+        raise ValueError(f"speed must be more than 0, not {speed}")
+    wanted = subscription or Subscription(AllOf((Event,)))
+    began, first, count = clock(), None, 0
+    for recorded in recording:
+        if not wanted.matches(recorded.event):
+            continue
+        if speed is not None:
+            first = recorded.at_us if first is None else first
+            ahead = (recorded.at_us - first) / 1e6 / speed - (clock() - began)
+            if ahead > 0:
+                sleep(ahead)
+        publish(recorded.event)
+        count += 1
+    return count

@@ -1,0 +1,248 @@
+"""Where the bits of signals are and what they mean: plain data, made once per DBC file.
+
+Bits are counted as integers are written: `shift` and `length` cut a signal out of the integer that the first bytes of
+a frame are in the signal's byte order, as many as the message has. A decoder of single frames and one of columns read
+the same layouts.
+"""
+
+import keyword
+import math
+import re
+from collections.abc import Iterator, Set
+from typing import TypeAlias
+
+import msgspec
+
+from genus.model import RESERVED, Event, attributes
+from genus.model._types import int_range
+
+# Names from outside as names of types, attributes and enumeration members: one rule, and what it changed.
+#
+# 1. A character other than a letter of ASCII, a digit or `_` becomes `_`.
+# 2. A name that is empty, or begins with a digit or `_`, gets an `x` before it.
+# 3. A name that Python or Genus keeps for itself gets a `_` behind it.
+# 4. A name that is taken already gets `_2`, `_3` and so on behind it.
+
+
+PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist))
+
+ATTRIBUTE_WORDS = PYTHON_WORDS | RESERVED | {attribute.name for attribute in attributes(Event)}
+"""Words that no signal may have as the name of its attribute."""
+
+DECLARING_WORDS = frozenset(
+    {"Annotated", "Enum", "Event", "Kind", "Maybe", "Unit", "annotations", "bool", "bytes", "float", "int", "str"}
+    | {"Float32", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32"}
+)
+"""Words in which types are declared; a module could not say them any more if a type had such a name."""
+
+TYPE_WORDS = PYTHON_WORDS | RESERVED | DECLARING_WORDS
+"""Words that no message may have as the name of its type."""
+
+MEMBER_WORDS = PYTHON_WORDS | {"mro", "name", "value"}
+"""Words that no member of an enumeration may have as its name."""
+
+
+class Names:
+    """State: the names given so far in one place.
+
+    >>> names = Names(ATTRIBUTE_WORDS)
+    >>> [names.give(wanted) for wanted in ("speed", "time", "_crc", "1st value", "speed")]
+    ['speed', 'time_', 'x_crc', 'x1st_value', 'speed_2']
+    """
+
+    def __init__(self, words: Set[str]) -> None:
+        self._words = words
+        self._given: set[str] = set()
+
+    def give(self, wanted: str) -> str:
+        """The name something gets that would like to be called so."""
+        name = self._free(_usable(wanted, self._words))
+        self._given.add(name)
+        return name
+
+    def _free(self, name: str) -> str:
+        number, free = 1, name
+        while free in self._given:
+            number += 1
+            free = f"{name}_{number}"
+        return free
+
+
+def _usable(wanted: str, words: Set[str]) -> str:
+    name = re.sub(r"[^0-9A-Za-z_]", "_", wanted)
+    if not re.match(r"[A-Za-z]", name):
+        name = f"x{name}"
+    return f"{name}_" if name in words else name
+
+
+Number: TypeAlias = int | float
+
+FLOAT_BITS = (16, 32, 64)
+"""The widths in which IEEE 754 numbers are sent."""
+
+_INTS = tuple(
+    (f"{'Int' if signed else 'UInt'}{bits}", int_range(bits, signed))
+    for bits in (8, 16, 32, 64)
+    for signed in (False, True)
+    if signed or bits < 64
+)
+
+
+class SignalLayout(msgspec.Struct, frozen=True):
+    """One signal of a message: its bits, what value they make, and when it is there at all."""
+
+    name: str
+    """The signal's name in the DBC file."""
+    attribute: str
+    """The attribute that holds its value."""
+    start: int
+    """The start bit as the DBC file counts: the lowest bit, or the highest of a big-endian signal."""
+    length: int
+    shift: int
+    big_endian: bool
+    signed: bool
+    is_float: bool
+    scale: Number = 1
+    offset: Number = 0
+    unit: str | None = None
+    multiplexer: str | None = None
+    """The name of the signal whose raw value says whether this one is there; None if it always is."""
+    selected_by: frozenset[int] = frozenset()
+    """The raw values of the multiplexer with which this signal is there."""
+    selects: frozenset[int] | None = None
+    """Of a multiplexer: the raw values it may have; with any other the frame is not one of this message."""
+    choices: tuple[tuple[int, str], ...] = ()
+    """The value table: raw values and their labels, by value."""
+    label: str | None = None
+    """The attribute that holds the label of its raw value; None if there is no table."""
+    enumeration: str | None = None
+    """The name of the enumeration of its labels."""
+    comment: str | None = None
+
+    @property
+    def mask(self) -> int:
+        """As many ones as the signal has bits."""
+        return (1 << self.length) - 1
+
+    @property
+    def raw_range(self) -> tuple[int, int]:
+        """The smallest and largest integer that the bits can be."""
+        return int_range(self.length, self.signed)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the value is another than the raw one."""
+        return (self.scale, self.offset) != (1, 0)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The different labels of the value table, in the order of their raw values."""
+        return tuple(dict.fromkeys(label for _, label in self.choices))
+
+    def scaled(self, raw: Number) -> Number:
+        """The value of a raw value.
+
+        >>> SignalLayout("t", "t", 0, 8, 0, False, False, False, scale=0.5, offset=-40).scaled(200)
+        60.0
+        """
+        return raw * self.scale + self.offset
+
+    @property
+    def annotation(self) -> str:
+        """The attribute type, by its name in Python: the narrowest that holds every value exactly.
+
+        Integers stay integers where scale and offset are integers; those that 64 signed bits cannot hold are `bytes`,
+        the raw value in big-endian order, so that they stay exact and in order. All others are floats.
+
+        >>> SignalLayout("n", "n", 0, 12, 0, False, True, False).annotation
+        'Int16'
+        """
+        if self.is_float:
+            return "Float32" if self.length < 64 and not self.is_scaled else "float"
+        if not (isinstance(self.scale, int) and isinstance(self.offset, int)):
+            return "float"
+        low, high = sorted((self.scaled(self.raw_range[0]), self.scaled(self.raw_range[1])))
+        fitting = (name for name, (least, most) in _INTS if least <= low and high <= most)
+        return next(fitting, "float" if self.is_scaled else "bytes")
+
+    def problem(self, message_length: int) -> str | None:
+        """Why no value can be made of the bits; None if all is well."""
+        if self.shift < 0 or self.shift + self.length > 8 * message_length:
+            return f"does not fit in the message's {message_length} bytes"
+        if self.is_float and self.length not in FLOAT_BITS:
+            return f"is a float of {self.length} bits"
+        return None if self._is_finite() else "has values that no float can hold"
+
+    def _is_finite(self) -> bool:
+        extremes = () if self.is_float else self.raw_range
+        try:
+            numbers = [float(number) for number in (self.scale, self.offset, *map(self.scaled, extremes))]
+        except OverflowError:
+            return False
+        return all(map(math.isfinite, numbers))
+
+
+class MessageLayout(msgspec.Struct, frozen=True):
+    """One message: how its frames are known, and its signals."""
+
+    name: str
+    """The message's name in the DBC file."""
+    type_name: str
+    """The name of its event type."""
+    frame_id: int
+    extended: bool
+    length: int
+    """How many bytes its signals are in; a frame may have more."""
+    signals: tuple[SignalLayout, ...]
+    fd: bool = False
+    j1939: bool = False
+    senders: tuple[str, ...] = ()
+    cycle_time_ms: int | None = None
+    comment: str | None = None
+
+    @property
+    def pgn(self) -> int:
+        """The J1939 parameter group: the identifier without priority, source and, if addressed, destination.
+
+        >>> MessageLayout("EEC1", "EEC1", 0x0CF00421, True, 8, ()).pgn
+        61444
+        """
+        return pgn_of(self.frame_id)
+
+    def reachable(self) -> Iterator[SignalLayout]:
+        """The signals that a frame can have, each multiplexer before those it selects."""
+        chosen_by: dict[str | None, list[SignalLayout]] = {}
+        for signal in self.signals:
+            chosen_by.setdefault(signal.multiplexer, []).append(signal)
+        ready = chosen_by.pop(None, [])
+        while ready:
+            yield from ready
+            ready = [below for signal in ready for below in chosen_by.pop(signal.name, ())]
+
+
+def pgn_of(frame_id: int) -> int:
+    """The J1939 parameter group number in a 29-bit identifier."""
+    pgn = frame_id >> 8 & 0x3FFFF
+    return pgn if pgn >> 8 & 0xFF >= 240 else pgn & 0x3FF00
+
+
+def shift_of(start: int, length: int, big_endian: bool, message_length: int) -> int:
+    """How far a signal is from the low end of the integer that its message's bytes are in its byte order.
+
+    >>> shift_of(7, 16, True, 8), shift_of(8, 16, False, 8)
+    (48, 8)
+    """
+    if not big_endian:
+        return start
+    from_the_front = 8 * (start // 8) + 7 - start % 8
+    return 8 * message_length - from_the_front - length
+
+
+def same_bits(value: int, length: int, signed: bool) -> int:
+    """The raw value of a table's entry; tables often name the bits of a negative value instead of it.
+
+    >>> same_bits(255, 8, signed=True), same_bits(255, 8, signed=False), same_bits(-3, 8, signed=True)
+    (-1, 255, -3)
+    """
+    wraps = signed and 1 << length - 1 <= value < 1 << length
+    return value - (1 << length) if wraps else value

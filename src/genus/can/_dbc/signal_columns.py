@@ -1,0 +1,321 @@
+"""The bits of a signal in many frames at once, and the numbers they make.
+
+The data of frames are words of 64 bits, in each byte order. A signal of up to 64 bits is in one of them, or in two
+neighbours; a longer one is cut out in pieces. Numbers are those that `decode` makes of single frames, bit by bit: what
+64 bits can compute is computed in columns, all else by Python's own integers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from genus.can._dbc.layout import Number, SignalLayout
+
+Numbers: TypeAlias = npt.NDArray[Any]
+Bits: TypeAlias = npt.NDArray[np.uint64]
+Scaling: TypeAlias = Callable[[Numbers], Numbers]
+"""From raw values, which it may change, to values."""
+
+WORD = 64
+_ALL = (1 << WORD) - 1
+_EXACT = 1 << 53
+"""Up to here floats are as exact as integers."""
+_TINY = 1e-200
+"""No integer that is not 0 becomes 0 when it is multiplied with more."""
+_FLOATS: dict[int, tuple[Any, Any]] = {
+    16: (np.uint16, np.float16),
+    32: (np.uint32, np.float32),
+    64: (np.uint64, np.float64),
+}
+
+
+class Words:
+    """The data of some frames of one message: a row of words for each, its bytes in little-endian order."""
+
+    def __init__(self, little: Bits) -> None:
+        self.little = little
+
+    @cached_property
+    def big(self) -> Bits:
+        """The same bytes, read in the other order."""
+        return self.little.byteswap()
+
+    def __len__(self) -> int:
+        return len(self.little)
+
+
+class Cut(NamedTuple):
+    """Where up to 64 bits are: in a word, and if they do not end in it in one of its neighbours."""
+
+    big_endian: bool
+    word: int
+    shift: np.uint64
+    mask: np.uint64
+    neighbour: int | None
+    rest: np.uint64
+    """How many bits are in the first of two words."""
+
+    @classmethod
+    def of(cls, signal: SignalLayout, length: int, skip: int = 0) -> "Cut":
+        """The bits of a signal in a message of some length, without the lowest `skip`; of long ones the next 64."""
+        size = min(signal.length - skip, WORD)
+        if signal.big_endian:
+            end = 8 * length - signal.shift - skip
+            word, step = (end - 1) // WORD, -1
+            shift = WORD * (word + 1) - end
+        else:
+            (word, shift), step = divmod(signal.shift + skip, WORD), 1
+        neighbour = word + step if shift + size > WORD else None
+        mask, rest = np.uint64((1 << size) - 1), np.uint64((WORD - shift) % WORD)
+        return cls(signal.big_endian, word, np.uint64(shift), mask, neighbour, rest)
+
+    def bits(self, words: Words) -> Bits:
+        """The bits as unsigned integers, in an array of their own."""
+        source = words.big if self.big_endian else words.little
+        found: Bits = source[:, self.word] >> self.shift
+        if self.neighbour is not None:
+            found |= source[:, self.neighbour] << self.rest
+        found &= self.mask
+        return found
+
+
+class RawSignal:
+    """Cuts one signal out of frames of its message."""
+
+    def __init__(self, signal: SignalLayout, length: int) -> None:
+        """`length` is that of the message."""
+        self.signal = signal
+        self._cuts = [Cut.of(signal, length, skip) for skip in range(0, signal.length, WORD)]
+        self._unused = np.uint64(max(WORD - signal.length, 0))
+
+    @property
+    def type(self) -> Any:
+        """The type of its raw values."""
+        if self.signal.is_float:
+            return np.float64
+        if self.signal.length > WORD:
+            return object
+        return np.uint64 if self.signal.length == WORD and not self.signal.signed else np.int64
+
+    def raw(self, words: Words) -> Numbers:
+        """The raw values: what multiplexers and value tables speak of."""
+        if self.signal.length > WORD:
+            return np.array(
+                [int.from_bytes(row, "big", signed=self.signal.signed) for row in self._rows(words)], object
+            )
+        bits = self._cuts[0].bits(words)
+        if self.signal.is_float:
+            unsigned, real = _FLOATS[self.signal.length]
+            with np.errstate(invalid="ignore"):  # signalling NaNs are NaNs
+                reals: Numbers = bits.astype(unsigned).view(real).astype(np.float64)
+            return reals
+        if self.signal.signed:
+            bits <<= self._unused
+            signed = bits.view(np.int64)
+            signed >>= self._unused.view(np.int64)
+            return signed
+        return bits.view(self.type)
+
+    def raw_bytes(self, words: Words) -> npt.NDArray[np.uint8]:
+        """The bits as a row of bytes each, the highest first."""
+        pieces = [cut.bits(words) for cut in reversed(self._cuts)]
+        joined = np.stack(pieces, axis=1).astype(">u8").view(np.uint8)
+        return np.ascontiguousarray(joined[:, joined.shape[1] - (self.signal.length + 7) // 8 :])
+
+    def _rows(self, words: Words) -> list[bytes]:
+        """The bytes of a long signal, a negative one's filled with its sign."""
+        found = self.raw_bytes(words)
+        if self.signal.signed and self.signal.length % 8:
+            unused = 8 - self.signal.length % 8
+            found[:, 0] = (found[:, 0] << unused).view(np.int8) >> unused
+        return [row.tobytes() for row in found]
+
+
+def scaling(signal: SignalLayout) -> Scaling | None:
+    """How raw values become those that `SignalLayout.scaled` gives; None if they are the same."""
+    scale, offset = signal.scale, signal.offset
+    if not signal.is_scaled:
+        return None
+    if signal.is_float or isinstance(scale, float):
+        return _rounding(signal)
+    if isinstance(offset, int) and signal.annotation != "float" and signal.length <= WORD:
+        return _counting(scale, offset)
+    if max(abs(raw * scale) for raw in signal.raw_range) <= _EXACT and abs(offset) <= _EXACT:
+        return _rounding(signal)
+    return lambda raw: raw.astype(object) * scale + offset  # exact integers, rounded once
+
+
+def _rounding(signal: SignalLayout) -> Scaling:
+    scale, offset = float(signal.scale), float(signal.offset)
+    never_minus_zero = offset == 0 and scale > _TINY and not signal.is_float
+
+    def scaled(raw: Numbers) -> Numbers:
+        values: npt.NDArray[np.float64] = raw.astype(np.float64)
+        with np.errstate(all="ignore"):
+            values *= scale
+            if not never_minus_zero:
+                values += offset
+        return values
+
+    return scaled
+
+
+def _counting(scale: int, offset: int) -> Scaling:
+    """What 64 bits cannot hold on the way comes back in the end: all is counted modulo 2^64."""
+    factor, summand = np.uint64(scale & _ALL), np.uint64(offset & _ALL)
+
+    def scaled(raw: Numbers) -> Numbers:
+        values = raw.view(np.uint64) * factor
+        values += summand
+        return values.view(np.int64)
+
+    return scaled
+
+
+# One signal of many frames as Arrow columns: its values, and the labels of its value table.
+#
+# Unsigned integers are in the next wider signed type, as lakes keep them; texts are dictionaries.
+
+
+_STORED: dict[str, tuple[Any, pa.DataType]] = {
+    "Int8": (np.int8, pa.int8()),
+    "Int16": (np.int16, pa.int16()),
+    "Int32": (np.int32, pa.int32()),
+    "Int64": (np.int64, pa.int64()),
+    "UInt8": (np.int16, pa.int16()),
+    "UInt16": (np.int32, pa.int32()),
+    "UInt32": (np.int64, pa.int64()),
+    "Float32": (np.float32, pa.float32()),
+    "float": (np.float64, pa.float64()),
+    "bytes": (np.uint8, pa.binary()),
+}
+LABEL = pa.dictionary(pa.int32(), pa.string())
+SHORT_TABLE = 10
+"""Signals of up to so many bits are looked up in a list of all their values."""
+
+
+class Presence:
+    """In which frames a signal is; shared by all signals that are there together."""
+
+    def __init__(self, mask: npt.NDArray[np.bool_] | None = None) -> None:
+        self.mask = mask
+        """None if it is in all of them."""
+        self.is_empty = False
+        """Whether it is in none of them."""
+        self.bitmap: pa.Buffer | None = None
+
+    @classmethod
+    def of(cls, mask: npt.NDArray[np.bool_]) -> "Presence":
+        """The presence of a mask."""
+        count = np.count_nonzero(mask)
+        if count == len(mask):
+            return cls()
+        found = cls(mask)
+        found.is_empty, found.bitmap = count == 0, pa.py_buffer(np.packbits(mask, bitorder="little"))
+        return found
+
+
+class Table:
+    """Numbers to look for among raw values, and what each stands for."""
+
+    def __init__(self, source: RawSignal, values: Iterable[tuple[int, int]]) -> None:
+        """`values` gives raw values with small numbers of 0 or more; those that the bits cannot be are left out."""
+        signal = source.signal
+        known = sorted((value, stands_for) for value, stands_for in values if _can_be(value, signal))
+        self._keys = np.array([value for value, _ in known], source.type)
+        self._stands_for = np.array([-1, *(number for _, number in known)], np.int32)
+        self._all: npt.NDArray[np.int32] | None = None
+        if signal.length <= SHORT_TABLE and not signal.is_float:
+            self._low = signal.raw_range[0]
+            self._all = np.full(1 << signal.length, -1, np.int32)
+            self._all[[value - self._low for value, _ in known]] = self._stands_for[1:]
+
+    def find(self, raw: Numbers) -> npt.NDArray[np.int32]:
+        """What each raw value stands for; -1 if it is not in the table."""
+        if self._all is not None:
+            found: npt.NDArray[np.int32] = self._all[raw - self._low if self._low else raw]
+            return found
+        if not len(self._keys):
+            return np.full(len(raw), -1, np.int32)
+        at = np.minimum(np.searchsorted(self._keys, raw), len(self._keys) - 1)
+        return self._stands_for[np.where(self._keys[at] == raw, at + 1, 0)]
+
+
+def _can_be(value: int, signal: SignalLayout) -> bool:
+    """Whether a raw value can be this integer: by its bits, or as a float that is exactly it."""
+    if signal.is_float:
+        return _as_float(value) == value
+    low, high = signal.raw_range
+    return low <= value <= high
+
+
+def _as_float(value: int) -> Number:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+class Labels:
+    """Makes the column of a value table's labels."""
+
+    def __init__(self, source: RawSignal) -> None:
+        labels = source.signal.labels
+        self._texts = pa.array(labels, pa.string())
+        self._table = Table(source, [(value, labels.index(label)) for value, label in source.signal.choices])
+
+    def column(self, raw: Numbers, presence: Presence) -> pa.DictionaryArray | None:
+        """The labels of raw values; None if no frame has one."""
+        which = self._table.find(raw)
+        labelled = Presence.of(which >= 0 if presence.mask is None else (which >= 0) & presence.mask)
+        if labelled.is_empty:
+            return None
+        indices = pa.Array.from_buffers(pa.int32(), len(which), [labelled.bitmap, pa.py_buffer(which)])
+        return pa.DictionaryArray.from_arrays(indices, self._texts, safe=False)
+
+
+class SignalColumns:
+    """Makes the columns of one signal."""
+
+    def __init__(self, signal: SignalLayout, length: int) -> None:
+        """`length` is that of the message."""
+        annotation = signal.annotation
+        self.signal = signal
+        self.numpy_type, self.type = _STORED[annotation]
+        self._is_bytes = annotation == "bytes"
+        self._source = RawSignal(signal, length)
+        self._scaling = scaling(signal)
+        self._labels = Labels(self._source) if signal.label is not None else None
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns it may give."""
+        label = [pa.field(self.signal.label, LABEL)] if self.signal.label is not None else []
+        return [pa.field(self.signal.attribute, self.type), *label]
+
+    def columns(self, words: Words, presence: Presence) -> Iterator[tuple[str, pa.Array]]:
+        """Its attributes by their names; one that no frame has is not among them."""
+        if self._is_bytes:
+            yield self.signal.attribute, _binary(self._source.raw_bytes(words), presence)
+            if self._labels is None:
+                return
+        raw = self._source.raw(words)
+        if self._labels is not None and (labels := self._labels.column(raw, presence)) is not None:
+            yield str(self.signal.label), labels
+        if not self._is_bytes:
+            yield self.signal.attribute, self._numbers(self._scaling(raw) if self._scaling else raw, presence)
+
+    def _numbers(self, values: Numbers, presence: Presence) -> pa.Array:
+        with np.errstate(all="ignore"):  # a float beyond the 32 bits it came from is infinite
+            stored = values.astype(self.numpy_type, copy=False)
+        return pa.Array.from_buffers(self.type, len(stored), [presence.bitmap, pa.py_buffer(stored)])
+
+
+def _binary(rows: npt.NDArray[np.uint8], presence: Presence) -> pa.Array:
+    count, size = rows.shape
+    offsets = pa.py_buffer(np.arange(0, (count + 1) * size, size, dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), count, [presence.bitmap, offsets, pa.py_buffer(rows)])

@@ -1,0 +1,290 @@
+"""`Monitor`: a machine that only listens, and knows of every channel how often, how late and how regular it is.
+
+What it counts it compares with what the publishers report once a second, so what it did not hear is known too.
+"""
+
+from collections import Counter
+from math import sqrt
+
+import msgspec
+
+from genus.can._machine import Accept, Output
+from genus.can._node.channels import REPORT_RANGE
+from genus.can._node.reports import Report
+from genus.can._node.rx import Receiving
+from genus.can._node.slots import Dispatcher, OwnTime
+from genus.can._protocol.messages import Announce, Claim, QosClass, parse
+from genus.can._wire.frame import Frame, Priority, ProtocolTag
+from genus.can._wire.length import Timing
+from genus.catalog import Catalog
+from genus.filters import Subscription
+from genus.model import Event
+from genus.model._types import micros_of_time
+
+RATE_NS = 1_000_000_000
+MOST_CHANNELS = 4096
+
+
+class Spread:
+    """State: mean and deviation of a series, by Welford's method (1962), and its extremes.
+
+    >>> spread = Spread()
+    >>> for value in (1.0, 2.0, 3.0):
+    ...     spread.add(value)
+    >>> spread.mean, round(spread.deviation, 3), spread.most
+    (2.0, 0.816, 3.0)
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.most = 0.0
+        self._squares = 0.0
+
+    def add(self, value: float) -> None:
+        """Take in a value."""
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self._squares += delta * (value - self.mean)
+        self.most = max(self.most, value) if self.count > 1 else value
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return sqrt(self._squares / self.count) if self.count else 0.0
+
+
+class Line(msgspec.Struct, frozen=True):
+    """What is known of one publisher of one channel; times in milliseconds."""
+
+    channel: str
+    node: int
+    qos: str
+    events: int
+    rate: float
+    """Events a second over the last second."""
+    jitter_ms: float
+    """Standard deviation of the time between two events."""
+    latency_ms: float | None
+    """Mean time from an event's own `time` to its arrival; None where events carry none."""
+    worst_latency_ms: float | None
+    reported: int | None
+    """What the publisher says it sent, since it was first heard; None before its first report."""
+    missed: int
+    expired: int
+    lost: int
+    """Events that were sent but not heard here."""
+
+
+class _Channel:
+    """State: one publisher of one channel."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.intervals = Spread()
+        self.latencies = Spread()
+        self.last_at: int | None = None
+        self.window_at = 0
+        self.window_events = 0
+        self.rate = 0.0
+        self.qos = QosClass.UNANNOUNCED
+        self.report: Report | None = None
+        self.sent = self.missed = self.expired = 0
+
+    def reported(self, report: Report) -> None:
+        """Add up what reports count since the one before; less than before is a publisher that began anew."""
+        before, self.report = self.report, report
+        if before is not None and (step := report.sent - before.sent & REPORT_RANGE - 1) < REPORT_RANGE // 2:
+            self.sent += step
+            self.missed += report.missed - before.missed & 0xFFF
+            self.expired += report.expired - before.expired & 0xFFF
+
+    def heard(self, now: int) -> None:
+        if self.last_at is None:
+            self.window_at = now
+        else:
+            self.intervals.add((now - self.last_at) / 1e6)
+        self.last_at = now
+        self.events += 1
+        self.tick(now)
+        self.window_events += 1
+
+    def tick(self, now: int) -> None:
+        """Settle the rate of the last second."""
+        if self.last_at is not None and now - self.window_at >= RATE_NS:
+            self.rate = self.window_events * 1e9 / (now - self.window_at)
+            self.window_at, self.window_events = now, 0
+
+
+class Monitor:
+    """Listens to everything on a bus; without a catalog channels are named by their event tags."""
+
+    def __init__(self, timing: Timing, catalog: Catalog | None = None) -> None:
+        self.dropped: Counter[str] = Counter()
+        self.nodes: dict[int, int] = {}
+        """The uid behind each node number that was claimed."""
+        self.frames = 0
+        self._timing = timing
+        self._catalog = catalog
+        self._channels: dict[tuple[str, int], _Channel] = {}
+        self._busy_ns = 0
+        self._began: int | None = None
+        self._latest = 0
+        self._latency: float | None = None
+        self._outputs: list[Output] = [Accept(((0, 0),))]
+        own = OwnTime()
+        dispatcher = Dispatcher(own, lambda *_: None, lambda *_: None)
+        self._receiving = Receiving((), own, dispatcher, self._call, self._event)
+        self._receiving.subscribe(Subscription(Event), None, None, 0)
+        if catalog is not None:
+            self._receiving.use(catalog, 0)
+            self._receiving.accept(((0, 0),))
+
+    def lines(self, now: int) -> list[Line]:
+        """What is known of every channel, by name and node."""
+        for channel in self._channels.values():
+            channel.tick(now)
+        return [self._line(name, node, channel) for (name, node), channel in sorted(self._channels.items())]
+
+    def load(self) -> float:
+        """The share of time that the bus was busy, by exact frame lengths."""
+        passed = self._latest - (self._began or 0)
+        return self._busy_ns / passed if passed > 0 else 0.0
+
+    def problems(self) -> Counter[str]:
+        """What could not be read, by reason."""
+        return self.dropped + self._receiving.problems()
+
+    # -- inputs ------------------------------------------------------------------------------------------------------
+
+    def receive(self, frame: Frame, now: int) -> None:
+        """A frame was on the bus."""
+        self.frames += 1
+        self._began = now if self._began is None else self._began
+        self._latest = now
+        try:
+            self._busy_ns += self._timing.exact_ns(frame)
+        except ValueError:
+            self.dropped["not a frame that can be"] += 1
+            return
+        if frame.etag == ProtocolTag.REPORT:
+            self._heard_report(frame)
+        elif frame.etag < 128:
+            self._heard_protocol(frame)
+        elif self._catalog is None:
+            self._channel(f"#{frame.etag}", frame).heard(now)
+        else:
+            self._heard_event(frame, now)
+
+    def _heard_event(self, frame: Frame, now: int) -> None:
+        name = self._name_of(frame.etag)
+        before = self._received(name, frame.node)
+        self._latency = None
+        self._receiving.receive(frame, now)
+        if self._received(name, frame.node) > before:
+            channel = self._channel(name, frame)
+            channel.heard(now)
+            if self._latency is not None:
+                channel.latencies.add(self._latency)
+
+    def _received(self, name: str, node: int) -> int:
+        route = self._receiving.routes.get(name)
+        return 0 if route is None or node not in route.receptions else route.receptions[node].received
+
+    def _heard_report(self, frame: Frame) -> None:
+        report = Report.parse(frame.data)
+        if report is None:
+            self.dropped["not a report"] += 1
+            return
+        self._of(self._name_of(report.etag), frame.node).reported(report)
+        if self._catalog is not None:
+            self._receiving.report(frame.node, report)
+
+    def _heard_protocol(self, frame: Frame) -> None:
+        match parse(frame):
+            case Claim(node, uid):
+                self.nodes[node] = uid
+            case Announce(node, etag, qos_class, segmented):
+                self._of(self._name_of(etag), node).qos = qos_class
+                self._receiving.learn(etag, segmented=segmented, node=node)
+
+    # -- a machine that never sends ----------------------------------------------------------------------------------
+
+    def sent(self, frame: Frame, now: int) -> None:
+        """Never: nothing is sent."""
+
+    def failed(self, frame: Frame, now: int) -> None:
+        """Never: nothing is sent."""
+
+    def lost(self, now: int) -> None:
+        """Never: nothing is sent."""
+
+    def bus_off(self, now: int) -> None:
+        """Nothing to stop."""
+
+    def bus_on(self, now: int) -> None:
+        """Nothing to resume."""
+
+    @property
+    def wake_at(self) -> int | None:
+        """Never: it only listens."""
+        return None
+
+    def wake(self, now: int) -> None:
+        """Never: it only listens."""
+
+    def take(self) -> list[Output]:
+        """The filters, at the start."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    # -- within ------------------------------------------------------------------------------------------------------
+
+    def _call(self, handler: object, *arguments: Event) -> None:
+        assert callable(handler)
+        handler(*arguments)
+
+    def _event(self, event: Event) -> None:
+        if event.time is not None:
+            self._latency = self._latest / 1e6 - micros_of_time(event.time) / 1e3
+
+    def _name_of(self, etag: int) -> str:
+        name = None if self._catalog is None else self._catalog.type_of(etag)
+        return f"#{etag}" if name is None else name
+
+    def _channel(self, name: str, frame: Frame) -> _Channel:
+        channel = self._of(name, frame.node)
+        if channel.qos == QosClass.UNANNOUNCED:
+            channel.qos = _class_of(frame.priority)
+        return channel
+
+    def _of(self, name: str, node: int) -> _Channel:
+        """What is known of a channel; of more than a bus can have, only what they have in common."""
+        key = (name, node) if (name, node) in self._channels or len(self._channels) < MOST_CHANNELS else ("others", 0)
+        return self._channels.setdefault(key, _Channel())
+
+    def _line(self, name: str, node: int, channel: _Channel) -> Line:
+        route = self._receiving.routes.get(name)
+        lost = 0 if route is None or node not in route.receptions else route.receptions[node].lost
+        late = channel.latencies
+        return Line(
+            channel=name,
+            node=node,
+            qos=channel.qos.name,
+            events=channel.events,
+            rate=channel.rate,
+            jitter_ms=channel.intervals.deviation,
+            latency_ms=late.mean if late.count else None,
+            worst_latency_ms=late.most if late.count else None,
+            reported=None if channel.report is None else channel.sent,
+            missed=channel.missed,
+            expired=channel.expired,
+            lost=lost,
+        )
+
+
+def _class_of(priority: int) -> QosClass:
+    if priority == Priority.HARD:
+        return QosClass.HARD
+    return QosClass.SOFT if priority <= Priority.SOFT_LAST else QosClass.NONE

@@ -1,0 +1,245 @@
+"""A node's list of local channels: what it publishes, what it receives, and what was counted on the way."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from genus.bus._codec import Rejected
+from genus.bus._qos import QoS, Soft, nanoseconds
+from genus.can._node.slots import Receiver, Sender
+from genus.can._node.troubles import Trouble, TroubleHandler
+from genus.can._node.tx_queue import Parcel
+from genus.can._wire.frame import subject_uid
+from genus.can._wire.length import padded_size
+from genus.can._wire.payload import Layout
+from genus.can._wire.segments import split
+from genus.catalog import Catalog
+from genus.errors import EventError
+from genus.filters import Subscription
+from genus.model import Event, Vector, name_of
+
+ECHO_NS = 20_000_000
+"""An equal frame with the same number is a repetition by the controller if it comes within this time."""
+
+REPORT_RANGE = 1 << 24
+"""The counter in reports wraps around here."""
+
+State: TypeAlias = Literal["binding", "ready", "refused"]
+
+
+@lru_cache(maxsize=1024)
+def layout_of(cls: type[Event], vector: Vector, tagged: tuple[str, ...]) -> Layout:
+    """The payload codec of a class; its code is made once for all nodes of a process, as that takes milliseconds."""
+    return Layout.of(cls, vector, tagged)
+
+
+class Sent(msgspec.Struct):
+    """State: what became of the events that were published on a channel."""
+
+    published: int = 0
+    sent: int = 0
+    missed: int = 0
+    expired: int = 0
+    failed: int = 0
+    replaced: int = 0
+    """Hard events that a newer one replaced before their slot came."""
+
+
+class Announcement:
+    """A publisher's leave to publish on a channel; made by `Node.announce`."""
+
+    def __init__(self, channel: "Publication", on_trouble: TroubleHandler | None) -> None:
+        self.channel = channel
+        self.on_trouble = on_trouble
+
+    @property
+    def state(self) -> State:
+        """Whether the channel is being bound, is ready or was refused."""
+        return self.channel.state
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused."""
+        return self.channel.reason
+
+
+class Publication:
+    """State: the sending side of a channel: one class, one quality of service, one event tag."""
+
+    def __init__(self, cls: type[Event], qos: QoS, carries: tuple[str, ...], capacity: int, *, fd: bool) -> None:
+        self.cls = cls
+        self.name = name_of(cls)
+        self.uid = subject_uid(self.name)
+        self.qos = qos
+        self.carries = carries
+        self.deadline_ns = nanoseconds(qos.deadline) if isinstance(qos, Soft) else 0
+        self.expires_ns = nanoseconds(qos.expires) if isinstance(qos, Soft) and qos.expires is not None else None
+        self.state: State = "binding"
+        self.reason = ""
+        self.etag = 0
+        self.layout: Layout | None = None
+        self.largest: int | None = None
+        """The most bytes an event takes that carries what was announced; None if it may be of any length."""
+        self.segmented = False
+        self.sender: Sender | None = None
+        self.started: Parcel | None = None
+        self.waiting = 0
+        """Events on their way."""
+        self.reporting = False
+        """Whether a report is on its way."""
+        self.announcements: list[Announcement] = []
+        self.counts = Sent()
+        self._capacity = capacity
+        self._fd = fd
+        self._sequence = 0
+        self._transfer = 0
+
+    @property
+    def frames(self) -> int:
+        """How many frames the longest event takes."""
+        return len(split(bytes(self.largest or 0), 0, self._capacity)) if self.segmented else 1
+
+    def use(self, catalog: Catalog) -> None:
+        """Take event tag and layout from a catalog; SubscriptionError if what was announced is outside its vector."""
+        vector = catalog.vector(self.cls)
+        for name in self.carries:
+            vector.find(name)
+        self.layout = layout_of(self.cls, vector, catalog.tagged(self.name))
+        self.etag = catalog.etag(self.name)
+        self.largest = self.layout.largest_carrying(self.carries)
+        self.segmented = self.largest is None or self.largest > self._capacity
+
+    def encode(self, event: Event) -> tuple[int, bytes]:
+        """The presence bits and the payload of an event; EventError if it does not fit the channel."""
+        assert self.layout is not None
+        bits, payload = self.layout.encode(event, 0)
+        if len(payload) > self._capacity and not self.segmented:
+            raise EventError(
+                f"{event!r} takes {len(payload)} bytes, but its channel was announced with frames of {self._capacity}; "
+                "name the context attributes that its events carry when you announce it"
+            )
+        return bits, payload
+
+    def render(self, payload: bytes) -> Sequence[bytes]:
+        """The data of an event's frames, with the number of the event that is next."""
+        numbered = bytes((payload[0] | self._sequence << 5,)) + payload[1:]
+        if self.segmented:
+            return split(numbered, self._transfer, self._capacity)
+        return (numbered.ljust(padded_size(len(numbered)), b"\0"),) if self._fd else (numbered,)
+
+    def commit(self) -> None:
+        """An event was sent: the next has the next number."""
+        self._sequence = self._sequence + 1 & 7
+        self._transfer = self._transfer + 1 & 31
+
+
+class Subscriber:
+    """State: one subscription of a node, with its handlers; made by `Node.subscribe`."""
+
+    def __init__(
+        self, subscription: Subscription, handler: Callable[[Any], object] | None, on_trouble: TroubleHandler | None
+    ) -> None:
+        self.subscription = subscription
+        self.handler = handler
+        self.on_trouble = on_trouble
+        self.state: State = "binding"
+        self.reason = ""
+        self.delivered = 0
+        self.filter_handle: Any = None
+
+
+class Reception:
+    """State: what came from one publisher of a channel, and what did not.
+
+    Sequence numbers show gaps of up to seven events at once and repetitions; the publisher's reports, once a second and
+    at the end, show the rest. A report that counts less than was heard is of a publisher that began anew.
+    """
+
+    __slots__ = (
+        *("segmented", "received", "lost"),
+        *("_last", "_data", "_seen_at", "_reported", "_unreported", "_explained"),
+    )
+
+    def __init__(self, *, segmented: bool | None = None) -> None:
+        self.segmented = segmented
+        """Whether its events come in segments; None while that is not known."""
+        self.received = 0
+        self.lost = 0
+        self._last = -1
+        self._data = b""
+        self._seen_at = 0
+        self._reported: int | None = None
+        self._unreported = 0
+        self._explained = 0
+
+    def accept(self, sequence: int, data: bytes, now: int, *, counting: bool = True) -> int:
+        """How many events are missing before this one; -1 if it is a repetition.
+
+        Without `counting`, events may be missing because nobody asked for them.
+        """
+        gap = (sequence - self._last - 1) & 7 if self._last >= 0 else 0
+        if gap == 7 and data == self._data and now - self._seen_at < ECHO_NS:
+            return -1
+        self._last, self._data, self._seen_at = sequence, data, now
+        self.received += 1
+        gap = gap - self._explained & 7 if counting else 0  # what a report counted shows in the numbers too
+        self._explained = 0
+        self.lost += gap
+        self._unreported += 1 + gap
+        return gap
+
+    def report(self, sent: int, *, counting: bool = True) -> int:
+        """Compare with what the publisher says it sent; how many more are missing than was known."""
+        before, self._reported = self._reported, sent
+        accounted, self._unreported = self._unreported, 0
+        if before is None:
+            self._unreported = max(0, accounted - sent)
+            return 0
+        missing = (sent - before & REPORT_RANGE - 1) - accounted
+        began_anew = (sent == 0 and missing < 0) or missing >= REPORT_RANGE // 2
+        if began_anew:
+            self._last, self._explained = -1, 0
+            return 0
+        if missing < 0:  # events went before a report that was written earlier; the next report has them
+            self._unreported = -missing
+            return 0
+        missing = missing if counting else 0
+        self.lost += missing
+        self._explained += missing
+        return missing
+
+
+class Route:
+    """State: what a node does with the events of one class that come over the bus."""
+
+    def __init__(self, cls: type[Event], name: str, etag: int, layout: Layout) -> None:
+        self.cls = cls
+        self.name = name
+        self.etag = etag
+        self.layout = layout
+        self.counts_losses = True
+        """Whether all events of the class pass the filters, so that one that did not come is lost."""
+        self.receptions: dict[int, Reception] = {}
+        self.entries: list[tuple[Callable[[Any], object], Subscriber]] = []
+        self.receivers: list[Receiver] = []
+
+    def decode(self, bits: int, payload: bytes) -> Event | Rejected:
+        """The event of a payload, or why it is none."""
+        return self.layout.decode(bits, payload)
+
+
+class NodeCounts(msgspec.Struct, frozen=True):
+    """What a node counted: per channel it publishes and per channel it receives, and what it dropped by reason."""
+
+    sent: dict[str, Sent]
+    received: dict[str, int]
+    lost: dict[str, int]
+    dropped: Counter[str]
+
+
+def tell(listeners: Sequence[Announcement | Subscriber], trouble: Trouble) -> list[tuple[TroubleHandler, Trouble]]:
+    """The calls that a trouble makes."""
+    return [(each.on_trouble, trouble) for each in listeners if each.on_trouble is not None]

@@ -1,0 +1,90 @@
+"""Reports: what publishers tell once a second about their channels, so that others know what they did not hear."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+
+from genus.can._node.channels import Publication
+from genus.can._node.context import Desk
+from genus.can._wire.frame import ETAG_MASK, Frame, Identifier, Priority, ProtocolTag
+
+REPORT_NS = 1_000_000_000
+SOON_NS = 5_000_000
+"""A node that is new on the bus gets reports after this time, ..."""
+PAUSE_NS = 200_000_000
+"""... but not more often than this, however many are new."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a publisher tells once a second about a channel: counters, which wrap around.
+
+    >>> Report(8208, True, 70_000, 3, 1).pack().hex()
+    'a010011170003001'
+    >>> Report.parse(bytes.fromhex("a010011170003001"))
+    Report(etag=8208, segmented=True, sent=70000, missed=3, expired=1)
+    """
+
+    etag: int
+    segmented: bool
+    sent: int
+    missed: int
+    expired: int
+
+    def pack(self) -> bytes:
+        """Whether its events are segmented (1 bit), event tag (15), sent (24), deadlines missed (12), expired (12)."""
+        counters = (self.sent & 0xFFFFFF) << 24 | (self.missed & 0xFFF) << 12 | self.expired & 0xFFF
+        return (self.segmented << 63 | self.etag << 48 | counters).to_bytes(8, "big")
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Report | None":
+        """The report in 8 bytes."""
+        if len(data) != 8:
+            return None
+        packed = int.from_bytes(data, "big")
+        etag, segmented = packed >> 48 & ETAG_MASK, bool(packed >> 63)
+        return cls(etag, segmented, packed >> 24 & 0xFFFFFF, packed >> 12 & 0xFFF, packed & 0xFFF)
+
+
+class Reporter:
+    """State: when the channels of a node are reported on next."""
+
+    def __init__(self, desk: Desk, channels: Callable[[], Iterable[Publication]]) -> None:
+        self._desk = desk
+        self._channels = channels
+        self._last = -PAUSE_NS
+        self.wake_at: int | None = None
+
+    def report(self, channel: Publication, on_sent: Callable[[int], None] | None = None) -> None:
+        """Tell what became of a channel's events as of the moment the frame gets its turn; one at a time."""
+        if channel.reporting and on_sent is None:
+            return
+        channel.reporting = True
+        renew = partial(self._frame, channel)
+        self._desk.outbox.post(renew(), self._desk.now, partial(self._sent, channel, on_sent), renew)
+        if self.wake_at is None:
+            self.wake_at = self._desk.now + REPORT_NS
+
+    def report_soon(self) -> None:
+        """Somebody is new on the bus, and does not know the channels yet."""
+        if self.wake_at is not None and self._desk.now - self._last >= PAUSE_NS:
+            self.wake_at = min(self.wake_at, self._desk.now + SOON_NS)
+
+    def wake(self, now: int) -> None:
+        """Report on all channels."""
+        if self.wake_at is None or now < self.wake_at:
+            return
+        ready = [channel for channel in self._channels() if channel.state == "ready"]
+        self.wake_at, self._last = now + REPORT_NS if ready else None, now
+        for channel in ready:
+            self.report(channel)
+
+    def _sent(self, channel: Publication, on_sent: Callable[[int], None] | None, now: int) -> None:
+        channel.reporting = False
+        if on_sent is not None:
+            on_sent(now)
+
+    def _frame(self, channel: Publication) -> Frame:
+        counts = channel.counts
+        report = Report(channel.etag, channel.segmented, counts.sent, counts.missed + counts.failed, counts.expired)
+        return Frame(Identifier(Priority.SYSTEM, self._desk.outbox.number, ProtocolTag.REPORT).pack(), report.pack())

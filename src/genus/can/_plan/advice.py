@@ -1,0 +1,200 @@
+"""What to change if a channel does not fit: found by changing it and planning again, so that it is known to help."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from genus.can._plan.response_times import Analysis
+from genus.can._plan.slot_placement import Placement, placements
+from genus.can._plan.system import Channel, System, show_bitrate, show_span
+from genus.errors import PlanError
+
+MOST_PLACEMENTS = 3
+"""How many complete calendars are tried."""
+
+_MULTIPLES = (2, 3, 4, 5, 8, 10, 16, 20)
+_BITRATES = (125_000, 250_000, 500_000, 800_000, 1_000_000)
+_DATA_BITRATES = (2_000_000, 4_000_000, 5_000_000, 8_000_000)
+_BISECTIONS = 5
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """One change that helps: a key of a channel, or of the bus where `channel` is None, and its new value.
+
+    Times are nanoseconds. The key `load` stands for all times between soft and other events, and its value for the
+    percent by which they must be longer.
+    """
+
+    key: Literal["omissions", "size", "period", "deadline", "bitrate", "data_bitrate", "load"]
+    value: int
+    text: str
+    channel: str | None = None
+
+    def apply(self, system: System) -> System:
+        """The system with this change."""
+        if self.channel is not None:
+            field = {"period": "period_ns", "deadline": "deadline_ns"}.get(self.key, self.key)
+            return system.changed(self.channel, **{field: self.value})
+        if self.key == "load":
+            return _stretched(system, self.value)
+        timing = msgspec.structs.replace(system.bus.timing, **{self.key: self.value})
+        return system.on(msgspec.structs.replace(system.bus, timing=timing))
+
+
+def candidates(system: System) -> Iterator[Placement]:
+    """Calendars to choose from: a few in which every slot found room, or the one that leaves out least."""
+    complete = list(islice((each for each in placements(system) if not each.left), MOST_PLACEMENTS))
+    yield from complete or [min(placements(system), key=lambda placement: len(placement.left))]
+
+
+def advise(system: System, channel: Channel, response_ns: int | None) -> tuple[Advice, ...]:
+    """Changes of a channel, each of which alone lets it fit."""
+    options = [_deadline(system, channel, response_ns), _omissions(system, channel)]
+    options += [_size(system, channel), _period(system, channel)]
+    return tuple(option for option in options if option is not None)
+
+
+def advise_bus(system: System) -> tuple[Advice, ...]:
+    """Changes of the bus or of all its load, each of which alone lets everything fit."""
+    return tuple(option for option in (_bitrate(system), _load(system)) if option is not None)
+
+
+def _fits(name: str, system: System) -> bool:
+    """Whether a channel keeps its promise under one of the calendars."""
+    try:
+        return any(
+            name not in placement.left and Analysis(system, placement.calendar).keeps(system.channel(name))
+            for placement in candidates(system)
+        )
+    except PlanError:
+        return False
+
+
+def _all_fit(system: System) -> bool:
+    try:
+        return any(
+            not placement.left and all(map(Analysis(system, placement.calendar).keeps, system.channels))
+            for placement in candidates(system)
+        )
+    except PlanError:
+        return False
+
+
+def _helps(system: System, advice: Advice) -> bool:
+    return advice.channel is not None and _fits(advice.channel, advice.apply(system))
+
+
+def _deadline(system: System, channel: Channel, response_ns: int | None) -> Advice | None:
+    if channel.deadline_ns is None or response_ns is None:
+        return None
+    return _least(partial(_longer_deadline, system, channel), max(response_ns, channel.deadline_ns))
+
+
+def _longer_deadline(system: System, channel: Channel, deadline_ns: int) -> Advice | None:
+    advice = Advice("deadline", deadline_ns, f"a deadline of at least {show_span(deadline_ns)}", channel.name)
+    return advice if _helps(system, advice) else None
+
+
+def _omissions(system: System, channel: Channel) -> Advice | None:
+    for omissions in range(channel.omissions - 1, -1, -1):
+        advice = Advice("omissions", omissions, f"at most {omissions} omissions", channel.name)
+        if _helps(system, advice):
+            return advice
+    return None
+
+
+def _size(system: System, channel: Channel) -> Advice | None:
+    low, high, found = 0, channel.size - 1, None
+    while low <= high:
+        size = (low + high) // 2
+        advice = Advice("size", size, f"at most {size} bytes", channel.name)
+        if _helps(system, advice):
+            low, found = size + 1, advice
+        else:
+            high = size - 1
+    return found
+
+
+def _period(system: System, channel: Channel) -> Advice | None:
+    if channel.qos_class != "hard":
+        return _least(partial(_longer_period, system, channel), channel.period_ns)
+    longer = (_longer_period(system, channel, multiple * channel.period_ns) for multiple in _MULTIPLES)
+    return next((advice for advice in longer if advice is not None), None)
+
+
+def _longer_period(system: System, channel: Channel, period_ns: int) -> Advice | None:
+    advice = Advice("period", period_ns, f"a period of at least {show_span(period_ns)}", channel.name)
+    return advice if _helps(system, advice) else None
+
+
+def _least(attempt: Callable[[int], Advice | None], from_ns: int) -> Advice | None:
+    """The advice for the smallest time that is found to help, up to sixteen times as long."""
+    low = from_ns
+    for doublings in range(5):
+        high = _rounded_up(from_ns << doublings)
+        if found := attempt(high):
+            break
+        low = high
+    else:
+        return None
+    for _ in range(_BISECTIONS):
+        middle = _rounded_up((low + high) // 2)
+        if middle >= high:
+            break
+        if better := attempt(middle):
+            high, found = middle, better
+        else:
+            low = middle
+    return found
+
+
+def _rounded_up(span_ns: int) -> int:
+    """A time with two significant digits, not shorter.
+
+    >>> _rounded_up(1_234_567), _rounded_up(1_200_000)
+    (1300000, 1200000)
+    """
+    step = int("1".ljust(len(str(span_ns)) - 1, "0"))
+    return -(-span_ns // step) * step
+
+
+def _bitrate(system: System) -> Advice | None:
+    timing = system.bus.timing
+    options = [
+        Advice("bitrate", rate, f"at {show_bitrate(rate)} everything fits")
+        for rate in _BITRATES
+        if timing.bitrate < rate <= (timing.data_bitrate or rate)
+    ]
+    options += [
+        Advice("data_bitrate", rate, f"with CAN FD at {show_bitrate(rate)} everything fits")
+        for rate in _DATA_BITRATES
+        if rate > max(timing.data_bitrate or 0, timing.bitrate)
+    ]
+    return next((option for option in options if _all_fit(option.apply(system))), None)
+
+
+def _load(system: System) -> Advice | None:
+    """How much less often soft and other events must come."""
+    low, high, found = 0, 400, None
+    while high - low > 1:
+        percent = (low + high) // 2
+        text = f"everything fits if the time between soft and other events is {percent} % longer"
+        advice = Advice("load", percent, text)
+        if _all_fit(advice.apply(system)):
+            high, found = percent, advice
+        else:
+            low = percent
+    return found
+
+
+def _stretched(system: System, percent: int) -> System:
+    channels = (
+        channel
+        if channel.qos_class == "hard"
+        else msgspec.structs.replace(channel, period_ns=channel.period_ns * (100 + percent) // 100)
+        for channel in system.channels
+    )
+    return msgspec.structs.replace(system, channels=tuple(channels))

@@ -1,0 +1,104 @@
+"""What takes the bus from soft and other traffic at any time: hard slots, and errors.
+
+Both are functions of the length of a window of time, and give the most that can happen in any window so long.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import msgspec
+
+from genus.can._plan.calendar import Calendar
+
+
+class HardTime:
+    """I(t): the most bus time that hard frames take whose slots start in a window of length t.
+
+    Every frame fails as often as its slot allows. Slots may start `shift_ns` off, earlier or later.
+
+    >>> HardTime([(0, 3), (10, 5)], cycle_ns=100).within(9), HardTime([(0, 3), (10, 5)], cycle_ns=100).within(10)
+    (5, 8)
+    >>> HardTime([(0, 3), (10, 5)], cycle_ns=100).within(90), HardTime([(0, 3), (10, 5)], cycle_ns=100).within(200)
+    (8, 21)
+    """
+
+    def __init__(self, starts: Sequence[tuple[int, int]], cycle_ns: int, shift_ns: int = 0) -> None:
+        self._starts = sorted(starts)
+        self._cycle_ns = cycle_ns
+        self._slack_ns = 2 * shift_ns
+        self._known_ns = -1
+        self._lengths: list[int] = []
+        self._sums: list[int] = []
+
+    @classmethod
+    def of(cls, calendar: Calendar, shift_ns: int) -> "HardTime":
+        """That of a calendar, with clocks that differ so much from the bus's."""
+        return cls([(start, slot.attempts_ns) for start, slot in calendar.in_cycle()], calendar.cycle_ns, shift_ns)
+
+    @property
+    def rate(self) -> float:
+        """The share of the bus it takes in the long run."""
+        return sum(cost for _, cost in self._starts) / self._cycle_ns if self._starts else 0.0
+
+    def within(self, window_ns: int) -> int:
+        """The most in any window of a length, both ends included."""
+        if not self._starts:
+            return 0
+        window_ns += self._slack_ns
+        if window_ns > self._known_ns:
+            self._learn(2 * window_ns)
+        return self._sums[bisect_right(self._lengths, window_ns) - 1]
+
+    def _learn(self, horizon_ns: int) -> None:
+        """Find all steps up to a length: a window that takes most starts where a slot does."""
+        steps: dict[int, int] = {}
+        for position, (first, _) in enumerate(self._starts):
+            taken = 0
+            for start, cost in self._from(position, first + horizon_ns):
+                taken += cost
+                if taken > steps.get(start - first, 0):
+                    steps[start - first] = taken
+        self._lengths, self._sums = [], []
+        for length in sorted(steps):
+            if not self._sums or steps[length] > self._sums[-1]:
+                self._lengths.append(length)
+                self._sums.append(steps[length])
+        self._known_ns = horizon_ns
+
+    def _from(self, position: int, until_ns: int) -> Iterator[tuple[int, int]]:
+        """Starts and costs from one slot on, cycle after cycle."""
+        for number in count(position):
+            rounds, place = divmod(number, len(self._starts))
+            start, cost = self._starts[place]
+            if start + rounds * self._cycle_ns > until_ns:
+                return
+            yield start + rounds * self._cycle_ns, cost
+
+
+class BusErrors(msgspec.Struct, frozen=True):
+    """F(t): errors that come at least an interval apart; each costs its signalling and a frame that is repeated."""
+
+    interval_ns: int | None
+    error_ns: int
+
+    def within(self, window_ns: int, longest_frame_ns: int) -> int:
+        """The most bus time in any window of a length.
+
+        >>> BusErrors(1000, 31).within(999, 160), BusErrors(1000, 31).within(1000, 160)
+        (191, 382)
+        """
+        if self.interval_ns is None:
+            return 0
+        return (1 + window_ns // self.interval_ns) * (self.error_ns + longest_frame_ns)
+
+    def rate(self, longest_frame_ns: int) -> float:
+        """The share of the bus they take in the long run."""
+        return (self.error_ns + longest_frame_ns) / self.interval_ns if self.interval_ns else 0.0
+
+
+ENDLESS = 1 - 1e-9
+"""A share of the bus from which on a queue may never empty."""
+
+LONGEST_BUSY_NS = 10_000_000_000
+"""A busy period of this length is taken for endless."""

@@ -1,0 +1,401 @@
+"""Every message of the configuration, binding and question protocols: packed into a frame, and parsed from one.
+
+`parse` gives None for anything that is not exactly one of them: another length, priority or sender than the message
+has. The numbers of the first five tags and the order of their bytes are FAMOUSO's.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TypeAlias
+
+import msgspec
+
+from genus.can._wire.frame import (
+    BROKER_NODE,
+    FIRST_NODE,
+    LAST_NODE,
+    NODE_SHIFT,
+    UNCONFIGURED_NODE,
+    Frame,
+    Identifier,
+    Priority,
+    ProtocolTag,
+)
+
+REPLY_PRIORITY = Priority.PROTOCOL - 1
+"""The broker's replies go before the requests: a bus full of requests is emptied, not filled with more of them."""
+
+STAGES = 16
+FIRST_STAGE = STAGES - 1
+NIBBLE_BITS = 4
+
+
+class QosClass(IntEnum):
+    """A channel's class, in two bits."""
+
+    NONE = 0
+    SOFT = 1
+    HARD = 2
+    UNANNOUNCED = 3
+    """Nobody has announced the channel yet."""
+
+
+class Reason(IntEnum):
+    """Why a subject has no event tag."""
+
+    UNKNOWN_SUBJECT = 1
+    KIND = 2
+    """A kind has no tag of its own: subscribe to the types that take it on."""
+
+
+class Asked(IntEnum):
+    """What a catalog question asks for."""
+
+    VECTOR = 1
+    """The vector of the subject with these 48 leading bits."""
+    TYPE = 2
+    """The type of an event tag."""
+    CATALOG = 3
+    """Everything."""
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+class Nibble(_Message, frozen=True, gc=False):
+    """RSI, from nodes without a number: here, with this nibble of my uid at this stage. It has no data.
+
+    Stage and nibble are the last bit of the priority and the node field: nodes with the same nibble send the same
+    frame, of different ones the lowest wins, and a later stage wins over an earlier one.
+
+    >>> Nibble(15, 0xA).frame()
+    Frame(0x1fbe8001, )
+    """
+
+    stage: int
+    nibble: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        return Frame(Priority.PROTOCOL - 1 << 21 | self.stage << 18 | self.nibble << NODE_SHIFT | ProtocolTag.RSI)
+
+
+class Prefix(_Message, frozen=True, gc=False):
+    """SSI, from the broker: the uids that begin with this prefix, down to the nibble of this stage, go on.
+
+    >>> Prefix(14, 0xAB00_0000_0000_0000).frame()
+    Frame(0x1f9fc000, ab0000000000000e)
+    """
+
+    stage: int
+    prefix: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        return _reply(BROKER_NODE, ProtocolTag.SSI, (self.prefix | self.stage).to_bytes(8, "big"))
+
+    def fits(self, uid: int) -> bool:
+        """Whether a uid begins with the prefix."""
+        return (uid ^ self.prefix) >> NIBBLE_BITS * self.stage == 0
+
+
+class Restart(_Message, frozen=True, gc=False):
+    """SSI of zeros, from the broker: begin anew with the first stage.
+
+    >>> Restart().frame()
+    Frame(0x1f9fc000, 0000000000000000)
+    """
+
+    def frame(self) -> Frame:
+        """The frame."""
+        return _reply(BROKER_NODE, ProtocolTag.SSI, bytes(8))
+
+
+class Granted(_Message, frozen=True, gc=False):
+    """SSI, from the broker: the node of this uid has this number, which is in the node field; 0 if none is free.
+
+    >>> Granted(0xABCD, 5).frame()
+    Frame(0x1f814000, 000000000000abcd)
+    """
+
+    uid: int
+    node: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        return _reply(self.node, ProtocolTag.SSI, self.uid.to_bytes(8, "big"))
+
+
+class Claim(_Message, frozen=True, gc=False):
+    """This number belongs to this uid; the broker claims number 127.
+
+    >>> Claim(5, 0xABCD).frame()
+    Frame(0x1f614005, 000000000000abcd)
+    """
+
+    node: int
+    uid: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolTag.CLAIM).pack(), self.uid.to_bytes(8, "big"))
+
+
+class GetEtag(_Message, frozen=True, gc=False):
+    """From a node: which event tag does this subject have?
+
+    >>> GetEtag(5, 0x95623E3A87C20C39).frame()
+    Frame(0x1fa14002, 95623e3a87c20c39)
+    """
+
+    node: int
+    subject: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        return _request(self.node, ProtocolTag.GET_ETAG, self.subject.to_bytes(8, "big"))
+
+
+class SupplyHalf(_Message, frozen=True, gc=False):
+    """Half of the broker's reply: part 0 has the flags and the first half of the subject, part 1 the second.
+
+    >>> SupplyHalf(5, 1, 8208, 0, 0x87C20C39).frame()
+    Frame(0x1f9fc004, 0501201087c20c39)
+    """
+
+    to: int
+    part: int
+    etag: int
+    flags: int
+    half: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        head = bytes((self.to, self.flags << 1 | self.part))
+        data = head + self.etag.to_bytes(2, "big") + self.half.to_bytes(4, "big")
+        return _reply(BROKER_NODE, ProtocolTag.SUPPLY_ETAG_FLAGS, data)
+
+
+class Supply(_Message, frozen=True, gc=False):
+    """The broker's reply to a binding request, which takes two frames; etag 0 is a refusal."""
+
+    subject: int
+    etag: int
+    qos_class: QosClass = QosClass.UNANNOUNCED
+    segmented: bool = False
+    width: int = 0
+    deprecated: bool = False
+    reason: Reason | None = None
+
+    def frames(self, to: int) -> tuple[Frame, Frame]:
+        """The two frames, to a node.
+
+        >>> Supply(0x95623E3A87C20C39, 8208, QosClass.SOFT, width=2).frames(5)
+        (Frame(0x1f9fc004, 0544201095623e3a), Frame(0x1f9fc004, 0501201087c20c39))
+        """
+        flags = self.reason or self.qos_class << 5 | self.segmented << 4 | self.width
+        first = SupplyHalf(to, 0, self.etag, flags, self.subject >> 32)
+        second = SupplyHalf(to, 1, self.etag, self.deprecated << 6, self.subject & 0xFFFF_FFFF)
+        return first.frame(), second.frame()
+
+    @classmethod
+    def join(cls, first: SupplyHalf, second: SupplyHalf) -> "Supply | None":
+        """The reply of two halves; None if they are not of one reply."""
+        if (first.part, second.part) != (0, 1) or (first.to, first.etag) != (second.to, second.etag):
+            return None
+        subject, deprecated = first.half << 32 | second.half, bool(second.flags >> 6)
+        if first.etag == 0:
+            return cls(subject, 0, reason=Reason(first.flags) if first.flags in _REASONS else Reason.UNKNOWN_SUBJECT)
+        segmented, width = bool(first.flags >> 4 & 1), first.flags & 15
+        return cls(subject, first.etag, QosClass(first.flags >> 5), segmented, width, deprecated)
+
+
+_REASONS = frozenset(Reason)
+
+
+class Announce(_Message, frozen=True, gc=False):
+    """From a publisher to all: class and contract of a channel; `span_us` is the period (hard) or deadline (soft).
+
+    >>> Announce(5, 8208, QosClass.SOFT, False, 7, 20_000).frame()
+    Frame(0x1fa14006, 2010400700004e20)
+    """
+
+    node: int
+    etag: int
+    qos_class: QosClass
+    segmented: bool
+    size: int
+    """Bytes of the longest payload; 255 means that or more."""
+    span_us: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        flags = self.qos_class << 6 | self.segmented << 5
+        contract = bytes((flags, min(self.size, 0xFF))) + min(self.span_us, 0xFFFF_FFFF).to_bytes(4, "big")
+        return _request(self.node, ProtocolTag.ANNOUNCE, self.etag.to_bytes(2, "big") + contract)
+
+
+class Heartbeat(_Message, frozen=True, gc=False):
+    """From the broker: which start of it this is, and which catalog it has; a roll call asks all nodes to claim.
+
+    >>> Heartbeat(3, 0xCAFE_F00D, roll_call=True).frame()
+    Frame(0x1f7fc00a, 01000003cafef00d)
+    """
+
+    epoch: int
+    digest: int
+    roll_call: bool = False
+
+    def frame(self) -> Frame:
+        """The frame."""
+        data = bytes((self.roll_call,)) + (self.epoch & 0xFF_FFFF).to_bytes(3, "big") + self.digest.to_bytes(4, "big")
+        return Frame(Identifier(Priority.SYSTEM, BROKER_NODE, ProtocolTag.BROKER).pack(), data)
+
+
+class Question(_Message, frozen=True, gc=False):
+    """From a node: a catalog question; the argument is the head of a subject, an event tag, or 0.
+
+    >>> Question(5, 7, Asked.TYPE, 8208).frame()
+    Frame(0x1fa1400b, 0207000000002010)
+    """
+
+    node: int
+    number: int
+    kind: Asked
+    argument: int
+
+    def frame(self) -> Frame:
+        """The frame."""
+        return _request(
+            self.node, ProtocolTag.QUESTION, bytes((self.kind, self.number)) + self.argument.to_bytes(6, "big")
+        )
+
+
+Message: TypeAlias = (
+    Nibble | Prefix | Restart | Granted | Claim | GetEtag | SupplyHalf | Announce | Heartbeat | Question
+)
+
+
+def subject_head(subject: int) -> int:
+    """What a question names of a subject: its 48 leading bits. The answer names the type, which shows the rest.
+
+    >>> f"{subject_head(0x95623E3A87C20C39):x}"
+    '95623e3a87c2'
+    """
+    return subject >> 16
+
+
+def digest_of(text: str) -> int:
+    """The 32 bits by which a broker tells which catalog it has: of BLAKE2b over the catalog's text.
+
+    >>> f"{digest_of(''):08x}"
+    '1271cf25'
+    """
+    return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big")
+
+
+@lru_cache(maxsize=64)  # all nodes of a simulation, and the parts of each, parse the same frame
+def parse(frame: Frame) -> Message | None:
+    """The message in a frame, or None.
+
+    >>> parse(Claim(5, 0xABCD).frame())
+    Claim(node=5, uid=43981)
+    >>> parse(Frame(Claim(5, 0xABCD).frame().id, b"short")) is None
+    True
+    """
+    etag = frame.etag
+    if etag >= len(_PARSERS) or frame.fd or not frame.extended:
+        return None
+    parser = _PARSERS[etag]
+    return None if parser is None else parser(frame)
+
+
+def _request(node: int, tag: ProtocolTag, data: bytes) -> Frame:
+    return Frame(Identifier(Priority.PROTOCOL, node, tag).pack(), data)
+
+
+def _reply(node: int, tag: ProtocolTag, data: bytes) -> Frame:
+    return Frame(Identifier(REPLY_PRIORITY, node, tag).pack(), data)
+
+
+def _parse_ssi(frame: Frame) -> Message | None:
+    data, node = frame.data, frame.node
+    if len(data) != 8 or frame.priority != REPLY_PRIORITY:
+        return None
+    word = int.from_bytes(data, "big")
+    if node != BROKER_NODE:
+        return Granted(word, node) if word else None
+    stage = word & 15
+    below = (1 << NIBBLE_BITS * stage) - 1
+    if stage == 0:
+        return None if word else Restart()
+    return Prefix(stage, word - stage) if (word - stage) & below == 0 else None
+
+
+def _parse_rsi(frame: Frame) -> Message | None:
+    if frame.data or frame.id >> 22 != Priority.PROTOCOL >> 1:
+        return None
+    return Nibble(frame.id >> 18 & 15, frame.id >> NODE_SHIFT & 15)
+
+
+def _parse_get_etag(frame: Frame) -> Message | None:
+    return GetEtag(frame.node, int.from_bytes(frame.data, "big")) if _is_request(frame) else None
+
+
+def _parse_supply(frame: Frame) -> Message | None:
+    data = frame.data
+    if len(data) != 8 or frame.node != BROKER_NODE or frame.priority != REPLY_PRIORITY:
+        return None
+    etag, half = int.from_bytes(data[2:4], "big"), int.from_bytes(data[4:], "big")
+    return None if etag >> 14 else SupplyHalf(data[0], data[1] & 1, etag, data[1] >> 1, half)
+
+
+def _parse_claim(frame: Frame) -> Message | None:
+    uid = int.from_bytes(frame.data, "big")
+    known = frame.node != UNCONFIGURED_NODE and frame.priority == Priority.SYSTEM
+    return Claim(frame.node, uid) if known and uid and len(frame.data) == 8 else None
+
+
+def _parse_announce(frame: Frame) -> Message | None:
+    if not _is_request(frame):
+        return None
+    data = frame.data
+    etag, flags, span_us = int.from_bytes(data[:2], "big"), data[2], int.from_bytes(data[4:], "big")
+    if etag >> 14 or flags >> 6 == QosClass.UNANNOUNCED:
+        return None
+    return Announce(frame.node, etag, QosClass(flags >> 6), bool(flags >> 5 & 1), data[3], span_us)
+
+
+def _parse_heartbeat(frame: Frame) -> Message | None:
+    data = frame.data
+    if len(data) != 8 or frame.node != BROKER_NODE or frame.priority != Priority.SYSTEM:
+        return None
+    return Heartbeat(int.from_bytes(data[1:4], "big"), int.from_bytes(data[4:], "big"), bool(data[0] & 1))
+
+
+def _parse_question(frame: Frame) -> Message | None:
+    data = frame.data
+    if not _is_request(frame) or data[0] not in _KINDS:
+        return None
+    return Question(frame.node, data[1], Asked(data[0]), int.from_bytes(data[2:], "big"))
+
+
+def _is_request(frame: Frame) -> bool:
+    """Whether a frame is of a request's size and priority, from a node with a number."""
+    return len(frame.data) == 8 and frame.priority == Priority.PROTOCOL and FIRST_NODE <= frame.node <= LAST_NODE
+
+
+_KINDS = frozenset(Asked)
+
+_PARSERS: list[Callable[[Frame], Message | None] | None] = [None] * (max(ProtocolTag) + 1)
+_PARSERS[ProtocolTag.SSI] = _parse_ssi
+_PARSERS[ProtocolTag.RSI] = _parse_rsi
+_PARSERS[ProtocolTag.GET_ETAG] = _parse_get_etag
+_PARSERS[ProtocolTag.SUPPLY_ETAG_FLAGS] = _parse_supply
+_PARSERS[ProtocolTag.CLAIM] = _parse_claim
+_PARSERS[ProtocolTag.ANNOUNCE] = _parse_announce
+_PARSERS[ProtocolTag.BROKER] = _parse_heartbeat
+_PARSERS[ProtocolTag.QUESTION] = _parse_question

@@ -1,0 +1,81 @@
+"""Faults from text, as the command line has them: `errors p=0.05 band=hard`."""
+
+from difflib import get_close_matches
+from inspect import getdoc
+
+import msgspec
+
+from genus.can._sim.fault_format import key_of, read_value
+from genus.can._sim.faults import (
+    Babble,
+    BlockingErrors,
+    Bursts,
+    ClockDrift,
+    ClockStep,
+    Crash,
+    Duplicates,
+    ExactErrors,
+    Fault,
+    FrameErrors,
+    Losses,
+    Omissions,
+    Partition,
+    Swaps,
+    TransmitterFault,
+)
+from genus.errors import BusError
+
+FAULTS: dict[str, type[Fault]] = {
+    kind.name: kind
+    for kind in (
+        FrameErrors, ExactErrors, BlockingErrors, Bursts, TransmitterFault, Duplicates, Omissions, Losses, Swaps,
+        Babble, ClockStep, ClockDrift, Crash, Partition,
+    )
+}  # fmt: skip
+
+
+def parse_fault(text: str) -> Fault:
+    """A fault from its text; BusError says what is wrong with it.
+
+    >>> print(parse_fault("errors   p=0.05 band=hard"))
+    errors band=hard p=0.05
+    >>> str(parse_fault("step  at=1.5s node=3 by=-100us"))
+    'step node=3 by=-100us at=1500ms'
+    >>> parse_fault("error p=1")
+    Traceback (most recent call last):
+    genus.errors.BusError: there is no fault 'error'; did you mean errors?
+    """
+    name, *words = text.split() or [""]
+    kind = FAULTS.get(name)
+    if kind is None:
+        raise BusError(f"there is no fault {name!r}; {_hint(name)}")
+    fields = {key_of(field): field for field in msgspec.structs.fields(kind)}
+    given: dict[str, object] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key not in fields or not equals:
+            raise BusError(f"{name} has no {word!r}; it takes {', '.join(fields)}")
+        given[fields[key].name] = read_value(fields[key], value, f"{name}: {key}")
+    missing = [key for key, field in fields.items() if field.required and field.name not in given]
+    if missing:
+        raise BusError(f"{name} needs {', '.join(missing)}")
+    return kind(**given)
+
+
+def fault_help() -> list[tuple[str, str]]:
+    """What faults there are: how each is written, and what it does."""
+    return [(_usage(kind), _first_line(kind)) for kind in FAULTS.values()]
+
+
+def _usage(kind: type[Fault]) -> str:
+    words = [f"{key_of(f)}=" if f.required else f"[{key_of(f)}=]" for f in msgspec.structs.fields(kind)]
+    return " ".join([kind.name, *sorted(words, key=lambda word: word.startswith("["))])
+
+
+def _first_line(kind: type[Fault]) -> str:
+    return (getdoc(kind) or "").partition("\n")[0]
+
+
+def _hint(name: str) -> str:
+    close = get_close_matches(name, FAULTS, 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(FAULTS)}"

@@ -1,6 +1,0 @@
-"""The rows of the fault table, each of which can be run: see `docs/faults.md`."""
-
-from genus.can.scenario.rows import brokers, clocks, frames, fuzz, live, stations
-from genus.can.scenario.rows.row import ROWS, Observation, Row, Setting
-
-__all__ = ["ROWS", "Observation", "Row", "Setting", "brokers", "clocks", "frames", "fuzz", "live", "stations"]

@@ -1,0 +1,118 @@
+"""What sets two catalogs apart, and whether one extends the other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Protocol
+
+from genus.catalog._records import Finding, TypeEntry
+from genus.model import Attribute, ChoiceType, Vector
+
+
+class Book(Protocol):
+    """What is compared of a catalog."""
+
+    @property
+    def entries(self) -> Mapping[str, TypeEntry]:
+        """Its types."""
+
+    @property
+    def families(self) -> Mapping[str, Vector]:
+        """Its vectors."""
+
+    def tagged(self, type_: str, /) -> tuple[str, ...]:
+        """What the event tags of a type tell."""
+
+
+def differences(old: Book, new: Book) -> Iterator[Finding]:
+    """What the new one added, deprecated or lacks, and where the two contradict each other."""
+    before, now = old.entries, new.entries
+    for name in dict.fromkeys((*before, *now)):
+        if name not in before:
+            yield Finding("added", name, f"with code {now[name].code}")
+        elif name not in now:
+            yield Finding("missing", name, f"with code {before[name].code}")
+        else:
+            yield from _between_types(before[name], now[name])
+    vectors = new.families
+    for family, vector in old.families.items():
+        if family in vectors:
+            yield from _between_tags(family, old.tagged(family), new.tagged(family))
+            yield from _between_vectors(vector, vectors[family])
+
+
+def extends(new: Book, old: Book) -> bool:
+    """Whether the new one holds all that the old one does, in the same order and unchanged."""
+    before = list(old.entries)
+    begins_alike = list(new.entries)[: len(before)] == before
+    return begins_alike and all(found.status in ("added", "deprecated") for found in differences(old, new))
+
+
+def _between_types(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
+    for field in ("kind", "parents", "code"):
+        before, now = getattr(old, field), getattr(new, field)
+        if before != now:
+            yield Finding("conflict", old.name, f"has {field} {now}, but had {before}")
+    yield from _between_blocks(old, new)
+    yield from _between_attributes(old, new)
+    if old.deprecated != new.deprecated:
+        if old.deprecated is None:
+            yield Finding("deprecated", old.name, new.deprecated or "")
+        else:
+            yield Finding("missing", old.name, f"was deprecated: {old.deprecated}")
+
+
+def _between_blocks(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
+    shared = min(len(old.blocks), len(new.blocks))
+    if old.blocks[:shared] != new.blocks[:shared]:
+        yield Finding("conflict", old.name, "has other event tags")
+    elif len(new.blocks) != len(old.blocks):
+        more = abs(len(new.blocks) - len(old.blocks))
+        yield Finding("added" if len(new.blocks) > shared else "missing", old.name, f"has {more} more block(s) of tags")
+
+
+def _between_attributes(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
+    for name in dict.fromkeys((*old.attributes, *new.attributes)):
+        if name not in old.attributes:
+            yield Finding("added", f"{old.name}.{name}", "may be carried")
+        elif name not in new.attributes:
+            yield Finding("missing", f"{old.name}.{name}")
+        elif old.attributes[name] != new.attributes[name]:
+            words = ("optional", "required")
+            now, before = words[new.attributes[name]], words[old.attributes[name]]
+            yield Finding("conflict", f"{old.name}.{name}", f"is {now}, but was {before}")
+
+
+def _between_tags(family: str, old: tuple[str, ...], new: tuple[str, ...]) -> Iterator[Finding]:
+    if old != new:
+        now, before = (", ".join(names) or "nothing" for names in (new, old))
+        yield Finding("conflict", family, f"has tagged {now}, but had {before}")
+
+
+def _between_vectors(old: Vector, new: Vector) -> Iterator[Finding]:
+    for bit, (before, now) in enumerate(zip_longest(old, new)):
+        if before is None:
+            yield Finding("added", f"{new.scope}.{now.name}", f"at bit {bit}")
+        elif now is None:
+            yield Finding("missing", f"{old.scope}.{before.name}", f"at bit {bit}")
+        else:
+            yield from _between_bits(f"{old.scope} bit {bit}", before, now)
+
+
+def _between_bits(place: str, old: Attribute, new: Attribute) -> Iterator[Finding]:
+    before, now = _values(old), _values(new)
+    grown = before and now and before[: len(now)] == now[: len(before)]
+    if old.name != new.name or old.unit != new.unit or (old.type != new.type and not grown):
+        yield Finding("conflict", place, f"is {_spell(new)}, but was {_spell(old)}")
+    elif len(before) != len(now):
+        longer = max(before, now, key=len)[min(len(before), len(now)) :]
+        values = ", ".join(map(repr, longer))
+        yield Finding("added" if len(now) > len(before) else "missing", place, f"{new.name} may be {values}")
+
+
+def _spell(attribute: Attribute) -> str:
+    unit = f" in {attribute.unit}" if attribute.unit else ""
+    return f"{attribute.name}: {attribute.type.describe()}{unit}"
+
+
+def _values(attribute: Attribute) -> Sequence[str | int]:
+    return attribute.type.values if isinstance(attribute.type, ChoiceType) else ()

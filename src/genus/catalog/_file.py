@@ -1,0 +1,390 @@
+"""The text of a catalog file: JSON with one line per type and one per attribute, the same bytes for the same catalog.
+
+Codes are written as decimal text, always: JSON readers that keep numbers as floats would lose the larger ones, and a
+reader that has to expect both forms would forget one.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, NoReturn
+
+import msgspec
+
+from genus.catalog._numbers import Numbers
+from genus.catalog._records import ROOT, Declared, Ledger, Tagged, TypeEntry
+from genus.codes._etags import Block, EtagSpace, Grant
+from genus.codes._scheme import Entry
+from genus.codes._schemes import LinePrimes
+from genus.errors import CatalogDamaged, CatalogUnavailable, HierarchyError
+from genus.model import MOST_TAGGED, RESERVED, Attribute, AttributeType, Vector, is_attribute_name, parse_type
+from genus.model._types import is_encodable
+
+# Catalog files on disk: read, locked and replaced whole.
+#
+# A file is replaced by renaming a complete one over it, so a reader never sees half of one and needs no lock. Writers
+# take turns by an advisory lock (flock) on a sidecar file, which the kernel releases when its holder dies. The sidecar
+# stays: removing it would let two writers lock two different files.
+
+
+POLL_SECONDS = 0.01
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """Where a path leads: a symbolic link is followed, not replaced."""
+    return os.path.realpath(path)
+
+
+def read_text(path: str) -> str | None:
+    """The text of a file, or None if there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise _unavailable(path, "read", problem) from problem
+    try:
+        return data.decode()
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise CatalogDamaged(f"{path}: line {line}: not UTF-8 text") from problem
+
+
+def replace_text(path: str, text: str) -> None:
+    """Put a text in the place of a file, all or nothing, and have it on disk on return. Call it under the lock."""
+    folder, name = os.path.split(path)
+    beside = os.path.join(folder, f".{name}.new")
+    try:
+        _write(beside, text.encode(), _mode_of(path))
+        os.replace(beside, path)
+        _sync_folder(folder)
+    except OSError as problem:
+        _forget(beside)
+        raise _unavailable(path, "written", problem) from problem
+
+
+@contextmanager
+def locked(path: str, timeout: float) -> Iterator[None]:
+    """Hold the lock of a catalog file; other processes and other threads wait, up to a time-out in seconds."""
+    import fcntl  # here, so that platforms without it can still use catalogs in memory
+
+    lock = f"{path}.lock"
+    try:
+        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as problem:
+        raise _unavailable(lock, "opened", problem) from problem
+    try:
+        _acquire(file, path, timeout)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a forked child may hold the descriptor open
+    finally:
+        os.close(file)
+
+
+def _acquire(file: int, path: str, timeout: float) -> None:
+    import fcntl
+
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise CatalogUnavailable(
+                    f"{path}: another process has held {path}.lock for {timeout:g} s; try again, or wait longer"
+                ) from None
+            time.sleep(POLL_SECONDS)
+        except OSError as problem:
+            raise _unavailable(f"{path}.lock", "locked", problem) from problem
+
+
+def _write(path: str, data: bytes, mode: int | None) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    with open(file, "wb") as out:
+        if mode is not None:
+            os.fchmod(file, mode)
+        out.write(data)
+        out.flush()
+        os.fsync(file)
+
+
+def _mode_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode & 0o777
+    except FileNotFoundError:
+        return None
+
+
+def _sync_folder(folder: str) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _forget(path: str) -> None:
+    try:
+        os.remove(path)
+    except OSError:
+        return
+
+
+def _unavailable(path: str, verb: str, problem: OSError) -> CatalogUnavailable:
+    return CatalogUnavailable(f"{path}: cannot be {verb}: {problem.strerror or problem}")
+
+
+FORMAT = "genus catalog"
+VERSION = 1
+
+
+class Damage(Exception):
+    """What is wrong with a text, and where."""
+
+    def __init__(self, place: str, text: str) -> None:
+        super().__init__(f"{place}: {text}")
+
+
+class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    parents: tuple[str, ...]
+    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=4000)]
+    kind: bool = False
+    etags: tuple[tuple[int, int], ...] = ()
+    attributes: dict[str, Literal["required", "optional"]] = {}
+    deprecated: str | None = None
+
+
+class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    type: str | dict[str, Any]
+    unit: str | None = None
+
+
+class _Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    vector: tuple[_Attribute, ...]
+    tagged: tuple[str, ...] = ()
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Literal["genus catalog"]
+    version: int
+    types: tuple[_Type, ...]
+    families: tuple[_Family, ...]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def spell(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, Tagged]) -> str:
+    """The text of a catalog."""
+    types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
+    families = ",\n".join(_spell_family(vector, tagged.get(vector.scope, ())) for vector in vectors)
+    head = f'  "format": "{FORMAT}",\n  "version": {VERSION},\n'
+    return f'{{\n{head}  "types": [\n{types}\n  ],\n  "families": [\n{families}\n  ]\n}}\n'
+
+
+def _spell_family(vector: Vector, tagged: Tagged) -> str:
+    lines = ",\n".join(f"      {_line(_attribute_of(attribute))}" for attribute in vector)
+    name = _line(vector.scope) + (f', "tagged": {_line(tagged)}' if tagged else "")
+    return f'    {{"name": {name}, "vector": [\n{lines}\n    ]}}'
+
+
+def _type_of(entry: TypeEntry) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": entry.name, "parents": list(entry.parents), "code": str(entry.code)}
+    if entry.kind:
+        found["kind"] = True
+    else:
+        found["etags"] = [[block.value, block.mask] for block in entry.blocks]
+        found["attributes"] = {
+            name: "required" if required else "optional" for name, required in entry.attributes.items()
+        }
+    if entry.deprecated is not None:
+        found["deprecated"] = entry.deprecated
+    return found
+
+
+def _attribute_of(attribute: Attribute) -> dict[str, Any]:
+    unit = {} if attribute.unit is None else {"unit": attribute.unit}
+    return {"name": attribute.name, "type": attribute.type.describe(), **unit}
+
+
+def _line(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if is_encodable(text) else json.dumps(value)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> tuple[Ledger, Numbers]:
+    """The catalog a text holds; Damage says what is wrong and where."""
+    file = _file(_json(text))
+    ledger = Ledger({}, {})
+    for index, family in enumerate(file.families):
+        _take_family(ledger, family, f"families[{index}]")
+    for index, stored in enumerate(file.types):
+        _take_type(ledger, stored, f"types[{index}]")
+    for index, family in enumerate(file.families):
+        if getattr(ledger.types.get(family.name), "family", None) != family.name:
+            raise Damage(f"families[{index}].name", f"{family.name!r} is no type directly below {ROOT}")
+        _take_tagged(ledger, family, f"families[{index}].tagged")
+    return ledger, _numbers(file.types, ledger)
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as problem:
+        raise Damage(f"line {problem.lineno} column {problem.colno}", f"not JSON: {problem.msg}") from None
+    except RecursionError:
+        raise Damage("top", "nested too deeply") from None
+    except ValueError as problem:
+        raise Damage("top", str(problem)) from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Damage(f"key {twice!r}", f"is twice in one object, that of {found.get('name', 'the file')!r}")
+    return found
+
+
+def _file(data: object) -> _File:
+    version = data.get("version", VERSION) if isinstance(data, dict) else VERSION
+    if version != VERSION:
+        raise Damage("version", f"is {version!r}; this Genus reads version {VERSION}")
+    try:
+        return msgspec.convert(data, _File)
+    except msgspec.ValidationError as problem:
+        what, _, place = str(problem).partition(" - at ")
+        raise Damage(place.strip("`").removeprefix("$.") or "top", what) from None
+
+
+def _take_family(ledger: Ledger, family: _Family, place: str) -> None:
+    if family.name in ledger.vectors:
+        raise Damage(f"{place}.name", f"family {family.name!r} is there already")
+    vector: dict[str, Attribute] = {}
+    for bit, stored in enumerate(family.vector):
+        at = f"{place}.vector[{bit}]"
+        if not is_attribute_name(stored.name) or stored.name in vector:
+            why = "is there already" if stored.name in vector else "cannot name an attribute"
+            raise Damage(f"{at}.name", f"{stored.name!r} {why}")
+        vector[stored.name] = Attribute(stored.name, _attribute_type(stored, at), True, stored.unit)
+    ledger.vectors[family.name] = vector
+
+
+def _take_tagged(ledger: Ledger, family: _Family, place: str) -> None:
+    """Few names, each once, of attributes that the events of the root may lack; none of the family of `Event` alone."""
+    required = ledger.carried(family.name) if family.name != ROOT else {}
+    if len(family.tagged) > MOST_TAGGED or len(set(family.tagged)) < len(family.tagged):
+        raise Damage(place, f"up to {MOST_TAGGED} attributes, each once")
+    for name in family.tagged:
+        if required.get(name) is not False:
+            raise Damage(place, f"{name!r} is no optional attribute of a type directly below {ROOT}")
+    ledger.tagged |= {family.name: family.tagged} if family.tagged else {}
+
+
+def _attribute_type(stored: _Attribute, place: str) -> AttributeType:
+    try:
+        found = parse_type(stored.type)
+    except ValueError as problem:
+        raise Damage(f"{place}.type", str(problem)) from None
+    if found.describe() != stored.type:
+        raise Damage(f"{place}.type", f"{stored.type!r} is not how {found.describe()!r} is written")
+    return found
+
+
+def _take_type(ledger: Ledger, stored: _Type, place: str) -> None:
+    _check_place(ledger, stored, place)
+    line = stored.parents[0] if stored.parents and not stored.kind else None
+    family = None if stored.kind else ledger.family_of(stored.name, line)
+    own = {name: word == "required" for name, word in stored.attributes.items()}
+    if family is not None:
+        _check_attributes(ledger, own, line, family, place)
+    ledger.put(Declared(stored.name, stored.parents, stored.kind, family, own, stored.deprecated))
+
+
+def _check_place(ledger: Ledger, stored: _Type, place: str) -> None:
+    """A type's name is new, its parents came before it, and all but the first are kinds."""
+
+    def wrong(field: str, text: str) -> NoReturn:
+        raise Damage(f"{place}.{field}", text)
+
+    if stored.name in ledger.types or not _is_type_name(stored.name):
+        why = "is there already" if stored.name in ledger.types else "cannot name a type"
+        wrong("name", f"{stored.name!r} {why}")
+    if (stored.name == ROOT) != (not ledger.types):
+        wrong("name", f"is {stored.name!r}; {ROOT} comes first, once")
+    if unknown := [parent for parent in stored.parents if parent not in ledger.types]:
+        wrong("parents", f"{unknown[0]!r} does not come before {stored.name!r}")
+    lines = [not ledger.types[parent].kind for parent in stored.parents]
+    wanted = [] if stored.kind or stored.name == ROOT else [True]
+    if lines != [*wanted, *[False] * (len(lines) - len(wanted))] or len(set(stored.parents)) < len(lines):
+        wrong("parents", "an event type first, then kinds, each once" if wanted else "only kinds, each once")
+    if stored.kind and (stored.etags or stored.attributes):
+        wrong("etags" if stored.etags else "attributes", "a kind has none")
+    if not stored.kind and not stored.etags:
+        wrong("etags", "an event type has at least one block")
+
+
+def _check_attributes(ledger: Ledger, own: dict[str, bool], line: str | None, family: str, place: str) -> None:
+    """All that a type carries is in the vector of its family, and what is required above stays so."""
+    if family not in ledger.vectors:
+        raise Damage(f"{place}.name", f"family {family!r} has no vector")
+    above = ledger.carried(line) if line is not None else {}
+    vector = ledger.vectors[family]
+    for name, required in (above | own).items():
+        if name not in vector:
+            raise Damage(f"{place}.attributes", f"{name!r} is not in the vector of family {family!r}")
+        if above.get(name) and not required:
+            raise Damage(f"{place}.attributes", f"{name!r} is optional, but required in {line!r} above")
+        if line == ROOT and name in above and vector[name].type != ledger.vectors[ROOT][name].type:
+            raise Damage(f"{place}.attributes", f"{name!r} has another type in family {family!r} than in {ROOT}")
+
+
+def _is_type_name(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split(".")) and name not in (*RESERVED, "Kind")
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _numbers(types: tuple[_Type, ...], ledger: Ledger) -> Numbers:
+    entries = [Entry(t.name, t.parents, int(t.code), t.kind, t.deprecated is not None) for t in types]
+    grants = [
+        (index, Grant(t.name, t.parents[0] if t.parents else None, Block(*block), ledger.unit(t.name)))
+        for index, t in enumerate(types)
+        for block in t.etags
+    ]
+    codes = _restore(LinePrimes.restore, entries, lambda bad: f"types[{bad}].code")
+    tags = _restore(EtagSpace.restore, [grant for _, grant in grants], lambda bad: f"types[{grants[bad][0]}].etags")
+    return Numbers(codes, tags)
+
+
+def _restore(restore: Callable[[list[Any]], Any], rows: list[Any], place: Callable[[int], str]) -> Any:
+    try:
+        return restore(rows)
+    except HierarchyError as problem:
+        raise Damage(place(_first_refused(restore, rows)), str(problem)) from None
+
+
+def _first_refused(restore: Callable[[list[Any]], Any], rows: list[Any]) -> int:
+    """The first row that cannot follow those before it, by halving."""
+    good, bad = 0, len(rows)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            restore(rows[:middle])
+            good = middle
+        except HierarchyError:
+            bad = middle
+    return bad - 1

@@ -1,0 +1,38 @@
+"""`genus can ...`: event channels on CAN, planned, simulated and live."""
+
+import click
+
+from genus.cli._groups import LazyGroup
+
+COMMANDS = {
+    "plan": "genus.cli._can_plan:plan",
+    "sim": "genus.cli._can_sim:sim",
+    "broker": "genus.cli._can_live:broker",
+    "node": "genus.cli._can_live:node",
+    "monitor": "genus.cli._can_live:monitor",
+    "types": "genus.cli._can_dbc:types_",
+    "decode": "genus.cli._can_dbc:decode",
+}
+STORY = {
+    "Before there is a bus": {
+        "plan": "Plan a system: is every promise kept, and why not",
+        "sim": "Simulate a system bit by bit, under faults",
+    },
+    "On a live bus": {
+        "broker": "Give nodes their numbers and channels their event tags",
+        "node": "Take part in a bus: print, publish, tell of every trouble",
+        "monitor": "Show the rate, latency, jitter and losses of every channel",
+    },
+    "What others defined and recorded": {
+        "types": "Show the event types that the messages of a DBC file become",
+        "decode": "Decode the frames of a CAN log to events",
+    },
+}
+
+
+@click.command(cls=LazyGroup, lazy=COMMANDS, story=STORY)
+def can() -> None:
+    """Plan channels, simulate them under faults, run them, decode logs.
+
+    BUS is like can:socketcan?channel=can0 or can:udp_multicast: any interface of python-can, and its options.
+    """

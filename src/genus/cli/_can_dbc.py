@@ -1,0 +1,247 @@
+"""`genus can types` and `genus can decode`: event types from a DBC file, and CAN logs as their events.
+
+python-can and cantools are extras, so what needs them is imported when a command runs.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from genus.bus._recording import RecordingWriter
+from genus.cli._events import as_text
+from genus.filters import Subscription
+from genus.model import Attribute, Event, attributes
+
+if TYPE_CHECKING:
+    from genus.can._dbc import CanLog, Dbc, Decoding, MessageLayout
+
+PATH = click.Path(path_type=Path)
+MOST_ROWS = 20
+"""So many unknown identifiers and places are shown; the rest is counted."""
+
+
+@click.command(name="types")
+@click.argument("file", metavar="DBC", type=PATH)
+@click.argument("names", nargs=-1, metavar="[TYPE]...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the bits of every signal, instead of a table.")
+@click.option(
+    "--python",
+    "module",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    help="Write a Python module that declares the types to this file (- is the screen).",
+)
+def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | None) -> None:
+    """Show the event types that the messages of a DBC file become.
+
+    Of a large file, give the TYPEs to see in full. Names that had to change, and what is wrong with the file, are said
+    below.
+
+    \b
+    genus can types car.dbc
+    genus can types car.dbc --python car.py
+    """
+    from genus.can._dbc import load_dbc, python_source
+
+    if as_json and module:
+        raise click.UsageError("give --json or --python, not both")
+    dbc = load_dbc(file)
+    if module is not None:
+        with click.open_file(str(module), "w", encoding="utf-8") as target:
+            target.write(python_source(dbc))
+    elif as_json:
+        click.echo(json.dumps(_as_json(dbc), indent=2, ensure_ascii=False))
+    else:
+        _show_types(dbc, names)
+    if not as_json:
+        _say_remarks(dbc)
+
+
+def _show_types(dbc: "Dbc", names: tuple[str, ...]) -> None:
+    unknown = [name for name in names if name not in dbc.types]
+    if unknown:
+        raise click.ClickException(f"the file has no type {', '.join(unknown)}")
+    if names or len(dbc.messages) <= MOST_ROWS:
+        chosen = [message for message in dbc.messages if not names or message.type_name in names]
+        Console().print(_type_table(dbc, chosen))
+    else:
+        Console().print(_overview(dbc))
+
+
+def _overview(dbc: "Dbc") -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title=f"{dbc.kind.__name__} (kind of all)")
+    for heading in ("type", "frame", "bytes", "attributes"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "type" else "right")
+    for message in dbc.messages:
+        count = sum(1 for _ in _own(dbc, message))
+        table.add_row(message.type_name, _frame(message), str(message.length), str(count))
+    table.caption = "name types to see their attributes"
+    return table
+
+
+def _type_table(dbc: "Dbc", messages: "Sequence[MessageLayout]") -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title=f"{dbc.kind.__name__} (kind of all)")
+    table.add_column("type", no_wrap=True)
+    table.add_column("frame", no_wrap=True, justify="right")
+    table.add_column("bytes", justify="right")
+    table.add_column(escape("attribute: type [unit]"), overflow="fold")
+    for message in messages:
+        shown = escape(", ".join(map(_spell, _own(dbc, message))))
+        table.add_row(message.type_name, _frame(message), str(message.length), shown)
+    return table
+
+
+def _own(dbc: "Dbc", message: "MessageLayout") -> Iterator[Attribute]:
+    inherited = set(attributes(Event))
+    return (each for each in attributes(dbc.types[message.type_name]) if each not in inherited)
+
+
+def _spell(attribute: Attribute) -> str:
+    return f"{attribute} [{attribute.unit}]" if attribute.unit else str(attribute)
+
+
+def _frame(message: "MessageLayout") -> str:
+    """The identifier as logs write it: eight digits if it is extended."""
+    return f"{message.frame_id:0{8 if message.extended else 3}X}"
+
+
+def _as_json(dbc: "Dbc") -> dict[str, Any]:
+    return {
+        "kind": dbc.kind.__name__,
+        "types": [_message_as_json(message) for message in dbc.messages],
+        "renamed": dict(dbc.renamed),
+        "problems": list(dbc.problems),
+    }
+
+
+def _message_as_json(message: "MessageLayout") -> dict[str, Any]:
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(message)
+    for layout, signal in zip(message.signals, found["signals"], strict=True):
+        signal["type"] = layout.annotation
+        signal["choices"] = {str(value): label for value, label in layout.choices}
+        signal["selected_by"] = sorted(layout.selected_by)
+        signal["selects"] = None if layout.selects is None else sorted(layout.selects)
+    return found
+
+
+def _say_remarks(dbc: "Dbc") -> None:
+    for wanted, name in dbc.renamed.items():
+        click.echo(f"renamed: {wanted} is {name}", err=True)
+    for problem in dbc.problems:
+        click.echo(f"problem: {problem}", err=True)
+
+
+@click.command()
+@click.argument("log", type=PATH)
+@click.option("--dbc", "database", required=True, type=PATH, metavar="FILE", help="The DBC file of the bus.")
+@click.option("-o", "--out", "output", type=PATH, metavar="FILE", help="Write a recording to this file.")
+@click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object a line.")
+@click.option(
+    "-s", "--subscribe", "text", metavar="SUBSCRIPTION", help='Only events that match, like "Speed where kmh > 30".'
+)
+@click.option("--channel", metavar="NAME", help="Only frames of this channel of the log, like can0.")
+@click.option(
+    "--format",
+    "format_",
+    metavar="FORMAT",
+    help="The log's format, if its name does not end in log, asc, blf, trc or csv.",
+)
+def decode(
+    log: Path,
+    database: Path,
+    output: Path | None,
+    append: bool,
+    as_json: bool,
+    text: str | None,
+    channel: str | None,
+    format_: str | None,
+) -> None:
+    """Decode the frames of a CAN log to events.
+
+    The log may be of candump, ASC, BLF, TRC or CSV; also .gz. Frames that are no events, and what is damaged in it, are
+    counted by reason and passed over.
+
+    \b
+    genus can decode --dbc car.dbc drive.log -o drive.genus
+    genus replay -t car.dbc drive.genus --print
+    """
+    from genus.can._dbc import Decoding, load_dbc, read_log
+
+    if append and output is None:
+        raise click.UsageError("--append goes with --out")
+    dbc = load_dbc(database)
+    asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
+    decoding = Decoding(dbc, read_log(log, format_), asked, channel)
+    with _writing(output, append) as write, _progress(decoding.log) as advance:
+        for number, recorded in enumerate(decoding):
+            write(recorded.event, recorded.at_us)
+            if as_json:
+                click.echo(as_text(recorded.event, as_json))
+            if number % 1000 == 0:
+                advance()
+    _say_places(decoding.log)
+    Console(stderr=as_json).print(_summary(decoding))
+    if not decoding.frames:
+        raise click.ClickException(f"{log}: not one frame was found; is it a CAN log, and the format right?")
+
+
+@contextmanager
+def _writing(output: Path | None, append: bool) -> Iterator[Callable[[Event, int], object]]:
+    if output is None:
+        yield lambda event, at_us: None
+    else:
+        with RecordingWriter(output, append=append) as writer:
+            yield writer.write
+
+
+@contextmanager
+def _progress(log: "CanLog") -> Iterator[Callable[[], None]]:
+    """Shows how far a log is read, if a person looks on."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(f"decoding {log.path.name}", total=log.size)
+        yield lambda: bar.update(task, completed=log.position)
+
+
+def _say_places(log: "CanLog") -> None:
+    for place in log.places[:MOST_ROWS]:
+        click.echo(f"genus: {log.path}: {place}", err=True)
+    if len(log.places) > MOST_ROWS:
+        click.echo(f"genus: {log.path}: and more; all are counted below", err=True)
+
+
+def _summary(decoding: "Decoding") -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("")
+    table.add_column("count", justify="right")
+    table.add_row("frames", f"{decoding.frames:,}")
+    table.add_row("events", f"{decoding.events.total():,}")
+    if decoding.unwanted:
+        table.add_row("  not asked for", f"{decoding.unwanted:,}")
+    _add_rows(table, "rejected", decoding.rejected)
+    _add_rows(table, "unknown identifiers", decoding.unknown_ids)
+    _add_rows(table, "passed over in the log", decoding.passed_over)
+    return table
+
+
+def _add_rows(table: Table, title: str, counts: Mapping[str, int]) -> None:
+    if not counts:
+        return
+    table.add_section()
+    table.add_row(title, f"{sum(counts.values()):,}")
+    ranked = sorted(counts.items(), key=lambda item: -item[1])
+    for reason, count in ranked[:MOST_ROWS]:
+        table.add_row(f"  {escape(reason)}", f"{count:,}")
+    if rest := ranked[MOST_ROWS:]:
+        table.add_row(f"  {len(rest)} more", f"{sum(count for _, count in rest):,}")

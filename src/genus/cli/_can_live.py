@@ -1,0 +1,373 @@
+"""`genus can node`: a participant of a live bus."""
+
+import math
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from genus.bus import Bus, EventChannel, Hard, NonReal, Soft, open_bus
+from genus.bus._qos import QoS
+from genus.can._live.address import CanAddress, parse_address
+from genus.catalog import Catalog
+from genus.catalog._file import locked, real_path
+from genus.cli._completion import complete_can_bus, complete_types
+from genus.cli._events import TYPES, as_text, event_type, lines_of_json, load_all, make_event
+from genus.cli._exit import stopped_by_signals
+from genus.cli._format import FOR, ParamType, print_json
+from genus.errors import BusError, EventError, GenusError
+from genus.filters import Subscription
+from genus.model import Event
+
+if TYPE_CHECKING:
+    from genus.can._live.host import LiveHost
+    from genus.can._monitor import Line, Monitor
+    from genus.can._protocol.broker import Broker
+
+# What the commands on a live CAN bus share: its address, and how they say what happens on it.
+
+
+ADDRESS = click.argument("address", metavar="BUS", shell_complete=complete_can_bus)
+
+
+def can_address(text: str) -> CanAddress:
+    """The address of a CAN bus; what else there is, is refused."""
+    if not text.startswith("can:"):
+        raise click.UsageError(f"{text!r} is no CAN bus; write for example can:udp_multicast")
+    return parse_address(text.removeprefix("can:"))
+
+
+def say(notice: object) -> None:
+    """A notice or a trouble as a line: `deadline missed: channel Loop, event Loop(lane=2), deadline_ns ...`."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(notice).__name__).lower()
+    fields = [f"{field} {getattr(notice, field)}" for field in getattr(notice, "__struct_fields__", ())]
+    click.echo(f"{words}: {', '.join(fields)}" if fields else words, err=True)
+
+
+# `genus can broker`: the service that a live bus needs once.
+
+
+TICK_S = 0.2
+"""So often it is looked whether to stop, and whether the catalog changed."""
+
+
+@click.command()
+@ADDRESS
+@click.option(
+    "--catalog",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The catalog to bind by; read again when it grows.",
+)
+@click.option(
+    "--tables",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where node numbers and channel classes are kept; created if it does not exist.",
+)
+@click.option("--standby", is_flag=True, help="Listen, and take over when the broker falls silent.")
+@FOR
+def broker(address: str, catalog: Path, tables: Path, standby: bool, lasts: float | None) -> None:
+    """Give nodes their numbers and channels their event tags.
+
+    It answers questions about the catalog, too.
+
+    \b
+    genus catalog register city.json examples/traffic.py
+    genus can broker can:udp_multicast --catalog city.json --tables broker.json
+    """
+    where = can_address(address)
+    read = Catalog.load(catalog)
+    with locked(real_path(tables), 0.5):
+        _run_broker(where, read, catalog, tables, standby, lasts)
+
+
+def _run_broker(
+    where: CanAddress, read: Catalog, catalog: Path, tables: Path, standby: bool, lasts: float | None
+) -> None:
+    from genus.can._live.link import open_host  # python-can is an extra
+    from genus.can._protocol.broker import Broker
+    from genus.can._protocol.broker_tables import FileStore
+
+    machine = Broker(where.uid, read, FileStore(tables), standby=standby, fd=where.fd, tell=_say_standing)
+    click.echo(f"broker of {len(read.types)} types on can:{where.interface}, uid {where.uid:016x}", err=True)
+    with stopped_by_signals() as stop:
+        host = open_host(machine, where)
+        _follow(catalog, stop, lasts, lambda: _renew(host, machine, catalog))
+        host.call(lambda now: machine.close())
+        host.close()
+    click.echo(f"nodes known: {len(machine.numbers)}, channels announced: {len(machine.channels)}", err=True)
+
+
+def _follow(catalog: Path, stop: threading.Event, lasts: float | None, renew: Callable[[], object]) -> None:
+    """Until it is told to stop or its time is over; a catalog that changes is taken over."""
+    seen = _changed_at(catalog)
+    ends = math.inf if lasts is None else time.monotonic() + lasts
+    while (left := ends - time.monotonic()) > 0 and not stop.wait(min(TICK_S, left)):
+        changed = _changed_at(catalog)
+        if changed is not None and changed != seen:
+            seen = changed
+            renew()
+
+
+def _say_standing(notice: object) -> None:
+    from genus.can._protocol.notices import Standing
+
+    if isinstance(notice, Standing):
+        other = f" of {notice.other:016x}" if notice.other else ""
+        click.echo("serving this bus" if notice.active else f"standby{other}", err=True)
+    else:
+        say(notice)
+
+
+def _changed_at(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _renew(host: "LiveHost", machine: "Broker", path: Path) -> None:
+    """Bind by the catalog as it is now; one that cannot be read is said, and the old one stays."""
+    try:
+        read = Catalog.load(path)
+    except (GenusError, OSError) as problem:
+        click.echo(f"genus: {problem}", err=True)
+        return
+    host.call(lambda now: machine.use(read))
+    click.echo(f"catalog read again: {len(read.types)} types", err=True)
+
+
+PATIENCE_S = 5.0
+
+
+class Quality(ParamType[QoS]):
+    """A quality of service as text: hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]."""
+
+    name = "quality"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> QoS:
+        """Read the text."""
+        kind, *parts = str(value).split(":")
+        try:
+            match kind, parts:
+                case "hard", [period]:
+                    return Hard(period=period)
+                case "hard", [period, omissions]:
+                    return Hard(period=period, omissions=int(omissions))
+                case "soft", [deadline]:
+                    return Soft(deadline=deadline)
+                case "soft", [deadline, expires]:
+                    return Soft(deadline=deadline, expires=expires)
+                case "none", []:
+                    return NonReal()
+                case "none", [priority]:
+                    return NonReal(priority=int(priority))
+        except (BusError, ValueError) as problem:
+            self.fail(str(problem), param, ctx)
+        self.fail(f"{value!r} is none of hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]", param, ctx)
+
+
+@click.command()
+@TYPES
+@ADDRESS
+@click.option(
+    "-s",
+    "--subscribe",
+    "subscriptions",
+    multiple=True,
+    metavar="SUBSCRIPTION",
+    shell_complete=complete_types,
+    help='Print what matches, such as "Loop where lane > 1"; may be repeated.',
+)
+@click.option(
+    "--publish",
+    "type_name",
+    metavar="TYPE",
+    shell_complete=complete_types,
+    help="Publish events of TYPE, one JSON object a line of stdin.",
+)
+@click.option("--qos", type=Quality(), default="none", show_default=True, help="hard:10ms:1, soft:20ms:100ms or none.")
+@click.option(
+    "--carries", multiple=True, metavar="ATTRIBUTE", help="A context attribute that the events have; may be repeated."
+)
+@FOR
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def node(
+    types: tuple[str, ...],
+    address: str,
+    subscriptions: tuple[str, ...],
+    type_name: str | None,
+    qos: QoS,
+    carries: tuple[str, ...],
+    lasts: float | None,
+    as_json: bool,
+) -> None:
+    """Take part in a bus: print, publish, tell of every trouble.
+
+    What is subscribed to is printed, and what stdin says is published. Ctrl-C ends it.
+
+    \b
+    genus can node can:udp_multicast -t examples/traffic.py --subscribe "Loop where lane > 1"
+    echo '{"lane": 2}' | genus can node can:udp_multicast -t examples/traffic.py --publish Loop --qos soft:20ms
+    """
+    if not subscriptions and type_name is None:
+        raise click.UsageError("give --subscribe, --publish or both")
+    can_address(address)
+    loaded = load_all(types)
+    asked = [Subscription.parse(text, [*loaded, Event]) for text in subscriptions]
+    refused = 0
+    ends = math.inf if lasts is None else time.monotonic() + lasts
+    with stopped_by_signals() as stop, open_bus(address) as bus:
+        for subscription in asked:
+            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)))
+            bus.hear(subscription, say)
+            click.echo(f"listening on {address} for {subscription}", err=True)
+        if asked:
+            _say_if_nobody_answers(bus, stop, min(ends, time.monotonic() + PATIENCE_S))
+        if type_name is not None:
+            channel: EventChannel[Any] = bus.channel(event_type(type_name, loaded), qos)
+            channel.announce(say, carries=carries)
+            click.echo(f"publishing {type_name} on {address}, {qos}", err=True)
+            published, refused = _publish_lines(channel, stop, ends)
+            click.echo(f"published {published}" + (f", refused {refused}" if refused else ""), err=True)
+        if asked or lasts is not None:
+            stop.wait(None if lasts is None else max(0.0, ends - time.monotonic()))
+        counters = bus.traffic().link
+    click.echo(", ".join(f"{what} {count}" for what, count in counters.items()), err=True)
+    if refused:
+        sys.exit(1)
+
+
+def _say_if_nobody_answers(bus: Bus, stop: threading.Event, until: float) -> None:
+    """A subscriber needs the catalog: say so if it does not come, and go on waiting."""
+    from genus.can._live.link import CanLink
+
+    while isinstance(bus.link, CanLink) and bus.link.node.catalog is None and not stop.wait(0.1):
+        if time.monotonic() > until:
+            click.echo("genus: no broker has answered yet; still listening (`genus can broker` is one)", err=True)
+            return
+
+
+def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: float) -> tuple[int, int]:
+    """Publish what standard input says until it ends or the command does; how many went, and how many not."""
+    lines: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
+    threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
+    published = refused = 0
+    while not stop.is_set() and time.monotonic() < until:
+        try:
+            given = lines.get(timeout=0.2)
+        except queue.Empty:
+            continue
+        if given is None:
+            break
+        if isinstance(given, Exception):
+            raise given
+        try:
+            channel.publish(make_event(channel.type, given))
+            published += 1
+        except (click.ClickException, EventError) as problem:
+            refused += 1
+            said = problem.message if isinstance(problem, click.ClickException) else str(problem)
+            click.echo(f"genus: event {published + refused}: {said}", err=True)
+    return published, refused
+
+
+def _read_lines(lines: "queue.SimpleQueue[dict[str, Any] | Exception | None]") -> None:
+    try:
+        for given in lines_of_json():
+            lines.put(given)
+        lines.put(None)
+    except Exception as problem:
+        lines.put(problem)
+
+
+# `genus can monitor`: what goes on on a live bus.
+
+
+CATALOG = click.option(
+    "--catalog", type=click.Path(dir_okay=False, path_type=Path), help="The catalog of the bus's types."
+)
+REFRESH_S = 0.5
+
+
+@click.command()
+@ADDRESS
+@CATALOG
+@FOR
+@click.option("--json", "as_json", is_flag=True, help="Nothing live; one JSON document at the end.")
+def monitor(address: str, catalog: Path | None, lasts: float | None, as_json: bool) -> None:
+    """Show the rate, latency, jitter and losses of every channel.
+
+    Deadlines missed and events expired, too. Without --catalog, channels are named by their event tags. Ctrl-C ends it.
+
+    \b
+    genus can monitor can:udp_multicast --catalog city.json
+    """
+    from genus.can._live.link import open_host  # python-can is an extra
+    from genus.can._monitor import Monitor
+
+    where = can_address(address)
+    machine = Monitor(where.timing, None if catalog is None else Catalog.load(catalog))
+    with stopped_by_signals() as stop:
+        host = open_host(machine, where)
+        click.echo(f"listening on {address}", err=True)
+        _watch(host, machine, stop, lasts, live=not as_json)
+        summary, table = host.call(lambda now: _summary(machine, now)), _table(host, machine)
+        host.close()
+    if as_json:
+        print_json({**summary, "host": dict(host.counters())})
+    else:
+        Console().print(table)
+
+
+def _watch(host: "LiveHost", machine: "Monitor", stop: threading.Event, lasts: float | None, *, live: bool) -> None:
+    """Until it is told to stop or its time is over; on a terminal the table is drawn anew meanwhile."""
+    ends = math.inf if lasts is None else time.monotonic() + lasts
+    console = Console()
+    shown = Live(console=console, auto_refresh=False, transient=True) if live and console.is_terminal else None
+    with shown or nullcontext():
+        while (left := ends - time.monotonic()) > 0 and not stop.wait(min(REFRESH_S, left)):
+            if shown is not None:
+                shown.update(_table(host, machine), refresh=True)
+
+
+def _summary(machine: "Monitor", now: int) -> dict[str, Any]:
+    return {
+        "frames": machine.frames,
+        "load": machine.load(),
+        "channels": msgspec.to_builtins(machine.lines(now)),
+        "dropped": dict(machine.problems()),
+    }
+
+
+def _table(host: "LiveHost", machine: "Monitor") -> Table:
+    lines: list[Line] = host.call(machine.lines)
+    title = f"{machine.frames:,} frames, bus load {machine.load():.1%}, {len(machine.nodes)} nodes"
+    table = Table(title=title, title_justify="left", caption="times in ms", box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("channel", overflow="fold", min_width=12)
+    for name in ("node", "class", "events", "per s", "jitter", "late", "worst", "missed", "exp.", "lost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(
+            line.channel, str(line.node), line.qos.lower(), f"{line.events:,}", f"{line.rate:,.1f}",
+            f"{line.jitter_ms:.3f}", _ms(line.latency_ms), _ms(line.worst_latency_ms),
+            str(line.missed), str(line.expired), str(line.lost),
+        )  # fmt: skip
+    return table
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

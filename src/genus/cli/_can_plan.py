@@ -1,0 +1,135 @@
+"""`genus can plan`: build the calendar of a system and say for every channel whether its promise holds."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from genus.can._plan import Channel, Plan, System, Verdict, load_system
+from genus.can._plan import plan as make_plan
+from genus.can._plan.admission import MOST_ADVISED
+from genus.can._plan.picture import ATTEMPTS, GAP, WAIT, draw, timeline
+from genus.can._plan.system import show_bitrate, show_span
+
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
+_NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"}
+
+
+@click.command("plan")
+@click.argument("source", metavar="SYSTEM.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--png", type=OUTPUT, help="Draw the cycle to this file.")
+@click.option("--svg", type=OUTPUT, help="The same as a vector graphic.")
+@click.option("--calendar", type=OUTPUT, help="Write the calendar to this file, for nodes to keep.")
+def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calendar: Path | None) -> None:
+    """Plan a system: is every promise kept, and why not.
+
+    Hard slots, soft deadlines and fixed priorities on one bus. Exit code 0 if every channel is admitted, 1 if not.
+
+    \b
+    genus can plan examples/crossing.toml --calendar calendar.json
+    """
+    found = make_plan(load_system(source))
+    for picture, suffix in ((png, ".png"), (svg, ".svg")):
+        if picture is not None:
+            draw(found, picture if picture.suffix else picture.with_suffix(suffix))
+    if calendar is not None and found.ok:
+        found.calendar.save(calendar)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(_as_json(found)), indent=2).decode())
+    else:
+        _show(found)
+    if not found.ok:
+        click.echo(_refusal(found, calendar), err=True)
+        sys.exit(1)
+
+
+def _refusal(found: Plan, calendar: Path | None) -> str:
+    names = ", ".join(verdict.channel for verdict in found.refused)
+    unwritten = f"; {calendar} was not written" if calendar else ""
+    return f"{len(found.refused)} of {len(found.verdicts)} channels are not admitted: {names}{unwritten}"
+
+
+def _show(found: Plan) -> None:
+    console = Console()
+    console.print(_headline(found.system))
+    console.print(_verdicts(found))
+    for line in _advice(found):
+        console.print(line)
+    console.print(_load(found))
+    if found.calendar.slots:
+        _show_cycle(console, found)
+
+
+def _headline(system: System) -> str:
+    timing = system.bus.timing
+    data = f", data at {show_bitrate(timing.data_bitrate)}" if timing.data_bitrate else ""
+    counts = f"{len(system.channels)} channels, {len(system.nodes)} nodes"
+    return f"{system.source}: {show_bitrate(timing.bitrate)}{data}, {counts}"
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
+    table.add_column(first, overflow="fold")
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _verdicts(found: Plan) -> Table:
+    table = _table("channel", "node", "class", "every", "bytes", "response", "deadline", "verdict")
+    for channel, verdict in zip(found.system.channels, found.verdicts, strict=True):
+        table.add_row(*_row(channel, verdict), Text("ok", "green") if verdict.ok else Text("refused", "bold red"))
+    return table
+
+
+def _row(channel: Channel, verdict: Verdict) -> tuple[str, ...]:
+    size = str(channel.size) if channel.frames == 1 else f"{channel.size} in {channel.frames}"
+    times = show_span(verdict.response_ns), show_span(verdict.deadline_ns)
+    return channel.name, str(channel.number), channel.qos_class, show_span(channel.period_ns), size, *times
+
+
+def _advice(found: Plan) -> Iterator[Text]:
+    nothing = "no change of this channel alone helps (periods that divide each other leave more room)"
+    for place, verdict in enumerate(found.refused):
+        change = " or ".join(advice.text for advice in verdict.advice) or nothing
+        hint = f" Change: {change}." if place < MOST_ADVISED else ""
+        yield Text.assemble((verdict.channel, "bold"), f": {verdict.reason}.{hint}")
+    if found.advice:
+        yield Text(f"All: {'; or '.join(advice.text for advice in found.advice)}.")
+
+
+def _load(found: Plan) -> Table:
+    table = _table("bus load", "used", "with all failures", "reserved")
+    for share in found.load.shares:
+        reserved = f"{share.reserved:.1%}" if share.reserved else ""
+        table.add_row(_NAMES[share.qos_class], f"{share.used:.1%}", f"{share.worst:.1%}", reserved)
+    table.add_row("all", f"{found.load.used:.1%}", f"{found.load.worst:.1%}", "", style="bold")
+    return table
+
+
+def _show_cycle(console: Console, found: Plan) -> None:
+    names = max(len(slot.channel) for slot in found.calendar.slots)
+    width = max(20, min(100, console.width - names - 3))
+    cycle = show_span(found.calendar.cycle_ns)
+    console.print(f"cycle of {cycle}: {WAIT} may wait, {ATTEMPTS} sends and repeats, {GAP} deadline", highlight=False)
+    for name, line in timeline(found.calendar, width):
+        console.print(f"{name:<{names}}  {line}", highlight=False)
+
+
+def _as_json(found: Plan) -> dict[str, object]:
+    return {
+        "ok": found.ok,
+        "verdicts": found.verdicts,
+        "advice": found.advice,
+        "load": found.load.shares,
+        "middleware_response_ns": found.own_response_ns,
+        "cycle_ns": found.calendar.cycle_ns,
+        "slots": found.calendar.slots,
+    }

@@ -1,0 +1,284 @@
+"""`genus can sim`: a system of real nodes on a simulated bus, under faults, next to what its plan promises."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from genus.can._plan import load_system
+from genus.can._plan.system import show_bitrate
+from genus.can._sim.fault_text import fault_help, parse_fault
+from genus.can._world import PATTERNS, ChannelResult, Clocks, Outcome, Pattern, Prepared, Run, Scenario
+from genus.can._world.summary import Summary
+from genus.cli._completion import complete_faults
+from genus.cli._exit import INTERRUPTED, stopped_by_signals
+from genus.cli._format import Span
+
+SEED = click.option(
+    "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."
+)
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
+DRAWN_FROM_NS, DRAWN_NS = 10_000_000, 20_000_000
+"""What a picture shows of a run, counted from when programs begin to publish."""
+
+
+class SimCommand(click.Command):
+    """A command whose help lists the faults there are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Every fault, as it is written, and what it does."""
+        with formatter.section("Faults"):
+            for usage, what in fault_help():
+                formatter.write_text(usage)
+                with formatter.indentation():
+                    formatter.write_text(what)
+
+
+@click.command(cls=SimCommand)
+@click.argument("source", metavar="SYSTEM.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--for", "--seconds", "seconds", type=Span(), default="10s", show_default=True, help="How long.")
+@click.option(
+    "--faults",
+    "faults",
+    multiple=True,
+    metavar="TEXT",
+    shell_complete=complete_faults,
+    help='Such as "errors p=0.05"; may be repeated.',
+)
+@SEED
+@click.option(
+    "--runs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Runs, each with the next seed."
+)
+@click.option(
+    "--clocks",
+    type=click.Choice(["real", "perfect"]),
+    default="real",
+    show_default=True,
+    help="real: each node has its own, off and drifting, and they are synchronised over the bus.",
+)
+@click.option("--master", "masters", multiple=True, metavar="NODE", help="Who may lead the clocks; default: anybody.")
+@click.option("--pattern", type=click.Choice(PATTERNS), default="periodic", show_default=True, help="When to publish.")
+@click.option("--worst-case", is_flag=True, help="Every frame as long as it can be, every error as late as it can be.")
+@click.option("--broker", is_flag=True, help="Nodes get numbers, event tags and catalog from a broker, station 127.")
+@click.option("--guards", is_flag=True, help="A bus guardian in front of every station.")
+@click.option("--no-confinement", is_flag=True, help="Stations that fail to send stay on the bus for ever.")
+@click.option("--trace", type=OUTPUT, help="Write all that was on the bus to this file.")
+@click.option("--png", type=OUTPUT, help="Draw 20 ms of it.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--strict", is_flag=True, help="Exit code 1 if a promise was broken, whatever the faults.")
+def sim(
+    source: Path,
+    seconds: float,
+    faults: tuple[str, ...],
+    seed: int,
+    runs: int,
+    clocks: str,
+    masters: tuple[str, ...],
+    pattern: str,
+    worst_case: bool,
+    broker: bool,
+    guards: bool,
+    no_confinement: bool,
+    trace: Path | None,
+    png: Path | None,
+    as_json: bool,
+    strict: bool,
+) -> None:
+    """Simulate a system bit by bit, under faults.
+
+    It runs the same node code as a real bus, its programs, and what goes wrong. Stations are numbered as the system's
+    nodes are. Times of faults count from power-on; --for counts from when programs begin to publish, once clocks are
+    synchronised and channels bound. Ctrl-C shows what came of it so far; the exit code is then 130.
+
+    \b
+    genus can sim examples/crossing.toml --for 2s --faults "errors p=0.05" --seed 1
+    """
+    if runs > 1 and (trace or png):
+        raise click.UsageError("--trace and --png are for a single run")
+    scenario = Scenario(
+        prepared=Prepared.of(load_system(source)),
+        seed=seed,
+        seconds=seconds,
+        faults=tuple(map(parse_fault, faults)),
+        pattern=cast(Pattern, pattern),
+        clocks=cast(Clocks, clocks),
+        masters=masters,
+        exact_lengths=not worst_case,
+        broker=broker,
+        guards=guards,
+        confinement=not no_confinement,
+        traced=trace is not None or png is not None,
+    )
+    with stopped_by_signals() as stop:
+        outcomes = _run_all(scenario, runs, stop, keep=lambda run: _write(run, trace, png))
+    _show(scenario, outcomes, as_json)
+    if stop.is_set():
+        sys.exit(INTERRUPTED)
+    if strict and any(outcome.broken for outcome in outcomes):
+        sys.exit(1)
+
+
+def _run_all(scenario: Scenario, runs: int, stop: threading.Event, keep: Callable[[Run], None]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    with _progress(runs) as tell:
+        for number in range(runs):
+            run = Run(msgspec.structs.replace(scenario, seed=scenario.seed + number))
+            for part in run.advance():
+                tell(number + part)
+                if stop.is_set():
+                    break
+            outcomes.append(run.outcome())
+            keep(run)
+            if stop.is_set():
+                break
+    return outcomes
+
+
+@contextmanager
+def _progress(total: float) -> Iterator[Callable[[float], None]]:
+    """A bar on a terminal; nothing where nobody looks."""
+    columns = (TextColumn("simulating"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+def _write(run: Run, trace: Path | None, png: Path | None) -> None:
+    if trace is not None:
+        run.meter.save(trace)
+    if png is not None:
+        _draw(run, png)
+
+
+def _draw(run: Run, path: Path) -> None:
+    from genus.can._sim.picture import draw  # needs matplotlib, which the rest does not
+
+    begins = run.began_ns + DRAWN_FROM_NS
+    ends = begins + DRAWN_NS
+    system = run.stage.system
+    draw(
+        run.meter,
+        path,
+        slots=list(run.slot_spans(begins, ends)),
+        start_ns=begins,
+        end_ns=ends,
+        names={number: name for name, number in system.nodes.items()},
+        tags={channel.etag: channel.event for channel in system.channels},
+        title=f"{system.source}, seed {run.scenario.seed}",
+    )
+
+
+# -- showing ---------------------------------------------------------------------------------------------------------
+
+
+def _show(scenario: Scenario, outcomes: Sequence[Outcome], as_json: bool) -> None:
+    if as_json:
+        found: Any = outcomes[0] if len(outcomes) == 1 else Summary.of(outcomes)
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        return
+    console = Console()
+    console.print(_headline(scenario, outcomes), highlight=False)
+    if len(outcomes) == 1:
+        _show_one(console, outcomes[0])
+    else:
+        _show_many(console, Summary.of(outcomes))
+
+
+def _headline(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
+    system, seconds = scenario.prepared.typed.system, sum(outcome.seconds for outcome in outcomes)
+    plan = "admitted" if scenario.prepared.plan.ok else "not admitted"
+    how = f"{scenario.clocks} clocks, {scenario.pattern}"
+    faults = "; ".join(map(str, scenario.faults)) or "no faults"
+    seeds = f"seed {scenario.seed}" + (f" to {scenario.seed + len(outcomes) - 1}" if len(outcomes) > 1 else "")
+    bus = f"{system.source} ({plan}): {show_bitrate(system.bus.timing.bitrate)}"
+    return f"{bus}, {seconds:g} s, {how}, {faults}, {seeds}"
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column(first, overflow="fold", min_width=14)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _show_one(console: Console, outcome: Outcome) -> None:
+    table = _table("channel", "class", "events", "sent", "given", "late", "exp.", "alarms", "lost", "worst us", "bound")
+    for result in outcome.channels:
+        table.add_row(*_row(result))
+    console.print(table)
+    bands = _table("bus", "load", "frames", "errors")
+    for name, band in outcome.bands.items():
+        bands.add_row(name, f"{band.load:.1%}", str(band.frames), str(band.errors))
+    console.print(bands)
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.troubles.items()))
+    console.print(f"programs were told: {told or 'nothing'}", highlight=False)
+    if outcome.dropped:
+        dropped = ", ".join(f"{count} {why}" for why, count in sorted(outcome.dropped.items()))
+        console.print(f"nodes dropped: {dropped}", highlight=False)
+    _show_broken(console, outcome.broken)
+
+
+def _row(result: ChannelResult) -> tuple[str | Text, ...]:
+    over = result.bound_ns is not None and result.worst_ns > result.bound_ns
+    return (
+        result.channel,
+        result.qos_class,
+        str(result.published),
+        Text(str(result.sent), "red" if result.sent < result.published - result.waiting else ""),
+        _delivered(result),
+        _count(result.missed + result.not_sent),
+        _count(result.expired),
+        _count(sum(result.alarms.values())),
+        _count(result.lost),
+        Text(_micros(result.worst_ns), "bold red" if over else ""),
+        _micros(result.bound_ns),
+    )
+
+
+def _micros(span_ns: int | None) -> str:
+    """A time in microseconds, rounded up."""
+    return "—" if span_ns is None else str(-(-span_ns // 1000))
+
+
+def _delivered(result: ChannelResult) -> str:
+    counts = set(result.delivered.values())
+    shown = str(min(counts)) if counts else "0"
+    return shown if len(counts) < 2 else f"{shown}-{max(counts)}"
+
+
+def _count(count: int) -> Text:
+    return Text(str(count), "red" if count else "dim")
+
+
+def _show_many(console: Console, summary: Summary) -> None:
+    table = _table("class", "events", "sent", "late", "exp.", "alarms", "lost", "worst/bound", "runs broken")
+    for row in summary.classes:
+        counts = row.missed, row.expired, row.alarms, row.lost
+        table.add_row(
+            row.qos_class, str(row.published), str(row.sent), *map(_count, counts), f"{row.worst_of_bound:.1%}",
+            _count(row.runs_broken),
+        )  # fmt: skip
+    console.print(table)
+    console.print(f"{summary.runs} runs, {summary.frames} frames, {summary.errors} errors", highlight=False)
+    _show_broken(console, tuple(f"seed {seed}: {why}" for seed, why in summary.broken))
+
+
+def _show_broken(console: Console, broken: tuple[str, ...]) -> None:
+    if not broken:
+        console.print("every promise was kept", style="green")
+    for line in broken[:20]:
+        console.print(Text(line, "red"))
+    if len(broken) > 20:
+        console.print(f"... and {len(broken) - 20} more", style="red")

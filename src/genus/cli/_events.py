@@ -1,0 +1,160 @@
+"""Events as a person writes and reads them: `lane=2 time=now`, lines of JSON."""
+
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from genus.catalog._declare import types_in
+from genus.cli._completion import complete_files
+from genus.codes._hierarchy import load_module
+from genus.errors import HierarchyError, near
+from genus.filters._text import UNITS
+from genus.model import DurationType, Event, TimeType, attributes, check, is_event_type, name_of
+
+# Event types named on the command line: a dotted module, or the path of a `.py` or `.dbc` file.
+
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+GENUS_TYPES = "GENUS_TYPES"
+
+
+def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
+    """The option by which commands are told where event types are declared."""
+    return click.option(
+        "-t",
+        "--types",
+        "types",
+        multiple=True,
+        required=required,
+        envvar=GENUS_TYPES,
+        metavar="MODULE_OR_FILE",
+        shell_complete=complete_files,
+        help=f"A Python module or .py file that declares event types, or a .dbc file; repeat it, or set {GENUS_TYPES} "
+        "(space-separated).",
+    )
+
+
+TYPES = types_option(required=True)
+
+
+def load_types(source: str) -> list[type]:
+    """The event types and kinds found in a module or a file, which is run as a script would be but for its main part.
+
+    The current folder, and that of a file, can be imported from. The messages of a DBC file are types as well.
+    """
+    if source.lower().endswith(".dbc"):
+        return _load_dbc(source)
+    folders = [os.getcwd(), *([str(Path(source).resolve().parent)] if source.endswith(".py") else [])]
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    try:
+        found = types_in(load_module(source))
+    except HierarchyError as problem:
+        raise click.ClickException(str(problem)) from problem
+    if not found:
+        raise click.ClickException(f"{source}: holds no event types; define classes that derive from Event or Kind")
+    return found
+
+
+def _load_dbc(source: str) -> list[type]:
+    from genus.can._dbc import load_dbc  # python-can and cantools are extras
+
+    found = load_dbc(source)
+    if not found.types:
+        raise click.ClickException(f"{source}: holds no messages")
+    return [found.kind, *found.types.values()]
+
+
+def load_all(sources: Iterable[str]) -> list[type]:
+    """The event types and kinds of several modules and files, each once."""
+    return list(dict.fromkeys(cls for source in sources for cls in load_types(source)))
+
+
+def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
+    """An event from attribute values as a person writes them."""
+    known = {attribute.name: attribute.type for attribute in attributes(cls)}
+    if strangers := sorted(set(given) - set(known)):
+        hint = f"{near(strangers[0], known)}it has {', '.join(known)}"
+        raise click.ClickException(f"{name_of(cls)} has no attribute {', '.join(strangers)}; {hint}")
+    try:
+        event = msgspec.convert({name: _plain(value, known[name]) for name, value in given.items()}, cls, strict=False)
+        check(event)
+    except (msgspec.MsgspecError, ValueError, TypeError) as problem:
+        what = re.sub(r"(.*) - at `\$\.(\w+)`", r"\2: \1", str(problem))
+        raise click.ClickException(f"not a {name_of(cls)}: {what}") from None
+    return event
+
+
+def _plain(value: Any, type_: object) -> Any:
+    if isinstance(type_, TimeType):
+        return datetime.now(UTC) if value == "now" else _time(value)
+    if isinstance(type_, DurationType) and isinstance(value, str):
+        found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(us|ms|s|min|h|d)", value)
+        if found:
+            return float(found[1]) * UNITS[found[2]] / 1e6
+    return value
+
+
+def _time(value: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not a time: write it like 2026-11-15T10:00:00Z, or now") from None
+
+
+def as_text(event: Event, as_json: bool) -> str:
+    """An event as a line; in JSON, numbers that it has no form for are texts: "NaN", "Infinity"."""
+    if not as_json:
+        return repr(event)
+    return json.dumps({"type": name_of(type(event)), **_finite(msgspec.to_builtins(event))}, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def event_type(name: str, types: list[type]) -> type[Event]:
+    """The event type of a name among some."""
+    found = [cls for cls in types if name_of(cls) == name and is_event_type(cls)]
+    if len(found) == 1:
+        return found[0]
+    known = sorted(name_of(cls) for cls in types if is_event_type(cls))
+    raise click.ClickException(f"no event type is called {name}; {near(name, known)}known: {', '.join(known)}")
+
+
+def pairs(texts: tuple[str, ...]) -> dict[str, Any]:
+    """Attributes and their values from texts like `lane=2`."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name in found:
+            wrong = "is given twice" if equals else "is not of the form ATTRIBUTE=VALUE"
+            raise click.UsageError(f"{name if equals else text!r} {wrong}")
+        found[name] = value
+    return found
+
+
+def lines_of_json() -> Iterator[dict[str, Any]]:
+    """The JSON objects on standard input, one a line."""
+    for number, line in enumerate(sys.stdin, 1):
+        if line.strip():
+            try:
+                found = json.loads(line)
+            except ValueError as problem:
+                raise click.ClickException(f"line {number} is not JSON: {problem}") from None
+            if not isinstance(found, dict):
+                raise click.ClickException(f"line {number} is not a JSON object of attributes")
+            yield {key: value for key, value in found.items() if key != "type"}

@@ -1,0 +1,150 @@
+"""`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
+
+import importlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from genus.cli._completion import complete_types
+from genus.cli._events import TYPES, load_all
+from genus.cli._format import counted, plain_table, print_json
+from genus.filters import Merged, Subscription, merge
+from genus.filters import bindings as count_bindings
+from genus.model import name_of
+
+TARGETS = ("python", "arrow", "index", "spark", "can")
+
+
+@click.command()
+@TYPES
+@click.argument("subscription", shell_complete=complete_types)
+@click.option("--target", type=click.Choice(TARGETS), help="Only this target [all that are installed].")
+@click.option(
+    "--catalog",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take event tags from this catalog, and show the acceptance filters of a CAN controller too.",
+)
+@click.option(
+    "--banks", type=click.IntRange(1), metavar="N", help="How many acceptance filters the controller has [no limit]."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object: for each target what it becomes there.")
+def explain(
+    types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None, as_json: bool
+) -> None:
+    """Show what a subscription becomes in each place it runs.
+
+    \b
+    genus explain -t examples/traffic.py "Loop has place where speed > 30"
+    genus explain -t examples/traffic.py --catalog city.json --target can --banks 2 "Roadside has place"
+    """
+    if path is None and (target == "can" or banks is not None):
+        raise click.UsageError("acceptance filters need --catalog FILE: event tags are what a catalog says")
+    asked = Subscription.parse(subscription, load_all(types))
+    names = [target] if target else [name for name in TARGETS if name != "can" or path is not None]
+    found = {name: _explained_if_installed(name, asked, path, banks, must=target is not None) for name in names}
+    if as_json:
+        print_json({"subscription": str(asked), "targets": found})
+    else:
+        click.echo("".join(f"{text}\n\n" for text in found.values()), nl=False)
+
+
+def _explained_if_installed(name: str, asked: Subscription, path: Path | None, banks: int | None, *, must: bool) -> str:
+    try:
+        return _explained_on_can(asked, path, banks) if name == "can" else _explained(name, asked)
+    except ImportError as problem:
+        if must:
+            raise
+        return f"{name}: {problem}"
+
+
+def _explained_on_can(subscription: Subscription, path: Path | None, banks: int | None) -> str:
+    from genus.catalog import Catalog
+    from genus.targets import can
+
+    assert path is not None
+    catalog = Catalog.load(path)
+    made = can.compile(subscription, catalog)
+    fitted = [] if banks is None else [can.bank([made], catalog, banks=banks).explain()]
+    return "\n".join([made.explain(), *fitted])
+
+
+def _explained(target: str, subscription: Subscription) -> str:
+    if target == "index":
+        from genus.targets.index import SubscriptionIndex
+
+        return SubscriptionIndex([subscription]).explain()
+    module = importlib.import_module(f"genus.targets.{target}")
+    explained: str = module.compile(subscription).explain()
+    return explained
+
+
+@click.command()
+@TYPES
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--excess",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="How many unwanted classes an entry may let in.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table.")
+def bindings(types: tuple[str, ...], file: Path, excess: int, as_json: bool) -> None:
+    """Count the table entries that many subscriptions need.
+
+    FILE has one subscription a line; blank lines and those that begin with # are passed over.
+
+    \b
+    genus bindings -t examples/traffic.py subscriptions.txt
+    """
+    asked = read_subscriptions(file, load_all(types))
+    found = count_bindings(asked)
+    merged = merge(asked, excess=excess)
+    if as_json:
+        counts = {"per_class": found.per_class, "per_type": found.per_type, "merged": len(merged)}
+        print_json({"subscriptions": len(asked), **counts, "entries": [_entry(one) for one in merged]})
+        return
+    Console().print(_entries(merged, f"{file.name}: {counted(len(asked), 'subscription')}"))
+    click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(merged)} merged")
+
+
+def _entry(one: Merged) -> dict[str, Any]:
+    return {
+        "entry": str(one.subscription),
+        "stands_for": list(map(str, one.members)),
+        "lets_in": list(map(name_of, one.excess)),
+    }
+
+
+def _entries(merged: Iterable[Merged], title: str) -> Table:
+    table = plain_table("merged entry", "stands for", "lets in", title=title)
+    for one in merged:
+        members = "\n".join(map(str, one.members))
+        lets_in = ", ".join(map(name_of, one.excess)) or "nothing more"
+        table.add_row(Text(str(one.subscription)), Text(members), lets_in)
+    return table
+
+
+def read_subscriptions(file: Path, types: list[type]) -> list[Subscription]:
+    """One subscription a line; blank lines and those that start with # are passed over."""
+    found = []
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as problem:
+        raise click.ClickException(f"{file}: is not text: {problem.reason} at byte {problem.start}") from None
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                found.append(Subscription.parse(line, types))
+            except ValueError as problem:
+                raise click.ClickException(f"{file}:{number}: {problem}") from None
+    if not found:
+        raise click.ClickException(f"{file}: holds no subscription")
+    return found

@@ -1,0 +1,112 @@
+"""How commands say numbers, tables, JSON and what was meant."""
+
+import re
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from genus.errors import near
+from genus.filters._text import UNITS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    ParamType = click.ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """click's own, which can be written with the type of its values only since click 8.5."""
+
+        def __class_getitem__(cls, of: Any) -> type:
+            return cls
+
+
+class Span(ParamType[float]):
+    """A length of time such as 500ms, 1s, 2min, 6h or 7d, in seconds; a bare number is seconds.
+
+    >>> Span().convert("2min", None, None), Span().convert("0.5", None, None)
+    (120.0, 0.5)
+    """
+
+    name = "span"
+
+    def __init__(self, *, may_be_zero: bool = False) -> None:
+        self._may_be_zero = may_be_zero
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the number and the unit."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d)?", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
+        seconds = float(found[1]) * UNITS[found[2] or "s"] / 1e6
+        if seconds > threading.TIMEOUT_MAX or (seconds == 0 and not self._may_be_zero):
+            self.fail(f"{value!r} is too {'long' if seconds else 'short'}", param, ctx)
+        return seconds
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """What the help shows in its place."""
+        return "SPAN"
+
+
+FOR = click.option("--for", "--seconds", "lasts", type=Span(), help="Stop after so long, like 30s or 2min [at Ctrl-C].")
+"""The option of commands that go on until they are told to stop."""
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "event"), counted(1234, "event"), counted(0, "dead letter")
+    ('1 event', '1,234 events', '0 dead letters')
+    """
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def sized(amount: int) -> str:
+    """An amount of bytes, in the unit that suits it."""
+    from rich.filesize import decimal
+
+    return decimal(amount)
+
+
+def rate(number: float, seconds: float) -> str:
+    """How many a second, to three figures.
+
+    >>> rate(1_234_567, 2.0)
+    '617,000/s'
+    """
+    found = number / seconds if seconds > 0 else 0.0
+    return f"{float(f'{found:.3g}'):,.0f}/s" if found >= 100 else f"{found:.3g}/s"
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Which of some known words was meant by one that is not among them.
+
+    >>> meant("repaly", ["record", "replay"]), meant("x", ["record", "replay"])
+    ("did you mean 'replay'?", 'there are record, replay')
+    """
+    names = list(known)
+    return near(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
+
+
+def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None = None) -> "Table":
+    """An empty table, the columns of numbers aligned at the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True
+    )
+    right = set(numbers)
+    for heading in headings:
+        table.add_column(
+            heading, justify="right" if heading in right else "left", overflow="fold", no_wrap=heading in right
+        )
+    return table
+
+
+def print_json(what: Any) -> None:
+    """Print a value as an indented JSON document."""
+    click.echo(msgspec.json.format(msgspec.json.encode(what), indent=2).decode())

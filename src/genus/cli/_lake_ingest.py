@@ -1,0 +1,223 @@
+"""`genus lake ingest` and `dead`: files into a lake, and what in them was no event."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from genus.cli._completion import GENUS_LAKE, complete_files
+from genus.cli._format import counted, plain_table, print_json, rate, sized
+from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark, reading_in, started, working
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from genus.lake._ingest.sources import Unknown
+    from genus.lake._lake import Ingested, Lake
+
+MOST_REASONS = 10
+RAW_SHOWN = 60
+EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+FORMAT_OPTIONS = (
+    click.option(
+        "--format", "format_", metavar="FORMAT", help="Such as genus, jsonl, csv, parquet, log [by the ending]."
+    ),
+    click.option(
+        "--mapping", type=EXISTING, metavar="FILE", help="Which type and attributes the fields of a file are."
+    ),
+    click.option("--dbc", type=EXISTING, metavar="FILE", help="What the frames of a CAN log mean."),
+    click.option(
+        "--unknown",
+        type=click.Choice(["dead", "pass"]),
+        default="dead",
+        show_default=True,
+        help="Make frames that the DBC file does not know dead letters, or pass over them.",
+    ),
+)
+
+
+def takes_formats(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say how files are to be read."""
+    for option in reversed(FORMAT_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("words", metavar="LAKE FILE...", nargs=-1, shell_complete=complete_files)
+@takes_formats
+@click.option(
+    "--retry",
+    is_flag=True,
+    help="Try the dead letters of these files again: new types, a mended mapping.",
+)
+@AS_JSON
+@on_spark
+def ingest(
+    words: tuple[str, ...],
+    format_: str | None,
+    mapping: Path | None,
+    dbc: Path | None,
+    unknown: "Unknown",
+    retry: bool,
+    as_json: bool,
+    spark: "SparkSession",
+) -> None:
+    """Read in files, folders or patterns of files.
+
+    They may be recordings, JSON lines, CSV, Parquet or CAN logs.
+    What was read in before is skipped, by its content. What is no event goes to the dead letters; the exit code is 1
+    if nothing else was found. The first argument is the lake; with GENUS_LAKE set, only if it is one.
+
+    \b
+    genus lake ingest city recordings/*.genus
+    genus lake ingest city loops.csv --mapping loops.toml
+    """
+    from genus.lake._lake import WAVE_BYTES, Lake
+
+    path, sources = _lake_and_files(spark, words)
+    lake = Lake(spark, path)
+    before = lake.version
+    files = _found(spark, sources, format_)
+    if not files:
+        raise click.ClickException(f"{', '.join(sources)}: no files to read in there")
+    lake.check_sources(files, format=format_, mapping=mapping, dbc=dbc)
+    started(spark)
+    with reading_in(spark, sum(files.values()), WAVE_BYTES) as progress:
+        done = lake.ingest(
+            list(files),
+            format=format_,
+            mapping=mapping,
+            dbc=dbc,
+            unknown=unknown,
+            retry=retry,
+            progress=progress,
+        )
+    reasons = top_reasons(_dead_since(lake, before)) if done.dead else []
+    if as_json:
+        rest = {"events_per_second": done.events / done.seconds, "reasons": _as_json(reasons)}
+        print_json({"path": lake.path, **msgspec.to_builtins(done), **rest})
+    else:
+        _say_ingested(lake, done, reasons)
+    if done.dead and not done.events and not retry:
+        sys.exit(1)
+
+
+def _lake_and_files(spark: "SparkSession", words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    from genus.lake._tables.store import is_store
+
+    known = lake_of_environment()
+    if known and words and not is_store(spark, words[0]):
+        return known, words
+    if len(words) < 2:
+        raise click.UsageError(f"give LAKE and FILE..., or set {GENUS_LAKE} and give FILE...")
+    return words[0], words[1:]
+
+
+def _found(spark: "SparkSession", sources: Sequence[str], format_: str | None) -> dict[str, int]:
+    """The files that were meant, with their sizes."""
+    from genus.lake._ingest.sources import find_files
+    from genus.lake._tables.files import size_of
+
+    return {path: size_of(path) for path in find_files(spark, sources, any_ending=format_ is not None)}
+
+
+def _say_ingested(lake: "Lake", done: "Ingested", reasons: list[tuple[str, int]]) -> None:
+    skipped = f", {done.skipped:,} skipped as read in before" if done.skipped else ""
+    speed = f"{done.seconds:.1f} s ({rate(done.events, done.seconds)}, {sized(int(done.bytes / done.seconds))}/s)"
+    amount = f"{counted(done.events, 'event')} from {counted(done.files, 'file')}, {sized(done.bytes)}, in {speed}"
+    click.echo(f"{amount if done.files else 'nothing new'}{skipped}")
+    if done.dead:
+        click.echo(f"{counted(done.dead, 'dead letter')}; `genus lake dead {lake.path}` shows them")
+        _show_reasons(reasons, done.dead)
+
+
+# -- dead letters ------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@LAKE
+@click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Show at most so many."
+)
+@AS_JSON
+@on_spark
+def dead(path: str, limit: int, as_json: bool, spark: "SparkSession") -> None:
+    """Show what was no event, and why.
+
+    First how often for which reason; then where it was, and what it said.
+
+    \b
+    genus lake dead city --limit 5
+    """
+    from genus.lake._lake import Lake
+
+    lake = Lake(spark, path)
+    total = sum(source.dead for source in lake.state().sources.values())
+    reasons, letters = _letters(lake, limit) if total else ([], [])
+    if as_json:
+        print_json({"total": total, "reasons": _as_json(reasons), "letters": letters})
+        return
+    click.echo(f"{lake.path}: {counted(total, 'dead letter')}")
+    if total:
+        _show_reasons(reasons, total)
+        _show_letters(letters)
+
+
+def _letters(lake: "Lake", limit: int) -> tuple[list[tuple[str, int]], list[dict[str, Any]]]:
+    with working(started(lake.spark), "reading dead letters"):
+        frame = lake.dead_letters()
+        some = frame.orderBy("path", "_position").limit(limit).toArrow().to_pylist()
+        letters = [
+            {"reason": row["reason"], "path": row["path"], "position": row["_position"], "raw": row["raw"]}
+            for row in some
+        ]
+        return top_reasons(frame), letters
+
+
+def _dead_since(lake: "Lake", version: int) -> "DataFrame":
+    """The dead letters of what was read in after a version."""
+    from pyspark.sql import functions as F
+
+    from genus.lake._tables.columns import COMMIT
+
+    commits = [commit.id for commit in lake.commits(version, lake.version)]
+    return lake.dead_letters().where(F.col(COMMIT).isin(commits))
+
+
+def top_reasons(letters: "DataFrame") -> list[tuple[str, int]]:
+    """The most frequent reasons, and how often each was one."""
+    from pyspark.sql import functions as F
+
+    counts = letters.groupBy("reason").agg(F.count(F.lit(1)).alias("letters"))
+    found = counts.orderBy(F.desc("letters"), "reason").limit(MOST_REASONS).collect()
+    return [(row["reason"], row["letters"]) for row in found]
+
+
+def _as_json(reasons: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"reason": reason, "letters": letters} for reason, letters in reasons]
+
+
+def _show_reasons(reasons: list[tuple[str, int]], total: int) -> None:
+    table = plain_table("letters", "reason", numbers=["letters"])
+    for reason, letters in reasons:
+        table.add_row(f"{letters:,}", Text(reason))
+    if rest := total - sum(letters for _, letters in reasons):
+        table.add_row(f"{rest:,}", Text("others", "dim"))
+    Console().print(table)
+
+
+def _show_letters(letters: list[dict[str, Any]]) -> None:
+    table = plain_table("path", "position", "reason", "raw", numbers=["position"])
+    for letter in letters:
+        raw = letter["raw"].replace("\n", "⏎")
+        shown = raw if len(raw) <= RAW_SHOWN else f"{raw[:RAW_SHOWN]}…"
+        table.add_row(Text(letter["path"]), str(letter["position"]), Text(letter["reason"]), Text(shown))
+    if letters:
+        Console().print(table)

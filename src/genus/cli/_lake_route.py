@@ -1,0 +1,164 @@
+"""`genus lake route` and `inbox`: many subscriptions at once, and what was delivered to each subscriber."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from genus.cli._completion import complete_files
+from genus.cli._format import counted, meant, plain_table, print_json
+from genus.cli._lake_rows import Asked, give, takes_rows
+from genus.cli._lake_session import AS_JSON, lake_and, on_spark, started, working
+
+MOST_NAMED = 20
+"""So many subscribers are named to one who is not known."""
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from genus.lake._inboxes import Inboxes
+    from genus.lake._routing import Route
+
+
+@click.command()
+@lake_and("SUBSCRIPTIONS")
+@click.option(
+    "--to",
+    "inboxes",
+    metavar="INBOXES",
+    shell_complete=complete_files,
+    help="Deliver to inboxes at this path what they have not got yet.",
+)
+@click.option("--count", "only_count", is_flag=True, help="Only say how many matches there are.")
+@click.option("--explain", is_flag=True, help="Say how the subscriptions are matched; nothing is read.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show at most so many."
+)
+@AS_JSON
+@on_spark
+def route(
+    given: tuple[str, str],
+    inboxes: str | None,
+    only_count: bool,
+    explain: bool,
+    limit: int,
+    as_json: bool,
+    spark: "SparkSession",
+) -> None:
+    """Match many subscriptions: count or deliver.
+
+    SUBSCRIPTIONS is a file with lines like `ann: Loop has place where speed > 30`; # begins a comment. Deliveries go
+    on where the last one ended: every match is delivered once.
+
+    \b
+    genus lake route city who-wants-what.txt --to city-inboxes
+    """
+    if inboxes is not None and (only_count or explain):
+        raise click.UsageError("--to delivers; leave out --count and --explain")
+    from genus.lake._lake import Lake
+
+    found = Lake(spark, given[0]).route(Path(given[1]))
+    if explain:
+        click.echo(found.explain())
+    elif inboxes is not None:
+        _deliver(found, inboxes, as_json)
+    elif only_count:
+        with working(started(spark), "counting"):
+            matches = found.count()
+        print_json({"matches": matches}) if as_json else click.echo(matches)
+    else:
+        _count_each(found, limit, as_json)
+
+
+def _deliver(found: "Route", inboxes: str, as_json: bool) -> None:
+    subscriptions = len(found.subscriptions.now())
+    with working(started(found.lake.spark), "delivering"):
+        done = found.to_inboxes(inboxes)
+    if as_json:
+        print_json({"inboxes": inboxes, "delivered": done.rows, "events": done.events, "version": done.upto})
+        return
+    what = f"{counted(done.rows, 'match', 'matches')} of {counted(done.events, 'new event')}"
+    click.echo(f"delivered {what} to {inboxes}, by {counted(subscriptions, 'subscription')}; up to version {done.upto}")
+
+
+def _count_each(found: "Route", limit: int, as_json: bool) -> None:
+    with working(started(found.lake.spark), "matching"):
+        counts = found.counts().toArrow().sort_by([("matches", "descending"), ("subscription", "ascending")])
+    total, matched = sum(counts.column("matches").to_pylist()), counts.num_rows
+    known = found.subscriptions.now()
+    top = [
+        (known[row["subscription"]].subscriber, str(known[row["subscription"]].subscription), row["matches"])
+        for row in counts.slice(0, limit).to_pylist()
+    ]
+    if as_json:
+        each = [dict(zip(("subscriber", "subscription", "matches"), row, strict=True)) for row in top]
+        print_json({"matches": total, "matched": matched, "subscriptions": len(known), "top": each})
+    else:
+        _show_counts(top)
+        click.echo(f"{counted(total, 'match', 'matches')}; {matched:,} of {counted(len(known), 'subscription')} match")
+
+
+def _show_counts(top: list[tuple[str, str, int]]) -> None:
+    table = plain_table("subscriber", "matches", "subscription", numbers=["matches"])
+    for subscriber, subscription, matches in top:
+        table.add_row(Text(subscriber), f"{matches:,}", Text(subscription))
+    if top:
+        Console().print(table)
+
+
+@click.command()
+@click.argument("path", metavar="INBOXES", shell_complete=complete_files)
+@click.argument("subscriber", required=False)
+@click.option("--type", "family", metavar="TYPE", help="Only events of this type's family, with all their columns.")
+@takes_rows
+@on_spark
+def inbox(
+    path: str,
+    subscriber: str | None,
+    family: str | None,
+    limit: int | None,
+    columns: str | None,
+    only_count: bool,
+    out: Path | None,
+    as_json: bool,
+    spark: "SparkSession",
+) -> None:
+    """Show what was delivered to a subscriber.
+
+    Without SUBSCRIBER it shows how much everyone got.
+
+    \b
+    genus lake inbox city-inboxes ann
+    """
+    from genus.lake._inboxes import Inboxes
+
+    asked = Asked(limit, columns, only_count, out, as_json)
+    if subscriber is None and family is not None:
+        raise click.UsageError("--type goes with SUBSCRIBER")
+    found = Inboxes(spark, path)
+    if subscriber is None:
+        give(_everyone(found), asked)
+    elif not give(_delivered(found, subscriber, family, columns), asked):
+        _say_who_is_known(found, subscriber)
+
+
+def _say_who_is_known(found: "Inboxes", subscriber: str) -> None:
+    """The name of one who got nothing may be misspelt."""
+    with working(found.subscribers().sparkSession, "reading"):
+        known = [row["subscriber"] for row in _everyone(found).limit(MOST_NAMED).collect()]
+    if subscriber not in known:
+        click.echo(f"nothing was delivered to {subscriber!r} so far; {meant(subscriber, known)}", err=True)
+
+
+def _everyone(found: "Inboxes") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    return found.subscribers().orderBy(F.desc("events"), "subscriber")
+
+
+def _delivered(found: "Inboxes", subscriber: str, family: str | None, columns: str | None) -> "DataFrame":
+    """What one subscriber got; who that is need not be said in every row."""
+    frame = found.read(subscriber, family)
+    return frame if columns else frame.drop("subscriber")

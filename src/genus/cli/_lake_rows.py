@@ -1,0 +1,291 @@
+"""Rows of a frame on the terminal, as JSON lines, or in a file; however many there are, few are held at a time."""
+
+import base64
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from genus.cli._format import counted, plain_table, sized
+from genus.cli._lake_session import working
+from genus.errors import LakeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+SHOWN = 20
+"""So many rows are printed unless more are asked for."""
+ENDINGS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
+_ADDRESS = ("subscriber", "subscription")
+_TYPE = "_type"
+
+ROW_OPTIONS = (
+    click.option("--limit", type=click.IntRange(1), metavar="N", help=f"At most so many rows [{SHOWN} in a table]."),
+    click.option("--columns", metavar="A,B,...", help="Only these columns; * are all, those of Genus' own too."),
+    click.option("--count", "only_count", is_flag=True, help="Only say how many there are."),
+    click.option(
+        "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a .parquet, .csv or .jsonl file."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object a line; absent attributes are left out."),
+)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Which rows and columns are wanted, and where."""
+
+    limit: int | None
+    columns: str | None
+    only_count: bool
+    out: Path | None
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        if self.out is not None and self.out.suffix not in ENDINGS:
+            raise click.UsageError(f"--out {self.out}: the ending is none of {', '.join(ENDINGS)}")
+
+
+def takes_rows(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say which rows are wanted, and where."""
+    for option in reversed(ROW_OPTIONS):
+        command = option(command)
+    return command
+
+
+def give(frame: "DataFrame", asked: Asked) -> int:
+    """Count, print or write the rows of a frame, as asked; how many there were."""
+    limited = frame if asked.limit is None else frame.limit(asked.limit)
+    if asked.only_count:
+        return _count(limited, asked.as_json)
+    if asked.out is not None:
+        return _write(_chosen(limited, asked.columns), asked.out)
+    if asked.as_json:
+        return _print(_chosen(limited, asked.columns))
+    return _show(_chosen(frame, asked.columns), asked.limit or SHOWN, asked.columns is None)
+
+
+def _count(frame: "DataFrame", as_json: bool) -> int:
+    with working(frame.sparkSession, "counting"):
+        number = frame.count()
+    click.echo(msgspec.json.encode({"count": number}).decode() if as_json else number)
+    return number
+
+
+def _print(frame: "DataFrame") -> int:
+    rows = 0
+    for batch in batches(frame):
+        click.echo(json_lines(batch), nl=False)
+        rows += batch.num_rows
+    return rows
+
+
+def _chosen(frame: "DataFrame", columns: str | None) -> "DataFrame":
+    """The columns that were named; else what an event says: its type and attributes, and to whom it was delivered."""
+    if columns == "*":
+        return frame
+    if columns is None:
+        first = [name for name in (*_ADDRESS, _TYPE) if name in frame.columns]
+        return frame.select(*first, *(name for name in frame.columns if name not in first and not name.startswith("_")))
+    names = [name.strip() for name in columns.split(",")]
+    if unknown := [name for name in names if name not in frame.columns]:
+        raise LakeError(f"there is no column {unknown[0]!r}; there are {', '.join(frame.columns)}")
+    return frame.select(*names)
+
+
+# -- in batches --------------------------------------------------------------------------------------------------------
+
+
+def batches(frame: "DataFrame") -> Iterator["pa.RecordBatch"]:
+    """The rows in Arrow batches, one partition after another."""
+    import pyarrow as pa
+
+    for row in frame.mapInArrow(_packed, "batch binary").toLocalIterator(prefetchPartitions=True):
+        yield from pa.ipc.open_stream(bytes(row[0]))
+
+
+def _packed(found: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+    """In a task: each batch as a value of its own, for Spark hands rows to the driver, not batches."""
+    import pyarrow as pa
+
+    for batch in found:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.record_batch([pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=["batch"])
+
+
+def json_lines(batch: "pa.RecordBatch") -> bytes:
+    """A batch as JSON, one object a line; numbers that JSON has no form for are texts: "NaN", "Infinity"."""
+    rows = batch.to_pylist()
+    for column, field in zip(batch.columns, batch.schema, strict=True):
+        if str(field.type) in ("float", "double") and not _is_finite(column):
+            for row in rows:
+                row[field.name] = _in_json(row[field.name])
+    return b"".join(
+        msgspec.json.encode({name: it for name, it in row.items() if it is not None}) + b"\n" for row in rows
+    )
+
+
+def _is_finite(column: "pa.Array") -> bool:
+    import pyarrow.compute as pc
+
+    return pc.all(pc.is_finite(column)).as_py() is not False
+
+
+def _in_json(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+# -- on the terminal ---------------------------------------------------------------------------------------------------
+
+
+def _show(frame: "DataFrame", limit: int, hide_empty: bool) -> int:
+    with working(frame.sparkSession, "reading"):
+        found = frame.limit(limit + 1).toArrow()
+    rows = found.slice(0, limit)
+    names = [name for name in rows.column_names if not hide_empty or rows.column(name).null_count < rows.num_rows]
+    texts = [{name: shown(value) for name, value in row.items()} for row in rows.select(names).to_pylist()]
+    console = Console()
+    widths = [max(len(name), *(len(row[name]) for row in texts)) + 2 for name in names] if texts else []
+    if sum(widths) > 2 * console.width:
+        click.echo("\n\n".join(_record(row) for row in texts))
+    elif texts:
+        console.print(_table(texts, [field.name for field in rows.schema if _is_number(str(field.type))]))
+    number = counted(rows.num_rows, "row")
+    click.echo(f"{number} of more; --limit shows more, --count counts" if found.num_rows > limit else number, err=True)
+    return int(rows.num_rows)
+
+
+def _table(texts: list[dict[str, str]], numbers: list[str]) -> Table:
+    table = plain_table(*texts[0], numbers=numbers)
+    for row in texts:
+        table.add_row(*map(Text, row.values()))
+    return table
+
+
+def _record(row: dict[str, str]) -> str:
+    """A row that is too wide for a line, with a line for each value."""
+    widest = max(map(len, row))
+    return "\n".join(f"{name:<{widest}}  {text}" for name, text in row.items() if text)
+
+
+def _is_number(type_: str) -> bool:
+    return type_.startswith(("int", "float", "double", "decimal"))
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it; nothing where it is absent."""
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return value.isoformat(" ").removesuffix("+00:00")
+        case timedelta():
+            return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".") + " s"
+        case bytes():
+            return value.hex(" ")
+        case float():
+            return f"{value:.6g}" if abs(value) < 1e6 else repr(value)
+    return str(value)
+
+
+# -- in a file ---------------------------------------------------------------------------------------------------------
+
+
+class Sink(Protocol):
+    """Something that takes batches of one schema."""
+
+    def write_batch(self, batch: "pa.RecordBatch") -> object:
+        """Take a batch."""
+
+    def close(self) -> object:
+        """Finish."""
+
+
+def _write(frame: "DataFrame", path: Path) -> int:
+    """Write to a file beside, and put it in place when it is whole."""
+    made = path.with_name(f".{path.name}.part")
+    rows = 0
+    try:
+        with closing(_sink(made, path.suffix, frame)) as sink, working(frame.sparkSession, f"writing {path}"):
+            for batch in batches(frame):
+                sink.write_batch(batch)
+                rows += batch.num_rows
+        os.replace(made, path)
+    except OSError as problem:
+        raise LakeError(f"cannot write {path}: {problem.strerror or problem}") from problem
+    finally:
+        made.unlink(missing_ok=True)
+    click.echo(f"{counted(rows, 'row')}, {sized(path.stat().st_size)} in {path}", err=True)
+    return rows
+
+
+def _sink(path: Path, ending: str, frame: "DataFrame") -> Sink:
+    if ending not in (".parquet", ".csv"):
+        return _JsonSink(path)
+    schema = frame.limit(0).toArrow().schema
+    if ending == ".csv":
+        return _CsvSink(path, schema)
+    import pyarrow.parquet as pq
+
+    sink: Sink = pq.ParquetWriter(path, schema, compression="zstd")
+    return sink
+
+
+class _JsonSink:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+
+    def write_batch(self, batch: "pa.RecordBatch") -> None:
+        self._file.write(json_lines(batch))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _CsvSink:
+    """Durations are written in seconds and bytes in base64, for which CSV has no form."""
+
+    def __init__(self, path: Path, schema: "pa.Schema") -> None:
+        import pyarrow as pa
+        import pyarrow.csv as csv
+
+        empty = as_texts(pa.RecordBatch.from_pylist([], schema))
+        self._writer = csv.CSVWriter(path, empty.schema)
+
+    def write_batch(self, batch: "pa.RecordBatch") -> None:
+        self._writer.write_batch(as_texts(batch))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def as_texts(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """A batch without the types that CSV has no form for."""
+    import pyarrow as pa
+
+    columns = [_as_text(column, str(column.type)) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _as_text(column: "pa.Array", type_: str) -> "pa.Array":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if type_.startswith("duration"):
+        return pc.divide(pc.cast(pc.cast(column, pa.duration("us")), pa.int64()).cast(pa.float64()), 1e6)
+    if type_ == "binary":
+        texts = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    return column

@@ -1,0 +1,207 @@
+"""What all commands of the lake share: the lake's path, the options of Spark, and a session that starts when needed."""
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+from genus.cli._completion import GENUS_LAKE, Completer, complete_files
+from genus.cli._format import ParamType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# How far Spark has come, on the terminal: its tasks are counted while a command waits for it.
+
+
+POLL_S = 0.3
+
+
+@contextmanager
+def reading_in(spark: "SparkSession", total: int, wave: int) -> Iterator[Callable[[int, int], object]]:
+    """A bar of bytes; the function it gives is told what was committed, and tasks fill in what is under way."""
+    columns = TextColumn("reading in"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total or None)
+        committed = 0
+
+        def commit(done: int, wanted: int) -> None:
+            nonlocal committed
+            committed = done
+            progress.update(task, completed=done, total=wanted)
+
+        def poll() -> None:
+            done, of = tasks(spark)
+            progress.update(task, completed=committed + min(wave, total - committed) * done / max(of, 1))
+
+        with _polling(poll, console.is_terminal):
+            yield commit
+
+
+@contextmanager
+def working(spark: "SparkSession", text: str) -> Iterator[None]:
+    """A spinner with how many tasks of the jobs under way are done."""
+    console = Console(stderr=True)
+    with console.status(text) as status:
+
+        def poll() -> None:
+            done, of = tasks(spark)
+            status.update(f"{text}: {done:,} of {of:,} tasks" if of else text)
+
+        with _polling(poll, console.is_terminal):
+            yield
+
+
+def tasks(spark: "SparkSession") -> tuple[int, int]:
+    """How many tasks of the active stages are done, and of how many."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for number in tracker.getActiveStageIds() if (info := tracker.getStageInfo(number)) is not None]
+    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+
+
+@contextmanager
+def _polling(poll: Callable[[], object], wanted: bool) -> Iterator[None]:
+    """Call a function now and then, in a thread of its own, until the block ends."""
+    if not wanted:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_poll, args=(poll, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _poll(poll: Callable[[], object], over: threading.Event) -> None:
+    from genus.lake._session import SPARK_ERRORS
+
+    with suppress(*SPARK_ERRORS, OSError):  # Spark went while it was asked: what waits for it says so
+        while not over.wait(POLL_S):
+            poll()
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+LAKE = click.argument("path", metavar="LAKE", envvar=GENUS_LAKE, shell_complete=complete_files)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+def lake_and(what: str, completer: Completer = complete_files) -> Callable[[Decorated], Decorated]:
+    """The arguments of a command that takes a lake and one thing more; the lake may be left to GENUS_LAKE."""
+
+    def both(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+        known = lake_of_environment()
+        if ctx.resilient_parsing:  # what is being typed may be less
+            return words
+        match words:
+            case (lake, thing):
+                return lake, thing
+            case (thing,) if known:
+                return known, thing
+        raise click.UsageError(f"give LAKE and {what}, or set {GENUS_LAKE} and give {what}")
+
+    return click.argument("given", nargs=-1, metavar=f"LAKE {what}", callback=both, shell_complete=completer)
+
+
+def lake_of_environment() -> str | None:
+    """The lake that GENUS_LAKE names."""
+    return os.environ.get(GENUS_LAKE) or None
+
+
+class Setting(ParamType[tuple[str, str]]):
+    """A setting of Spark as KEY=VALUE."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Cut at the first equals sign."""
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = str(value).partition("=")
+        if not equals or not key.startswith("spark."):
+            self.fail(f"{value!r} is not like spark.sql.shuffle.partitions=64", param, ctx)
+        return key, text
+
+
+_OPTIONS = (
+    click.option(
+        "--master",
+        envvar="SPARK_MASTER",
+        default="local[*]",
+        show_default=True,
+        metavar="URL",
+        help="Where Spark runs.",
+    ),
+    click.option(
+        "--memory", metavar="SIZE", help="Memory of Spark's driver, like 4g [half of this machine's, up to 8g]."
+    ),
+    click.option("--conf", "settings", type=Setting(), multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
+    click.option(
+        "--spark-log", "log", type=click.Path(dir_okay=False, path_type=Path), help="Keep what Spark says in this file."
+    ),
+)
+
+
+def on_spark(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command the options of Spark and, as `spark`, a session that starts when something is asked of it."""
+
+    @functools.wraps(command)
+    def run(
+        *given: Any,
+        master: str,
+        memory: str | None,
+        settings: tuple[tuple[str, str], ...],
+        log: Path | None,
+        **rest: Any,
+    ) -> R:
+        from genus.lake._session import late_session
+
+        with failures_in_one_line():
+            return command(*given, spark=late_session(lambda: _start(master, memory, settings, log)), **rest)
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run
+
+
+def _start(master: str, memory: str | None, settings: tuple[tuple[str, str], ...], log: Path | None) -> "SparkSession":
+    """The session there is, or one of its own."""
+    from pyspark.sql import SparkSession
+
+    from genus.lake._session import local_session
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    with Console(stderr=True).status("starting Spark"):
+        return local_session(master, memory=memory, conf=settings, log=log)
+
+
+def started(spark: "SparkSession") -> "SparkSession":
+    """A session that runs by now: its own spinner must not turn inside a progress bar."""
+    spark.version  # noqa: B018
+    return spark
+
+
+@contextmanager
+def failures_in_one_line() -> Iterator[None]:
+    """What Spark raises is said in one line; its stack traces help nobody at a terminal."""
+    from genus.lake._session import SPARK_ERRORS, spark_problem
+
+    try:
+        yield
+    except SPARK_ERRORS as problem:
+        raise click.ClickException(f"Spark: {spark_problem(problem)}") from problem

@@ -1,0 +1,207 @@
+"""`genus lake stream`: a landing folder is read in as recordings come, and matches are delivered."""
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from genus.cli._exit import told_to_stop
+from genus.cli._format import Span, counted, plain_table, rate
+from genus.cli._lake_ingest import takes_formats
+from genus.cli._lake_session import lake_and, on_spark, started
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from genus.lake._lake import Lake
+    from genus.lake._stream import InboxFollower, Progress, Stream
+
+LINES = 12
+"""So many batches are in sight."""
+TICK_S = 0.2
+_HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag", "took")
+
+
+@click.command()
+@lake_and("LANDING")
+@click.option("--route", "subscriptions", metavar="FILE", help="Match these subscriptions; read again when it changes.")
+@click.option("--to", "inboxes", metavar="INBOXES", help="Deliver the matches to inboxes at this path.")
+@click.option("--every", type=Span(), default="1s", show_default=True, help="A batch at most so often.")
+@click.option("--once", is_flag=True, help="End when what is there has been read in.")
+@click.option("--checkpoint", metavar="DIR", help="Where Spark remembers the files it saw [in the lake].")
+@click.option(
+    "--pattern", default="*.genus", show_default=True, metavar="GLOB", help="Which files of the folder are read in."
+)
+@takes_formats
+@click.option(
+    "--metrics", type=click.Path(dir_okay=False, path_type=Path), help="Append a JSON line a batch to this file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON line a batch instead of a table.")
+@on_spark
+def stream(
+    given: tuple[str, str],
+    subscriptions: str | None,
+    inboxes: str | None,
+    every: float,
+    once: bool,
+    checkpoint: str | None,
+    pattern: str,
+    format_: str | None,
+    mapping: Path | None,
+    dbc: Path | None,
+    unknown: str,
+    metrics: Path | None,
+    as_json: bool,
+    spark: "SparkSession",
+) -> None:
+    """Read in recordings as they land, and deliver matches.
+
+    Every event is read in once, and every match delivered once. Ctrl-C ends it after the batch, a second one at once;
+    either way it goes on where it was when it is started again.
+
+    \b
+    genus lake stream city landing --route who-wants-what.txt --to city-inboxes
+    """
+    if (subscriptions is None) != (inboxes is None):
+        raise click.UsageError("--route FILE and --to INBOXES go together")
+    from genus.lake._lake import Lake
+
+    done: queue.SimpleQueue[Progress] = queue.SimpleQueue()
+    formats = {"format": format_, "mapping": mapping, "dbc": dbc, "unknown": unknown}
+    lake = Lake(spark, given[0])
+    followed = lake.stream(given[1], checkpoint=checkpoint, pattern=pattern, on_progress=done.put, **formats)
+    follower = _follower(lake, subscriptions, inboxes) if subscriptions and inboxes else None
+    if follower is not None:
+        followed.follow(follower)
+    started(spark)
+    if not once:
+        click.echo(f"watching {followed.landing}; Ctrl-C ends it", err=True)
+    with ExitStack() as open_files, _view(as_json) as view:
+        outputs = [view, *([_appender(open_files, metrics)] if metrics else [])]
+        ended = run(followed, every, once, _drained(done, outputs))
+    if ended and follower is not None and (late := follower.update().rows):
+        click.echo(f"delivered {counted(late, 'match', 'matches')} of what the lake held before", err=True)
+
+
+def _follower(lake: "Lake", subscriptions: str, inboxes: str) -> "InboxFollower":
+    from genus.lake._stream import InboxFollower
+
+    route = lake.route(Path(subscriptions))
+    route.subscriptions.now()  # what is wrong with the file is said before Spark starts
+    return InboxFollower(route, inboxes)
+
+
+def run(followed: "Stream", every: float, once: bool, tick: Callable[[], object]) -> bool:
+    """Let a stream go on until it ends, which is true then, fails or is told to stop; `tick` is called now and then."""
+    with told_to_stop() as stop:
+        query = followed.start(every=f"{max(1, round(every * 1000))} milliseconds", once=once)
+        while query.isActive and not stop.wait(TICK_S):
+            tick()
+        if told := query.isActive:
+            click.echo("stopping after this batch; Ctrl-C again stops at once", err=True)
+            stop_after_batch(query)
+        tick()
+        query.awaitTermination()  # raises what it failed by
+        return not told
+
+
+def stop_after_batch(query: "StreamingQuery") -> None:
+    """Stop a query when its batch is over, or at once if it is waiting for files."""
+    last = _last_batch(query)
+    while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == last:
+        time.sleep(TICK_S / 4)
+    query.stop()
+
+
+def _last_batch(query: "StreamingQuery") -> Any:
+    progress = query.lastProgress
+    return None if progress is None else progress["batchId"]
+
+
+# -- what is seen ------------------------------------------------------------------------------------------------------
+
+Output = Callable[["Progress", bytes], object]
+"""Takes a batch, as such and as a line of JSON."""
+
+
+def _drained(done: "queue.SimpleQueue[Progress]", outputs: list[Output]) -> Callable[[], object]:
+    """Hands out the batches that ended since the last call; the stream's own threads do nothing but queue them."""
+
+    def drain() -> None:
+        while not done.empty():
+            progress = done.get()
+            line = as_line(progress)
+            for output in outputs:
+                output(progress, line)
+
+    return drain
+
+
+def _appender(stack: ExitStack, path: Path) -> Output:
+    file: IO[bytes] = stack.enter_context(path.open("ab", buffering=0))
+    return lambda progress, line: file.write(line + b"\n")
+
+
+def as_line(progress: "Progress") -> bytes:
+    """A batch as JSON, with the time it ended and its rate."""
+    at = datetime.now(UTC).isoformat()
+    return msgspec.json.encode({"at": at, **msgspec.to_builtins(progress), "events_per_second": progress.rate})
+
+
+@contextmanager
+def _view(as_json: bool) -> Iterator[Output]:
+    """What shows batches: JSON lines, a table that is drawn anew, or lines where nobody watches."""
+    console = Console()
+    if as_json:
+        yield lambda progress, line: click.echo(line)
+    elif not console.is_terminal:
+        yield lambda progress, line: click.echo(_sentence(progress))
+    else:
+        shown = _Shown()
+        with Live(shown, console=console, refresh_per_second=4):
+            yield shown.add
+
+
+def _sentence(progress: "Progress") -> str:
+    speed = rate(progress.events, progress.seconds)
+    read = f"{counted(progress.files, 'file')}, {counted(progress.events, 'event')} ({speed})"
+    rest = f"{counted(progress.dead, 'dead letter')}, {progress.delivered:,} delivered"
+    return f"batch {progress.batch}: {read}, {rest}, lag {_lag(progress)}"
+
+
+def _lag(progress: "Progress") -> str:
+    return "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds:.1f} s"
+
+
+class _Shown:
+    """The last batches as a table, and what they add up to."""
+
+    def __init__(self) -> None:
+        self._last: deque[Progress] = deque(maxlen=LINES)
+        self._events = self._dead = self._delivered = 0
+
+    def add(self, progress: "Progress", line: bytes) -> None:
+        self._last.append(progress)
+        self._events += progress.events
+        self._dead += progress.dead
+        self._delivered += progress.delivered
+
+    def __rich__(self) -> Group:
+        table = plain_table(*_HEADINGS, numbers=_HEADINGS)
+        for each in self._last:
+            numbers = f"{each.batch:,}", f"{each.files:,}", f"{each.events:,}", rate(each.events, each.seconds)
+            counts = f"{each.dead:,}", f"{each.delivered:,}", _lag(each), f"{each.seconds:.1f} s"
+            table.add_row(*numbers, *counts)
+        total = f"{counted(self._events, 'event')}, {counted(self._dead, 'dead letter')}, {self._delivered:,} delivered"
+        return Group(*([table] if self._last else []), Text(f"{total}; Ctrl-C ends it"))

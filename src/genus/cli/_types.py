@@ -1,0 +1,142 @@
+"""`genus types`: the types of a module with their codes, bits and event tags; and how a catalog is shown."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from genus.catalog import Catalog, TypeEntry
+from genus.cli._completion import complete_files
+from genus.cli._events import GENUS_TYPES, load_all
+from genus.model import Attribute, name_of, parents
+
+
+@click.command()
+@click.argument(
+    "sources",
+    metavar="MODULE_OR_FILE...",
+    nargs=-1,
+    required=True,
+    envvar=GENUS_TYPES,
+    shell_complete=complete_files,
+)
+@click.option(
+    "--catalog",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take codes, bits and tags from this catalog; without it they are made up as for a new one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of types instead of a table.")
+def types(sources: tuple[str, ...], path: Path | None, as_json: bool) -> None:
+    """Show the event types of a module: codes, bits, event tags.
+
+    MODULE_OR_FILE is the dotted name of a Python module, or the path of a .py or .dbc file; GENUS_TYPES is
+    taken where it is left out. No file is written.
+
+    \b
+    genus types examples/traffic.py
+    """
+    found = load_all(sources)
+    catalog = Catalog.load(path) if path else Catalog()
+    registered = set(catalog.types) if path else None
+    catalog.register(*found)
+    names = {name_of(cls) for cls in _with_above(found)}
+    if as_json:
+        click.echo(json.dumps(as_list(catalog, names), indent=2))
+    else:
+        show(catalog, names, registered)
+
+
+def show(catalog: Catalog, names: Collection[str], registered: Collection[str] | None = None) -> None:
+    """Print some types of a catalog as a tree, kinds after event types."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("type", no_wrap=True)
+    table.add_column("code", justify="right", overflow="fold")
+    table.add_column("tag/bits", no_wrap=True)
+    table.add_column("bit attribute: type", overflow="fold")
+    for indent, entry in _tree(catalog, names):
+        is_new = registered is not None and entry.name not in registered
+        label = _label(indent, entry, is_new, catalog.tagged(entry.name) if entry.name == entry.family else ())
+        table.add_row(label, str(entry.code), _tags(catalog, entry), _bits(catalog, entry))
+    Console().print(table)
+    click.echo("tag/bits: the CAN event tag, and how many leading bits all types below share")
+
+
+def as_list(catalog: Catalog, names: Collection[str]) -> list[dict[str, Any]]:
+    """Some types of a catalog with all there is to know about them, for JSON."""
+    return [_as_json(catalog, entry) for entry in catalog.entries.values() if entry.name in names]
+
+
+def _with_above(classes: Iterable[type]) -> Iterator[type]:
+    for cls in classes:
+        yield cls
+        yield from _with_above(parents(cls))
+
+
+def _tree(catalog: Catalog, names: Collection[str]) -> Iterator[tuple[str, TypeEntry]]:
+    """Types below the first parent they have, each with the lines drawn before its name."""
+    children: dict[str | None, list[TypeEntry]] = {}
+    for entry in catalog.entries.values():
+        if entry.name in names:
+            children.setdefault(entry.parents[0] if entry.parents else None, []).append(entry)
+    roots = sorted(children.pop(None, []), key=lambda entry: entry.kind)
+    stack = [("", "", entry) for entry in reversed(roots)]
+    while stack:
+        lead, indent, entry = stack.pop()
+        yield lead, entry
+        below = children.get(entry.name, [])
+        for child in reversed(below):
+            lead, rest = ("└ ", "  ") if child is below[-1] else ("├ ", "│ ")
+            stack.append((indent + lead, indent + rest, child))
+
+
+def _label(indent: str, entry: TypeEntry, is_new: bool, tagged: tuple[str, ...]) -> Text:
+    label = Text.assemble((indent, "dim"), (entry.name, "italic" if entry.kind else "bold"))
+    kinds = entry.parents[1:]
+    label.append(" (kind)" if entry.kind else f" ({', '.join(kinds)})" if kinds else "", "dim")
+    label.append(f" tagged {', '.join(tagged)}" if tagged else "", "dim")
+    if is_new:
+        label.append(" not registered", "yellow")
+    if entry.deprecated is not None:
+        label.append(f" deprecated{': ' if entry.deprecated else ''}{entry.deprecated}", "red")
+    return label
+
+
+def _tags(catalog: Catalog, entry: TypeEntry) -> str:
+    """Each filter as value/number of leading bits compared, of 14."""
+    return "\n".join(f"{block.value:#06x}/{block.mask.bit_count()}" for block in catalog.filters(entry.name))
+
+
+def _bits(catalog: Catalog, entry: TypeEntry) -> str:
+    return ", ".join(f"{bit} {attribute}" for bit, attribute in _attributes(catalog, entry))
+
+
+def _attributes(catalog: Catalog, entry: TypeEntry) -> list[tuple[int, Attribute]]:
+    """What a type declares itself, with the bits of its family's vector."""
+    own = entry.attributes
+    among = enumerate(catalog.vector(entry.name))
+    return [(bit, Attribute(a.name, a.type, not own[a.name], a.unit)) for bit, a in among if a.name in own]
+
+
+def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "parents": list(entry.parents),
+        "kind": entry.kind,
+        "family": entry.family,
+        "code": str(entry.code),
+        "etag": None if entry.kind else catalog.etag(entry.name),
+        "tagged": list(catalog.tagged(entry.name)),
+        "filters": [[block.value, block.mask] for block in catalog.filters(entry.name)],
+        "attributes": [
+            {"name": a.name, "bit": bit, "type": a.type.describe(), "required": not a.optional, "unit": a.unit}
+            for bit, a in _attributes(catalog, entry)
+        ],
+        "deprecated": entry.deprecated,
+    }

@@ -1,0 +1,90 @@
+"""Divisibility without division, for processors that have none.
+
+Write a = 2^k * d with d odd. Multiplying by the inverse of d modulo 2^w permutes the w-bit numbers and maps exactly
+the multiples of d onto 0 .. (2^w - 1) // d, so one multiplication and two comparisons decide whether a divides b.
+From Granlund and Montgomery, "Division by invariant integers using multiplication" (1994), section 9.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+# Codes on the wire: one length byte, then the code in as few big-endian bytes as hold it.
+#
+# The variable-length form of "Types in Their Prime" (its section 4.1). The form is canonical: a leading zero byte, a
+# zero code or a missing byte is malformed, so two equal codes are equal as bytes.
+
+
+LONGEST_CODE = 255
+
+
+def encode_code(code: int) -> bytes:
+    """A code as bytes.
+
+    >>> encode_code(30914).hex(" ")
+    '02 78 c2'
+    """
+    if code < 1:
+        raise ValueError(f"a code is a positive integer, not {code}")
+    size = code_size(code)
+    if size > LONGEST_CODE:
+        raise ValueError(f"a code of {size} bytes does not fit the {LONGEST_CODE} bytes one length byte can count")
+    return bytes((size,)) + code.to_bytes(size, "big")
+
+
+def parse_code(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int] | None:
+    """The code at an offset and the offset behind it; None when the bytes are malformed or end too soon.
+
+    >>> parse_code(bytes.fromhex("02 78 c2 01 05"))
+    (30914, 3)
+    >>> parse_code(bytes.fromhex("02 78")) is None
+    True
+    """
+    if not 0 <= offset < len(data):
+        return None
+    start, end = offset + 1, offset + 1 + data[offset]
+    if end > len(data) or end == start or data[start] == 0:
+        return None
+    return int.from_bytes(data[start:end], "big"), end
+
+
+def code_size(code: int) -> int:
+    """How many bytes a code takes, without its length byte.
+
+    >>> code_size(1), code_size(255), code_size(256)
+    (1, 1, 2)
+    """
+    return max(1, (code.bit_length() + 7) // 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Divisor:
+    """The constants a device needs to test whether one code divides another of at most `width` bits."""
+
+    width: int
+    low_bits: int
+    inverse: int
+    limit: int
+
+    @classmethod
+    def of(cls, code: int, width: int) -> Self:
+        """The constants for a code at a word width such as 8, 16, 32 or 64 (any positive width is right).
+
+        >>> Divisor.of(6, 8)
+        Divisor(width=8, low_bits=1, inverse=171, limit=85)
+        """
+        if not 0 < code < 1 << width:
+            raise ValueError(f"code {code} is not a positive integer of at most {width} bits")
+        power_of_two = code & -code
+        odd = code // power_of_two
+        return cls(width, power_of_two - 1, pow(odd, -1, 1 << width), ((1 << width) - 1) // odd)
+
+    def divides(self, code: int) -> bool:
+        """Whether the code given to `of` divides this one, which must fit the width.
+
+        >>> [b for b in range(1, 20) if Divisor.of(6, 8).divides(b)]
+        [6, 12, 18]
+        """
+        if not 0 <= code < 1 << self.width:
+            raise ValueError(f"code {code} does not fit {self.width} bits")
+        product = code * self.inverse & (1 << self.width) - 1
+        return code & self.low_bits == 0 and product <= self.limit

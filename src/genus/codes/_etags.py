@@ -1,0 +1,291 @@
+"""Prefix tags: event tags laid out so that one acceptance filter means a type and everything below it.
+
+Codes need division; a CAN controller's filter can only mask. So a type also owns aligned blocks of a power of two of
+tags, each one (value, mask) pair. Its first block begins with its own tag, or with an aligned `unit` of own tags whose
+low bits say more about an event; the rest is room for its children's blocks. When the room is used up the type gets
+another block, at least as large as all it has, inside its parent, which may have to grow first in the same way; a root
+grows beside all others. So a type with n types below it has O(log n) blocks, and they contain all below it. Blocks are
+split as in a buddy allocator (Knowlton, "A fast storage allocator", 1965) and never given back: tags are append-only.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from genus.codes._topological import breadth_first, children_of
+from genus.errors import HierarchyError
+
+ROOT_SHARE = 16
+"""A root that asks for no room gets this part of the largest free block."""
+
+FIRST_GROWTH = 8
+"""Tags a type gets at least when it first needs more: enough for most types that have children at all."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Block:
+    """The tags that equal `value` under `mask`: an aligned power of two of them."""
+
+    value: int
+    mask: int
+
+    @property
+    def size(self) -> int:
+        """How many tags there are in the block."""
+        return self.mask & -self.mask
+
+    def accepts(self, tag: int) -> bool:
+        """Whether a tag is in the block: the test an acceptance filter makes.
+
+        >>> Block(0b1000, 0b1100).accepts(0b1011)
+        True
+        """
+        return tag & self.mask == self.value
+
+    def contains(self, other: "Block") -> bool:
+        """Whether all tags of another block are in this one."""
+        return self.size >= other.size and self.accepts(other.value)
+
+    def halves(self) -> tuple["Block", "Block"]:
+        """The lower and the upper half.
+
+        >>> Block(0b1000, 0b1100).halves()
+        (Block(value=8, mask=14), Block(value=10, mask=14))
+        """
+        half = self.size // 2
+        mask = self.mask | half
+        return Block(self.value, mask), Block(self.value + half, mask)
+
+
+class Grant(NamedTuple):
+    """One line of an append-only record of tags: a type's first block, or a further one.
+
+    The first `unit` tags of its first block, a power of two of them, are the type's own.
+    """
+
+    name: str
+    parent: str | None
+    block: Block
+    unit: int = 1
+
+
+@dataclass(slots=True)
+class _Owner:
+    """State: a type's blocks, and what is free of them as the largest aligned blocks."""
+
+    parent: str | None
+    blocks: list[Block]
+    free: list[Block]
+    unit: int = 1
+
+    @property
+    def largest_free(self) -> int:
+        return max((block.size for block in self.free), default=0)
+
+    def fit(self, size: int) -> Block | None:
+        """The block of a size that breaks the least: from the smallest free one, the lowest of these."""
+        whole = min((b for b in self.free if b.size >= size), key=lambda b: (b.size, b.value), default=None)
+        return None if whole is None else Block(whole.value, whole.mask + whole.size - size)
+
+    def take(self, block: Block) -> bool:
+        """Remove a block from what is free; False if it is not free."""
+        whole = next((b for b in self.free if b.contains(block)), None)
+        if whole is None:
+            return False
+        self.free.remove(whole)
+        self.free.extend(_around(whole, block))
+        return True
+
+
+class EtagSpace:
+    """The tags of one bus, shared out to a forest of types; tags below `reserved` belong to the protocol.
+
+    >>> space = EtagSpace()
+    >>> space.add("Event", room=8192), space.add("Loop", "Event", room=16)
+    (Block(value=8192, mask=8192), Block(value=8208, mask=16368))
+    >>> space.etag("Loop"), space.filters("Loop")
+    (8208, (Block(value=8208, mask=16368),))
+    """
+
+    def __init__(self, bits: int = 14, reserved: int = 128) -> None:
+        if not 0 < reserved < 1 << bits:
+            raise ValueError(f"reserved must be in 1..{(1 << bits) - 1}, not {reserved}")
+        self.bits = bits
+        self.reserved = reserved
+        self._top = _Owner(None, [], list(_from(reserved, bits)))
+        self._owners: dict[str, _Owner] = {}
+        self._grants: list[Grant] = []
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """Every block ever given, in order: what `restore` needs to continue from here."""
+        return tuple(self._grants)
+
+    def add(self, name: str, parent: str | None = None, room: int | None = None, unit: int = 1) -> Block:
+        """Give a new type its first block, with room for that many tags if there still is, else for fewer.
+
+        Without `room` a root gets a sixteenth of the largest free block, others their own tags until they have
+        children. Its own tags are `unit` many, a power of two, and it never gets less.
+
+        >>> space = EtagSpace()
+        >>> space.add("Loop", unit=4, room=16), space.own_tags("Loop"), space.add("Radar", "Loop", unit=4)
+        (Block(value=128, mask=16368), Block(value=128, mask=16380), Block(value=132, mask=16380))
+        """
+        self._check_new(name, parent, unit)
+        largest = self._largest_free(parent)
+        if largest < unit:
+            tags = "tag" if unit == 1 else f"{unit} adjacent tags"
+            raise HierarchyError(
+                f"event tags exhausted: {len(self._owners)} types leave no {tags} of {self.bits} bits for {name!r}; "
+                "give less room to types added earlier, or use another bus"
+            )
+        wanted = (max(1, largest // ROOT_SHARE) if parent is None else 1) if room is None else room
+        block = self._obtain(parent, min(max(power_of_two(wanted), unit), largest))
+        self._grant(Grant(name, parent, block, unit))
+        return block
+
+    def add_all(self, hierarchy: Mapping[str, Sequence[str]]) -> None:
+        """Add whole trees, each block sized for what is below it and, as far as that fits, with room to grow."""
+        order = breadth_first(hierarchy, self._owners)
+        several = next((name for name in order if len(hierarchy[name]) > 1), None)
+        if several is not None:
+            raise HierarchyError(f"cannot place {several!r}: a tag has one place, so a type has one parent")
+        sizes = self._roomiest(hierarchy, order)
+        for name in sorted(order, key=lambda name: -sizes[name]):
+            self.add(name, next(iter(hierarchy[name]), None), sizes[name])
+
+    def etag(self, name: str) -> int:
+        """A type's own tag; the first if it has several."""
+        return self._known(name).blocks[0].value
+
+    def own_tags(self, name: str) -> Block:
+        """The block of the tags that are a type's own, and of no other below it."""
+        owner = self._known(name)
+        return Block(owner.blocks[0].value, (1 << self.bits) - owner.unit)
+
+    def filters(self, name: str) -> tuple[Block, ...]:
+        """The fewest blocks that accept exactly what belongs to a type: its tag, those below it and its free room."""
+        return merged(self._known(name).blocks)
+
+    @classmethod
+    def restore(cls, grants: Iterable[Grant], bits: int = 14, reserved: int = 128) -> Self:
+        """A space with the blocks as stored, which continues as the one that gave them would have."""
+        space = cls(bits, reserved)
+        for grant in grants:
+            space._check_stored(grant)
+            space._grant(grant)
+        return space
+
+    def _obtain(self, name: str | None, size: int) -> Block:
+        """A block of a size inside a type, which grows if it must; some type on the line above has that much free."""
+        owner = self._owner(name)
+        block = owner.fit(size)
+        if block is None and name is not None:
+            wanted = max(size, FIRST_GROWTH, power_of_two(sum(b.size for b in owner.blocks)))
+            further = self._obtain(owner.parent, min(wanted, self._largest_free(owner.parent)))
+            self._grant(Grant(name, owner.parent, further, owner.unit))
+            block = owner.fit(size)
+        assert block is not None
+        return block
+
+    def _grant(self, grant: Grant) -> None:
+        name, parent, block, unit = grant
+        if not self._owner(parent).take(block):
+            raise HierarchyError(f"stored block {block} of {name!r} is not free in {parent or 'the space'!r}")
+        if name in self._owners:
+            self._owners[name].blocks.append(block)
+            self._owners[name].free.append(block)
+        else:
+            own_tags = Block(block.value, (1 << self.bits) - unit)
+            self._owners[name] = _Owner(parent, [block], list(_around(block, own_tags)), unit)
+        self._grants.append(grant)
+
+    def _roomiest(self, hierarchy: Mapping[str, Sequence[str]], order: Sequence[str]) -> dict[str, int]:
+        children = children_of(hierarchy, self._owners)
+        for spare in (4, 2):
+            sizes = _sizes(order, children, spare)
+            if sum(sizes[name] for name in order if not hierarchy[name]) <= self._top.largest_free:
+                return sizes
+        return _sizes(order, children, 1)
+
+    def _largest_free(self, name: str | None) -> int:
+        """The largest free block of a type or any above it."""
+        return max(self._owner(a).largest_free for a in self._line(name))
+
+    def _line(self, name: str | None) -> Iterator[str | None]:
+        yield name
+        while name is not None:
+            name = self._owners[name].parent
+            yield name
+
+    def _owner(self, name: str | None) -> _Owner:
+        return self._top if name is None else self._known(name)
+
+    def _known(self, name: str) -> _Owner:
+        try:
+            return self._owners[name]
+        except KeyError:
+            raise HierarchyError(f"unknown type {name!r}") from None
+
+    def _check_new(self, name: str, parent: str | None, unit: int) -> None:
+        if not name or name in self._owners:
+            raise HierarchyError(f"cannot add {name!r}: " + ("it has a tag already" if name else "a type needs a name"))
+        if parent is not None and parent not in self._owners:
+            raise HierarchyError(f"cannot add {name!r}: its parent {parent!r} is unknown; add the parent first")
+        if unit < 1 or unit & (unit - 1):
+            raise HierarchyError(f"cannot add {name!r}: its own tags are a power of two of them, not {unit}")
+
+    def _check_stored(self, grant: Grant) -> None:
+        name, parent, block, unit = grant
+        first = self._owners.get(name)
+        if block.size == 0 or block.mask != (1 << self.bits) - block.size or block.value & ~block.mask:
+            raise HierarchyError(f"stored block {block} of {name!r} is not an aligned block of {self.bits} bits")
+        if first is None:
+            self._check_new(name, parent, unit)
+        elif (first.parent, first.unit) != (parent, unit):
+            what = f"parent than the first: {parent!r}" if first.parent != parent else f"unit than the first: {unit}"
+            raise HierarchyError(f"stored block {block} of {name!r} names another {what}")
+        if first is None and block.size < unit:
+            raise HierarchyError(f"stored block {block} of {name!r} is smaller than the {unit} tags of its own")
+
+
+def _sizes(order: Sequence[str], children: Mapping[str, Sequence[str]], spare: int) -> dict[str, int]:
+    """Block sizes that hold all below, bottom up; types with children get `spare` times that."""
+    sizes: dict[str, int] = {}
+    for name in reversed(order):
+        below = sum(sizes[child] for child in children[name])
+        sizes[name] = power_of_two(1 + below) * (spare if below else 1)
+    return sizes
+
+
+def power_of_two(size: int) -> int:
+    """The smallest power of two that is not less."""
+    if size < 1:
+        raise ValueError(f"room must be at least 1, not {size}")
+    return 1 << (size - 1).bit_length()
+
+
+def _from(start: int, bits: int) -> Iterator[Block]:
+    """The largest aligned blocks that together hold all tags from one on."""
+    while start < 1 << bits:
+        size = start & -start
+        yield Block(start, (1 << bits) - size)
+        start += size
+
+
+def _around(whole: Block, block: Block) -> Iterator[Block]:
+    """The largest aligned blocks that are left of a block when another inside it is taken."""
+    while whole != block:
+        lower, upper = whole.halves()
+        whole, rest = (lower, upper) if lower.contains(block) else (upper, lower)
+        yield rest
+
+
+def merged(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Disjoint blocks with every two halves of a block made one, as often as possible."""
+    found: list[Block] = []
+    for block in sorted(blocks):
+        while found and found[-1].mask == block.mask and found[-1].value ^ block.value == block.size:
+            block = Block(found.pop().value, block.mask & ~block.size)
+        found.append(block)
+    return tuple(found)

@@ -1,0 +1,166 @@
+"""Reading a type hierarchy from a file or from Python classes; the only module of this room that reads anything.
+
+* CSV with the header `type,parents` or `type,bases`; several parents are separated by `|`, `;` or spaces.
+* The flat CSV of the COVESA Vehicle Signal Specification: a dotted path is a type, its prefix the parent.
+* A Python module, by name or by the path of a `.py` file: the classes found in it (imported ones too, `object`
+  never); a class's parents are the nearest classes above it that were found.
+"""
+
+import csv
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+
+from genus.codes._topological import as_far_as_possible
+from genus.errors import HierarchyError
+
+_HEADERS = (["type", "parents"], ["type", "bases"])
+_VSS_HEADER = ["Signal", "Type"]
+
+Row = tuple[int, str, tuple[str, ...]]
+
+
+def read_hierarchy(source: str | Path) -> Mapping[str, tuple[str, ...]]:
+    """A frozen mapping of each type to its parents, parents first, from a CSV file, a `.py` file or a module name.
+
+    >>> read_hierarchy("numbers")["Integral"]
+    ('Rational',)
+    """
+    path = Path(source)
+    if path.suffix != ".py" and (path.suffix == ".csv" or path.exists()):
+        return _from_rows(str(path), list(_rows(path)))
+    return hierarchy_of(load_module(source))
+
+
+def hierarchy_of(module: ModuleType) -> Mapping[str, tuple[str, ...]]:
+    """The hierarchy of the classes found in a module."""
+    found = {value for _, value in inspect.getmembers(module, inspect.isclass)} - {object}
+    ordered = sorted(found, key=lambda cls: (len(cls.__mro__), _name(cls, module)))
+    rows = [(0, _name(cls, module), tuple(_name(base, module) for base in _nearest(cls, found))) for cls in ordered]
+    return _from_rows(module.__name__, rows)
+
+
+def _name(cls: type, module: ModuleType) -> str:
+    return cls.__qualname__ if cls.__module__ == module.__name__ else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _nearest(cls: type, found: set[type]) -> dict[type, None]:
+    """The nearest classes above one that were found, each once."""
+    nearest: dict[type, None] = {}
+    for base in cls.__bases__:
+        nearest.update({base: None} if base in found else _nearest(base, found))
+    return nearest
+
+
+def load_module(source: str | Path) -> ModuleType:
+    """A Python module, by name or by the path of a `.py` file; HierarchyError says why it cannot be imported.
+
+    >>> load_module("numbers").__name__
+    'numbers'
+    """
+    path = Path(source)
+    return _load(path) if path.suffix == ".py" else _import(str(source))
+
+
+def _load(path: Path) -> ModuleType:
+    """Run a file afresh; the module is findable by its name while and after it runs, as imported ones are."""
+    spec = importlib.util.spec_from_file_location(_free_name(path), path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as problem:
+        del sys.modules[spec.name]
+        raise HierarchyError(f"{path}: cannot be imported: {_first_line(problem)}") from problem
+    return module
+
+
+def _free_name(path: Path) -> str:
+    """The name of a file's module: its stem, unless a module from elsewhere has that name."""
+    known = sys.modules.get(path.stem)
+    same = known is None or getattr(known, "__file__", None) in (str(path), str(path.resolve()))
+    return path.stem if same else str(path.with_suffix(""))
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as problem:
+        why = _first_line(problem)
+        raise HierarchyError(f"{name}: neither a file nor a module that can be imported: {why}") from problem
+
+
+def _first_line(problem: BaseException) -> str:
+    text = problem.strerror if isinstance(problem, OSError) else str(problem)
+    return (text or type(problem).__name__).splitlines()[0]
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    reader = csv.reader(_text(path).splitlines(keepends=True), strict=True)
+    try:
+        header = next(reader, [])
+        if header not in _HEADERS and header[:2] != _VSS_HEADER:
+            raise HierarchyError(f"{path}:1: expected the header type,parents or that of VSS, not {','.join(header)!r}")
+        for row in filter(None, reader):
+            if len(row) != len(header):
+                raise HierarchyError(f"{path}:{reader.line_num}: {len(row)} columns where the header has {len(header)}")
+            yield reader.line_num, row[0], _listed(row[1]) if header in _HEADERS else _dotted_parent(row[0])
+    except csv.Error as problem:
+        raise HierarchyError(f"{path}:{reader.line_num}: {problem}") from problem
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        raise HierarchyError(f"{path}: {problem.strerror}") from problem
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise HierarchyError(f"{path}:{line}: not UTF-8 text") from problem
+
+
+def _dotted_parent(path: str) -> tuple[str, ...]:
+    parent = path.rpartition(".")[0]
+    return (parent,) if parent else ()
+
+
+def _listed(parents: str) -> tuple[str, ...]:
+    return tuple(filter(None, re.split(r"[|;\s]+", parents)))
+
+
+def _from_rows(source: str, rows: list[Row]) -> Mapping[str, tuple[str, ...]]:
+    if not rows:
+        raise HierarchyError(f"{source}: no types")
+    lines = {name: line for line, name, _ in reversed(rows)}
+    for line, name, parents in rows:
+        problem = _problem(line, name, parents, lines)
+        if problem:
+            raise HierarchyError(f"{_place(source, line)}: {problem}")
+    hierarchy = {name: parents for _, name, parents in rows}
+    order = as_far_as_possible(hierarchy)
+    for name in hierarchy.keys() - set(order):
+        raise HierarchyError(f"{_place(source, lines[name])}: {name!r} is in or below a cycle of parents")
+    return MappingProxyType({name: hierarchy[name] for name in order})
+
+
+def _problem(line: int, name: str, parents: tuple[str, ...], lines: Mapping[str, int]) -> str | None:
+    if not name:
+        return "a type needs a name"
+    if lines[name] != line:
+        return f"type {name!r} is already in line {lines[name]}"
+    if len(set(parents)) < len(parents):
+        return f"type {name!r} names a parent twice"
+    return next((f"parent {parent!r} of {name!r} is unknown" for parent in parents if parent not in lines), None)
+
+
+def _place(source: str, line: int) -> str:
+    return f"{source}:{line}" if line else source

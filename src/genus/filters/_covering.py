@@ -1,0 +1,149 @@
+"""Covering: whether one subscription accepts everything another does.
+
+Sound, not complete: True is always right, False may mean "could not tell". Predicates are compared by conjuncts,
+each conjunct as a set of values of one expression where it is a range, an equality or a list of constants.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import genus.filters._expression as x
+from genus.filters._evaluate import COMPARE, TEXT
+from genus.model import attributes, pure_kind
+
+if TYPE_CHECKING:
+    from genus.filters._subscription import Subscription
+
+_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+"""The comparison that is true where another is false, both sides being known."""
+
+
+def covers(wide: "Subscription", narrow: "Subscription") -> bool:
+    """Whether every event that matches `narrow` also matches `wide`.
+
+    >>> from genus import Event, Subscription, this
+    >>> class Loop(Event):
+    ...     speed: float
+    >>> fast, faster = (Subscription(Loop, where=this.speed > limit) for limit in (30, 50))
+    >>> covers(fast, faster), covers(faster, fast)
+    (True, False)
+    """
+    return (
+        _types_cover(wide, narrow)
+        and set(wide.has) <= set(certainly_present(narrow))
+        and set(wide.lacks) <= set(narrow.lacks)
+        and all(_implied(part, narrow) for part in conjuncts(wide.where))
+    )
+
+
+def _types_cover(wide: "Subscription", narrow: "Subscription") -> bool:
+    if wide.exact:
+        return narrow.exact and _declared(wide.type) is _declared(narrow.type)
+    asked = (_declared(narrow.type),) if narrow.exact else narrow.types
+    return all(any(issubclass(cls, wanted) for cls in asked) for wanted in wide.types)
+
+
+def _declared(cls: type) -> type:
+    """The type a class stands for: a pure class for its kind, any other for itself."""
+    return pure_kind(cls) or cls
+
+
+def conjuncts(predicate: x.Predicate | None) -> tuple[x.Predicate, ...]:
+    """The parts that must all hold."""
+    if predicate is None:
+        return ()
+    return predicate.operands if isinstance(predicate, x.And) else (predicate,)
+
+
+def certainly_present(subscription: "Subscription") -> Iterator[str]:
+    """The attributes that every matching event carries: asked for, always carried, or needed for a true predicate."""
+    yield from subscription.has
+    yield from (a.name for a in attributes(subscription.type) if not a.optional and not subscription.exact)
+    for part in conjuncts(subscription.where):
+        yield from _needed(part)
+
+
+def _needed(part: x.Predicate) -> Iterator[str]:
+    """The attributes without which a conjunct cannot be true."""
+    match part:
+        case x.Compare() | x.OneOf() | x.TextTest() | x.Not(x.Compare() | x.OneOf() | x.TextTest()) | x.Present():
+            yield from (node.name for node in part.walk() if isinstance(node, x.Attribute))
+
+
+def _implied(part: x.Predicate, narrow: "Subscription") -> bool:
+    if isinstance(part, x.Present):
+        return part.attribute.name in set(certainly_present(narrow))
+    if isinstance(part, x.Not) and isinstance(part.operand, x.Present) and part.operand.attribute.name in narrow.lacks:
+        return True
+    return any(implies(known, part) for known in conjuncts(narrow.where))
+
+
+def implies(strong: x.Predicate, weak: x.Predicate) -> bool:
+    """Whether `weak` is true wherever `strong` is; False may mean that it could not be told."""
+    if strong == weak:
+        return True
+    if isinstance(strong, x.Or):
+        return all(implies(option, weak) for option in strong.operands)
+    if isinstance(weak, x.And):
+        return all(implies(strong, part) for part in weak.operands)
+    if isinstance(weak, x.Or) and any(implies(strong, option) for option in weak.operands):
+        return True
+    if isinstance(strong, x.And):
+        return any(implies(part, weak) for part in strong.operands)
+    return _value_implies(as_test(strong), as_test(weak))
+
+
+def as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
+    """A predicate as (expression, operator, constant) where it has that form, with negation folded in.
+
+    The operator is a comparison, a text test or "in", whose constant is a tuple.
+    """
+    match node:
+        case x.Compare(op, left, x.Literal(value)) if not isinstance(left, x.Literal):
+            return left, op, value
+        case x.Compare(op, x.Literal(value), right):
+            return right, _TURNED[op], value
+        case x.OneOf(item, options):
+            return item, "in", tuple(option.value for option in options)
+        case x.TextTest(op, item, part):
+            return item, op, part.value
+        case x.Not(operand) if (inner := as_test(operand)) and inner[1] in OPPOSITE:
+            return inner[0], OPPOSITE[inner[1]], inner[2]
+    return None
+
+
+def _value_implies(strong: tuple[x.Value, str, Any] | None, weak: tuple[x.Value, str, Any] | None) -> bool:
+    if strong is None or weak is None or strong[0] != weak[0]:
+        return False
+    if strong[1] in ("==", "in"):
+        points = (strong[2],) if strong[1] == "==" else strong[2]
+        return all(_holds(point, weak[1], weak[2]) for point in points)
+    return _open_set_implies(strong[1], strong[2], weak[1], weak[2])
+
+
+def _holds(point: Any, op: str, constant: Any) -> bool:
+    if op == "in":
+        return point in constant
+    return TEXT[op](point, constant) if op in TEXT else COMPARE[op](point, constant)
+
+
+def _open_set_implies(op: str, bound: Any, weak_op: str, weak_bound: Any) -> bool:
+    """The same for tests that more than a few values pass: ranges, inequality, parts of text."""
+    if op in TEXT:
+        return _text_implies(op, bound, weak_op, weak_bound)
+    if op in (">", ">="):
+        if weak_op in (">", ">="):
+            return bool(bound > weak_bound or (bound == weak_bound and (op == ">" or weak_op == ">=")))
+        return weak_op == "!=" and bool(weak_bound < bound or (weak_bound == bound and op == ">"))
+    if op in ("<", "<="):
+        if weak_op in ("<", "<="):
+            return bool(bound < weak_bound or (bound == weak_bound and (op == "<" or weak_op == "<=")))
+        return weak_op == "!=" and bool(weak_bound > bound or (weak_bound == bound and op == "<"))
+    return False
+
+
+def _text_implies(op: str, part: str, weak_op: str, weak_part: Any) -> bool:
+    if weak_op == "contains":
+        return weak_part in part
+    return op == weak_op and TEXT[op](part, weak_part)

@@ -1,0 +1,141 @@
+"""The oracle: evaluates a bound predicate on one event, node by node, in Kleene logic.
+
+This is the written meaning of docs/semantics.md as code, plain rather than fast. None is unknown. Every target is
+tested against it.
+"""
+
+import math
+import operator
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias
+
+import genus.filters._expression as x
+from genus.errors import EventError
+from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType, check
+from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
+
+Truth: TypeAlias = bool | None
+
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+TEXT: dict[str, Callable[[str, str], bool]] = {
+    "startswith": str.startswith,
+    "endswith": str.endswith,
+    "contains": operator.contains,
+}
+
+
+def truth(node: x.Predicate, event: Event) -> Truth:
+    """Whether a bound predicate holds: True, False or None for unknown."""
+    match node:
+        case x.And(operands):
+            answers = [truth(operand, event) for operand in operands]
+            return False if False in answers else None if None in answers else True
+        case x.Or(operands):
+            answers = [truth(operand, event) for operand in operands]
+            return True if True in answers else None if None in answers else False
+        case x.Not(operand):
+            answer = truth(operand, event)
+            return None if answer is None else not answer
+        case x.Present(attribute):
+            return carried(event, attribute.name) is not None
+        case x.Compare(op, left, right):
+            first, second = value(left, event), value(right, event)
+            return None if first is None or second is None else COMPARE[op](first, second)
+        case x.OneOf(item, options):
+            found = value(item, event)
+            return None if found is None else any(found == value(option, event) for option in options)
+        case x.TextTest(op, item, part):
+            text = value(item, event)
+            return None if text is None else TEXT[op](text, part.value)  # type: ignore[arg-type]
+    raise TypeError(f"cannot evaluate {node!r}")
+
+
+def misfit(event: Event, problem: Exception) -> NoReturn:
+    """Say which value of an event does not have its declared type, as the reason why a predicate failed on it."""
+    check(event)
+    raise EventError(f"{event!r} could not be tested: {problem}") from problem
+
+
+def value(node: x.Value, event: Event) -> Any:
+    """The value of a bound node on an event; None where it is absent, not a number or has no result."""
+    match node:
+        case x.Attribute(name, type_):
+            return _known(plain(carried(event, name), type_))
+        case x.Literal(constant, type_):
+            return plain(constant, type_)
+        case x.ToFloat(operand):
+            number = value(operand, event)
+            return None if number is None else float(number)
+        case x.Micros(operand):
+            return value(operand, event)
+        case x.Negation(operand):
+            number = value(operand, event)
+            return None if number is None else _result(-number)
+        case x.Arithmetic(op, left, right):
+            first, second = value(left, event), value(right, event)
+            if first is None or second is None or (op == "/" and second == 0):
+                return None
+            return _result(COMPUTE[op](first, second))
+    raise TypeError(f"cannot evaluate {node!r}")
+
+
+def carried(event: Event, name: str) -> Any:
+    """What an event holds for an attribute; None if it is absent or its class does not have it."""
+    return getattr(event, name) if name in event.__struct_fields__ else None
+
+
+def plain(found: Any, type_: object) -> Any:
+    """A value as predicates see it: an enum's value, a number of the declared width, times in microseconds."""
+    match type_:
+        case _ if found is None:
+            return None
+        case ChoiceType():
+            return getattr(found, "value", found)
+        case FloatType(bits):
+            return round_to_float32(found) if bits == 32 else found * 1.0
+        case TimeType():
+            return micros_of_time(found)
+        case DurationType():
+            return micros_of_duration(found)
+    return found
+
+
+def round_to_float32(number: float) -> float:
+    """The nearest number that 32 bits can hold.
+
+    >>> round_to_float32(0.1)
+    0.10000000149011612
+    >>> round_to_float32(1e300)
+    inf
+    """
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    except struct.error:
+        raise TypeError(f"{number!r} is not a number") from None
+    return rounded
+
+
+def _known(found: Any) -> Any:
+    return None if isinstance(found, float) and found != found else found
+
+
+def _result(number: Any) -> Any:
+    if isinstance(number, int):
+        return number if INT64_MIN <= number <= INT64_MAX else None
+    return _known(number)

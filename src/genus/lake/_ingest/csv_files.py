@@ -1,0 +1,263 @@
+"""CSV files: ranges of bytes where no value can hold a line end, otherwise one; places are offsets of rows.
+
+A value holds a line end only in quotes. So a file is cut if it has no quotes at all, which is looked up, or if the
+mapping says `newlines = false`. Where values may hold line ends, lines with an odd number of quotes belong together two
+by two, with all between them; if that makes no row, the first of them is damaged, and the rest stand for themselves.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
+from genus.lake._ingest.mapping import CsvForm, Mapping
+from genus.lake._ingest.tabular import TableReader
+from genus.lake._ingest.text_lines import (
+    LINE_LIMIT,
+    Lines,
+    byte_ranges,
+    changed_us,
+    is_compressed,
+    joined,
+    read_lines,
+)
+from genus.lake._tables.files import open_input
+
+UNCLOSED = "a quote is not closed"
+_PIECE = 1 << 22
+
+
+class Csv(msgspec.Struct, frozen=True):
+    """Text with a row per event; the first names the columns, unless the mapping does."""
+
+    mapping: Mapping = Mapping()
+    delimiter: str = ","
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "csv"
+
+    def splits(self, path: str, size: int, target: int) -> list[Split]:
+        """Ranges of bytes if no value can hold a line end."""
+        return [Split(path, 0, size)] if _may_span(path, self.mapping.csv) else byte_ranges(path, size, target)
+
+    def read(self, split: Split, types: Types) -> Iterator[Chunk]:
+        """The events of a range."""
+        form = self.mapping.csv
+        names = list(form.columns) or self._header(split)
+        if isinstance(names, DeadLetter):
+            yield from [[names]] if split.start == 0 else []
+            return
+        table = TableReader(self.mapping, types, changed_us(split.path), as_text=True)
+        parser = RowParser(names, self.delimiter, form.quote, _absent_texts(self.mapping))
+        lines = _without_header(read_lines(split)) if not form.columns and split.start == 0 else read_lines(split)
+        for piece in parser.rows(lines, spans=form.newlines is not False and bool(form.quote)):
+            if isinstance(piece, list):
+                yield piece
+            else:
+                yield from table.read(*parser.parsed(piece))
+                yield from parser.letters()
+
+    def _header(self, split: Split) -> list[str] | DeadLetter:
+        """The names in the first line that says anything; why there are none otherwise."""
+        whole = msgspec.structs.replace(split, start=0, end=1)
+        for piece in read_lines(whole):
+            if isinstance(piece, list):
+                return piece[0]
+            found = [line for line in piece.lines if line.strip()]
+            return self._names(found[0]) if found else DeadLetter.of(0, "no header", b"")
+        return DeadLetter.of(0, "no header", b"")
+
+    def _names(self, line: bytes) -> list[str] | DeadLetter:
+        quote = self.mapping.csv.quote
+        quoting = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+        try:
+            text = line.decode("utf-8").rstrip("\r")
+            names = next(csv.reader([text], delimiter=self.delimiter, strict=True, **quoting))
+        except (UnicodeDecodeError, csv.Error) as problem:
+            return DeadLetter.of(0, f"the header cannot be read: {problem}", line)
+        if twins := sorted({name for name in names if names.count(name) > 1}):
+            return DeadLetter.of(0, f"the header names {', '.join(map(repr, twins))} more than once", line)
+        return list(names)
+
+
+def _may_span(path: str, form: CsvForm) -> bool:
+    """Whether a value may go over several lines."""
+    if not form.quote or form.newlines is not None:
+        return bool(form.quote and form.newlines)
+    return is_compressed(path) or _holds(path, form.quote.encode())
+
+
+def _holds(path: str, byte: bytes) -> bool:
+    with open_input(path) as file:
+        return any(byte in piece for piece in iter(partial(file.read, _PIECE), b""))
+
+
+def _absent_texts(mapping: Mapping) -> list[str]:
+    """Texts that mean nothing is there; without quotes, nothing at all does."""
+    return ["", *(value if isinstance(value, str) else repr(value) for value in mapping.absent)]
+
+
+def _without_header(pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Lines | list[DeadLetter]]:
+    is_passed = False
+    for piece in pieces:
+        if is_passed or isinstance(piece, list):
+            yield piece
+            continue
+        first = next((row for row, line in enumerate(piece.lines) if line.strip()), len(piece.lines))
+        is_passed = first < len(piece.lines)
+        yield Lines(piece.lines[first + 1 :], piece.offsets[first + 1 :])
+
+
+class RowParser:
+    """Finds the rows of lines, and their columns. State: lines whose quote is still open; rows that were refused."""
+
+    def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
+        self._names, self._delimiter, self._quote = names, delimiter, quote
+        self._row = _row_pattern(len(names), delimiter.encode(), quote.encode())
+        self._convert = arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=absent,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        self._open = Lines([], np.zeros(0, np.int64))
+        self._letters: list[DeadLetter] = []
+
+    def letters(self) -> Iterator[list[DeadLetter]]:
+        """What was refused since this was asked last."""
+        letters, self._letters = self._letters, []
+        if letters:
+            yield letters
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def rows(self, pieces: Iterator[Lines | list[DeadLetter]], *, spans: bool) -> Iterator[Lines | list[DeadLetter]]:
+        """Lines that are one row each, those of values with line ends put together."""
+        for piece in pieces:
+            if isinstance(piece, list):
+                yield piece
+            else:
+                yield from self._rows_of(piece, spans)
+        while self._open.lines:
+            yield from self._give_up()
+
+    def _rows_of(self, piece: Lines, spans: bool) -> Iterator[Lines | list[DeadLetter]]:
+        piece = joined([self._open, piece])
+        self._open = Lines([], np.zeros(0, np.int64))
+        quote = self._quote.encode()
+        odd = [row for row, line in enumerate(piece.lines) if line.count(quote) % 2] if quote else []
+        yield from self._paired(piece, odd, spans) if odd else [piece]
+        if sum(map(len, self._open.lines)) > LINE_LIMIT:
+            yield from self._give_up()
+
+    def _give_up(self) -> Iterator[Lines | list[DeadLetter]]:
+        """Refuse the line that opened a quote, and read those after it anew."""
+        lines, offsets = self._open
+        self._open = Lines([], np.zeros(0, np.int64))
+        yield [DeadLetter.of(int(offsets[0]), UNCLOSED, lines[0])]
+        yield from self._rows_of(Lines(lines[1:], offsets[1:]), True)
+
+    def _paired(self, piece: Lines, odd: list[int], spans: bool) -> Iterator[Lines | list[DeadLetter]]:
+        """Rows of lines some of which have an odd number of quotes."""
+        lines, offsets = piece
+        rows: list[tuple[bytes, int]] = []
+        letters: list[DeadLetter] = []
+        done, opened = 0, None
+        for row in odd:
+            if opened is None or not spans:
+                rows += zip(lines[done:row], offsets[done:row].tolist(), strict=True)
+                done, opened = row, row
+            elif self._is_row(whole := b"\n".join(lines[opened : row + 1])):
+                rows.append((whole, int(offsets[opened])))
+                done, opened = row + 1, None
+            else:
+                letters.append(DeadLetter.of(int(offsets[opened]), UNCLOSED, lines[opened]))
+                rows += zip(lines[opened + 1 : row], offsets[opened + 1 : row].tolist(), strict=True)
+                done, opened = row, row
+            if not spans:
+                letters.append(DeadLetter.of(int(offsets[row]), UNCLOSED, lines[row]))
+                done, opened = row + 1, None
+        if opened is not None:
+            self._open = Lines(lines[opened:], offsets[opened:])
+            done = len(lines)
+        rows += zip(lines[done:], offsets[done:].tolist(), strict=True)
+        yield Lines([line for line, _ in rows], np.array([offset for _, offset in rows], np.int64))
+        if letters:
+            yield letters
+
+    def _is_row(self, text: bytes) -> bool:
+        return self._row.fullmatch(text) is not None
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    def parsed(self, rows: Lines) -> tuple[dict[str, pa.Array], Any]:
+        """The columns of rows, and where each row is; rows that have other columns are refused."""
+        kept = np.array([bool(line.strip()) for line in rows.lines], np.bool_)
+        rows = Lines([line for line in rows.lines if line.strip()], rows.offsets[kept])
+        parts = list(self._parts(rows)) if rows.lines else []
+        columns = {name: _chained([table.column(name) for table, _ in parts]) for name in self._names}
+        return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)])
+
+    def _parts(self, rows: Lines) -> Iterator[tuple[pa.Table, Any]]:
+        table, refused = self._parse(rows.lines)
+        if table is not None and table.num_rows + len(refused) == len(rows.lines):
+            for row, reason in refused.items():
+                self._letters.append(DeadLetter.of(int(rows.offsets[row]), reason, rows.lines[row]))
+            yield table, np.delete(rows.offsets, list(refused))
+        elif len(rows.lines) == 1:
+            self._letters.append(DeadLetter.of(int(rows.offsets[0]), self._problem(rows.lines[0]), rows.lines[0]))
+        else:
+            half = len(rows.lines) // 2
+            yield from self._parts(Lines(rows.lines[:half], rows.offsets[:half]))
+            yield from self._parts(Lines(rows.lines[half:], rows.offsets[half:]))
+
+    def _problem(self, line: bytes) -> str:
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as problem:
+            return f"not UTF-8: {problem}"
+        return "not a row of CSV"
+
+    def _parse(self, lines: list[bytes]) -> tuple[pa.Table | None, dict[int, str]]:
+        """The columns of lines, and the lines with too few or too many; None if they cannot be told apart."""
+        refused: dict[int, str] = {}
+
+        def refuse(row: Any) -> str:
+            refused[row.number - 1] = f"{row.actual_columns} columns instead of {row.expected_columns}"
+            return "skip"
+
+        text = b"\n".join([*lines, b""])
+        read = arrow_csv.ReadOptions(column_names=self._names, use_threads=False, block_size=len(text) + 1)
+        parse = arrow_csv.ParseOptions(
+            delimiter=self._delimiter,
+            quote_char=self._quote or False,
+            newlines_in_values=True,
+            invalid_row_handler=refuse,
+        )
+        try:
+            text.decode("utf-8")  # Arrow cannot show rows to the function above that are no text
+            return arrow_csv.read_csv(pa.BufferReader(text), read, parse, self._convert), refused
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return None, refused
+
+
+def _row_pattern(columns: int, delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
+    """Rows of several lines, which are not read as leniently as those of one: nothing may be beside the quotes."""
+    end, open_ = re.escape(delimiter), re.escape(quote)
+    value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)".replace(b"Q", open_).replace(b"E", end)
+    return re.compile(value + (end + value) * (columns - 1) + rb"\r?")
+
+
+def _chained(chunks: list[pa.ChunkedArray]) -> pa.Array:
+    if not chunks:
+        return pa.nulls(0, pa.string())
+    return pa.chunked_array([piece for chunk in chunks for piece in chunk.chunks], pa.string()).combine_chunks()

@@ -1,0 +1,371 @@
+"""Packets of recordings turned into columns, checked by structs that are made from the catalog.
+
+A packet is an array of the type's name, the time of recording and the attributes; a struct for each type of a catalog
+has just this form, so msgspec reads and checks a packet in one step. What it cannot check is checked in the columns.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar, Union, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from genus.lake._ingest.format import Columns, TypePlan, Types
+from genus.lake._tables.columns import INSTANT, POSITION, RECORDED, stored_type
+from genus.model import (
+    Attribute,
+    AttributeType,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    DurationType,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    TimeType,
+)
+from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
+
+# Times and durations as msgpack has them, turned into columns of microseconds many at a time.
+#
+# A time is read as the bytes it has in the packet, and the usual forms, timestamps of 4, 8 and 12 bytes, are decoded
+# together. What is left, as texts with a zone and fractions of microseconds, is decoded one by one as the bus does.
+
+
+FIRST_US = micros_of_time(datetime.fromisoformat("0001-01-01T00:00:00Z"))
+LAST_US = micros_of_time(datetime.fromisoformat("9999-12-31T23:59:59.999999Z"))
+AWARE = Annotated[datetime, msgspec.Meta(tz=True)]
+
+_SECONDS = np.uint64(34)
+"""A timestamp of 8 bytes has so many bits of seconds, below its nanoseconds."""
+_LOW_SECONDS = np.uint64((1 << 34) - 1)
+_BILLION = 1_000_000_000
+
+_decode_time = msgspec.msgpack.Decoder(AWARE | None).decode
+
+Micros = npt.NDArray[np.int64]
+
+
+class Column(NamedTuple):
+    """Values as a lake stores them, null where there is none, and the rows whose value is not one of the type."""
+
+    values: pa.Array
+    unfit: list[int]
+
+
+class _Timestamps(NamedTuple):
+    seconds: Micros
+    nanos: Micros
+
+
+def _four(data: bytes, begins: Micros) -> _Timestamps:
+    return _Timestamps(_at(data, ">u4", begins), np.zeros_like(begins))
+
+
+def _eight(data: bytes, begins: Micros) -> _Timestamps:
+    both = _at(data, ">u8", begins).view(np.uint64)
+    return _Timestamps((both & _LOW_SECONDS).view(np.int64), (both >> _SECONDS).view(np.int64))
+
+
+def _twelve(data: bytes, begins: Micros) -> _Timestamps:
+    return _Timestamps(_at(data, ">i8", begins + 4), _at(data, ">u4", begins))
+
+
+def _at(data: bytes, form: str, begins: Micros) -> Micros:
+    """Numbers of a form that begin at any bytes; those of 64 bits without sign keep their bits."""
+    size = np.dtype(form).itemsize
+    numbers: Any = np.ndarray((max(len(data) - size + 1, 0),), form, data, strides=(1,))
+    return numbers[begins].astype(np.uint64 if form == ">u8" else np.int64).view(np.int64)  # type: ignore[no-any-return]
+
+
+_FORMS = {6: (b"\xd6\xff", _four), 10: (b"\xd7\xff", _eight), 15: (b"\xc7\x0c\xff", _twelve)}
+"""By length in the packet: how it begins, and what reads the rest."""
+
+
+def time_column(values: list[msgspec.Raw | None]) -> Column:
+    """The column of times as packets have them.
+
+    >>> packed = msgspec.msgpack.encode(datetime.fromisoformat("2026-01-01T00:00:00.5Z"))
+    >>> time_column([msgspec.Raw(packed), None, msgspec.Raw(b"no time")]).unfit
+    [2]
+    """
+    if values.count(None) == len(values):
+        return Column(pa.nulls(len(values), INSTANT), [])
+    rows = np.flatnonzero([value is not None for value in values])
+    micros, absent = np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
+    present = [value for value in values if value is not None] if len(rows) < len(values) else values
+    found, known = _together(cast("list[msgspec.Raw]", present))
+    micros[rows], absent[rows] = found, ~known
+    unfit = [row for row in rows[~known].tolist() if not _alone(values, row, micros, absent)]
+    return Column(pa.array(micros, mask=absent).cast(INSTANT), unfit)
+
+
+def _together(raws: Sequence[msgspec.Raw]) -> tuple[Micros, npt.NDArray[np.bool_]]:
+    """Microseconds of those in the usual forms, and which they are."""
+    lengths = np.fromiter(map(len, raws), np.int64, len(raws))
+    data = b"".join(raws)
+    begins = np.cumsum(lengths) - lengths
+    micros, known = np.zeros(len(raws), np.int64), np.zeros(len(raws), np.bool_)
+    for length, (prefix, read) in _FORMS.items():
+        rows = np.flatnonzero(lengths == length)
+        rows = rows[_begin_with(data, begins[rows], prefix)]
+        seconds, nanos = read(data, begins[rows] + len(prefix))
+        fit = (seconds >= FIRST_US // 1_000_000) & (seconds <= LAST_US // 1_000_000)
+        fit &= (nanos < _BILLION) & (nanos % 1000 == 0)
+        micros[rows[fit]] = (seconds * 1_000_000 + nanos // 1000)[fit]
+        known[rows[fit]] = True
+    return micros, known
+
+
+def _begin_with(data: bytes, begins: Micros, prefix: bytes) -> npt.NDArray[np.bool_]:
+    octets = np.frombuffer(data, np.uint8)
+    alike = np.ones(len(begins), np.bool_)
+    for place, octet in enumerate(prefix):
+        alike &= octets[begins + place] == octet
+    return alike
+
+
+def _alone(values: Sequence[Any], row: int, micros: Micros, absent: npt.NDArray[np.bool_]) -> bool:
+    """Decode one; whether it is a time, or nil, which is none."""
+    try:
+        moment = _decode_time(values[row])
+    except Exception:  # Unicode and ranges raise errors of their own
+        return False
+    if moment is None:
+        return True
+    micros[row] = us = micros_of_time(moment)
+    absent[row] = not FIRST_US <= us <= LAST_US
+    return not absent[row]
+
+
+def duration_column(values: Sequence[timedelta | None]) -> Column:
+    """The column of durations.
+
+    >>> duration_column([timedelta(seconds=1), timedelta.max]).unfit
+    [1]
+    """
+    micros = [None if value is None else micros_of_duration(value) for value in values]
+    unfit = [row for row, us in enumerate(micros) if us is not None and not INT64_MIN <= us <= INT64_MAX]
+    for row in unfit:
+        micros[row] = None
+    return Column(pa.array(micros, pa.int64()).cast(pa.duration("us")), unfit)
+
+
+T = TypeVar("T")
+Converter: TypeAlias = Callable[[list[Any]], Column]
+
+_RECORDED_AT = Annotated[int, msgspec.Meta(ge=FIRST_US, le=LAST_US)]
+_ANNOTATIONS: Mapping[type, Any] = {
+    BoolType: bool,
+    FloatType: float,
+    TextType: str,
+    BytesType: bytes,
+    TimeType: AWARE,
+    DurationType: timedelta,
+    OpaqueType: Any,
+}
+_CHECKED_AS_COLUMN: Mapping[type, str] = {
+    TimeType: "must be a time with a zone, in the years 1 to 9999 of UTC",
+    DurationType: "must be a duration of 64 bits of microseconds",
+    OpaqueType: "must be there and have a form in JSON",
+}
+
+
+_body, _recorded = attrgetter("body"), attrgetter("recorded")
+
+
+def _annotation(type_: AttributeType) -> Any:
+    """What msgspec checks a value by: the same as in a declared class."""
+    match type_:
+        case IntType(bits, signed):
+            low, high = int_range(bits, signed)
+            return Annotated[int, msgspec.Meta(ge=low, le=high)]
+        case ChoiceType(values):
+            return Literal[values]
+    return _ANNOTATIONS[type(type_)]
+
+
+def _as_read(type_: AttributeType) -> Any:
+    return msgspec.Raw if isinstance(type_, TimeType) else _annotation(type_)
+
+
+def _struct(plan: TypePlan, annotation: Callable[[AttributeType], Any]) -> type[msgspec.Struct]:
+    """A struct with the attributes of a type, and none else."""
+    fields: list[Any] = []
+    for attribute in plan.attributes:
+        note = annotation(attribute.type)
+        if attribute.name in plan.required:
+            fields.append((attribute.name, note))
+        else:
+            fields.append((attribute.name, note if note is msgspec.Raw else Union[note, None], None))  # noqa: UP007
+    return msgspec.defstruct("Body", fields, kw_only=True, frozen=True, gc=False, forbid_unknown_fields=True)
+
+
+class TypeReader:
+    """Reads the packets of one type."""
+
+    def __init__(self, plan: TypePlan) -> None:
+        self.plan = plan
+        options: dict[str, Any] = {"array_like": True, "frozen": True, "gc": False, "forbid_unknown_fields": True}
+        fields: list[Any] = [("recorded", _RECORDED_AT), ("body", _struct(plan, _as_read))]
+        self.packet = msgspec.defstruct("Packet", fields, tag=plan.name, **options)
+        fields = [("recorded", _RECORDED_AT), ("body", _struct(plan, _annotation))]
+        self._strict = msgspec.msgpack.Decoder(msgspec.defstruct("Strict", fields, tag=plan.name, **options)).decode
+        self._columns = [(each, attrgetter(each.name), _converter(each)) for each in plan.attributes]
+
+    def columns(self, packets: Sequence[Any], positions: Sequence[int]) -> tuple[Columns, dict[int, str]]:
+        """The events of some packets, and the rows that are none, with the reason."""
+        bodies = list(map(_body, packets))
+        unfit: dict[int, str] = {}
+        found: dict[str, pa.Array] = {}
+        for attribute, value_of, convert in self._columns:
+            column = convert(list(map(value_of, bodies)))
+            unfit |= dict.fromkeys(self._unfit(column, attribute), attribute.name)
+            if column.values.null_count < len(bodies):
+                found[attribute.name] = column.values
+        found[POSITION] = pa.array(positions, pa.int64())
+        found[RECORDED] = pa.array(list(map(_recorded, packets)), pa.int64()).cast(INSTANT)
+        batch = pa.RecordBatch.from_pydict(found)
+        return Columns(self.plan.name, _without(batch, list(unfit))), unfit
+
+    def _unfit(self, column: Column, attribute: Attribute) -> list[int]:
+        if attribute.name not in self.plan.required or column.values.null_count == 0:
+            return column.unfit
+        rows: list[int] = np.flatnonzero(column.values.is_null().to_numpy(zero_copy_only=False)).tolist()
+        return rows
+
+    def problem(self, packet: bytes, attribute: str | None) -> str:
+        """What is wrong with a packet, or with an attribute in it."""
+        try:
+            self._strict(packet)
+        except Exception as problem:
+            return f"not a {self.plan.name}: {str(problem).replace('$[2]', '$')}"
+        wanted = {each.name: _CHECKED_AS_COLUMN.get(type(each.type), "") for each in self.plan.attributes}
+        return f"not a {self.plan.name}: {attribute} {wanted.get(attribute or '', 'does not fit')}"
+
+
+def _without(batch: pa.RecordBatch, rows: list[int]) -> pa.RecordBatch:
+    if not rows:
+        return batch
+    keep = np.ones(batch.num_rows, np.bool_)
+    keep[rows] = False
+    return batch.filter(pa.array(keep))
+
+
+def _converter(attribute: Attribute) -> Converter:
+    match attribute.type:
+        case TimeType():
+            return time_column
+        case DurationType():
+            return duration_column
+        case OpaqueType():
+            return _json_column
+    stored = stored_type(attribute.type)
+    return lambda values: Column(pa.array(values, stored), [])
+
+
+def _json_column(values: list[Any]) -> Column:
+    texts: list[str | None] = [None] * len(values)
+    unfit = []
+    for row, value in enumerate(values):
+        try:
+            texts[row] = None if value is None else msgspec.json.encode(value).decode()
+        except Exception:  # a key or an extension that JSON has no form for, or too many levels
+            unfit.append(row)
+    return Column(pa.array(texts, pa.string()), unfit)
+
+
+class Read(NamedTuple):
+    """What came of some packets: columns per type, and for those that are no events their number and the reason."""
+
+    columns: list[Columns]
+    problems: dict[int, str]
+
+
+class PacketReader:
+    """State: the readers of those types of a catalog that were met so far."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self._by_name: dict[str, TypeReader] = {}
+        self._by_packet: dict[type, TypeReader] = {}
+        self._decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(type(None)).decode
+        self._open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
+
+    def read(self, packets: Sequence[bytes], positions: Sequence[int]) -> Read:
+        """The events of packets that are at some positions."""
+        found = Read([], {})
+        decoded = self._decoded(packets)
+        for kind, rows in _grouped(decoded).items():
+            if kind is type(None):
+                found.problems.update((row, self._problem(packets[row])) for row in rows)
+                continue
+            reader = self._by_packet[kind]
+            columns, unfit = reader.columns(_chosen(decoded, rows), _chosen(positions, rows))
+            found.columns.extend([columns] if columns.batch.num_rows else [])
+            found.problems.update((rows[at], reader.problem(packets[rows[at]], name)) for at, name in unfit.items())
+        return found
+
+    def _decoded(self, packets: Sequence[bytes]) -> list[Any]:
+        """A struct for each packet, None where there is none."""
+        done: list[Any] = []
+        rest = iter(packets)
+        while len(done) < len(packets):
+            try:
+                done.extend(map(self._decode, rest))  # keeps what came before one that fails
+            except Exception:  # msgspec's errors, and those of Unicode, ranges and recursion
+                done.append(self._decoded_again(packets[len(done)], packets))
+        return done
+
+    def _decoded_again(self, packet: bytes, packets: Sequence[bytes]) -> Any:
+        """A packet of a type that was not met before; None if it is no event."""
+        if self._is_new(self._name(packet)):
+            self._learn(filter(self._is_new, {self._name(each) for each in packets}))
+            with suppress(Exception):
+                return self._decode(packet)
+        return None
+
+    def _name(self, packet: bytes) -> str | None:
+        try:
+            return self._open(packet)[0]
+        except Exception:
+            return None
+
+    def _is_new(self, name: str | None) -> TypeGuard[str]:
+        return name is not None and name not in self._by_name and self._types.plan(name) is not None
+
+    def _learn(self, names: Iterable[str]) -> None:
+        for name in names:
+            plan = self._types.plan(name)
+            assert plan is not None
+            self._by_name[name] = reader = TypeReader(plan)
+            self._by_packet[reader.packet] = reader
+        self._decode = msgspec.msgpack.Decoder(Union[tuple(self._by_packet)]).decode  # noqa: UP007
+
+    def _problem(self, packet: bytes) -> str:
+        name = self._name(packet)
+        reader = self._by_name.get(name or "")
+        if reader is not None:
+            return reader.problem(packet, None)
+        return "not a packet" if name is None else f"unknown type {name}"
+
+
+def _chosen(values: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
+    return values if len(rows) == len(values) else [values[row] for row in rows]
+
+
+def _grouped(decoded: Sequence[Any]) -> dict[type, Sequence[int]]:
+    """The rows of each type."""
+    kinds = list(map(type, decoded))
+    if len(set(kinds)) <= 1:
+        return dict.fromkeys(kinds[:1], range(len(kinds)))
+    found: dict[type, list[int]] = {kind: [] for kind in dict.fromkeys(kinds)}
+    for row, kind in enumerate(kinds):
+        found[kind].append(row)
+    return dict(found)

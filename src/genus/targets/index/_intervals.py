@@ -1,0 +1,302 @@
+"""Predicates as intervals of integers: the exact common ground on which the index compares.
+
+Every value of an ordered type has a 64-bit integer key that keeps its order. An integer is its own key, a time or a
+duration has its microseconds, and a float has its bits, turned so that they sort as the numbers do; -0.0 is 0.0. Text,
+octets, choices and bools have only equality: their keys are codes, given as the values are first seen. A comparison
+with a constant is then a closed interval of keys, whether its bounds were open or closed, integer or float.
+
+Two answers stand beside the keys: `UNKNOWN` for a value that is absent or not a number, and None for a value that its
+type does not allow (2**70 as an int64, 2.5 as an int). The index leaves an event with the latter to the oracle.
+"""
+
+import struct
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import compress
+from typing import Any, TypeAlias
+
+import genus.filters._expression as x
+from genus.filters._evaluate import round_to_float32
+from genus.model import AttributeType, BoolType, ChoiceType, DurationType, FloatType, IntType, TimeType
+from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
+
+Interval: TypeAlias = tuple[int, int]
+
+UNKNOWN = INT64_MIN
+"""The key of what is absent or not a number; no interval holds it."""
+NOTHING: Interval = (0, -1)
+FLOAT_SPACING = 2048
+"""No two neighbouring floats of the int64 range are further apart."""
+
+_pack, _unpack = struct.Struct("<d").pack, struct.Struct("<q").unpack
+
+
+def float_key(number: float) -> int:
+    """The key of a float: its bits, turned so that they sort as the numbers do.
+
+    >>> float_key(-1.5) < float_key(-0.0) == float_key(0.0) < float_key(5e-324) < float_key(float("inf"))
+    True
+    """
+    bits: int = _unpack(_pack(number + 0.0))[0]
+    return bits if bits >= 0 else bits ^ INT64_MAX
+
+
+def key_float(key: int) -> float:
+    """The float that has a key.
+
+    >>> key_float(float_key(-2.5))
+    -2.5
+    """
+    number: float = struct.unpack("<d", struct.pack("<q", key if key >= 0 else key ^ INT64_MAX))[0]
+    return number
+
+
+class Domain(ABC):
+    """The keys of one attribute's values."""
+
+    low = UNKNOWN + 1
+    high = INT64_MAX
+
+    @abstractmethod
+    def key(self, value: Any) -> int | None:
+        """The key of an event's value; None if the type does not allow the value."""
+
+    def place(self, constant: Any) -> Interval:
+        """The largest keys of a value below a constant, and of one not above it."""
+        key = self.key(constant)
+        assert key is not None, "binding lets only constants of the attribute's type pass"
+        return key - 1, key
+
+    def interval(self, op: str, constant: Any) -> Interval | None:
+        """The keys of the values for which a comparison is true; None if they are not one interval."""
+        below, upto = self.place(constant)
+        match op:
+            case "<=":
+                return self.low, upto
+            case ">=":
+                return below + 1, self.high
+            case "<":
+                return self.low, below
+            case ">":
+                return upto + 1, self.high
+            case "==":
+                return below + 1, upto
+        return None
+
+    def complement(self, intervals: Iterable[Interval]) -> list[Interval] | None:
+        """The keys of the other values; None where the other values cannot be told."""
+        return None
+
+
+class Floats(Domain):
+    """Floats by their bits."""
+
+    low = float_key(float("-inf"))
+    high = float_key(float("inf"))
+
+    def key(self, value: Any) -> int | None:
+        """The key of a number that is a float exactly."""
+        number = value if type(value) is float else _exact_float(value)
+        if number is None:
+            return None
+        if number != number:
+            return UNKNOWN
+        bits: int = _unpack(_pack(number + 0.0))[0]  # float_key, spelled out: it is the most frequent call of all
+        return bits if bits >= 0 else bits ^ INT64_MAX
+
+    def place(self, constant: float) -> Interval:
+        """Constants are floats already, and not rounded even if events are: 0.1 lies between two 32-bit floats."""
+        key = float_key(constant)
+        return key - 1, key
+
+
+class Floats32(Floats):
+    """Floats that are rounded to 32 bits."""
+
+    def key(self, value: Any) -> int | None:
+        """The key of the rounded number."""
+        number = value if type(value) is float else _exact_float(value)
+        return None if number is None else super().key(round_to_float32(number))
+
+
+def _exact_float(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number == value or number != number else None
+
+
+class Integers(Domain):
+    """Integers as they are; compared with a float, those whose nearest float compares so."""
+
+    def key(self, value: Any) -> int | None:
+        """The integer, if it has 64 bits and is not the one that stands for unknown."""
+        if type(value) is not int:
+            if value != value:
+                return UNKNOWN
+            number = _exact_float(value)
+            if number is None or number != number or not number.is_integer():
+                return None
+            value = int(value)
+        return value if self.low <= value <= self.high else None
+
+    def place(self, constant: Any) -> Interval:
+        """Exact also where floats are further apart than integers."""
+        if isinstance(constant, int):
+            return constant - 1, constant
+        centre = int(min(max(constant, float(INT64_MIN)), float(INT64_MAX)))
+        window = range(max(INT64_MIN, centre - FLOAT_SPACING), min(INT64_MAX, centre + FLOAT_SPACING) + 1)
+        base = window[0] - 1
+        return base + bisect_left(window, constant, key=float), base + bisect_right(window, constant, key=float)
+
+
+class Times(Domain):
+    """Instants in microseconds of UTC."""
+
+    def key(self, value: Any) -> int | None:
+        """The microseconds of an aware datetime."""
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            return None
+        return micros_of_time(value)
+
+
+class Durations(Domain):
+    """Spans in microseconds."""
+
+    def key(self, value: Any) -> int | None:
+        """The microseconds of a timedelta of 64 bits."""
+        if not isinstance(value, timedelta):
+            return None
+        micros = micros_of_duration(value)
+        return micros if self.low <= micros <= self.high else None
+
+    def place(self, constant: timedelta) -> Interval:
+        """A constant may be the one span that events leave to the oracle."""
+        micros = micros_of_duration(constant)
+        return micros - 1, micros
+
+
+class Codes(Domain):
+    """Text and octets: a code for each value some subscription names; any other value equals none of them."""
+
+    low, high = 0, INT64_MAX
+
+    def __init__(self) -> None:
+        self.codes: dict[Any, int] = {}
+        self._next = 0
+
+    def key(self, value: Any) -> int | None:
+        """The code of a value; unknown if no subscription names it."""
+        try:
+            return self.codes.get(value, UNKNOWN)
+        except TypeError:
+            return None
+
+    def place(self, constant: Any) -> Interval:
+        """The code of a constant, given now if it is new."""
+        code = self.codes.setdefault(constant, self._next)
+        self._next += code == self._next
+        return code - 1, code
+
+    def interval(self, op: str, constant: Any) -> Interval | None:
+        """Equality only: codes have no order."""
+        return super().interval(op, constant) if op == "==" else None
+
+    def keep(self, used: Iterable[bool]) -> None:
+        """Forget the values whose codes are no longer used; a code is never given twice."""
+        self.codes = dict(compress(self.codes.items(), used))
+
+
+class Choices(Domain):
+    """The values of a bool or an enumeration, all known beforehand; so the others can be told, too."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self.codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        self.low, self.high = 0, len(self.codes) - 1
+
+    def key(self, value: Any) -> int | None:
+        """The position of a value, given as itself or as the enumeration's member."""
+        try:
+            return self.codes.get(getattr(value, "value", value))
+        except TypeError:
+            return None
+
+    def complement(self, intervals: Iterable[Interval]) -> list[Interval] | None:
+        """The codes that are in none."""
+        taken = {key for low, high in intervals for key in range(low, high + 1)}
+        return [(key, key) for key in self.codes.values() if key not in taken]
+
+
+_DOMAINS: Mapping[type, Callable[[Any], Domain]] = {
+    BoolType: lambda _: Choices((False, True)),
+    ChoiceType: lambda type_: Choices(type_.values),
+    IntType: lambda _: Integers(),
+    FloatType: lambda type_: Floats32() if type_.bits == 32 else Floats(),
+    TimeType: lambda _: Times(),
+    DurationType: lambda _: Durations(),
+}
+
+
+def domain_of(type_: AttributeType) -> Domain:
+    """A fresh domain for an attribute type; text and octets have codes."""
+    return _DOMAINS.get(type(type_), lambda _: Codes())(type_)
+
+
+def attribute_of(part: x.Predicate) -> x.Attribute | None:
+    """The attribute that a conjunct compares with constants; None if it has another form."""
+    match part:
+        case x.Compare(_, value, x.Literal()) | x.Compare(_, x.Literal(), value) | x.OneOf(value):
+            plain = value.operand if isinstance(value, x.ToFloat) else value
+            return plain if isinstance(plain, x.Attribute) else None
+        case x.Not(operand):
+            return attribute_of(operand)
+    return None
+
+
+_TURNED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def intervals(part: x.Predicate, domain: Domain) -> list[Interval] | None:
+    """The keys for which a conjunct on one attribute is true, as disjoint intervals; None if they are not worth it."""
+    match part:
+        case x.Compare("!=", left, right):
+            return _other_intervals(x.Compare("==", left, right), domain)
+        case x.Not(operand):
+            return _other_intervals(operand, domain)
+        case x.Compare(op, x.Literal(constant), _):
+            found = [domain.interval(_TURNED[op], constant)]
+        case x.Compare(op, _, x.Literal(constant)):
+            found = [domain.interval(op, constant)]
+        case x.OneOf(_, options):
+            found = [domain.interval("==", option.value) for option in options]
+        case _:
+            return None
+    return None if None in found else list(merged(one for one in found if one is not None))
+
+
+def _other_intervals(part: x.Predicate, domain: Domain) -> list[Interval] | None:
+    inner = intervals(part, domain)
+    found = None if inner is None else domain.complement(inner)
+    return None if found is None else list(merged(found))
+
+
+def merged(parts: Iterable[Interval]) -> Iterator[Interval]:
+    """The same keys in as few intervals as possible, in order.
+
+    >>> list(merged([(7, 9), (3, 3), (1, 2)]))
+    [(1, 3), (7, 9)]
+    """
+    low, high = NOTHING
+    for start, end in sorted(part for part in parts if part[0] <= part[1]):
+        if low > high:
+            low, high = start, end
+        elif start <= high + 1:
+            high = max(high, end)
+        else:
+            yield low, high
+            low, high = start, end
+    if low <= high:
+        yield low, high

@@ -1,0 +1,320 @@
+"""Predicates as columns of Spark.
+
+A predicate becomes a column that is true where the predicate is, and false or NULL elsewhere. Negations go down to the
+comparisons on the way, so unknown may count as false in each of them, and none is hidden from the files. Values are
+computed as bigint (integers; times and durations in microseconds) or double. Spark holds NaN for the largest number, so
+`<= Infinity` keeps it out.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+import pyspark.sql.functions as F
+from pyspark.sql import Column
+
+import genus.filters._expression as x
+from genus.filters._bind import type_of
+from genus.filters._covering import OPPOSITE, as_test
+from genus.filters._evaluate import plain, round_to_float32
+from genus.model import AttributeType, ChoiceType, DurationType, FloatType, IntType, TimeType
+from genus.model._types import int_range
+from genus.targets._compiler import Compiler
+
+# Tests on columns as they are stored: `attribute op constants`, the constants being of the column's own type.
+#
+# Spark hands such tests to the Parquet reader, which passes over parts of files by their statistics and dictionaries.
+# These hold -0.0 for less than 0.0, which predicates do not; and Spark holds NaN for the largest number. So zeros are
+# chosen by the operator, and what NaN would pass is bounded by infinity.
+
+
+COMPARISONS: Mapping[str, Callable[[Column, Column], Column]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+FIRST_TIME_FOR_FILES = datetime(1900, 1, 1, tzinfo=UTC)
+"""Spark hands earlier times to the reader in the Julian calendar, in which some days do not come back as they were."""
+
+_INTEGERS = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
+_OPPOSITE = {**OPPOSITE, "in": "not in"}
+_PASSED_BY_NAN = frozenset({"!=", ">", ">=", "not in"})
+
+
+class StoredTest(msgspec.Struct, frozen=True):
+    """`attribute op constants`; `in` and `not in` have any number of constants, the rest one."""
+
+    attribute: x.Attribute
+    op: str
+    constants: tuple[Any, ...]
+
+    def on(self, column: Column) -> Column:
+        """The test as a column, true where the attribute is known and passes."""
+        type_ = self.attribute.type
+        assert type_ is not None
+        among = _among_floats if isinstance(type_, FloatType) else _among
+        match self.op:
+            case "in":
+                return among(column, self.constants, type_)
+            case "not in":
+                test = ~among(column, self.constants, type_)
+            case _:
+                test = COMPARISONS[self.op](column, stored_constant(self.constants[0], type_))
+        guarded = isinstance(type_, FloatType) and self.op in _PASSED_BY_NAN
+        return test & (column <= stored_constant(math.inf, type_)) if guarded else test
+
+
+def _among(column: Column, constants: Iterable[Any], type_: AttributeType) -> Column:
+    return column.isin(*(stored_constant(constant, type_) for constant in constants))
+
+
+def _among_floats(column: Column, constants: tuple[float, ...], type_: AttributeType) -> Column:
+    """`IN`, and for zero the range from -0.0 to 0.0: of the two in one list, Spark would drop one."""
+    others = [constant for constant in constants if constant != 0.0]
+    zero = column.between(stored_constant(-0.0, type_), stored_constant(0.0, type_))
+    if not others:
+        return zero
+    found = _among(column, others, type_)
+    return found if len(others) == len(constants) else found | zero
+
+
+def reaches_files(node: x.Predicate) -> bool:
+    """Whether all of a bound predicate can be tested on files."""
+    match node:
+        case x.And(operands) | x.Or(operands):
+            return all(map(reaches_files, operands))
+        case x.Not(operand):
+            return reaches_files(operand)
+        case x.Present() | x.TextTest():
+            return True
+    return stored_test(node, True) is not None and stored_test(node, False) is not None
+
+
+def stored_test(node: x.Predicate, wanted: bool = True) -> StoredTest | None:
+    """A comparison of an attribute with constants, or its opposite, in the column's own type; None if it has none.
+
+    >>> test = stored_test(x.Compare(">", x.Attribute("ratio", FloatType(32)), x.Literal(0.1, FloatType())))
+    >>> test.op, test.constants
+    ('>=', (0.10000000149011612,))
+    """
+    match as_test(node):
+        case x.Attribute() as attribute, op, constant if op in _OPPOSITE:
+            constants = constant if op == "in" else (constant,)
+            return _fitted(StoredTest(attribute, op if wanted else _OPPOSITE[op], constants))
+    return None
+
+
+def _fitted(test: StoredTest) -> StoredTest | None:
+    match test.attribute.type:
+        case IntType(bits, signed):
+            low, high = int_range(_stored_bits(bits, signed), True)
+            return test if all(low <= constant <= high for constant in test.constants) else None
+        case FloatType(64):
+            return _with_zero_for_files(test)
+        case FloatType(32):
+            return None if (fitted := _in_32_bits(test)) is None else _with_zero_for_files(fitted)
+        case TimeType():
+            return test if min(test.constants) >= FIRST_TIME_FOR_FILES else None
+    return test
+
+
+def _in_32_bits(test: StoredTest) -> StoredTest | None:
+    """The test with numbers of 32 bits; a bound between two of them moves to the nearest, but nothing equals it."""
+    nearest = tuple(map(round_to_float32, test.constants))
+    if nearest == test.constants:
+        return test
+    if test.op[0] not in "<>":
+        return None
+    upwards = nearest[0] > test.constants[0]
+    op = ("<" if upwards else "<=") if test.op[0] == "<" else (">=" if upwards else ">")
+    return StoredTest(test.attribute, op, nearest)
+
+
+def _with_zero_for_files(test: StoredTest) -> StoredTest:
+    """The test with the zero that loses nothing where -0.0 is less than 0.0."""
+    match test.op, test.constants:
+        case "==", (0.0,):
+            return StoredTest(test.attribute, "in", test.constants)
+        case "<=", (0.0,):
+            return StoredTest(test.attribute, "<=", (0.0,))
+        case ">=", (0.0,):
+            return StoredTest(test.attribute, ">=", (-0.0,))
+    return test
+
+
+def _stored_bits(bits: int, signed: bool) -> int:
+    """Unsigned integers are stored in the next wider type, for Spark has no unsigned ones."""
+    return bits if signed else 2 * bits
+
+
+def stored_constant(value: Any, type_: AttributeType) -> Column:
+    """A constant of an attribute's stored type.
+
+    A time is made from its microseconds, for a `datetime` before 1582 would be taken for one of the Julian calendar.
+    """
+    match type_:
+        case IntType(bits, signed):
+            return F.lit(value).cast(_INTEGERS[_stored_bits(bits, signed)])
+        case FloatType(bits):
+            return F.lit(value).cast("float" if bits == 32 else "double")
+        case TimeType():
+            return F.timestamp_micros(F.lit(plain(value, type_)).cast("bigint"))
+        case ChoiceType() if isinstance(value, int):
+            return F.lit(value).cast("bigint")
+    return F.lit(value)
+
+
+ColumnOf: TypeAlias = Callable[[str], Column]
+"""How the stored column of an attribute is reached, by its name."""
+LiteralOf: TypeAlias = Callable[[x.Literal], Column]
+"""How a constant is written, in the type it is computed in."""
+
+
+class SparkCompiler(Compiler):
+    """Turns predicates into columns that are true where the predicate is `wanted`, and values into what is computed.
+
+    `literal` says how constants are written if not as such: as columns of parameters, say, which are bigint for
+    integers, times and durations, double for floats, and the stored type for the rest. Nothing is then tested on files.
+    """
+
+    target: ClassVar[str] = "spark"
+    operators: ClassVar[Mapping[str, Callable[[Column, Column], Column]]] = {
+        "+": F.try_add, "-": F.try_subtract, "*": F.try_multiply, "/": F.try_divide,
+        **COMPARISONS,
+        "startswith": F.startswith, "endswith": F.endswith, "contains": F.contains,
+    }  # fmt: skip
+    """Functions of two columns; those of arithmetic give NULL where there is no result."""
+
+    def __init__(self, column: ColumnOf = F.col, literal: LiteralOf | None = None) -> None:
+        self._column = column
+        self._literal = literal
+
+    # -- predicates: true where the predicate is `wanted` --------------------------------------------------------------
+
+    def visit_And(self, node: x.And, wanted: bool = True) -> Column:
+        """All, or when asked whether it is false: any false."""
+        return (all_of_these if wanted else any_of_these)([self.visit(part, wanted) for part in node.operands])
+
+    def visit_Or(self, node: x.Or, wanted: bool = True) -> Column:
+        """Any, or when asked whether it is false: all false."""
+        return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
+
+    def visit_Not(self, node: x.Not, wanted: bool = True) -> Column:
+        """The other question."""
+        answer: Column = self.visit(node.operand, not wanted)
+        return answer
+
+    def visit_Present(self, node: x.Present, wanted: bool = True) -> Column:
+        """`IS NOT NULL`; NaN is a value."""
+        column = self._column(node.attribute.name)
+        return column.isNotNull() if wanted else column.isNull()
+
+    def visit_Compare(self, node: x.Compare, wanted: bool = True) -> Column:
+        """A comparison or its opposite, on the column as it is stored where that can be."""
+        stored = self._stored(node, wanted)
+        if stored is not None:
+            return stored
+        left, right = self.visit(node.left), self.visit(node.right)
+        test = self.operators[node.op if wanted else OPPOSITE[node.op]](left, right)
+        return all_of_these([test, *_number(node.left, left), *_number(node.right, right)])
+
+    def visit_OneOf(self, node: x.OneOf, wanted: bool = True) -> Column:
+        """`IN`, on the column as it is stored where that can be."""
+        stored = self._stored(node, wanted)
+        if stored is not None:
+            return stored
+        item, *options = [_with_one_zero(value, self.visit(value)) for value in (node.item, *node.options)]
+        found = item.isin(*options)
+        return found if wanted else all_of_these([~found, *_number(node.item, item)])
+
+    def visit_TextTest(self, node: x.TextTest, wanted: bool = True) -> Column:
+        """A test for a literal part of a text."""
+        test = self.operators[node.op](self.visit(node.item), self.visit(node.part))
+        return test if wanted else ~test
+
+    def _stored(self, node: x.Predicate, wanted: bool) -> Column | None:
+        """The test on the bare column; None if it has no such form, or constants are not written as constants."""
+        test = stored_test(node, wanted) if self._literal is None else None
+        return None if test is None else test.on(self._column(test.attribute.name))
+
+    # -- values, as they are computed ----------------------------------------------------------------------------------
+
+    def visit_Attribute(self, node: x.Attribute) -> Column:
+        """The column, widened."""
+        column = self._column(node.name)
+        match node.type:
+            case IntType():
+                return column.cast("bigint")
+            case FloatType():
+                return column.cast("double")
+            case TimeType():
+                return F.unix_micros(column)
+            case DurationType():
+                return _micros(column)
+        return column
+
+    def visit_Literal(self, node: x.Literal) -> Column:
+        """The constant, or what stands for it."""
+        if self._literal is not None:
+            return self._literal(node)
+        value = plain(node.value, node.type)
+        return _bigint(value) if type(value) is int else F.lit(value)
+
+    def visit_ToFloat(self, node: x.ToFloat) -> Column:
+        """A cast to double, which rounds to the nearest."""
+        operand: Column = self.visit(node.operand)
+        return operand.cast("double")
+
+    def visit_Micros(self, node: x.Micros) -> Column:
+        """Nothing to do: times and durations are computed in microseconds anyway."""
+        operand: Column = self.visit(node.operand)
+        return operand
+
+    def visit_Negation(self, node: x.Negation) -> Column:
+        """Zero minus an integer, which overflows where negation does; a float's sign turned."""
+        operand: Column = self.visit(node.operand)
+        return -operand if isinstance(type_of(node), FloatType) else F.try_subtract(_bigint(0), operand)
+
+    def visit_Arithmetic(self, node: x.Arithmetic) -> Column:
+        """An operation on two integers or two floats; only floats are divided."""
+        return self.operators[node.op](self.visit(node.left), self.visit(node.right))
+
+
+def all_of_these(tests: Sequence[Column]) -> Column:
+    """True where all are."""
+    return reduce(operator.and_, tests)
+
+
+def any_of_these(tests: Sequence[Column]) -> Column:
+    """True where one is."""
+    return reduce(operator.or_, tests)
+
+
+def _number(node: x.Value, column: Column) -> list[Column]:
+    """What must hold besides for a value to be known: a float that is computed or stored may be NaN."""
+    may_be_nan = isinstance(type_of(node), FloatType) and not isinstance(node, x.Literal)
+    return [column <= F.lit(math.inf)] if may_be_nan else []
+
+
+def _with_one_zero(node: x.Value, column: Column) -> Column:
+    """Floats without -0.0, which `IN` tells from 0.0 where it looks for many options in a set."""
+    return column + F.lit(0.0) if isinstance(type_of(node), FloatType) else column
+
+
+def _bigint(value: int) -> Column:
+    return F.lit(value).cast("bigint")
+
+
+def _micros(span: Column) -> Column:
+    """The microseconds of an interval, exactly: its whole minutes, and the seconds over them."""
+    minutes = span.cast("interval minute").cast("bigint")
+    seconds = F.extract(F.lit("SECOND"), span)
+    return minutes * _bigint(60_000_000) + (seconds * F.lit(1_000_000)).cast("bigint")

@@ -1,0 +1,365 @@
+"""Types, events and subscriptions for tests: random ones from a seed, and all combinations at the edges.
+
+Values come from small pools of edge cases, so that equality, overflow, NaN and absence are met often rather than
+almost never. Every target is compared with `Subscription.matches` on these (tests/test_truth_table.py).
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from genus.errors import SubscriptionError
+from genus.filters import AllOf, Predicate, Subscription, Term, this
+from genus.model import (
+    Attribute,
+    AttributeType,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    DurationType,
+    Event,
+    Float32,
+    FloatType,
+    Int8,
+    Int32,
+    IntType,
+    Kind,
+    Maybe,
+    OpaqueType,
+    TextType,
+    TimeType,
+    UInt8,
+    UInt32,
+    attributes,
+    below,
+    vector,
+)
+from genus.model._types import INT64_MAX, INT64_MIN, int_range
+
+
+class Colour(Enum):
+    """An enumeration with text values."""
+
+    RED = "red"
+    GREEN = "green"
+    BLUE = "blue"
+
+
+class Level(Enum):
+    """An enumeration with numbers."""
+
+    LOW = 1
+    HIGH = 10
+
+
+class Marked(Kind):
+    """A kind some samplers have."""
+
+
+class Watched(Kind):
+    """Another."""
+
+
+class Sampler(Event, tagged=("place", "number", "text", "colour")):
+    """A type with an attribute of every type, all of which may be absent; event tags tell of some."""
+
+    flag: Maybe[bool] = None
+    tiny: Maybe[Int8] = None
+    octet: Maybe[UInt8] = None
+    narrow: Maybe[Int32] = None
+    count: Maybe[UInt32] = None
+    number: Maybe[int] = None
+    other: Maybe[int] = None
+    real: Maybe[float] = None
+    ratio: Maybe[float] = None
+    single: Maybe[Float32] = None
+    text: Maybe[str] = None
+    label: Maybe[str] = None
+    blob: Maybe[bytes] = None
+    span: Maybe[timedelta] = None
+    colour: Maybe[Colour] = None
+    level: Maybe[Level] = None
+    parts: Maybe[list[int]] = None
+
+
+class MarkedSampler(Sampler, Marked):
+    """One that always carries some of them."""
+
+    number: int
+    real: float
+    colour: Colour
+    extra: Maybe[int] = None
+
+
+class WatchedSampler(MarkedSampler, Watched):
+    """One further down."""
+
+    late: Maybe[bool] = None
+
+
+class Stranger(Event, Watched):
+    """One of another family, where `number` is text."""
+
+    number: Maybe[str] = None
+
+
+class Bell(Event, Marked):
+    """A pure class: it adds nothing to its kind."""
+
+
+class Chime(Event, Marked):
+    """Another: exact subscriptions to either are to their kind."""
+
+
+class Hue(Enum):
+    """An enumeration with the values of another."""
+
+    ROT = "red"
+    GRUEN = "green"
+    BLAU = "blue"
+
+
+class Impostor(Sampler):
+    """One whose property has the name of an attribute that only a sibling carries, and another enum for `colour`."""
+
+    colour: Maybe[Hue] = None  # type: ignore[assignment]
+
+    @property
+    def extra(self) -> int:
+        """Not an attribute: an event of this class does not carry `extra`."""
+        return 1
+
+
+SMALL = (0, 1, -1, 2, 3, 7, 100, 127, -128, 255)
+LARGE = (2**31 - 1, -(2**31), 2**32 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62)
+INTEGERS = (*SMALL, *LARGE, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1)
+REALS = (0.0, -0.0, 1.0, -1.0, 0.1, 1.5, 2.0, 3.0, 1e308, -1e308, 5e-324, 2.0**53, 16777217.0, math.inf, -math.inf)
+TEXTS = ("", "a", "A8", "A8/km31", "km", "é", "e\u0301", "\U0001f600", "\uffff", "z", "it's \\ a\nline", "%_.*")
+BLOBS = (b"", b"\x00", b"\x7f", b"\x80", b"\xff", b"\x00\xff", b"abc")
+ZONES = (UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-11)), ZoneInfo("Europe/Berlin"))
+TIMES = tuple(
+    datetime(*parts, tzinfo=UTC)  # type: ignore[misc]
+    for parts in (
+        (1970, 1, 1),
+        (2026, 11, 15, 12, 30, 15, 123456),
+        (2026, 11, 15, 12, 30, 15, 123457),
+        (2024, 10, 27, 0, 30),
+        (2024, 10, 27, 1, 30),
+        (1, 1, 2),
+        (9999, 12, 30),
+    )
+)
+SPANS = (
+    timedelta(0),
+    timedelta(microseconds=1),
+    timedelta(microseconds=-1),
+    timedelta(seconds=1.5),
+    timedelta(days=400),
+    timedelta(microseconds=INT64_MAX),
+    timedelta(microseconds=INT64_MIN),
+)
+
+
+def pool(type_: AttributeType) -> Sequence[Any]:
+    """The edge values of a type."""
+    match type_:
+        case BoolType():
+            return (True, False)
+        case IntType(bits, signed):
+            low, high = int_range(bits, signed)
+            return tuple(dict.fromkeys((low, high, *(value for value in INTEGERS if low <= value <= high))))
+        case FloatType():
+            return REALS
+        case TextType():
+            return TEXTS
+        case BytesType():
+            return BLOBS
+        case TimeType():
+            return TIMES
+        case DurationType():
+            return SPANS
+        case ChoiceType(values, enum):
+            return tuple(enum) if enum is not None else values
+        case OpaqueType():
+            return ([], [1, 2])
+
+
+class Generator:
+    """An endless source of types, events and subscriptions that is the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.types: list[type[Event]] = [*below(Sampler), Stranger, Bell, Chime]
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def event(self, cls: type[Event] | None = None) -> Event:
+        """An event of one of the types, with values from the edges and some absent."""
+        chosen: type[Event] = cls or self.random.choice(self.types)
+        return chosen(**{a.name: self._value(a) for a in attributes(chosen) if self._is_present(a)})
+
+    def events(self, count: int, cls: type[Event] | None = None) -> list[Event]:
+        """Several events."""
+        return [self.event(cls) for _ in range(count)]
+
+    def _is_present(self, attribute: Attribute) -> bool:
+        return not attribute.optional or self.random.random() < 0.7
+
+    def _value(self, attribute: Attribute) -> Any:
+        value = self.random.choice(pool(attribute.type))
+        if isinstance(attribute.type, FloatType) and self.random.random() < 0.15:
+            return self.random.choice([math.nan, 3, 2**53 + 1])
+        if isinstance(attribute.type, TimeType):
+            return value.astimezone(self.random.choice(ZONES))
+        return value
+
+    # -- types -------------------------------------------------------------------------------------------------------
+
+    def hierarchy(self, count: int, several_parents: float = 0.0) -> dict[str, tuple[str, ...]]:
+        """Names and parents of a random hierarchy, parents first; a share of the types has several."""
+        names: list[str] = []
+        found: dict[str, tuple[str, ...]] = {}
+        for index in range(count):
+            most = min(len(names), 3 if self.random.random() < several_parents else 1)
+            found[f"T{index}"] = tuple(self.random.sample(names, self.random.randint(min(1, most), most)))
+            names.append(f"T{index}")
+        return found
+
+    def event_types(self, count: int, tagged: Sequence[str] = ()) -> list[type[Event]]:
+        """Random event types of one family below a new root, each adding an attribute or none."""
+        made = [_declare("Root", Event, {}, tagged=tagged)]
+        for index in range(count - 1):
+            extra = {f"x{index}": self.random.choice([bool, int, float, str]) | None}
+            fields = extra if self.random.random() < 0.6 else {}
+            made.append(_declare(f"Type{index}", self.random.choice(made), fields))
+        return made
+
+    # -- subscriptions -----------------------------------------------------------------------------------------------
+
+    def subscription(self, depth: int = 3) -> Subscription:
+        """A subscription to one of the types, kinds or several at once; about half have a predicate."""
+        several: list[Any] = [AllOf((Sampler, Watched)), AllOf((Marked, Watched))]
+        asked: Any = self.random.choice([*self.types, Event, Marked, Watched, *several])
+        scope = asked.types[0] if isinstance(asked, AllOf) else asked
+        names = [attribute.name for attribute in vector(scope)]
+        picked = self.random.sample(names, min(len(names), self.random.choice([0, 0, 0, 1, 2])))
+        has, lacks = picked[:1], picked[1:]
+        exact = not isinstance(asked, AllOf) and self.random.random() < 0.2
+        where = self.predicate(scope, depth) if self.random.random() < 0.85 else None
+        return Subscription(asked, exact=exact, has=has, lacks=lacks, where=where)
+
+    def subscriptions(self, count: int, depth: int = 3) -> list[Subscription]:
+        """Several subscriptions."""
+        return [self.subscription(depth) for _ in range(count)]
+
+    def predicate(self, cls: type, depth: int) -> Predicate:
+        """A predicate over the attributes of a type, never refused."""
+        while True:
+            try:
+                found = self._predicate(list(vector(cls)), depth)
+                Subscription(cls, where=found)
+                return found
+            except SubscriptionError:
+                continue
+
+    def _predicate(self, among: list[Attribute], depth: int) -> Predicate:
+        roll = self.random.random()
+        if depth > 0 and roll < 0.45:
+            left, right = self._predicate(among, depth - 1), self._predicate(among, depth - 1)
+            return left & right if roll < 0.22 else left | right
+        if depth > 0 and roll < 0.6:
+            return ~self._predicate(among, depth - 1)
+        return self._leaf(self.random.choice(among), among)
+
+    def _leaf(self, attribute: Attribute, among: list[Attribute]) -> Predicate:
+        term = this[attribute.name]
+        if isinstance(attribute.type, OpaqueType) or self.random.random() < 0.08:
+            return term.is_present()
+        if isinstance(attribute.type, TextType) and self.random.random() < 0.4:
+            test = self.random.choice([term.startswith, term.endswith, term.contains])
+            return test(self.random.choice(TEXTS))
+        if self.random.random() < 0.2:
+            return term.isin(self.random.sample(list(pool(attribute.type)), 2))
+        if isinstance(attribute.type, BoolType | ChoiceType):
+            return self.random.choice([term.__eq__, term.__ne__])(self._operand(attribute, among))
+        return self._comparison(self._computed(term, attribute, among), self._operand(attribute, among))
+
+    def _comparison(self, left: Term, right: Any) -> Predicate:
+        tests = [left.__eq__, left.__ne__, left.__lt__, left.__le__, left.__gt__, left.__ge__]
+        return self.random.choice(tests)(right)
+
+    def _computed(self, term: Term, attribute: Attribute, among: list[Attribute]) -> Term:
+        """The term, or arithmetic on it."""
+        roll = self.random.random()
+        numeric = isinstance(attribute.type, IntType | FloatType)
+        if roll < 0.5 or not (numeric or isinstance(attribute.type, TimeType | DurationType)):
+            return term
+        if roll < 0.6 and not isinstance(attribute.type, TimeType):
+            return -term
+        other = self._operand(attribute, among)
+        results: list[Term] = [term + other, term - other, term * other, term / other]
+        if not numeric:
+            results = [term - other, term + self.random.choice(SPANS)]
+        return self.random.choice(results)
+
+    def _operand(self, attribute: Attribute, among: list[Attribute]) -> Any:
+        """Something to compare with: a constant, or now and then another attribute of a like type."""
+        alike = [this[other.name] for other in among if _alike(other.type, attribute.type)]
+        if alike and self.random.random() < 0.25:
+            return self.random.choice(alike)
+        return self.random.choice(pool(attribute.type))
+
+
+def _declare(name: str, base: type[Event], fields: Mapping[str, object], **options: Any) -> type[Event]:
+    metaclass: Any = type(Event)
+    namespace = {"__annotations__": dict(fields), "__module__": __name__}
+    made: type[Event] = metaclass(name, (base,), namespace, **options)
+    return made
+
+
+def _alike(one: AttributeType, other: AttributeType) -> bool:
+    numbers = (IntType, FloatType)
+    return type(one) is type(other) or (isinstance(one, numbers) and isinstance(other, numbers))
+
+
+# -- all combinations at the edges -------------------------------------------------------------------------------------
+
+
+def edge_events(name: str) -> list[Event]:
+    """A sampler for every edge value of one attribute, one with NaN for a float, and one without the attribute."""
+    attribute = vector(Sampler).find(name)
+    values = [*pool(attribute.type), *([math.nan] if isinstance(attribute.type, FloatType) else [])]
+    return [Sampler(), *(Sampler(**{name: value}) for value in values)]
+
+
+def edge_subscriptions(name: str) -> Iterator[Subscription]:
+    """Every comparison of one attribute with every edge value, plain and negated, and every test its type has."""
+    attribute = vector(Sampler).find(name)
+    term = this[name]
+    for predicate in itertools.chain([term.is_present()], _edge_predicates(term, attribute.type)):
+        yield Subscription(Sampler, where=predicate)
+        yield Subscription(Sampler, where=~predicate)
+
+
+def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:
+    if isinstance(type_, OpaqueType):
+        return
+    ordered = not isinstance(type_, BoolType | ChoiceType)
+    for value in pool(type_):
+        yield from (term == value, term != value, term.isin([value]))
+        if ordered:
+            yield from (term < value, term <= value, term > value, term >= value)
+        if isinstance(type_, IntType | FloatType):
+            yield from (term + value > 0, term - value <= 1, term * value != 2, term / value > 0.5, -term >= value)
+            yield from (term == float(value), term < float(value))
+        if isinstance(type_, TextType):
+            yield from (term.startswith(value), term.endswith(value), term.contains(value))
+        if isinstance(type_, DurationType):
+            yield from (term + value > SPANS[3], term - value == SPANS[0], -term <= value)
+        if isinstance(type_, TimeType):
+            yield from (term - value > SPANS[3], term + SPANS[4] >= value, term - SPANS[5] < value)

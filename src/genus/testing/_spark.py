@@ -1,0 +1,44 @@
+"""One small Spark session for all tests of a process, started when it is first asked for."""
+
+import atexit
+import os
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+
+@cache
+def spark_session(cores: int = 2) -> SparkSession:
+    """A local Spark session for tests: the same one at every call; it is stopped when the process ends.
+
+    It has no user interface, two shuffle partitions and its files in a temporary folder.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    kept = tempfile.TemporaryDirectory(prefix="genus-spark-", ignore_cleanup_errors=True)
+    folder = Path(kept.name)
+    session = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .appName("genus tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "2g")
+        .config(
+            "spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}"
+        )
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")  # half the time of making columns
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.maxMetadataStringLength", "100000")  # for tests that read plans
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    atexit.register(kept.cleanup)
+    atexit.register(session.stop)  # first: what is registered last runs first
+    return session

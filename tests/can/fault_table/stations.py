@@ -1,0 +1,114 @@
+"""Rows 6, 7 and 14: a station that fails, one that babbles, and more soft events than the bus can carry."""
+
+from genus.can._plan import System
+from genus.can._sim.fault_hooks import Outcome as Fate
+from genus.can._sim.trace import Passage
+from genus.can._world.run import Run
+from genus.can._world.scenario import Prepared
+from tests.can.fault_table.row import Observation, Setting, alarms, row
+
+BROKEN = "tram"
+IDIOT = "monitor"
+PASSIVE_AFTER, OFF_AFTER = 16, 32
+LOADS = (0.7, 0.8, 0.9, 1.0, 1.2)
+SECOND = 1_000_000_000
+
+
+@row(
+    6,
+    "bus-off",
+    injected="from 1 s to 1.2 s everything that one station sends is corrupted",
+    expected="off after 32 failures and 5984 bits at most; back after 1408 bits at least; the others miss nothing",
+    example='--faults "transmitter node=11 from=1s until=1200ms"',
+)
+def bus_off(setting: Setting) -> Observation:
+    """How a broken transmitter is taken off the bus, and comes back."""
+    number = setting.number(BROKEN)
+    run = Run(setting.scenario(f"transmitter node={number} from=1s until=1200ms", seconds=1.5, traced=True))
+    for _ in run.advance():
+        pass
+    outcome = run.outcome()
+    own = [each for each in run.meter if number in each.senders and each.start_ns >= SECOND]
+    failures = _first_failures(own)
+    bit = setting.system.bus.timing.bit_ns
+    took = (failures[-1].end_ns - failures[0].start_ns) // bit
+    later = next(each for each in own if each.start_ns >= failures[-1].end_ns)
+    away = (later.start_ns - failures[-1].end_ns) // bit
+    others = [each for each in outcome.channels if each.node != BROKEN]
+    missed = alarms(outcome.of_class("hard")) + sum(each.missed + each.expired for each in others)
+    again = any(each.outcome is Fate.SENT for each in own)
+    text = (
+        f"off after {len(failures)} failures in {took} bits, back after {away} bits; {missed} misses of the others; "
+        f"{'sends again' if again else 'never sends again'} when repaired"
+    )
+    right = len(failures) == OFF_AFTER and took <= 5984 and away >= 1408 and missed == 0 and again
+    return Observation(text, right)
+
+
+def _first_failures(own: list[Passage]) -> list[Passage]:
+    """The failures until the station leaves the bus for the first time: before a pause of 128 times 11 bits."""
+    failures: list[Passage] = []
+    for passage in own:
+        if failures and passage.start_ns - failures[-1].end_ns > 1_000_000:
+            break
+        failures.append(passage)
+    return failures
+
+
+@row(
+    7,
+    "babbling idiot",
+    injected="from 0.5 s on one station sends frames of 8 bytes without a pause: priority 0, then 1, then 254",
+    expected="without guards the bus is lost to priority 0; with them no hard event of the others is missed",
+    example='--clocks perfect --guards --faults "babble node=2 priority=0 from=500ms"',
+)
+def babbling_idiot(setting: Setting) -> Observation:
+    """What a guardian is worth."""
+    lines, right = [], True
+    for priority in (0, 1, 254):
+        shown = []
+        for guards in (False, True):
+            outcome = setting.simulate(
+                f"babble node={setting.number(IDIOT)} priority={priority} from=500ms", seconds=setting.size(0.7, 5),
+                clocks="perfect", guards=guards,
+            )  # fmt: skip
+            hard = alarms(outcome.of_class("hard"))
+            soft = sum(each.missed for each in outcome.of_class("soft") if each.node != IDIOT)
+            shown.append(f"{hard}/{soft}")
+            right &= hard == 0 if guards or priority else hard > 0
+        lines.append(f"priority {priority}: {shown[0]}, guarded {shown[1]}")
+    return Observation(f"hard alarms/soft misses at {'; '.join(lines)}", right)
+
+
+@row(
+    14,
+    "overload",
+    injected="soft events take 0.7, 0.8, 0.9, 1.0, 1.2 of the bus; longest frames",
+    expected="0 hard misses; no expired event is sent; soft misses are told and grow with the load",
+)
+def overload(setting: Setting) -> Observation:
+    """Hard events do not feel it; soft ones are missed, expire, and are told."""
+    hard, unsent, missed = 0, 0, []
+    for load in LOADS if setting.full else LOADS[::4]:
+        prepared = Prepared.of(with_soft_load(setting.system, load))
+        outcome = setting.simulate(
+            prepared=prepared, seconds=setting.size(0.5, 10), clocks="perfect", exact_lengths=False
+        )
+        soft = outcome.of_class("soft")
+        hard += alarms(outcome.of_class("hard"))
+        unsent += sum(each.sent_expired for each in soft)
+        missed.append(100 * sum(each.missed for each in soft) / sum(each.published for each in soft))
+    text = f"{hard} hard misses, {unsent} expired events sent; soft misses {' '.join(f'{m:.2f}' for m in missed)} %"
+    return Observation(text, hard == unsent == 0 and missed[0] < 1 and missed[-1] > 5)
+
+
+def with_soft_load(system: System, load: float) -> System:
+    """The system with soft events so often that they take this part of the bus; deadlines are 0.6 of the periods."""
+    taken = sum(channel.event_ns / channel.period_ns for channel in system.soft)
+    for channel in system.soft:
+        period = round(channel.period_ns * taken / load)
+        deadline = round(0.6 * period)
+        system = system.changed(
+            channel.name, period_ns=period, deadline_ns=deadline, expires_ns=2 * deadline, jitter_ns=0
+        )
+    return system
