@@ -26,7 +26,7 @@ class BusTimeGuard(Guard):
         if frame.id >> PRIORITY_SHIFT != Priority.HARD:
             return super().opens(frame, now)
         opens = super().opens(frame, self._station.bus_time(now))
-        return opens if opens >= NEVER else max(now, self._station.instant_of(opens))
+        return opens if opens >= NEVER else max(now, self._station.virtual_time(opens))
 
 
 def guard_of(plan: Plan, station: Station) -> Guard:

@@ -1,126 +1,313 @@
-"""A scenario set up: a simulated bus, a real node with its programs for each of the system's, and what measures."""
+"""A node in the simulator as the link of a bus: `open_bus("sim:WORLD?name=NODE")`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
 
+from genus.bus._link import TroubleHandler, WaitFor
+from genus.bus._qos import QoS
+from genus.can._node.link import NodeLink, NodePublisher
 from genus.can._node.node import Node
-from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import MemoryStore, Tables
-from genus.can._sim.clock import Clock, crystal
-from genus.can._sim.faults import SlotStarts
-from genus.can._sim.simulation import Simulation
-from genus.can._sim.trace import Header
-from genus.can._wire.frame import BROKER_NODE
-from genus.can._world.flow import Flow
-from genus.can._world.guarding import guard_of
-from genus.can._world.meter import FLOW_MASK, BusTime, Meter
-from genus.can._world.scenario import Scenario
-from genus.can._world.station import Station, Window
+from genus.can._node.troubles import Trouble
+from genus.can._sim.simulation import Host
+from genus.errors import BusError, QueueFull
+from genus.filters import Subscription
+from genus.model import Event
+from genus.targets.python import PythonFilter
 
-BROKER_UID = 1
+R = TypeVar("R")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def uid_of(number: int) -> int:
-    """The uid of the node that has a number in the system file."""
-    return number << 32 | 0x47454E
-
-
-class Stage:
-    """State: everything that takes part in a scenario."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self.system = scenario.prepared.typed.system
-        self.calendar = scenario.prepared.plan.calendar
-        self.window = Window()
-        self.flows = {flow.channel.name: flow for flow in self._make_flows()}
-        self.simulation = self._make_simulation()
-        self.stations = {name: self._station(name, number) for name, number in self.system.nodes.items()}
-        self.meter = self._make_meter()
-        self.store = self._make_store()
-        for station in self.stations.values():
-            self._add(station)
-        if scenario.broker:
-            self.simulation.add_host(BROKER_NODE, self._make_broker)
+class StationWorld(Protocol):
+    """What a station needs of its world."""
 
     @property
-    def reference(self) -> Station:
-        """The first node that is up, by whose view of the bus's time the calendar is told."""
-        return next((each for each in self.stations.values() if each.is_up), next(iter(self.stations.values())))
+    def now_ns(self) -> int:
+        """Virtual time."""
 
-    def _make_flows(self) -> Iterator[Flow]:
-        stand_ins = self.scenario.prepared.typed.stand_ins
-        placed = {slot.channel: slot for slot in self.calendar.slots}
-        for channel in self.system.channels:
-            alike = [other.name for other in self.system.channels if other.event == channel.event]
-            slot = placed.get(channel.name)
-            yield Flow(channel, stand_ins[channel.event], slot, alike.index(channel.name), len(alike))
+    def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None:
+        """Call back at a virtual time."""
 
-    def _make_simulation(self) -> Simulation:
-        starts = tuple(start for start, _ in self.calendar.in_cycle())
-        return Simulation(
-            self.system.bus.timing,
-            seed=self.scenario.seed,
-            faults=self.scenario.faults,
-            slots=SlotStarts(self.calendar.cycle_ns, starts) if starts else None,
-            exact_lengths=self.scenario.exact_lengths,
-            confinement=self.scenario.confinement,
-        )
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Block in virtual time."""
 
-    def _station(self, name: str, number: int) -> Station:
-        publishes = [flow for flow in self.flows.values() if flow.channel.node == name and flow.can_be_announced]
-        hears = [flow for flow in self.flows.values() if name in flow.channel.subscribers]
-        return Station(
-            name, number, self.simulation, lambda: self._make_node(name, number), publishes, hears, self.window
-        )
+    def make_node(self, station: "Station", on_event: Callable[[Event], object]) -> Node:
+        """The node of a station."""
 
-    def _make_node(self, name: str, number: int) -> Node:
-        dynamic = self.scenario.broker
-        return Node(
-            uid_of(number),
-            name=name,
-            timing=self.system.bus.timing,
-            catalog=None if dynamic else self.scenario.prepared.typed.catalog,
-            number=None if dynamic else number,
-            slots=self.calendar.slots,
-            masterable=not self.scenario.masters or name in self.scenario.masters,
-            synchronised=self.scenario.clocks == "real",
-            sync_period_ns=self.system.bus.sync_period_ns,
-            seed=self.scenario.seed << 7 | number,
-        )
+    def add_host(self, station: "Station") -> Host:
+        """Put a station on the bus; its `boot` makes the machine."""
 
-    def _make_broker(self) -> Broker:
-        catalog = self.scenario.prepared.typed.catalog
-        return Broker(BROKER_UID, catalog, self.store, fd=self.system.bus.fd, seed=self.scenario.seed)
+    def remove(self, station: "Station") -> None:
+        """Take a station off the bus."""
 
-    def _make_store(self) -> MemoryStore:
-        """Where the broker keeps its tables; it begins with the numbers that the system file gives to nodes."""
-        store = MemoryStore()
-        tables = Tables(store)
-        for number in self.system.nodes.values():
-            tables.assign(uid_of(number), number)
-        tables.begin_epoch()
-        tables.save()
-        return store
 
-    def _make_meter(self) -> Meter:
-        timing, scenario = self.system.bus.timing, self.scenario
-        header = Header(
-            bitrate=timing.bitrate, data_bitrate=timing.data_bitrate, exact_lengths=scenario.exact_lengths,
-            seed=scenario.seed, title=self.system.source,
-        )  # fmt: skip
-        meter = Meter(dict(self._by_identifier()), header, keeps=scenario.traced)
-        self.simulation.trace = self.simulation.bus.trace = self.simulation.away.trace = meter
-        return meter
+class StationObserver(Protocol):
+    """What a station reports for the outcome of a simulation."""
 
-    def _by_identifier(self) -> Iterator[tuple[int, tuple[Flow, BusTime]]]:
-        for flow in self.flows.values():
-            yield flow.channel.id & FLOW_MASK, (flow, self.stations[flow.channel.node].bus_time)
+    def event_published(self, station: "Station", event: Event, etag: int, payload: bytes) -> None:
+        """A program published an event."""
 
-    def _add(self, station: Station) -> None:
-        guard = guard_of(self.scenario.prepared.plan, station) if self.scenario.guards else None
-        self.simulation.add_host(station.number, station.boot, clock=self._clock(station.number), guard=guard)
+    def event_refused(self, station: "Station", event: Event) -> None:
+        """A program could not publish an event: the queue of its node is full."""
 
-    def _clock(self, number: int) -> Clock:
-        if self.scenario.clocks == "perfect":
-            return Clock()
-        return crystal(self.simulation.random(f"clock {number}"), f"{self.scenario.seed}/{number}")
+    def event_delivered(self, station: "Station", event: Event) -> None:
+        """A node got an event that it has a subscription for."""
+
+    def publisher_informed(self, station: "Station", cls: type, trouble: Trouble) -> None:
+        """A publisher got a trouble."""
+
+    def subscriber_informed(self, station: "Station", trouble: Trouble) -> None:
+        """A subscriber got a trouble."""
+
+
+class Station(NodeLink):
+    """State: one node in the simulator. After a restart its node is another one; its program goes on."""
+
+    host: Host
+
+    def __init__(
+        self,
+        world: StationWorld,
+        observer: StationObserver,
+        name: str,
+        number: int,
+        slots_of: str,
+        banks: int | None,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.number = number
+        self.slots_of = slots_of
+        """The node whose slots of the calendar it uses: itself, unless it replaces another one."""
+        self.banks = banks
+        self.last_filters: tuple[tuple[int, int], ...] = ()
+        self._world = world
+        self._observer = observer
+        self._deliver: Callable[[Event], None] = _ignore
+        self._filters: dict[object, PythonFilter] = {}
+        self._tests: dict[type, bool | tuple[PythonFilter, ...]] = {}
+        """Per class: whether all events match, or the subscriptions that decide."""
+        self._started: Node | None = None
+        self.at_restart: list[Callable[[], object]] = []
+        """Timers that were due while the station was down."""
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def open(self, deliver: Callable[[Event], None]) -> None:
+        """Switch the station on."""
+        self._deliver = deliver
+        self.host = self._world.add_host(self)
+        self._start(self.node)
+
+    def boot(self) -> Node:
+        """The node, made again; it starts at this instant of virtual time."""
+        self._node = node = self._world.make_node(self, self._receive)
+        self._world.at_ns(self._world.now_ns, lambda: self._start(node))
+        return node
+
+    def _start(self, node: Node) -> None:
+        if node is self._node and node is not self._started and self.is_up:
+            self._started = node
+            self.run(node, StationDriver(self, self._world), self._clock or StationClock(self, self._world))
+            due, self.at_restart = self.at_restart, []
+            for call in due:
+                call()
+
+    @property
+    def has_node(self) -> bool:
+        """Whether it was switched on."""
+        return self._node is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its program closed the bus."""
+        return self._driver is None and self._started is not None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return self.host.is_up
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its channels are bound, and its clock is precise enough for the calendar."""
+        if not self.is_up or self._driver is None:
+            return False
+        bound = all(each.announcement.state == "ready" for each in self._publishers)
+        received = all(each.interest.state == "ready" for each in self._interests)
+        return self.node.number is not None and bound and received and not self.node.is_calendar_stopped
+
+    def may_publish(self, cls: type) -> bool:
+        """Whether the node is up and a channel is bound."""
+        channel = self.node.tx.channels.get(cls) if self.is_up else None
+        return channel is not None and channel.state == "ready"
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def bus_time(self, now_ns: int) -> int:
+        """The bus's time at a virtual time, as the station knows it now."""
+        return self.node.time.global_time(self.host.clock.local(now_ns))
+
+    def virtual_time(self, bus_ns: int) -> int:
+        """The virtual time at which the station takes it for that time of the bus."""
+        return self.host.clock.global_of(self.node.time.local_time(bus_ns))
+
+    @property
+    def precision_ns(self) -> int:
+        """A bound on the error of its view of the bus's time."""
+        return self.node.time.precision(self.host.now)
+
+    @property
+    def filters(self) -> tuple[tuple[int, int], ...]:
+        """The acceptance filters of its controller; the last ones it had, once it is off."""
+        if self.is_up:
+            self.last_filters = tuple((value, mask) for value, mask in self.host.controller.filters or ())
+        return self.last_filters
+
+    # -- what programs do --------------------------------------------------------------------------------------------
+
+    def announce(
+        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()
+    ) -> NodePublisher:
+        """Prepare to publish a type, and observe the troubles of its publisher."""
+
+        def handle(trouble: Trouble) -> None:
+            self._observer.publisher_informed(self, cls, trouble)
+            if on_trouble is not None:
+                on_trouble(trouble)
+
+        return super().announce(cls, qos, handle, carries)
+
+    def publish(self, event: Event, *, loop_back: bool = True) -> None:
+        """Publish an event, and observe what becomes of it."""
+        if not self.is_up:
+            raise BusError(f"node {self.name!r} is down")
+        try:
+            self.driver.call(lambda now: self._publish(event, now, loop_back))
+        except QueueFull:
+            self._observer.event_refused(self, event)
+            raise
+
+    def _publish(self, event: Event, now: int, loop_back: bool) -> None:
+        etag, payload = self.node.publish(event, now, loop_back=loop_back)
+        self._observer.event_published(self, event, etag, payload)
+
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Receive what a subscription matches, and observe what comes and what does not."""
+
+        def handle(trouble: Trouble) -> None:
+            self._observer.subscriber_informed(self, trouble)
+            if on_trouble is not None:
+                on_trouble(trouble)
+
+        end = super().listen(subscription, handle)
+        self._filters[handle] = PythonFilter(subscription)
+        self._tests.clear()
+
+        def unlisten() -> None:
+            self._filters.pop(handle, None)
+            self._tests.clear()
+            end()
+
+        return unlisten
+
+    def matches(self, event: Event) -> bool:
+        """Whether a subscription of this node matches an event."""
+        test = self._tests.get(type(event))
+        if test is None:
+            test = self._tests[type(event)] = self._test_of(type(event))
+        return test if isinstance(test, bool) else any(matches(event) for matches in test)
+
+    def _test_of(self, cls: type) -> bool | tuple[PythonFilter, ...]:
+        accepting = [each for each in self._filters.values() if each.subscription.accepts(cls)]
+        if any(not (asked.has or asked.lacks or asked.where) for asked in (each.subscription for each in accepting)):
+            return True
+        return tuple(accepting) if accepting else False
+
+    def _receive(self, event: Event) -> None:
+        if self.matches(event):
+            self._observer.event_delivered(self, event)
+        self._deliver(event)
+
+
+class StationDriver:
+    """Runs the node of a station in virtual time."""
+
+    def __init__(self, station: Station, world: StationWorld) -> None:
+        self._station = station
+        self._world = world
+
+    def call(self, action: Callable[[int], R]) -> R:
+        """Call a function of the node with the reading of its clock."""
+        if not self._station.is_up:
+            raise BusError(f"node {self._station.name!r} is down")
+        return self._station.host.call(action)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Block in virtual time."""
+        return self._world.wait_for(condition, timeout)
+
+    def counters(self) -> Mapping[str, int]:
+        """The simulated bus counts frames for all stations; see `World.outcome`."""
+        return {}
+
+    def close(self) -> None:
+        """Take the station off the bus when its final reports are sent."""
+        self._world.remove(self._station)
+
+
+class StationClock:
+    """The bus's time as a station knows it, in virtual time."""
+
+    def __init__(self, station: Station, world: StationWorld) -> None:
+        self._station = station
+        self._world = world
+        self._is_closed = False
+        self.wait_for: WaitFor | None = world.wait_for
+
+    def time_ns(self) -> int:
+        """The bus's time in nanoseconds since 1970."""
+        return self._station.bus_time(self._world.now_ns)
+
+    def sleep(self, seconds: float) -> None:
+        """Block in virtual time."""
+        self._world.wait_for(lambda: False, seconds)
+
+    def call_at(self, time_ns: int, function: Callable[[], object]) -> "StationTimer":
+        """Call a function when the station takes it for that time; if it is down then, when it restarts."""
+        timer = StationTimer()
+
+        def call() -> None:
+            if timer.is_cancelled or self._is_closed:
+                return
+            if self._station.is_up:
+                function()
+            else:
+                self._station.at_restart.append(call)
+
+        self._world.at_ns(max(self._station.virtual_time(time_ns), self._world.now_ns), call)
+        return timer
+
+    def close(self) -> None:
+        """Make no more calls."""
+        self._is_closed = True
+
+
+class StationTimer:
+    """State: a call in virtual time."""
+
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        self.is_cancelled = True
+
+
+def datetime_of(time_ns: int) -> datetime:
+    """A time in nanoseconds since 1970 as a datetime."""
+    return _EPOCH + timedelta(microseconds=(time_ns + 500) // 1000)
+
+
+def _ignore(event: Event) -> None:
+    """Before the link is open."""

@@ -1,9 +1,9 @@
-"""Event types for the channels of a system, so that real nodes can announce, publish and subscribe to them.
+"""Synthetic event types for the channels of a system, so that real nodes can announce, publish and subscribe to them.
 
-A system file says how many bytes an event has, not what they mean. So each event gets a class whose payload is exactly
-that long: a running number, by which every single event is followed through the bus, and filling. Classes are
-registered in the order of the event tags they replace, and the system is planned with the new tags: in an identifier
-the tag decides between channels of one node, and that order stays.
+A system file says how many bytes an event has, not what they mean. So each event gets a class whose payload has exactly
+that length: a running number, by which every event is recognised on the bus, and filling. Classes are registered in the
+order of the event tags they replace, and the system is planned with the new event tags: in an identifier the event tag
+decides between channels of one node, and that order stays.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,16 +39,6 @@ class StandIn(msgspec.Struct, frozen=True):
         """The event with a number."""
         made: Event = self.cls(**self.filling, number=number)
         return made
-
-    def number_in(self, data: bytes) -> int:
-        """The number in the data of an event's first frame: it follows the header byte."""
-        return int.from_bytes(data[1 : 1 + self.width], "big")
-
-
-def number_of(event: Event) -> int:
-    """The number of an event of a stand-in."""
-    number: int = event.number  # type: ignore[attr-defined]
-    return number
 
 
 class TypedSystem(msgspec.Struct, frozen=True):
