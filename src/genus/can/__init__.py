@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         plan,
         spell_system,
     )
-    from genus.can._plan.system import format_bitrate, format_span
+    from genus.can._plan.system import QosClass, format_bitrate, format_span
     from genus.can._protocol.broker import Broker
     from genus.can._protocol.notices import Standing
     from genus.can._sim.fault_text import fault_help, parse_fault
@@ -107,6 +107,7 @@ __all__ = [
     "Priority",
     "Program",
     "ProtocolTag",
+    "QosClass",
     "Reassembler",
     "Scenario",
     "ScenarioRun",
@@ -156,7 +157,7 @@ if not TYPE_CHECKING:
         _plan=(
             "Advice Bus Calendar Channel Load Plan Share Slot System Verdict load_system parse_system plan spell_system"
         ),
-        _plan__system="format_bitrate format_span",
+        _plan__system="QosClass format_bitrate format_span",
         _protocol__broker="Broker",
         _sim__fault_text="fault_help parse_fault",
         _sim__trace="Band Passage Trace",

@@ -38,6 +38,7 @@ class Observation:
         self._catalog = catalog
         self._keeps_records = keeps_frames
         self._trackers: dict[tuple[str, type], ChannelTracker] = {}
+        self._segmented: dict[tuple[str, type], bool] = {}
         self._by_class: dict[type, list[ChannelTracker]] = {}
         self.bus = self._observe_bus(title, keeps_frames)
 
@@ -101,6 +102,7 @@ class Observation:
         found = self._trackers.get((station.name, cls))
         if found is None:
             found = self._trackers[station.name, cls] = self._make_tracker(station, cls)
+            self._segmented[station.name, cls] = station.node.tx.channels[cls].segmented
             if found not in self._by_class.setdefault(cls, []):
                 self._by_class[cls].append(found)
             self.bus.channels_changed()
@@ -126,13 +128,15 @@ class Observation:
         return f"{event} of {station.name}"
 
     def _find_channel(self, identifier: int) -> ObservedChannel | None:
-        """The channel of a node number and an event tag."""
+        """The channel of a node number and an event tag; also one that was withdrawn."""
         name = self._catalog.type_of(identifier & ETAG_MASK)
-        for station in self._stations.values():
-            if name is not None and station.has_node and station.node.number == identifier >> NODE_SHIFT & 0x7F:
-                for cls, channel in station.node.tx.channels.items():
-                    if channel.name == name and (tracker := self._trackers.get((station.name, cls))) is not None:
-                        return ObservedChannel(tracker, channel.segmented, station.bus_time)
+        for (station_name, cls), tracker in self._trackers.items():
+            station = self._stations[station_name]
+            if name_of(cls) == name and station.node.number == identifier >> NODE_SHIFT & 0x7F:
+                channel = station.node.tx.channels.get(cls)
+                if channel is not None:
+                    self._segmented[station_name, cls] = channel.segmented
+                return ObservedChannel(tracker, self._segmented.get((station_name, cls), False), station.bus_time)
         return None
 
     def _receivers_of(self, event: Event) -> list[str]:

@@ -114,6 +114,13 @@ class Station(NodeLink):
             for call in due:
                 call()
 
+    def close(self) -> None:
+        """Send final reports and leave the bus; a station that is down just stays down."""
+        if self.is_up:
+            super().close()
+        else:
+            self._driver = None
+
     @property
     def has_node(self) -> bool:
         """Whether it was switched on."""

@@ -260,6 +260,10 @@ class World:
         self.observation.bus.restart_counting(self.now_ns)
         self.observation.troubles.clear()
 
+    def count_alarms(self, begin_ns: int, end_ns: int) -> None:
+        """Count missing hard events only for slots that lie in this span of the bus's time."""
+        self.observation.window.begin_ns, self.observation.window.end_ns = begin_ns, end_ns
+
     def bus_load(self) -> dict[str, BandResult]:
         """Frames, errors and load of each traffic class since `start_measuring`, or since power-on."""
         measured_ns = self.now_ns - self.observation.bus.begin_ns
@@ -278,7 +282,7 @@ class World:
             pattern="",
             admitted=self.plan is not None and self.plan.ok,
             faults=tuple(map(str, self.simulation.injected)),
-            channels=tuple(result_of(tracker, self._verdict(tracker)) for tracker in self.observation.trackers),
+            channels=tuple(result_of(tracker, self._verdict(tracker)) for tracker in self._ordered_trackers()),
             bands=self.bus_load(),
             troubles=dict(self.observation.troubles),
             dropped=dict(dropped),
@@ -339,6 +343,12 @@ class World:
         observer = self.observation.bus
         load = observer.busy_ns[band] / measured_ns if measured_ns else 0.0
         return BandResult(observer.frames[band], observer.errors[band], load, observer.unheard[band])
+
+    def _ordered_trackers(self) -> list[ChannelTracker]:
+        """The channels on which programs published: those of the plan in its order, then the others."""
+        planned = [channel.name for channel in self.plan.system.channels] if self.plan is not None else []
+        order = {name: place for place, name in enumerate(planned)}
+        return sorted(self.observation.trackers, key=lambda tracker: order.get(tracker.name, len(order)))
 
     def _verdict(self, tracker: ChannelTracker) -> Any:
         if self.plan is None or all(channel.name != tracker.name for channel in self.plan.system.channels):
