@@ -86,6 +86,16 @@ def _hint(name: str) -> str:
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(FAULTS)}"
 
 
+def node_names(text: str) -> set[str]:
+    """The names of nodes in the text of a fault; numbers and ranges of numbers are none.
+
+    >>> node_names("partition nodes=sensor,3,5-8 from=1s")
+    {'sensor'}
+    """
+    values = [word.partition("=")[2] for word in text.split() if word.startswith(("node=", "nodes="))]
+    return {part for value in values for part in value.split(",") if not part.replace("-", "").isdigit()}
+
+
 def _number_of(part: str, nodes: Mapping[str, int], fault: str) -> str:
     """The number of a node, or a range of numbers, as text."""
     if part in nodes:

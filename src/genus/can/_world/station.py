@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._qos import QoS
-from genus.can._node.link import NodeLink, NodePublisher
+from genus.can._node.link import BINDING_S, NodeLink, NodePublisher
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
 from genus.can._sim.simulation import Host
@@ -187,9 +187,12 @@ class Station(NodeLink):
         return super().announce(cls, qos, handle, carries)
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
-        """Publish an event, and observe what becomes of it."""
+        """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
         if not self.is_up:
             raise BusError(f"node {self.name!r} is down")
+        channel = self.node.tx.channels.get(type(event))
+        if channel is not None and channel.state == "binding":
+            self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
         try:
             self.driver.call(lambda now: self._publish(event, now, loop_back))
         except QueueFull:
@@ -228,7 +231,8 @@ class Station(NodeLink):
 
     def _test_of(self, cls: type) -> bool | tuple[PythonFilter, ...]:
         accepting = [each for each in self._filters.values() if each.subscription.accepts(cls)]
-        if any(not (asked.has or asked.lacks or asked.where) for asked in (each.subscription for each in accepting)):
+        asked = [each.subscription for each in accepting]
+        if any(not each.has and not each.lacks and each.where is None for each in asked):
             return True
         return tuple(accepting) if accepting else False
 

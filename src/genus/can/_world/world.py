@@ -6,6 +6,7 @@ faults are injected from a seed. The world moves time, and knows what became of 
 
 import asyncio
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from genus.can._plan import plan as make_plan
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore, Tables
 from genus.can._sim.clock import Clock, crystal
-from genus.can._sim.fault_text import parse_fault
+from genus.can._sim.fault_text import node_names, parse_fault
 from genus.can._sim.faults import Fault, SlotStarts
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Band, Passage, Trace
@@ -76,12 +77,12 @@ class World:
     `plan` is a plan, a system or the path of a system file: it gives bit rate, node numbers and hard slots. `catalog`
     is a catalog, the path of its file, or event types to be registered. `seed` seeds all random choices; `faults` are
     injected, as text (`"errors p=0.1"`, `"crash node=sensor at=2s restart=3s"`; `genus can sim --help` lists them) or
-    `Fault`s. Virtual time begins at `start`. With `clocks="real"` each node has a clock that is off and drifts, and
-    they are synchronised over the bus; one of `masters` leads (default: any), and nodes in `reference` have clocks
-    that show the true time. `clocks="perfect"` gives all nodes virtual time. With `broker`, nodes get numbers, event
-    tags and catalog from a broker. `guards` puts a bus guardian in front of every planned node. `exact_lengths=False`
-    makes every frame as long as bit stuffing can make it. `confinement=False` keeps nodes with errors on the bus.
-    `trace=False` saves memory: no frames are kept.
+    `Fault`s; one that names a node waits until that has joined. Virtual time begins at `start`. With `clocks="real"`
+    each node has a clock that is off and drifts, and they are synchronised over the bus; one of `masters` leads
+    (default: any), and nodes in `reference` have clocks that show the true time. `clocks="perfect"` gives all nodes
+    virtual time. With `broker`, nodes get numbers, event tags and catalog from a broker. `guards` puts a bus guardian
+    in front of every planned node. `exact_lengths=False` makes every frame as long as bit stuffing can make it.
+    `confinement=False` keeps nodes with errors on the bus. `trace=False` saves memory: no frames are kept.
 
     >>> from genus import Event, Soft, UInt8, open_bus
     >>> class Loop(Event):
@@ -153,6 +154,9 @@ class World:
         """End all programs that wait in the world; its name can be used again."""
         self._runner.close()
         _WORLDS.pop(self.name, None)
+        pending, self._pending_faults = self._pending_faults, []
+        for fault in pending:
+            warnings.warn(f"the fault {fault} was never injected: no such node joined the world", stacklevel=2)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -240,9 +244,15 @@ class World:
         self.simulation.inject(parse_fault(fault, self._numbers()) if isinstance(fault, str) else fault)
 
     def _inject_pending(self) -> None:
-        """Faults of the constructor may name nodes, so they are injected when time begins to pass."""
-        while self._pending_faults:
-            self.inject(self._pending_faults.pop(0))
+        """Inject the faults of the constructor when time begins to pass; those that name a node when it has joined."""
+        if self._pending_faults:
+            known = set(self._numbers())
+            pending, self._pending_faults = self._pending_faults, []
+            for fault in pending:
+                if isinstance(fault, str) and node_names(fault) - known:
+                    self._pending_faults.append(fault)
+                else:
+                    self.inject(fault)
 
     def _numbers(self) -> dict[str, int]:
         planned = self.plan.system.nodes if self.plan is not None else {}
@@ -370,6 +380,8 @@ class World:
             self._switch_off(known)
         number = self._number(name, options.get("number"))
         banks = options.get("banks")
+        if banks is not None and not (banks.isdigit() and int(banks)):
+            raise BusError(f"sim:{self.name}: banks is {banks!r}; a controller has one filter or more")
         station = Station(
             self, self.observation, name, number, options.get("slots", name), None if banks is None else int(banks)
         )
