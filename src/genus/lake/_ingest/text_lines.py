@@ -46,29 +46,50 @@ def is_compressed(path: str) -> bool:
     return path.endswith(".gz")
 
 
-def open_text(path: str) -> IO[bytes] | "Unzipped":
-    """A file's text from its beginning."""
+def open_text(path: str, gzipped: bool | None = None) -> IO[bytes] | "Unzipped":
+    """A file's text from its beginning; whether it is gzipped follows from its name unless it is given."""
     file = open_input(path)
-    return Unzipped(file) if is_compressed(path) else file
+    return Unzipped(file) if (is_compressed(path) if gzipped is None else gzipped) else file
 
 
-def byte_ranges(path: str, size: int, target: int) -> list[Split]:
-    """A file in ranges of some size; a compressed one is not cut."""
-    if is_compressed(path) or not size:
+def byte_ranges(path: str, size: int, target: int, gzipped: bool | None = None) -> list[Split]:
+    """A file in ranges of `target` bytes; one range if it is gzipped, which its name says unless it is given."""
+    if is_compressed(path) if gzipped is None else gzipped:
+        return [Split(path, 0, size, gzipped=True)]
+    if not size:
         return [Split(path, 0, size)]
     return [Split(path, start, min(start + target, size)) for start in range(0, size, max(target, 1))]
 
 
+class TextBlock(NamedTuple):
+    """Whole lines of a text, and the byte at which the first begins; the last line of all may lack its end."""
+
+    at: int
+    text: bytes
+
+
 def read_lines(split: Split) -> Iterator[Lines | list[DeadLetter]]:
     """The lines of a range."""
-    with open_text(split.path) as stream:
+    for block in read_blocks(split, LINE_LIMIT):
+        if isinstance(block, list):
+            yield block
+        else:
+            yield from _cut(block.text, block.at)
+
+
+def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLetter]]:
+    """The lines that begin in a range, many in a block; a line longer than `limit` is a block, and only its beginning.
+
+    The place where a gzipped file is damaged is a dead letter, and what was read of the line there is left out.
+    """
+    with open_text(split.path, split.gzipped) as stream:
         end = None if isinstance(stream, Unzipped) else split.end
         position, rest = 0, b""
         if split.start and not isinstance(stream, Unzipped):
             stream.seek(split.start - 1)
             skipped, rest = _after_line(stream)
             position = split.start - 1 + skipped
-        yield from LineReader(stream, position, end, rest).blocks()
+        yield from BlockReader(stream, position, end, rest, limit).blocks()
 
 
 def _after_line(stream: Stream) -> tuple[int, bytes]:
@@ -81,15 +102,15 @@ def _after_line(stream: Stream) -> tuple[int, bytes]:
     return passed, b""
 
 
-class LineReader:
+class BlockReader:
     """State: what was read of a text and not given out yet, and where it begins."""
 
-    def __init__(self, stream: Stream, position: int, end: int | None, rest: bytes) -> None:
-        self._stream, self._position, self._end, self._rest = stream, position, end, rest
+    def __init__(self, stream: Stream, position: int, end: int | None, rest: bytes, limit: int) -> None:
+        self._stream, self._position, self._end, self._rest, self._limit = stream, position, end, rest, limit
 
-    def blocks(self) -> Iterator[Lines | list[DeadLetter]]:
+    def blocks(self) -> Iterator[TextBlock | list[DeadLetter]]:
         """Lines that begin before the end, block by block."""
-        while self._end is None or self._position < self._end:
+        while self._has_more:
             try:
                 piece = self._stream.read(BLOCK)
             except (OSError, EOFError) as problem:
@@ -99,8 +120,12 @@ class LineReader:
             yield from self._take(self._whole() if piece else self._last())
             if not piece:
                 return
-            if len(self._rest) > LINE_LIMIT:
+            if self._has_more and len(self._rest) > self._limit + len(_BOM):
                 yield self._pass_over()
+
+    @property
+    def _has_more(self) -> bool:
+        return self._end is None or self._position < self._end
 
     def _whole(self) -> int:
         """How many bytes are whole lines that begin before the end."""
@@ -118,19 +143,19 @@ class LineReader:
             return None
         return self._rest.find(b"\n", self._end - 1 - self._position) + 1 or None
 
-    def _take(self, size: int) -> Iterator[Lines | list[DeadLetter]]:
-        block, self._rest = self._rest[:size], self._rest[size:]
-        start, self._position = self._position, self._position + size
-        if block:
-            yield from _cut(block, start)
+    def _take(self, size: int) -> Iterator[TextBlock]:
+        block, self._rest = TextBlock(self._position, self._rest[:size]), self._rest[size:]
+        self._position += size
+        if block.text:
+            yield block
 
-    def _pass_over(self) -> list[DeadLetter]:
-        """Read to the end of a line that is too long."""
-        position, begun = self._position, self._rest[:_KEPT]
+    def _pass_over(self) -> TextBlock:
+        """The beginning of a line that is too long; it is read to its end."""
+        begun = TextBlock(self._position, self._rest[: self._limit + len(_BOM) + 1])
         skipped, rest = _after_line(self._stream)
         self._position += len(self._rest) + skipped
         self._rest = rest
-        return [_too_long(position, begun)]
+        return begun
 
 
 def _too_long(position: int, line: bytes) -> DeadLetter:
