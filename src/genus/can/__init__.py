@@ -9,7 +9,7 @@ if TYPE_CHECKING:
         CanLog,
         Dbc,
         Decoding,
-        Logged,
+        LoggedFrame,
         MessageLayout,
         SignalLayout,
         decode_log,
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         python_source,
         read_log,
     )
+    from genus.can._dbc.candump import CandumpBlock, DamagedLine, parse_candump
+    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, FrameColumns, RefusedFrames
     from genus.can._monitor import Monitor
     from genus.can._node.troubles import (
         DeadlineMissed,
@@ -64,21 +66,26 @@ __all__ = [
     "Bus",
     "Calendar",
     "CanLog",
+    "CandumpBlock",
     "Channel",
     "ChannelResult",
+    "ColumnDecoder",
+    "DamagedLine",
     "Dbc",
     "DeadlineMissed",
+    "DecodedFrames",
     "Decoding",
     "EventMissing",
     "EventsLost",
     "Expired",
     "Frame",
+    "FrameColumns",
     "HardResumed",
     "HardStopped",
     "Identifier",
     "Layout",
     "Load",
-    "Logged",
+    "LoggedFrame",
     "MessageLayout",
     "Monitor",
     "NotBound",
@@ -92,6 +99,7 @@ __all__ = [
     "Priority",
     "ProtocolTag",
     "Reassembler",
+    "RefusedFrames",
     "Share",
     "SignalLayout",
     "Slot",
@@ -105,6 +113,7 @@ __all__ = [
     "fault_help",
     "load_dbc",
     "load_system",
+    "parse_candump",
     "parse_fault",
     "parse_system",
     "plan",
@@ -120,7 +129,9 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
-        _dbc="CanLog Dbc Decoding Logged MessageLayout SignalLayout decode_log load_dbc python_source read_log",
+        _dbc="CanLog Dbc Decoding LoggedFrame MessageLayout SignalLayout decode_log load_dbc python_source read_log",
+        _dbc__candump="CandumpBlock DamagedLine parse_candump",
+        _dbc__columns="ColumnDecoder DecodedFrames FrameColumns RefusedFrames",
         _monitor="Monitor",
         _node__troubles=(
             "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "

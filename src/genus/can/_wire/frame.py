@@ -17,6 +17,10 @@ PRIORITY_MASK = 0xFF << PRIORITY_SHIFT
 NODE_MASK = 0x7F << NODE_SHIFT
 ETAG_MASK = 0x3FFF
 ID_MASK = (1 << 29) - 1
+STANDARD_ID_MASK = (1 << 11) - 1
+
+CLASSIC_BYTES, FD_BYTES = 8, 64
+"""The most data bytes of a classic frame and of a CAN FD frame."""
 
 BROKER_NODE = 0x7F
 """The node number of the broker; 0 is that of nobody, which a node has until it is configured."""
