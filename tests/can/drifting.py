@@ -7,7 +7,7 @@ from random import Random
 
 from genus.can._protocol.clock_model import SLEW_LIMIT_NS
 from genus.can._protocol.time_service import UNBOUNDED, ClockStepped, Notice, TimeService
-from genus.can._wire.frame import Frame, ProtocolTag
+from genus.can._wire.frame import Frame, ProtocolEtag
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -117,7 +117,7 @@ def losses(random: Random, share: float) -> Fault:
         if len(row) < 2 and random.random() < share:
             row.append(sequence)
             return random.choice([0, 2])
-        if frame.etag == ProtocolTag.FOLLOW_UP:
+        if frame.etag == ProtocolEtag.FOLLOW_UP:
             row.clear()
         return 1
 

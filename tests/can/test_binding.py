@@ -21,7 +21,7 @@ from genus.can._protocol.notices import (
     Unanswered,
 )
 from genus.can._wire.frame import Frame, subject_uid
-from genus.can._wire.payload import Layout
+from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog
 from genus.model import UInt8
 
@@ -389,7 +389,7 @@ def test_a_channel_nobody_announced_is_segmented_exactly_if_its_largest_event_ne
     directory = Directory(catalog)
     for cls in (Loop, Radar, Swarm):
         name = cls.__name__
-        largest = Layout.of(cls, catalog.vector(cls), catalog.tagged(cls)).largest_carrying()
+        largest = PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged(cls)).max_size_carrying()
         long = largest is None or largest > 8
         assert directory.supply(subject_uid(name), {}).segmented == long
         announced = Announced(QosClass.NONE, not long)

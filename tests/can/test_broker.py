@@ -41,7 +41,7 @@ from genus.can._sim.controller import Controller, Listener
 from genus.can._sim.fault_hooks import Corrupt, Deaf, Transmission, Verdict
 from genus.can._sim.faults import corrupted
 from genus.can._sim.simulation import Host
-from genus.can._wire.frame import ID_MASK, Frame, ProtocolTag, subject_uid
+from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, CatalogConflict, CatalogUnavailable, TableDamaged
 
@@ -199,7 +199,7 @@ def test_claims_that_are_corrupted_still_count() -> None:
     system.run(50)
 
     def judge(seen: Transmission) -> Verdict | None:
-        return Corrupt(60) if seen.frame.etag == ProtocolTag.CLAIM and seen.attempt < 2 else None
+        return Corrupt(60) if seen.frame.etag == ProtocolEtag.CLAIM and seen.attempt < 2 else None
 
     system.bus.judge_by(judge)
     host.crash()
@@ -664,7 +664,7 @@ def assault(host: Host, system: System, frames: int, tags: list[int], seed: int)
 @pytest.mark.parametrize("frames", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_random_protocol_frames_do_no_harm(frames: int) -> None:
     system, host = serving()
-    assault(host, system, frames, list(ProtocolTag), seed=frames)
+    assault(host, system, frames, list(ProtocolEtag), seed=frames)
     numbers = broker_of(host).numbers
     assert len(set(numbers.values())) == len(numbers) <= 126
     assert set(broker_of(host).channels) <= {"Event", "Loop", "Radar"}

@@ -20,7 +20,7 @@ from genus.can._protocol.time_service import (
     follow_up_frame,
     sync_frame,
 )
-from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolTag
+from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag
 from genus.errors import BusError
 from genus.testing import VirtualClock
 
@@ -289,7 +289,7 @@ def test_the_next_takes_over_within_three_periods_and_stagger_without_a_jump(see
     bus.run(700 * MS)
     first, second, *_ = sorted(bus.stations)
     bus[first].alive = False
-    silent_since = max(true for true, frame in bus.heard if frame.node == first and frame.etag == ProtocolTag.SYNC)
+    silent_since = max(true for true, frame in bus.heard if frame.node == first and frame.etag == ProtocolEtag.SYNC)
     others = list(bus.alive)
     while not bus[second].service.is_master:
         bus.run(MS)
@@ -582,12 +582,12 @@ def test_a_pair_is_used_once_and_only_together() -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        Frame(Identifier(Priority.SYSTEM, 3, ProtocolTag.SYNC).pack(), b""),
-        Frame(Identifier(Priority.SYSTEM, 3, ProtocolTag.SYNC).pack(), bytes(3)),
-        Frame(Identifier(Priority.HARD, 3, ProtocolTag.SYNC).pack(), bytes(2)),
-        Frame(Identifier(Priority.SYSTEM, 0, ProtocolTag.SYNC).pack(), bytes(2)),
-        Frame(Identifier(Priority.SYSTEM, 3, ProtocolTag.FOLLOW_UP).pack(), bytes(7)),
-        Frame(ProtocolTag.SYNC, bytes(2), extended=False),
+        Frame(Identifier(Priority.SYSTEM, 3, ProtocolEtag.SYNC).pack(), b""),
+        Frame(Identifier(Priority.SYSTEM, 3, ProtocolEtag.SYNC).pack(), bytes(3)),
+        Frame(Identifier(Priority.HARD, 3, ProtocolEtag.SYNC).pack(), bytes(2)),
+        Frame(Identifier(Priority.SYSTEM, 0, ProtocolEtag.SYNC).pack(), bytes(2)),
+        Frame(Identifier(Priority.SYSTEM, 3, ProtocolEtag.FOLLOW_UP).pack(), bytes(7)),
+        Frame(ProtocolEtag.SYNC, bytes(2), extended=False),
     ],
 )
 def test_what_is_malformed_is_counted(frame: Frame) -> None:
@@ -609,7 +609,7 @@ def test_any_frames_whatsoever_do_no_harm() -> None:
     alone.synchronise(node=1)
     for _ in range(2_000):
         for _ in range(10):
-            tag = random.choice([ProtocolTag.SYNC, ProtocolTag.FOLLOW_UP, random.randrange(2**14)])
+            tag = random.choice([ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP, random.randrange(2**14)])
             identifier = Identifier(random.choice([Priority.SYSTEM, 0]), random.randint(2, 127), tag)
             data = random.randbytes(random.choice([2, 8, random.randint(0, 64)]))
             alone.service.receive(Frame(identifier.pack(), data, extended=random.random() < 0.9), alone.clock())

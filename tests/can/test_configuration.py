@@ -23,7 +23,7 @@ from genus.can._protocol.notices import (
     Notice,
     NumbersExhausted,
 )
-from genus.can._wire.frame import ID_MASK, Frame, ProtocolTag
+from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag
 from genus.errors import BusError
 
 from .stations import MS, Station, System
@@ -408,7 +408,7 @@ def assault(station: Station, frames: int, seed: int) -> None:
         if random.random() < 0.8:
             band = random.choice((251, 252, 253, 254))
             node = random.choice((0, 1, 5, 127, random.getrandbits(7)))
-            identifier = band << 21 | node << 14 | random.choice(list(ProtocolTag))
+            identifier = band << 21 | node << 14 | random.choice(list(ProtocolEtag))
         data = random.choice((random.randbytes(8), random.randbytes(random.randrange(9)), bytes(8)))
         now += random.randrange(2 * MS)
         station.receive(Frame(identifier & ID_MASK, data), now)

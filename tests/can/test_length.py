@@ -216,7 +216,7 @@ def test_a_classic_frame_of_another_size_is_refused(size: int) -> None:
 def test_frames_that_cannot_be_on_a_bus_are_refused() -> None:
     refused = [
         (Frame(1, bytes(9)), "0 to 8 bytes, not 9"),
-        (Frame(1, b"", fd=True), "two bit rates"),
+        (Frame(1, b"", fd=True), "use exact_fd_bits"),
         (Frame(1 << 29), "29 bits"),
         (Frame(1 << 11, extended=False), "11 bits"),
         (Frame(-1), "29 bits"),

@@ -26,7 +26,7 @@ from genus.can._protocol.messages import (
     SupplyHalf,
     parse,
 )
-from genus.can._wire.frame import ID_MASK, Frame, Priority, ProtocolTag
+from genus.can._wire.frame import ID_MASK, Frame, Priority, ProtocolEtag
 
 LOOP = 0x95623E3A87C20C39
 
@@ -130,16 +130,16 @@ def test_another_format_or_priority_is_no_message(message: Message, spoil: Calla
     assert parse(spoil(message.frame())) is None
 
 
-@pytest.mark.parametrize("tag", [ProtocolTag.SUPPLY_ETAG_FLAGS, ProtocolTag.BROKER])
-def test_what_only_the_broker_says_counts_from_nobody_else(tag: ProtocolTag) -> None:
+@pytest.mark.parametrize("tag", [ProtocolEtag.SUPPLY_ETAG_FLAGS, ProtocolEtag.BROKER])
+def test_what_only_the_broker_says_counts_from_nobody_else(tag: ProtocolEtag) -> None:
     for _, identifier, data in GOLDEN:
         if identifier & 0x3FFF == tag:
             for node in (0, 5, 126):
                 assert parse(Frame(identifier & ~(0x7F << 14) | node << 14, bytes.fromhex(data))) is None
 
 
-@pytest.mark.parametrize("tag", [ProtocolTag.GET_ETAG, ProtocolTag.ANNOUNCE, ProtocolTag.QUESTION])
-def test_requests_come_from_nodes_with_a_number(tag: ProtocolTag) -> None:
+@pytest.mark.parametrize("tag", [ProtocolEtag.GET_ETAG, ProtocolEtag.ANNOUNCE, ProtocolEtag.QUESTION])
+def test_requests_come_from_nodes_with_a_number(tag: ProtocolEtag) -> None:
     for node in (0, 127):
         assert parse(Frame(Priority.PROTOCOL << 21 | node << 14 | tag, bytes(8))) is None
 

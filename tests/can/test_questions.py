@@ -25,7 +25,7 @@ from genus.can._protocol.notices import (
 )
 from genus.can._sim.fault_hooks import Deaf, Transmission, Verdict
 from genus.can._wire.frame import Frame, subject_uid
-from genus.can._wire.segments import split
+from genus.can._wire.segments import split_payload
 from genus.catalog import Catalog
 from genus.errors import BusError
 from genus.model import ChoiceType, FloatType, IntType, TextType
@@ -204,7 +204,7 @@ class Lone:
 
     def hear(self, payload: bytes, now: int = 0) -> list[Notice]:
         self.transfer += 1
-        for data in split(payload, self.transfer):
+        for data in split_payload(payload, self.transfer):
             self.questions.receive(Frame(ANSWER_ID, data), now)
         return self.notices
 
@@ -264,7 +264,7 @@ def test_questions_wait_for_a_number() -> None:
 def test_nobody_but_the_broker_answers() -> None:
     lone = Lone()
     lone.questions.ask_type(5, 0)
-    for data in split(bytes((9, 0, Asked.TYPE)) + b"Loop", 1):
+    for data in split_payload(bytes((9, 0, Asked.TYPE)) + b"Loop", 1):
         lone.questions.receive(Frame(ANSWER_ID & ~(1 << 14), data), 0)
         lone.questions.receive(Frame(ANSWER_ID, data, fd=True), 0)
     assert lone.notices == []

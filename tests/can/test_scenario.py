@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from genus.can._plan import System, load_system, parse_system
 from genus.can._sim.fault_text import parse_fault
 from genus.can._sim.trace import Trace
-from genus.can._wire.payload import Layout
+from genus.can._wire.payload import PayloadCodec
 from genus.can._world import PATTERNS, Outcome, Prepared, Run, Scenario, simulate
 from genus.can._world.releases import Pattern, Rounds, releases
 from genus.can._world.stand_ins import SHORTEST, number_of, stand_in, with_types
@@ -84,10 +84,10 @@ def test_a_stand_in_is_exactly_as_long_as_asked_for(size: int, open_ended: bool,
     made = stand_in("Loop", size, open_ended)
     catalog = Catalog()
     catalog.register(made.cls)
-    layout = Layout.of(made.cls, catalog.vector(made.cls))
+    layout = PayloadCodec.of(made.cls, catalog.vector(made.cls))
     _, payload = layout.encode(made.make(number), 0)
     assert len(payload) == size
-    assert layout.largest_carrying() == (None if open_ended else size)
+    assert layout.max_size_carrying() == (None if open_ended else size)
     assert made.number_in(payload) == number_of(made.make(number)) == number
 
 

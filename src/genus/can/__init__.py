@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from genus.can._dbc.candump import CandumpBlock, DamagedLine, parse_candump
     from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, FrameColumns, RefusedFrames
     from genus.can._monitor import Monitor
+    from genus.can._node.reports import Report
     from genus.can._node.troubles import (
         DeadlineMissed,
         EventMissing,
@@ -52,10 +53,18 @@ if TYPE_CHECKING:
     from genus.can._protocol.broker import Broker
     from genus.can._sim.fault_text import fault_help, parse_fault
     from genus.can._sim.trace import Band, Passage, Trace
-    from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolTag, subject_uid
-    from genus.can._wire.length import Timing, exact_bits, worst_case_bits
-    from genus.can._wire.payload import Layout
-    from genus.can._wire.segments import Reassembler, split
+    from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag, subject_uid
+    from genus.can._wire.length import (
+        FdBits,
+        Timing,
+        exact_bits,
+        exact_fd_bits,
+        padded_size,
+        worst_case_bits,
+        worst_case_fd_bits,
+    )
+    from genus.can._wire.payload import PayloadCodec
+    from genus.can._wire.segments import Reassembler, split_payload
     from genus.can._world import PATTERNS, ChannelResult, Outcome, Pattern, simulate
 
 __all__ = [
@@ -78,12 +87,12 @@ __all__ = [
     "EventMissing",
     "EventsLost",
     "Expired",
+    "FdBits",
     "Frame",
     "FrameColumns",
     "HardResumed",
     "HardStopped",
     "Identifier",
-    "Layout",
     "Load",
     "LoggedFrame",
     "MessageLayout",
@@ -95,11 +104,13 @@ __all__ = [
     "Outcome",
     "Passage",
     "Pattern",
+    "PayloadCodec",
     "Plan",
     "Priority",
-    "ProtocolTag",
+    "ProtocolEtag",
     "Reassembler",
     "RefusedFrames",
+    "Report",
     "Share",
     "SignalLayout",
     "Slot",
@@ -110,9 +121,11 @@ __all__ = [
     "Verdict",
     "decode_log",
     "exact_bits",
+    "exact_fd_bits",
     "fault_help",
     "load_dbc",
     "load_system",
+    "padded_size",
     "parse_candump",
     "parse_fault",
     "parse_system",
@@ -121,9 +134,10 @@ __all__ = [
     "read_log",
     "simulate",
     "spell_system",
-    "split",
+    "split_payload",
     "subject_uid",
     "worst_case_bits",
+    "worst_case_fd_bits",
 ]
 
 if not TYPE_CHECKING:
@@ -133,6 +147,7 @@ if not TYPE_CHECKING:
         _dbc__candump="CandumpBlock DamagedLine parse_candump",
         _dbc__columns="ColumnDecoder DecodedFrames FrameColumns RefusedFrames",
         _monitor="Monitor",
+        _node__reports="Report",
         _node__troubles=(
             "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
             "OffTheBus Trouble"
@@ -143,9 +158,9 @@ if not TYPE_CHECKING:
         _protocol__broker="Broker",
         _sim__fault_text="fault_help parse_fault",
         _sim__trace="Band Passage Trace",
-        _wire__frame="Frame Identifier Priority ProtocolTag subject_uid",
-        _wire__length="Timing exact_bits worst_case_bits",
-        _wire__payload="Layout",
-        _wire__segments="Reassembler split",
-        _world="PATTERNS ChannelResult Outcome Pattern simulate",
+        _wire__frame="Frame Identifier Priority ProtocolEtag subject_uid",
+        _wire__length="FdBits Timing exact_bits exact_fd_bits padded_size worst_case_bits worst_case_fd_bits",
+        _wire__payload="PayloadCodec",
+        _wire__segments="Reassembler split_payload",
+        _world="ChannelResult Outcome PATTERNS Pattern simulate",
     )

@@ -14,7 +14,7 @@ from genus.can._node.reports import Report
 from genus.can._node.rx import Receiving
 from genus.can._node.slots import Dispatcher, OwnTime
 from genus.can._protocol.messages import Announce, Claim, QosClass, parse
-from genus.can._wire.frame import Frame, Priority, ProtocolTag
+from genus.can._wire.frame import Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.filters import Subscription
@@ -168,7 +168,7 @@ class Monitor:
         except ValueError:
             self.dropped["not a frame that can be"] += 1
             return
-        if frame.etag == ProtocolTag.REPORT:
+        if frame.etag == ProtocolEtag.REPORT:
             self._heard_report(frame)
         elif frame.etag < 128:
             self._heard_protocol(frame)

@@ -14,8 +14,8 @@ from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import Parcel
 from genus.can._wire.frame import subject_uid
 from genus.can._wire.length import padded_size
-from genus.can._wire.payload import Layout
-from genus.can._wire.segments import split
+from genus.can._wire.payload import PayloadCodec
+from genus.can._wire.segments import split_payload
 from genus.catalog import Catalog
 from genus.errors import EventError
 from genus.filters import Subscription
@@ -31,9 +31,9 @@ State: TypeAlias = Literal["binding", "ready", "refused"]
 
 
 @lru_cache(maxsize=1024)
-def layout_of(cls: type[Event], vector: Vector, tagged: tuple[str, ...]) -> Layout:
+def layout_of(cls: type[Event], vector: Vector, tagged: tuple[str, ...]) -> PayloadCodec:
     """The payload codec of a class; its code is made once for all nodes of a process, as that takes milliseconds."""
-    return Layout.of(cls, vector, tagged)
+    return PayloadCodec.of(cls, vector, tagged)
 
 
 class Sent(msgspec.Struct):
@@ -80,7 +80,7 @@ class Publication:
         self.state: State = "binding"
         self.reason = ""
         self.etag = 0
-        self.layout: Layout | None = None
+        self.layout: PayloadCodec | None = None
         self.largest: int | None = None
         """The most bytes an event takes that carries what was announced; None if it may be of any length."""
         self.segmented = False
@@ -100,7 +100,7 @@ class Publication:
     @property
     def frames(self) -> int:
         """How many frames the longest event takes."""
-        return len(split(bytes(self.largest or 0), 0, self._capacity)) if self.segmented else 1
+        return len(split_payload(bytes(self.largest or 0), 0, self._capacity)) if self.segmented else 1
 
     def use(self, catalog: Catalog) -> None:
         """Take event tag and layout from a catalog; SubscriptionError if what was announced is outside its vector."""
@@ -109,7 +109,7 @@ class Publication:
             vector.find(name)
         self.layout = layout_of(self.cls, vector, catalog.tagged(self.name))
         self.etag = catalog.etag(self.name)
-        self.largest = self.layout.largest_carrying(self.carries)
+        self.largest = self.layout.max_size_carrying(self.carries)
         self.segmented = self.largest is None or self.largest > self._capacity
 
     def encode(self, event: Event) -> tuple[int, bytes]:
@@ -127,7 +127,7 @@ class Publication:
         """The data of an event's frames, with the number of the event that is next."""
         numbered = bytes((payload[0] | self._sequence << 5,)) + payload[1:]
         if self.segmented:
-            return split(numbered, self._transfer, self._capacity)
+            return split_payload(numbered, self._transfer, self._capacity)
         return (numbered.ljust(padded_size(len(numbered)), b"\0"),) if self._fd else (numbered,)
 
     def commit(self) -> None:
@@ -215,7 +215,7 @@ class Reception:
 class Route:
     """State: what a node does with the events of one class that come over the bus."""
 
-    def __init__(self, cls: type[Event], name: str, etag: int, layout: Layout) -> None:
+    def __init__(self, cls: type[Event], name: str, etag: int, layout: PayloadCodec) -> None:
         self.cls = cls
         self.name = name
         self.etag = etag

@@ -21,7 +21,7 @@ from genus.can._node.troubles import HardResumed, HardStopped, OffTheBus, Troubl
 from genus.can._node.tx import Publishing
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.time_service import UNBOUNDED, TimeService
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Frame, ProtocolTag
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
@@ -220,18 +220,18 @@ class Node:
         etag = frame.id & ETAG_MASK
         if etag >= RESERVED_ETAGS:
             self.receiving.receive(frame, now)
-        elif etag in (ProtocolTag.SYNC, ProtocolTag.FOLLOW_UP):
+        elif etag in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
             if self._clock is not None:
                 self._clock.receive(frame, now)
                 self._dispatcher.watch(now)
-        elif etag == ProtocolTag.REPORT:
+        elif etag == ProtocolEtag.REPORT:
             report = Report.parse(frame.data)
             if report is not None:
                 self.receiving.report(frame.node, report)
-        elif etag == ProtocolTag.ANNOUNCE:
+        elif etag == ProtocolEtag.ANNOUNCE:
             self._membership.heard_announcement(frame)
         else:
-            if etag == ProtocolTag.CLAIM and frame.node not in self._heard:
+            if etag == ProtocolEtag.CLAIM and frame.node not in self._heard:
                 self._heard.add(frame.node)
                 self.publishing.reporter.report_soon()
             self._membership.receive(frame)

@@ -14,8 +14,7 @@ import msgspec
 
 from genus.can._plan.interference import ENDLESS, LONGEST_BUSY_NS, BusErrors, HardTime
 from genus.can._plan.system import System
-from genus.can._wire.frame import BROKER_NODE, Identifier, Priority, ProtocolTag
-from genus.can._wire.segments import CLASSIC
+from genus.can._wire.frame import BROKER_NODE, CLASSIC_BYTES, Identifier, Priority, ProtocolEtag
 
 NO_HARD = HardTime((), 0)
 NO_ERRORS = BusErrors(None, 0)
@@ -145,20 +144,20 @@ def own_messages(system: System) -> list[Message]:
     """The messages of the middleware in a system; none if it says that there is no such traffic."""
     if not system.bus.middleware:
         return []
-    length = system.bus.timing.worst_case_ns(CLASSIC)
+    length = system.bus.timing.worst_case_ns(CLASSIC_BYTES)
     return [Message(name, rank, length, period) for name, rank, period in _streams(system)]
 
 
 def _streams(system: System) -> Iterator[tuple[str, int, int]]:
     """Name, rank and period of each stream; what does not come from a certain node is the broker's."""
-    yield "sync", _rank(BROKER_NODE, ProtocolTag.SYNC), system.bus.sync_period_ns
-    yield "follow-up", _rank(BROKER_NODE, ProtocolTag.FOLLOW_UP), system.bus.sync_period_ns
-    yield "broker", _rank(BROKER_NODE, ProtocolTag.BROKER), HEARTBEAT_NS
+    yield "sync", _rank(BROKER_NODE, ProtocolEtag.SYNC), system.bus.sync_period_ns
+    yield "follow-up", _rank(BROKER_NODE, ProtocolEtag.FOLLOW_UP), system.bus.sync_period_ns
+    yield "broker", _rank(BROKER_NODE, ProtocolEtag.BROKER), HEARTBEAT_NS
     for name, number in system.nodes.items():
-        yield f"claim of {name}", _rank(number, ProtocolTag.CLAIM), HEARTBEAT_NS
+        yield f"claim of {name}", _rank(number, ProtocolEtag.CLAIM), HEARTBEAT_NS
     for channel in system.channels:
-        yield f"report of {channel.name}", _rank(channel.number, ProtocolTag.REPORT), REPORT_NS
+        yield f"report of {channel.name}", _rank(channel.number, ProtocolEtag.REPORT), REPORT_NS
 
 
-def _rank(number: int, tag: ProtocolTag) -> int:
+def _rank(number: int, tag: ProtocolEtag) -> int:
     return Identifier(Priority.SYSTEM, number, tag).pack()

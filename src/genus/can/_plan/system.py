@@ -12,9 +12,9 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 from genus.bus._qos import Hard, NonReal, QoS, Soft
-from genus.can._wire.frame import Identifier, Priority
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Identifier, Priority
 from genus.can._wire.length import Timing, padded_size
-from genus.can._wire.segments import CLASSIC, FD, frame_sizes
+from genus.can._wire.segments import frame_sizes
 from genus.errors import PlanError
 
 QosClass: TypeAlias = Literal["hard", "soft", "none"]
@@ -57,7 +57,7 @@ class Bus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def capacity(self) -> int:
         """The most data bytes of a frame."""
-        return FD if self.fd else CLASSIC
+        return FD_BYTES if self.fd else CLASSIC_BYTES
 
     @property
     def error_ns(self) -> int:
@@ -72,7 +72,7 @@ class Bus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def longest_frame_ns(self) -> int:
         """The longest frame of any kind; on CAN FD the middleware still speaks in classic frames."""
-        return max(self.level_ns, self.timing.worst_case_ns(CLASSIC))
+        return max(self.level_ns, self.timing.worst_case_ns(CLASSIC_BYTES))
 
     def frame_ns(self, size: int) -> int:
         """How long an event frame with `size` data bytes takes at most."""

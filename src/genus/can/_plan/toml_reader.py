@@ -13,7 +13,7 @@ from genus.bus._qos import nanoseconds
 from genus.can._plan.system import LONGEST_EVENT, QOS_CLASSES, Bus, Channel, QosClass, System
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.can._wire.length import Timing
-from genus.can._wire.payload import Layout
+from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog
 from genus.catalog._declare import types_in
 from genus.codes._hierarchy import load_module
@@ -172,7 +172,7 @@ class EventTypes:
 
     def own_size(self, event: str, table: Table) -> int | None:
         """The most bytes of an event with all attributes of its own; None if they may have any length."""
-        return self._layout(event, table).largest_carrying()
+        return self._layout(event, table).max_size_carrying()
 
     def size(self, event: str, table: Table) -> int:
         """The most bytes of an event with all attributes of its own, and those of the context that it `carries`."""
@@ -181,18 +181,18 @@ class EventTypes:
         carried = table.texts("carries")
         if unknown := next((name for name in carried if name not in known), None):
             table.refuse("carries", f"names {unknown!r}, which {event} does not have")
-        largest = layout.largest_carrying(carried)
+        largest = layout.max_size_carrying(carried)
         if largest is None:
             table.refuse("size", f"is missing, and {event} has texts, bytes or opaque values of any length")
         return largest
 
-    def _layout(self, event: str, table: Table) -> Layout:
+    def _layout(self, event: str, table: Table) -> PayloadCodec:
         assert self._catalog is not None
         if event not in self._classes:
             close = get_close_matches(event, self._classes, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self._classes)}"
             table.refuse("event", f"is {event!r}, which the module of types does not declare; {hint}")
-        return Layout.of(self._classes[event], self._catalog.vector(event), self._catalog.tagged(event))
+        return PayloadCodec.of(self._classes[event], self._catalog.vector(event), self._catalog.tagged(event))
 
 
 FIRST_ETAG = 128

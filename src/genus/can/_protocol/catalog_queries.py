@@ -24,9 +24,9 @@ from genus.can._protocol.notices import (
     Notice,
     Unanswered,
 )
-from genus.can._wire.frame import BROKER_NODE, UNCONFIGURED_NODE, Frame, Identifier, Priority, ProtocolTag, subject_uid
-from genus.can._wire.payload import Layout
-from genus.can._wire.segments import Reassembler, split
+from genus.can._wire.frame import BROKER_NODE, UNCONFIGURED_NODE, Frame, Identifier, Priority, ProtocolEtag, subject_uid
+from genus.can._wire.payload import PayloadCodec
+from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
 from genus.errors import BusError, CatalogDamaged
 from genus.model import Attribute, Vector, parse_type
@@ -103,12 +103,12 @@ class Directory:
 
     def _is_long(self, name: str) -> bool:
         """Whether an event with all attributes of its own may need more than one frame."""
-        layout = Layout.of(self._catalog.declare(name), self._catalog.vector(name), self._catalog.tagged(name))
-        largest = layout.largest_carrying()
+        layout = PayloadCodec.of(self._catalog.declare(name), self._catalog.vector(name), self._catalog.tagged(name))
+        largest = layout.max_size_carrying()
         return largest is None or largest > self._capacity
 
 
-ANSWER_ID = Identifier(Priority.NONE, BROKER_NODE, ProtocolTag.ANSWER).pack()
+ANSWER_ID = Identifier(Priority.NONE, BROKER_NODE, ProtocolEtag.ANSWER).pack()
 CAPACITY = 8
 MOST_WAITING, MOST_PER_NODE = 64, 4
 """Questions a broker keeps, in all and of one node; who asked repeats what is dropped."""
@@ -182,7 +182,7 @@ class Answers:
             del self._waiting[question]
             head = bytes((question.node, question.number, question.kind))
             self._transfer = self._transfer + 1 & 31
-            self._pieces = split(head + _answer(question, self._directory()), self._transfer, CAPACITY)
+            self._pieces = split_payload(head + _answer(question, self._directory()), self._transfer, CAPACITY)
 
 
 def _answer(question: Question, directory: Directory) -> bytes:
@@ -227,7 +227,7 @@ class Questions:
         self._node: int | None = None
         self._pending: dict[int, _Pending] = {}
         self._number = 0
-        self._reassembler = Reassembler(ANSWER_RETRY, longest=LARGEST_ANSWER)
+        self._reassembler = Reassembler(ANSWER_RETRY, max_bytes=LARGEST_ANSWER)
 
     def join(self, node: int, now: int) -> None:
         """The node has this number: ask, or ask again, under it."""

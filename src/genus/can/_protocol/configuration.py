@@ -39,7 +39,7 @@ from genus.can._protocol.notices import (
     Notice,
     NumbersExhausted,
 )
-from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, ProtocolTag
+from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, ProtocolEtag
 from genus.errors import BusError
 
 LARGEST_UID = (1 << 64) - 1
@@ -133,7 +133,7 @@ class Configuration:
 
         Not at the first time: a claim that waits outside the controller is one that a roll call misses.
         """
-        if frame is self._queued and frame.etag == ProtocolTag.CLAIM:
+        if frame is self._queued and frame.etag == ProtocolEtag.CLAIM:
             self._failures += 1
             if self._failures >= FAILURES_BEFORE_PAUSE:
                 self._take_back()

@@ -21,7 +21,7 @@ from genus.can._wire.frame import (
     Frame,
     Identifier,
     Priority,
-    ProtocolTag,
+    ProtocolEtag,
 )
 
 REPLY_PRIORITY = Priority.PROTOCOL - 1
@@ -80,7 +80,7 @@ class Nibble(_Message, frozen=True, gc=False):
 
     def frame(self) -> Frame:
         """The frame."""
-        return Frame(Priority.PROTOCOL - 1 << 21 | self.stage << 18 | self.nibble << NODE_SHIFT | ProtocolTag.RSI)
+        return Frame(Priority.PROTOCOL - 1 << 21 | self.stage << 18 | self.nibble << NODE_SHIFT | ProtocolEtag.RSI)
 
 
 class Prefix(_Message, frozen=True, gc=False):
@@ -95,7 +95,7 @@ class Prefix(_Message, frozen=True, gc=False):
 
     def frame(self) -> Frame:
         """The frame."""
-        return _reply(BROKER_NODE, ProtocolTag.SSI, (self.prefix | self.stage).to_bytes(8, "big"))
+        return _reply(BROKER_NODE, ProtocolEtag.SSI, (self.prefix | self.stage).to_bytes(8, "big"))
 
     def fits(self, uid: int) -> bool:
         """Whether a uid begins with the prefix."""
@@ -111,7 +111,7 @@ class Restart(_Message, frozen=True, gc=False):
 
     def frame(self) -> Frame:
         """The frame."""
-        return _reply(BROKER_NODE, ProtocolTag.SSI, bytes(8))
+        return _reply(BROKER_NODE, ProtocolEtag.SSI, bytes(8))
 
 
 class Granted(_Message, frozen=True, gc=False):
@@ -126,7 +126,7 @@ class Granted(_Message, frozen=True, gc=False):
 
     def frame(self) -> Frame:
         """The frame."""
-        return _reply(self.node, ProtocolTag.SSI, self.uid.to_bytes(8, "big"))
+        return _reply(self.node, ProtocolEtag.SSI, self.uid.to_bytes(8, "big"))
 
 
 class Claim(_Message, frozen=True, gc=False):
@@ -141,7 +141,7 @@ class Claim(_Message, frozen=True, gc=False):
 
     def frame(self) -> Frame:
         """The frame."""
-        return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolTag.CLAIM).pack(), self.uid.to_bytes(8, "big"))
+        return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolEtag.CLAIM).pack(), self.uid.to_bytes(8, "big"))
 
 
 class GetEtag(_Message, frozen=True, gc=False):
@@ -156,7 +156,7 @@ class GetEtag(_Message, frozen=True, gc=False):
 
     def frame(self) -> Frame:
         """The frame."""
-        return _request(self.node, ProtocolTag.GET_ETAG, self.subject.to_bytes(8, "big"))
+        return _request(self.node, ProtocolEtag.GET_ETAG, self.subject.to_bytes(8, "big"))
 
 
 class SupplyHalf(_Message, frozen=True, gc=False):
@@ -176,7 +176,7 @@ class SupplyHalf(_Message, frozen=True, gc=False):
         """The frame."""
         head = bytes((self.to, self.flags << 1 | self.part))
         data = head + self.etag.to_bytes(2, "big") + self.half.to_bytes(4, "big")
-        return _reply(BROKER_NODE, ProtocolTag.SUPPLY_ETAG_FLAGS, data)
+        return _reply(BROKER_NODE, ProtocolEtag.SUPPLY_ETAG_FLAGS, data)
 
 
 class Supply(_Message, frozen=True, gc=False):
@@ -235,7 +235,7 @@ class Announce(_Message, frozen=True, gc=False):
         """The frame."""
         flags = self.qos_class << 6 | self.segmented << 5
         contract = bytes((flags, min(self.size, 0xFF))) + min(self.span_us, 0xFFFF_FFFF).to_bytes(4, "big")
-        return _request(self.node, ProtocolTag.ANNOUNCE, self.etag.to_bytes(2, "big") + contract)
+        return _request(self.node, ProtocolEtag.ANNOUNCE, self.etag.to_bytes(2, "big") + contract)
 
 
 class Heartbeat(_Message, frozen=True, gc=False):
@@ -252,7 +252,7 @@ class Heartbeat(_Message, frozen=True, gc=False):
     def frame(self) -> Frame:
         """The frame."""
         data = bytes((self.roll_call,)) + (self.epoch & 0xFF_FFFF).to_bytes(3, "big") + self.digest.to_bytes(4, "big")
-        return Frame(Identifier(Priority.SYSTEM, BROKER_NODE, ProtocolTag.BROKER).pack(), data)
+        return Frame(Identifier(Priority.SYSTEM, BROKER_NODE, ProtocolEtag.BROKER).pack(), data)
 
 
 class Question(_Message, frozen=True, gc=False):
@@ -270,7 +270,7 @@ class Question(_Message, frozen=True, gc=False):
     def frame(self) -> Frame:
         """The frame."""
         return _request(
-            self.node, ProtocolTag.QUESTION, bytes((self.kind, self.number)) + self.argument.to_bytes(6, "big")
+            self.node, ProtocolEtag.QUESTION, bytes((self.kind, self.number)) + self.argument.to_bytes(6, "big")
         )
 
 
@@ -313,11 +313,11 @@ def parse(frame: Frame) -> Message | None:
     return None if parser is None else parser(frame)
 
 
-def _request(node: int, tag: ProtocolTag, data: bytes) -> Frame:
+def _request(node: int, tag: ProtocolEtag, data: bytes) -> Frame:
     return Frame(Identifier(Priority.PROTOCOL, node, tag).pack(), data)
 
 
-def _reply(node: int, tag: ProtocolTag, data: bytes) -> Frame:
+def _reply(node: int, tag: ProtocolEtag, data: bytes) -> Frame:
     return Frame(Identifier(REPLY_PRIORITY, node, tag).pack(), data)
 
 
@@ -390,12 +390,12 @@ def _is_request(frame: Frame) -> bool:
 
 _KINDS = frozenset(Asked)
 
-_PARSERS: list[Callable[[Frame], Message | None] | None] = [None] * (max(ProtocolTag) + 1)
-_PARSERS[ProtocolTag.SSI] = _parse_ssi
-_PARSERS[ProtocolTag.RSI] = _parse_rsi
-_PARSERS[ProtocolTag.GET_ETAG] = _parse_get_etag
-_PARSERS[ProtocolTag.SUPPLY_ETAG_FLAGS] = _parse_supply
-_PARSERS[ProtocolTag.CLAIM] = _parse_claim
-_PARSERS[ProtocolTag.ANNOUNCE] = _parse_announce
-_PARSERS[ProtocolTag.BROKER] = _parse_heartbeat
-_PARSERS[ProtocolTag.QUESTION] = _parse_question
+_PARSERS: list[Callable[[Frame], Message | None] | None] = [None] * (max(ProtocolEtag) + 1)
+_PARSERS[ProtocolEtag.SSI] = _parse_ssi
+_PARSERS[ProtocolEtag.RSI] = _parse_rsi
+_PARSERS[ProtocolEtag.GET_ETAG] = _parse_get_etag
+_PARSERS[ProtocolEtag.SUPPLY_ETAG_FLAGS] = _parse_supply
+_PARSERS[ProtocolEtag.CLAIM] = _parse_claim
+_PARSERS[ProtocolEtag.ANNOUNCE] = _parse_announce
+_PARSERS[ProtocolEtag.BROKER] = _parse_heartbeat
+_PARSERS[ProtocolEtag.QUESTION] = _parse_question

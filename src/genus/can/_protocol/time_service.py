@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from genus.can._protocol.clock_model import PPB, UNBOUNDED, Assumptions, GlobalClock, Sample
-from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Identifier, Priority, ProtocolTag
+from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Identifier, Priority, ProtocolEtag
 from genus.errors import BusError
 
 # SYNC and FOLLOW_UP: their bytes, and how the ones heard of a node are paired to samples of two clocks.
@@ -33,7 +33,7 @@ def sync_frame(node: int, sequence: int, time: int) -> Frame:
     >>> sync_frame(3, 7, 0x1122_3344_5566_7788)
     Frame(0x1f60c008, 0711)
     """
-    return _frame(ProtocolTag.SYNC, node, bytes((sequence, era_of(time))))
+    return _frame(ProtocolEtag.SYNC, node, bytes((sequence, era_of(time))))
 
 
 def follow_up_frame(node: int, sequence: int, time: int) -> Frame:
@@ -42,10 +42,10 @@ def follow_up_frame(node: int, sequence: int, time: int) -> Frame:
     >>> follow_up_frame(3, 7, 0x1122_3344_5566_7788)
     Frame(0x1f60c009, 0722334455667788)
     """
-    return _frame(ProtocolTag.FOLLOW_UP, node, bytes((sequence,)) + (time & _LOW_MASK).to_bytes(7, "big"))
+    return _frame(ProtocolEtag.FOLLOW_UP, node, bytes((sequence,)) + (time & _LOW_MASK).to_bytes(7, "big"))
 
 
-def _frame(tag: ProtocolTag, node: int, data: bytes) -> Frame:
+def _frame(tag: ProtocolEtag, node: int, data: bytes) -> Frame:
     return Frame(Identifier(Priority.SYSTEM, node, tag).pack(), data)
 
 
@@ -56,7 +56,7 @@ def era_of(time: int) -> int:
 
 def well_formed(frame: Frame) -> bool:
     """Whether a frame of one of the two tags has the length, the priority and the kind of sender it must have."""
-    length = SYNC_LENGTH if frame.etag == ProtocolTag.SYNC else FOLLOW_UP_LENGTH
+    length = SYNC_LENGTH if frame.etag == ProtocolEtag.SYNC else FOLLOW_UP_LENGTH
     genuine = frame.extended and frame.priority == Priority.SYSTEM and frame.node != UNCONFIGURED_NODE
     return genuine and len(frame.data) == length
 
@@ -250,11 +250,11 @@ class TimeService:
 
     def receive(self, frame: Frame, now: int) -> None:
         """A frame of another node has ended; only the two of the time service matter."""
-        if frame.etag not in (ProtocolTag.SYNC, ProtocolTag.FOLLOW_UP):
+        if frame.etag not in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
             return
         problem = self._refusal(frame, now)
         if problem is None:
-            hear = self._hear_sync if frame.etag == ProtocolTag.SYNC else self._hear_follow_up
+            hear = self._hear_sync if frame.etag == ProtocolEtag.SYNC else self._hear_follow_up
             problem = hear(frame, now)
         if problem is not None:
             self.dropped[problem] += 1
@@ -266,9 +266,9 @@ class TimeService:
             return
         self._waiting = None
         self._went_at = now
-        if frame.etag == ProtocolTag.SYNC and self._role is not _Role.FOLLOWER:
+        if frame.etag == ProtocolEtag.SYNC and self._role is not _Role.FOLLOWER:
             self._follow_up(frame, now)
-        elif frame.etag == ProtocolTag.FOLLOW_UP and self._role is _Role.MASTER:
+        elif frame.etag == ProtocolEtag.FOLLOW_UP and self._role is _Role.MASTER:
             self._clock.refresh(self._stamp, now)
         self._tell_changes(now)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from genus.can._plan import Calendar
 from genus.can._sim.trace import Band
-from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, ProtocolTag
+from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, ProtocolEtag
 from genus.model import name_of
 from genus_traffic.results import BusPicture, FrameSpan, SlotSpan, Wait
 from genus_traffic.segment.channel_book import ChannelBook, Sending
@@ -88,7 +88,7 @@ def _within(spans: Sequence[Span], start_ns: int, end_ns: int) -> Sequence[Span]
 
 def _channel(wire: WireWatch, identifier: int) -> str:
     entry = wire.entry_of(identifier)
-    return entry.channel.name if entry is not None else ProtocolTag(identifier & ETAG_MASK).name.replace("_", " ")
+    return entry.channel.name if entry is not None else ProtocolEtag(identifier & ETAG_MASK).name.replace("_", " ")
 
 
 def _frame(wire: WireWatch, span: Span, start_ns: int) -> FrameSpan:

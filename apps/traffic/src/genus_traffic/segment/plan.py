@@ -13,7 +13,7 @@ import msgspec
 from genus.can._plan import Bus, Channel, Plan, System, plan
 from genus.can._plan.system import QosClass
 from genus.can._wire.length import Timing
-from genus.can._wire.payload import Layout
+from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog
 from genus.errors import PlanError
 from genus.model import Event, name_of
@@ -96,7 +96,7 @@ def channel_name(event: str, node: str) -> str:
 
 
 def _heartbeat(node: str) -> Channel:
-    size = _layout(Occupancy).largest_carrying(("time",))
+    size = _layout(Occupancy).max_size_carrying(("time",))
     assert size is not None
     return msgspec.structs.replace(_channel(Occupancy, node, "hard", HEARTBEAT_NS, size), omissions=1)
 
@@ -118,7 +118,7 @@ def _settings(node: str, place: str) -> Channel:
 def _channel(cls: type[Event], node: str, qos_class: QosClass, period_ns: int, size: int) -> Channel:
     """What may be of any length goes in segments, be there one only."""
     catalog, name = city_catalog(), name_of(cls)
-    any_length = qos_class != "hard" and _layout(cls).largest_carrying(CARRIED[node]) is None
+    any_length = qos_class != "hard" and _layout(cls).max_size_carrying(CARRIED[node]) is None
     return Channel(
         name=channel_name(name, node), event=name, node=node, number=NUMBERS[node], etag=catalog.etag(name),
         qos_class=qos_class, period_ns=period_ns, size=size, segmented=any_length,
@@ -142,6 +142,6 @@ def _size_of(event: Event) -> int:
     return len(_layout(type(event)).encode(event, 0)[1])
 
 
-def _layout(cls: type[Event]) -> Layout:
+def _layout(cls: type[Event]) -> PayloadCodec:
     catalog = city_catalog()
-    return Layout.of(cls, catalog.vector(cls), catalog.tagged(name_of(cls)))
+    return PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged(name_of(cls)))
