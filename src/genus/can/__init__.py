@@ -36,20 +36,24 @@ if TYPE_CHECKING:
     )
     from genus.can._plan import (
         Advice,
-        Bus,
+        BusLoad,
+        BusSpec,
         Calendar,
-        Channel,
-        Load,
+        ChannelSpec,
+        LoadShare,
+        Occurrence,
         Plan,
-        Share,
         Slot,
         System,
         Verdict,
+        format_system,
         load_system,
         parse_system,
         plan,
-        spell_system,
     )
+    from genus.can._plan.admission import MAX_ADVISED
+    from genus.can._plan.picture import CALENDAR_LEGEND, calendar_lines, draw_plan
+    from genus.can._plan.units import format_bitrate, format_span
     from genus.can._protocol.broker import Broker
     from genus.can._sim.fault_text import fault_help, parse_fault
     from genus.can._sim.trace import Band, Passage, Trace
@@ -68,16 +72,19 @@ if TYPE_CHECKING:
     from genus.can._world import PATTERNS, ChannelResult, Outcome, Pattern, simulate
 
 __all__ = [
+    "CALENDAR_LEGEND",
+    "MAX_ADVISED",
     "PATTERNS",
     "Advice",
     "Band",
     "Broker",
-    "Bus",
+    "BusLoad",
+    "BusSpec",
     "Calendar",
     "CanLog",
     "CandumpBlock",
-    "Channel",
     "ChannelResult",
+    "ChannelSpec",
     "ColumnDecoder",
     "DamagedLine",
     "Dbc",
@@ -93,13 +100,14 @@ __all__ = [
     "HardResumed",
     "HardStopped",
     "Identifier",
-    "Load",
+    "LoadShare",
     "LoggedFrame",
     "MessageLayout",
     "Monitor",
     "NotBound",
     "NotSent",
     "NumberLost",
+    "Occurrence",
     "OffTheBus",
     "Outcome",
     "Passage",
@@ -111,7 +119,6 @@ __all__ = [
     "Reassembler",
     "RefusedFrames",
     "Report",
-    "Share",
     "SignalLayout",
     "Slot",
     "System",
@@ -119,10 +126,15 @@ __all__ = [
     "Trace",
     "Trouble",
     "Verdict",
+    "calendar_lines",
     "decode_log",
+    "draw_plan",
     "exact_bits",
     "exact_fd_bits",
     "fault_help",
+    "format_bitrate",
+    "format_span",
+    "format_system",
     "load_dbc",
     "load_system",
     "padded_size",
@@ -133,7 +145,6 @@ __all__ = [
     "python_source",
     "read_log",
     "simulate",
-    "spell_system",
     "split_payload",
     "subject_uid",
     "worst_case_bits",
@@ -153,8 +164,12 @@ if not TYPE_CHECKING:
             "OffTheBus Trouble"
         ),
         _plan=(
-            "Advice Bus Calendar Channel Load Plan Share Slot System Verdict load_system parse_system plan spell_system"
+            "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
+            "format_system load_system parse_system plan"
         ),
+        _plan__admission="MAX_ADVISED",
+        _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",
+        _plan__units="format_bitrate format_span",
         _protocol__broker="Broker",
         _sim__fault_text="fault_help parse_fault",
         _sim__trace="Band Passage Trace",

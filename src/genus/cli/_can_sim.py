@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from genus.can._plan import load_system
-from genus.can._plan.system import show_bitrate
+from genus.can._plan.units import format_bitrate
 from genus.can._sim.fault_text import fault_help, parse_fault
 from genus.can._world import PATTERNS, ChannelResult, Clocks, Outcome, Pattern, Prepared, Run, Scenario
 from genus.can._world.summary import Summary
@@ -201,7 +201,7 @@ def _headline(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
     how = f"{scenario.clocks} clocks, {scenario.pattern}"
     faults = "; ".join(map(str, scenario.faults)) or "no faults"
     seeds = f"seed {scenario.seed}" + (f" to {scenario.seed + len(outcomes) - 1}" if len(outcomes) > 1 else "")
-    bus = f"{system.source} ({plan}): {show_bitrate(system.bus.timing.bitrate)}"
+    bus = f"{system.source} ({plan}): {format_bitrate(system.bus.timing.bitrate)}"
     return f"{bus}, {seconds:g} s, {how}, {faults}, {seeds}"
 
 

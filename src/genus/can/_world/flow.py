@@ -6,7 +6,7 @@ from itertools import count
 
 from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, NotSent, Trouble
 from genus.can._plan.calendar import Slot
-from genus.can._plan.system import Channel
+from genus.can._plan.system import ChannelSpec
 from genus.can._wire.segments import FIRST, LAST
 from genus.can._world.stand_ins import StandIn, number_of
 from genus.model import Event
@@ -21,7 +21,9 @@ class Flow:
     Numbers of events that several nodes publish are `share` apart and begin with `place`, so that they tell who did.
     """
 
-    def __init__(self, channel: Channel, stand_in: StandIn, slot: Slot | None, place: int = 0, share: int = 1) -> None:
+    def __init__(
+        self, channel: ChannelSpec, stand_in: StandIn, slot: Slot | None, place: int = 0, share: int = 1
+    ) -> None:
         self.channel = channel
         self.slot = slot
         self.cls = stand_in.cls

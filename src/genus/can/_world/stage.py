@@ -56,7 +56,7 @@ class Stage:
             yield Flow(channel, stand_ins[channel.event], slot, alike.index(channel.name), len(alike))
 
     def _make_simulation(self) -> Simulation:
-        starts = tuple(start for start, _ in self.calendar.in_cycle())
+        starts = tuple(start for start, _ in self.calendar.starts_in_cycle())
         return Simulation(
             self.system.bus.timing,
             seed=self.scenario.seed,

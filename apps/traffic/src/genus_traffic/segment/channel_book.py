@@ -6,7 +6,7 @@ import msgspec
 
 from genus.can._node.troubles import DeadlineMissed, EventMissing, Expired, NotSent, Trouble
 from genus.can._plan import Plan, Slot
-from genus.can._plan.system import Channel
+from genus.can._plan.system import ChannelSpec
 from genus.model import Event, name_of
 from genus_traffic.results import ChannelRow
 from genus_traffic.segment.plan import POSTS, channel_name
@@ -27,7 +27,7 @@ class Sending(msgspec.Struct, frozen=True):
 class Entry:
     """State: the events of one channel."""
 
-    def __init__(self, channel: Channel, bound_ns: int | None, slot: Slot | None) -> None:
+    def __init__(self, channel: ChannelSpec, bound_ns: int | None, slot: Slot | None) -> None:
         self.channel = channel
         self.slot = slot
         self.bound_ns = bound_ns if slot is None else slot.length_ns

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from genus.can._plan import Bus, Channel, Plan, System, plan
+from genus.can._plan import BusSpec, ChannelSpec, Plan, System, plan
 from genus.can._plan.system import QosClass
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec
@@ -82,12 +82,12 @@ def segment_plan(place: str, lanes: int) -> Plan:
 
 def segment_system(place: str, lanes: int) -> System:
     """The bus of a segment and its channels."""
-    bus = Bus(timing=TIMING, gap_ns=GAP_NS, precision_ns=PRECISION_NS, sync_period_ns=SYNC_PERIOD_NS)
+    bus = BusSpec(timing=TIMING, gap_ns=GAP_NS, precision_ns=PRECISION_NS, sync_period_ns=SYNC_PERIOD_NS)
     channels = [_heartbeat(UPPER), _heartbeat(LOWER)]
     for node, classes in EDGES.items():
         channels += [_edges(cls, node, place, lanes) for cls in classes]
         channels.append(_settings(node, place))
-    return System(bus, tuple(channel.on(bus) for channel in channels), NUMBERS, f"the CAN segment of {place}")
+    return System(bus, tuple(channel.on_bus(bus) for channel in channels), NUMBERS, f"the CAN segment of {place}")
 
 
 def channel_name(event: str, node: str) -> str:
@@ -95,13 +95,13 @@ def channel_name(event: str, node: str) -> str:
     return f"{event} of {node}"
 
 
-def _heartbeat(node: str) -> Channel:
+def _heartbeat(node: str) -> ChannelSpec:
     size = _layout(Occupancy).max_size_carrying(("time",))
     assert size is not None
     return msgspec.structs.replace(_channel(Occupancy, node, "hard", HEARTBEAT_NS, size), omissions=1)
 
 
-def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> Channel:
+def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> ChannelSpec:
     """Edges of all lanes may come at once, so the least time between two of them is one of jitter as well."""
     period = LANE_PAUSE_NS // lanes
     channel = _channel(cls, node, "soft", period, _size_of(_longest_edge(cls, node, place)))
@@ -110,16 +110,16 @@ def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> Channel:
     )
 
 
-def _settings(node: str, place: str) -> Channel:
+def _settings(node: str, place: str) -> ChannelSpec:
     longest = Setting(generation=1, firmware=max(FIRMWARE.values(), key=len), sensitivity=0.5, **_context(node, place))
     return _channel(Setting, node, "none", SETTING_PAUSE_NS, _size_of(longest))
 
 
-def _channel(cls: type[Event], node: str, qos_class: QosClass, period_ns: int, size: int) -> Channel:
+def _channel(cls: type[Event], node: str, qos_class: QosClass, period_ns: int, size: int) -> ChannelSpec:
     """What may be of any length goes in segments, be there one only."""
     catalog, name = city_catalog(), name_of(cls)
     any_length = qos_class != "hard" and _layout(cls).max_size_carrying(CARRIED[node]) is None
-    return Channel(
+    return ChannelSpec(
         name=channel_name(name, node), event=name, node=node, number=NUMBERS[node], etag=catalog.etag(name),
         qos_class=qos_class, period_ns=period_ns, size=size, segmented=any_length,
         subscribers=(GATEWAY,) if cls is Setting else (GATEWAY, MONITOR),
