@@ -8,7 +8,7 @@ from genus.can._plan.advice import Advice, advise_bus, advise_channel, candidate
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement
-from genus.can._plan.system import ChannelSpec, QosClass, System
+from genus.can._plan.system import ChannelSpec, QosName, System
 from genus.can._plan.units import format_span
 
 MAX_ADVISED = 8
@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     channel: str
-    qos_class: QosClass
+    qos_class: QosName
     ok: bool
     response_ns: int | None
     deadline_ns: int | None

@@ -15,8 +15,9 @@ from genus.can._wire.length import Timing, padded_size
 from genus.can._wire.segments import frame_sizes
 from genus.errors import PlanError
 
-QosClass: TypeAlias = Literal["hard", "soft", "none"]
-QOS_CLASSES: tuple[QosClass, ...] = ("hard", "soft", "none")
+QosName: TypeAlias = Literal["hard", "soft", "none"]
+"""A QoS class by its name in system files."""
+QOS_NAMES: tuple[QosName, ...] = ("hard", "soft", "none")
 
 LONGEST_EVENT = 4096
 """The longest event that can be planned, in bytes."""
@@ -93,7 +94,7 @@ class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     """The node's number on the bus."""
     etag: int
-    qos_class: QosClass
+    qos_class: QosName
     period_ns: int
     """Hard: the period; soft and none: the least time between two events, apart from the jitter."""
     omissions: int = 0
@@ -186,7 +187,7 @@ class System(msgspec.Struct, frozen=True):
         """The channels without real time, sent by fixed priority."""
         return self.of_class("none")
 
-    def of_class(self, qos_class: QosClass) -> tuple[ChannelSpec, ...]:
+    def of_class(self, qos_class: QosName) -> tuple[ChannelSpec, ...]:
         """The channels of one QoS class."""
         return tuple(channel for channel in self.channels if channel.qos_class == qos_class)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 
-from genus.can._plan.system import LONGEST_EVENT, QOS_CLASSES, BusSpec, ChannelSpec, QosClass, System
+from genus.can._plan.system import LONGEST_EVENT, QOS_NAMES, BusSpec, ChannelSpec, QosName, System
 from genus.can._plan.toml_table import TomlTable
 from genus.can._plan.units import write_span
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
@@ -178,7 +178,7 @@ def _read_channels(root: TomlTable, types: EventTypes) -> Iterator[_ChannelDraft
 
 def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDraft:
     table.require("node", "class", "period")
-    qos_class = cast(QosClass, table.one_of("class", QOS_CLASSES))
+    qos_class = cast(QosName, table.one_of("class", QOS_NAMES))
     for key in table.entries:
         if key not in _COMMON_KEYS and key not in _CLASS_KEYS[qos_class]:
             owners = " and ".join(each for each, keys in _CLASS_KEYS.items() if key in keys)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from genus.can._plan import Verdict
-from genus.can._plan.system import QosClass
+from genus.can._plan.system import QosName
 from genus.can._world.flow import Flow
 
 
@@ -14,7 +14,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     channel: str
     node: str
-    qos_class: QosClass
+    qos_class: QosName
     admitted: bool
     published: int
     sent: int
@@ -116,7 +116,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """The result of one channel."""
         return next(each for each in self.channels if each.channel == name)
 
-    def of_class(self, qos_class: QosClass) -> tuple[ChannelResult, ...]:
+    def of_class(self, qos_class: QosName) -> tuple[ChannelResult, ...]:
         """The results of one class."""
         return tuple(each for each in self.channels if each.qos_class == qos_class)
 

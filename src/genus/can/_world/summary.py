@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from genus.can._plan.system import QOS_CLASSES, QosClass
+from genus.can._plan.system import QOS_NAMES, QosName
 from genus.can._world.outcome import Outcome
 
 MOST_BROKEN = 1000
@@ -14,7 +14,7 @@ MOST_BROKEN = 1000
 class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the events of one class over all runs."""
 
-    qos_class: QosClass
+    qos_class: QosName
     channels: int
     published: int
     sent: int
@@ -28,7 +28,7 @@ class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
     runs_broken: int
 
     @classmethod
-    def of(cls, qos_class: QosClass, outcomes: Sequence[Outcome]) -> "ClassSummary":
+    def of(cls, qos_class: QosName, outcomes: Sequence[Outcome]) -> "ClassSummary":
         """That of one class."""
         results = [result for outcome in outcomes for result in outcome.of_class(qos_class)]
         bounded = [result.worst_ns / result.bound_ns for result in results if result.bound_ns]
@@ -65,6 +65,6 @@ class Summary(msgspec.Struct, frozen=True):
             len(outcomes),
             sum(band.frames for band in bands),
             sum(band.errors for band in bands),
-            tuple(ClassSummary.of(qos_class, outcomes) for qos_class in QOS_CLASSES),
+            tuple(ClassSummary.of(qos_class, outcomes) for qos_class in QOS_NAMES),
             tuple(broken[:MOST_BROKEN]),
         )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from genus.can._plan import BusSpec, ChannelSpec, Plan, System, plan
-from genus.can._plan.system import QosClass
+from genus.can._plan.system import QosName
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog
@@ -115,7 +115,7 @@ def _settings(node: str, place: str) -> ChannelSpec:
     return _channel(Setting, node, "none", SETTING_PAUSE_NS, _size_of(longest))
 
 
-def _channel(cls: type[Event], node: str, qos_class: QosClass, period_ns: int, size: int) -> ChannelSpec:
+def _channel(cls: type[Event], node: str, qos_class: QosName, period_ns: int, size: int) -> ChannelSpec:
     """What may be of any length goes in segments, be there one only."""
     catalog, name = city_catalog(), name_of(cls)
     any_length = qos_class != "hard" and _layout(cls).max_size_carrying(CARRIED[node]) is None
