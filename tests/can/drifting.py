@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from genus.can._protocol.clock_model import SLEW_LIMIT_NS
-from genus.can._protocol.time_service import UNBOUNDED, ClockStepped, Notice, TimeService
+from genus.can._protocol.clock_model import SLEW_LIMIT_NS, UNBOUNDED_PRECISION
+from genus.can._protocol.time_service import ClockStepped, TimeNotice, TimeService
 from genus.can._wire.frame import Frame, ProtocolEtag
 
 MS = 1_000_000
@@ -61,7 +61,7 @@ class Station:
     """Stations on one wire hear each other."""
     alive: bool = True
     waiting: list[Frame] = field(default_factory=list)
-    told: list[Notice] = field(default_factory=list)
+    told: list[TimeNotice] = field(default_factory=list)
     shown: int | None = None
     service: TimeService = field(init=False)
 
@@ -74,15 +74,15 @@ class Station:
         self.shown = None
         self.service = TimeService(
             send=self.waiting.append,
-            tell=self.tell,
+            notify=self.notify,
             node=lambda: self.number,
             masterable=self.masterable,
             granularity_ns=GRANULARITY,
             bit_ns=BIT,
         )
 
-    def tell(self, notice: Notice) -> None:
-        """Note what the service tells; when it sets time back, it says so."""
+    def notify(self, notice: TimeNotice) -> None:
+        """Record a notice; `ClockStepped` says that time was set back."""
         self.told.append(notice)
         if isinstance(notice, ClockStepped) and notice.by_ns < -SLEW_LIMIT_NS:
             self.shown = None
@@ -204,11 +204,11 @@ class Wires:
         """No clock goes back, and no two differ by more than they say."""
         views = [(station, station.time(self.true), station.precision(self.true)) for station in self.alive]
         for station, time, precision in views:
-            if precision < UNBOUNDED:
+            if precision < UNBOUNDED_PRECISION:
                 assert station.shown is None or time >= station.shown, f"{station.number} goes back at {self.true}"
                 station.shown = time
         if self.checked:
-            bounded = [(time, precision) for _, time, precision in views if precision < UNBOUNDED]
+            bounded = [(time, precision) for _, time, precision in views if precision < UNBOUNDED_PRECISION]
             for time, precision in bounded:
                 for other, also in bounded:
                     self.worst = max(self.worst, abs(time - other) / (precision + also))

@@ -5,20 +5,20 @@ from random import Random
 import pytest
 
 from genus import Event, Kind, Maybe
-from genus.can._protocol.binding import WINDOW, Binding
+from genus.can._protocol.binding import WINDOW, BindingClient
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import Announced, MemoryStore
-from genus.can._protocol.catalog_queries import Directory
-from genus.can._protocol.messages import Announce, GetEtag, Heartbeat, Nibble, Prefix, QosClass, Reason, Supply
+from genus.can._protocol.broker_tables import AnnouncedChannel, MemoryStore
+from genus.can._protocol.catalog_queries import CatalogIndex
+from genus.can._protocol.messages import Announce, GetEtag, Heartbeat, Nibble, Prefix, QosClass, RefusalReason, Supply
 from genus.can._protocol.notices import (
+    BIND_QUIET_TIME,
     BIND_RETRY,
-    CONFIGURATION_PAUSE,
-    LONGEST_POLITENESS,
+    MAX_BIND_DELAY,
+    BindingRefused,
     Bound,
     ClassConflict,
     Notice,
-    Refused,
-    Unanswered,
+    RequestUnanswered,
 )
 from genus.can._wire.frame import Frame, subject_uid
 from genus.can._wire.payload import PayloadCodec
@@ -62,7 +62,7 @@ class Lone:
     def __init__(self, *subjects: int) -> None:
         self.queue: list[Frame] = []
         self.notices: list[Notice] = []
-        self.binding = Binding(send=self.queue.append, withdraw=self.withdraw, tell=self.notices.append)
+        self.binding = BindingClient(send=self.queue.append, withdraw=self.withdraw, notify=self.notices.append)
         self.binding.join(9, -1_000 * MS)
         for subject in subjects:
             self.binding.bind(subject, 0)
@@ -88,14 +88,14 @@ class Lone:
 
 def test_nothing_is_asked_without_a_number() -> None:
     queue: list[Frame] = []
-    binding = Binding(send=queue.append, withdraw=lambda frame: None, tell=lambda notice: None)
+    binding = BindingClient(send=queue.append, withdraw=lambda frame: None, notify=lambda notice: None)
     binding.bind(LOOP, 0)
     binding.announce(RADAR, 8000, QosClass.NONE, segmented=False, size=3)
     assert queue == []
     assert binding.wake_at is None
     binding.join(9, 5)
     assert queue == [Announce(9, 8000, QosClass.NONE, False, 3, 0).frame()]
-    assert binding.wake_at == 5 + CONFIGURATION_PAUSE
+    assert binding.wake_at == 5 + BIND_QUIET_TIME
     binding.wake(binding.wake_at)
     assert queue[1:] == [GetEtag(9, LOOP).frame()]
 
@@ -104,10 +104,10 @@ def test_a_node_that_has_just_got_its_number_waits_until_others_have_theirs() ->
     lone = Lone()
     lone.binding.join(9, 0)
     lone.binding.bind(LOOP, 0)
-    for now in range(0, LONGEST_POLITENESS, 3 * MS):
+    for now in range(0, MAX_BIND_DELAY, 3 * MS):
         assert lone.queue == []
         lone.hear(Nibble(15, 3).frame(), Prefix(15, 3 << 60).frame(), now=now)
-        assert lone.binding.wake_at == min(now + CONFIGURATION_PAUSE, LONGEST_POLITENESS)
+        assert lone.binding.wake_at == min(now + BIND_QUIET_TIME, MAX_BIND_DELAY)
     lone.wait()
     assert lone.queue == [GetEtag(9, LOOP).frame()]
 
@@ -123,7 +123,7 @@ def test_a_request_is_repeated_three_times_with_doubled_waits_and_then_given_up(
     lone = Lone(LOOP)
     times = [lone.wait() for _ in range(4)]
     assert times == [BIND_RETRY, 3 * BIND_RETRY, 7 * BIND_RETRY, 15 * BIND_RETRY]
-    assert lone.notices == [Unanswered("binding", LOOP)]
+    assert lone.notices == [RequestUnanswered("binding", LOOP)]
     assert lone.queue == []
     assert lone.binding.wake_at is None
 
@@ -142,7 +142,7 @@ def test_what_was_not_answered_is_asked_for_again_when_a_broker_is_heard() -> No
     lone.hear(Heartbeat(1, 2).frame(), now=10**10)
     assert lone.queue == [GetEtag(9, LOOP).frame()]
     assert lone.hear(*Supply(LOOP, 8208).frames(9)) == [
-        Unanswered("binding", LOOP),
+        RequestUnanswered("binding", LOOP),
         Bound(LOOP, 8208, QosClass.UNANNOUNCED, False, 0),
     ]
 
@@ -153,14 +153,14 @@ def test_silence_is_told_once_though_brokers_are_heard() -> None:
         lone.hear(Heartbeat(1, 2).frame(), now=beat)
         for _ in range(4):
             lone.wait()
-    assert lone.notices == [Unanswered("binding", LOOP)]
+    assert lone.notices == [RequestUnanswered("binding", LOOP)]
 
 
 def test_what_was_refused_is_asked_for_again_when_the_catalog_is_another() -> None:
     lone = Lone(NOBODY)
     lone.hear(Heartbeat(1, 2).frame())
-    lone.hear(*Supply(NOBODY, 0, reason=Reason.UNKNOWN_SUBJECT).frames(9))
-    assert lone.notices == [Refused(NOBODY, Reason.UNKNOWN_SUBJECT)]
+    lone.hear(*Supply(NOBODY, 0, reason=RefusalReason.UNKNOWN_SUBJECT).frames(9))
+    assert lone.notices == [BindingRefused(NOBODY, RefusalReason.UNKNOWN_SUBJECT)]
     assert lone.queue == []
     lone.hear(Heartbeat(1, 2).frame())
     assert lone.queue == []
@@ -299,7 +299,10 @@ def test_the_reply_says_how_many_bits_are_for_tagged_attributes() -> None:
 
 def test_a_subject_without_a_tag_is_refused_with_the_reason() -> None:
     _, station = bound(NOBODY, ROADSIDE)
-    assert station.told(Refused) == [Refused(NOBODY, Reason.UNKNOWN_SUBJECT), Refused(ROADSIDE, Reason.KIND)]
+    assert station.told(BindingRefused) == [
+        BindingRefused(NOBODY, RefusalReason.UNKNOWN_SUBJECT),
+        BindingRefused(ROADSIDE, RefusalReason.KIND),
+    ]
 
 
 def test_a_deprecated_type_has_its_tag_and_is_marked() -> None:
@@ -341,7 +344,7 @@ def test_announcements_survive_a_broker_whose_tables_are_lost() -> None:
     restarted = Broker(1, city(), store)
     host.restart(restarted)
     system.run(60)
-    assert dict(restarted.channels) == {"Loop": Announced(QosClass.SOFT, True)}
+    assert dict(restarted.channels) == {"Loop": AnnouncedChannel(QosClass.SOFT, True)}
 
 
 def test_an_announcement_of_a_tag_that_is_no_types_is_dropped() -> None:
@@ -367,7 +370,7 @@ def test_twelve_nodes_that_bind_16_subjects_each_at_once_are_all_served() -> Non
     stations = [system.station(1000 + number, subjects=subjects) for number in range(12)]  # type: ignore[arg-type]
     system.run(500)
     assert all(len(station.told(Bound)) == 16 for station in stations)
-    assert not any(station.told(Unanswered) for station in stations)
+    assert not any(station.told(RequestUnanswered) for station in stations)
     assert host.machine.counts["request too many"] == 0  # type: ignore[attr-defined]
 
 
@@ -378,7 +381,7 @@ def test_a_node_that_asks_for_too_much_does_not_hold_up_others() -> None:
         broker.receive(GetEtag(5, subject).frame(), 0)
     broker.receive(GetEtag(6, LOOP).frame(), 0)
     assert broker.counts["request too many"] >= 980
-    assert (6, LOOP) in broker._supplying._waiting
+    assert (6, LOOP) in broker._binding._waiting
 
 
 # -- sizes -------------------------------------------------------------------------------------------------------------
@@ -386,13 +389,13 @@ def test_a_node_that_asks_for_too_much_does_not_hold_up_others() -> None:
 
 def test_a_channel_nobody_announced_is_segmented_exactly_if_its_largest_event_needs_it() -> None:
     catalog = city()
-    directory = Directory(catalog)
+    directory = CatalogIndex(catalog)
     for cls in (Loop, Radar, Swarm):
         name = cls.__name__
         largest = PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged(cls)).max_size_carrying()
         long = largest is None or largest > 8
         assert directory.supply(subject_uid(name), {}).segmented == long
-        announced = Announced(QosClass.NONE, not long)
+        announced = AnnouncedChannel(QosClass.NONE, not long)
         assert directory.supply(subject_uid(name), {name: announced}).segmented != long
 
 
@@ -403,4 +406,4 @@ def test_random_replies_bind_nothing_wrong() -> None:
         data = bytearray(random.choice((first, second)).data)
         data[random.randrange(8)] ^= 1 << random.randrange(8)
         lone.hear(Frame(first.id, bytes(data)))
-    assert all(isinstance(notice, Bound | Refused) and notice.subject == LOOP for notice in lone.notices)
+    assert all(isinstance(notice, Bound | BindingRefused) and notice.subject == LOOP for notice in lone.notices)

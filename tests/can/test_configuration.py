@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can._protocol.configuration import Configuration
-from genus.can._protocol.messages import Claim, Granted, Heartbeat, Nibble, Prefix, Restart, parse
+from genus.can._protocol.configuration import ConfigurationClient
+from genus.can._protocol.messages import Claim, Grant, Heartbeat, Nibble, Prefix, Restart, parse_message
 from genus.can._protocol.notices import (
     CLAIM_PERIOD,
     LEASE,
-    LONGEST_RETRY,
+    MAX_RETRY,
     RETRY,
     ROLL_CALL_SPREAD,
     STAGE_TIMEOUT,
     BrokerSeen,
     Configured,
-    Conflict,
     Notice,
+    NumberConflict,
     NumbersExhausted,
 )
 from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag
@@ -127,7 +127,7 @@ def test_a_node_that_stops_in_mid_protocol_holds_others_up_for_50_ms(stage: int)
     while stage not in heard:
         system.run(0.02)
         frame = system.hosts[1].controller.frames[1]
-        message = parse(frame) if frame else None
+        message = parse_message(frame) if frame else None
         heard += [message.stage] if isinstance(message, Nibble) else []
     system.hosts[1].crash()
     system.run(STAGE_TIMEOUT / MS + 5)
@@ -136,7 +136,7 @@ def test_a_node_that_stops_in_mid_protocol_holds_others_up_for_50_ms(stage: int)
 
 def test_a_node_alone_asks_again_ever_more_rarely() -> None:
     sent: list[Frame] = []
-    node = Configuration(7, send=sent.append, withdraw=lambda frame: None, tell=lambda notice: None)
+    node = ConfigurationClient(7, send=sent.append, withdraw=lambda frame: None, notify=lambda notice: None)
     node.start(0)
     times = [node.wake_at]
     for _ in range(6):
@@ -145,7 +145,7 @@ def test_a_node_alone_asks_again_ever_more_rarely() -> None:
         times.append(node.wake_at)
     gaps = [after - before for before, after in pairwise(times) if before and after]
     assert times[0] == RETRY
-    assert gaps == [2 * RETRY, 4 * RETRY, 8 * RETRY, LONGEST_RETRY, LONGEST_RETRY, LONGEST_RETRY]
+    assert gaps == [2 * RETRY, 4 * RETRY, 8 * RETRY, MAX_RETRY, MAX_RETRY, MAX_RETRY]
     assert sent == [Nibble(15, 0).frame()] * 7
 
 
@@ -170,7 +170,7 @@ def test_the_127th_node_is_told_that_no_number_is_free_and_gets_one_when_a_lease
     assert late.told(NumbersExhausted) == [NumbersExhausted()]
     system.run(LEASE / MS - 500)
     assert late.node is None
-    system.run(LONGEST_RETRY / MS + 700)
+    system.run(MAX_RETRY / MS + 700)
     assert late.node is not None
     assert late.node != 126
 
@@ -190,12 +190,12 @@ class Lone:
     def __init__(self, uid: int) -> None:
         self.queue: list[Frame] = []
         self.notices: list[Notice] = []
-        self.node = Configuration(uid, send=self.queue.append, withdraw=self.withdraw, tell=self.notices.append)
+        self.node = ConfigurationClient(uid, send=self.queue.append, withdraw=self.withdraw, notify=self.notices.append)
 
     def withdraw(self, frame: Frame) -> None:
         self.queue[:] = [each for each in self.queue if each is not frame]
 
-    def hear(self, *messages: Nibble | Prefix | Restart | Granted | Claim | Heartbeat, now: int = 0) -> list[Frame]:
+    def hear(self, *messages: Nibble | Prefix | Restart | Grant | Claim | Heartbeat, now: int = 0) -> list[Frame]:
         """What is queued after all that."""
         for message in messages:
             self.node.receive(message.frame(), now)
@@ -208,7 +208,7 @@ UID = 0xABCD_0000_0000_0005
 def configured(uid: int = UID, number: int = 9) -> Lone:
     lone = Lone(uid)
     lone.node.start(0)
-    lone.hear(Granted(uid, number))
+    lone.hear(Grant(uid, number))
     lone.queue.clear()
     return lone
 
@@ -219,10 +219,10 @@ def test_a_node_goes_on_where_the_prefix_is_its_own_and_waits_where_it_is_not() 
     assert lone.queue == [Nibble(15, 0xA).frame()]
     assert lone.hear(Prefix(15, 0xA << 60)) == [Nibble(14, 0xB).frame()]
     assert lone.hear(Prefix(14, 0xAA << 56)) == []
-    assert lone.hear(Granted(0xAA00_0000_0000_0001, 3)) == [Nibble(15, 0xA).frame()]
+    assert lone.hear(Grant(0xAA00_0000_0000_0001, 3)) == [Nibble(15, 0xA).frame()]
     assert lone.hear(Prefix(12, 0xABCD << 48)) == [Nibble(11, 0).frame()]
     assert lone.hear(Restart()) == [Nibble(15, 0xA).frame()]
-    assert lone.hear(Granted(UID, 9)) == [Claim(9, UID).frame()]
+    assert lone.hear(Grant(UID, 9)) == [Claim(9, UID).frame()]
     assert lone.notices == [Configured(9)]
 
 
@@ -242,7 +242,7 @@ def test_a_nibble_of_an_earlier_stage_does_not() -> None:
 
 def test_a_node_with_a_number_has_nothing_to_do_with_configuration() -> None:
     lone = configured()
-    assert lone.hear(Restart(), Prefix(15, 0xA << 60), Nibble(15, 0), Granted(5, 7), Granted(UID, 7)) == []
+    assert lone.hear(Restart(), Prefix(15, 0xA << 60), Nibble(15, 0), Grant(5, 7), Grant(UID, 7)) == []
     assert lone.node.node == 9
 
 
@@ -277,7 +277,7 @@ def test_a_broker_is_told_of_once_and_again_when_it_changed() -> None:
 def test_the_lower_uid_keeps_the_number_and_defends_it() -> None:
     lone = configured()
     assert lone.hear(Claim(9, UID + 1)) == [Claim(9, UID).frame()]
-    assert lone.notices[1:] == [Conflict(9, UID + 1, kept=True)]
+    assert lone.notices[1:] == [NumberConflict(9, UID + 1, kept=True)]
     assert lone.node.node == 9
 
 
@@ -285,12 +285,12 @@ def test_the_higher_uid_gives_the_number_up_and_asks_for_another() -> None:
     """It claims it a last time, for the other to hear of the conflict."""
     lone = configured()
     assert lone.hear(Claim(9, UID - 1)) == [Claim(9, UID).frame(), Nibble(15, 0xA).frame()]
-    assert lone.notices[1:] == [Conflict(9, UID - 1, kept=False)]
+    assert lone.notices[1:] == [NumberConflict(9, UID - 1, kept=False)]
     assert lone.node.node is None
 
 
 def test_a_grant_of_its_number_to_another_is_answered_with_a_claim() -> None:
-    assert configured().hear(Granted(UID - 1, 9)) == [Claim(9, UID).frame()]
+    assert configured().hear(Grant(UID - 1, 9)) == [Claim(9, UID).frame()]
 
 
 def test_two_defenders_do_not_fill_the_bus() -> None:
@@ -322,11 +322,11 @@ def test_a_node_that_was_told_that_no_number_is_free_keeps_still() -> None:
     """However much others say that would concern it, until its time has come."""
     lone = Lone(UID)
     lone.node.start(0)
-    lone.hear(Granted(UID, 0))
+    lone.hear(Grant(UID, 0))
     assert lone.notices == [NumbersExhausted()]
-    assert lone.hear(Restart(), Granted(5, 7), Prefix(15, 0xA << 60), Nibble(15, 0xA), now=MS) == []
-    assert lone.node.wake_at == LONGEST_RETRY
-    lone.node.wake(LONGEST_RETRY)
+    assert lone.hear(Restart(), Grant(5, 7), Prefix(15, 0xA << 60), Nibble(15, 0xA), now=MS) == []
+    assert lone.node.wake_at == MAX_RETRY
+    lone.node.wake(MAX_RETRY)
     assert lone.queue == [Nibble(15, 0xA).frame()]
 
 
@@ -345,7 +345,7 @@ def test_stopping_leaves_nothing_queued_and_nothing_to_wait_for() -> None:
     lone.node.stop()
     assert lone.queue == []
     assert lone.node.wake_at is None
-    assert lone.hear(Restart(), Granted(UID, 3)) == []
+    assert lone.hear(Restart(), Grant(UID, 3)) == []
 
 
 # -- conflicts on the bus ----------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ def with_number(system: System, uid: int, number: int, seed: int | None = None) 
     """A node that got a number elsewhere."""
     station = Station(uid, seed=seed)
     station.wake(system.bus.now)
-    station.receive(Granted(uid, number).frame(), system.bus.now)
+    station.receive(Grant(uid, number).frame(), system.bus.now)
     return station
 
 
@@ -369,8 +369,8 @@ def test_of_two_nodes_with_one_number_the_lower_uid_keeps_it_and_both_are_alarme
     system.run(100)
     assert low.node == 5
     assert high.node not in (5, None)
-    assert low.told(Conflict) == [Conflict(5, 0x20, kept=True)]
-    assert high.told(Conflict) == [Conflict(5, 0x10, kept=False)]
+    assert low.told(NumberConflict) == [NumberConflict(5, 0x20, kept=True)]
+    assert high.told(NumberConflict) == [NumberConflict(5, 0x10, kept=False)]
     assert 1 <= system.bus.errors <= 5
 
 
@@ -382,7 +382,7 @@ def test_two_nodes_with_one_uid_are_both_alarmed_within_two_seconds() -> None:
         system.add(twin)  # they power up together, so their frames are the same bit by bit
     system.run(2_000)
     assert [twin.node for twin in twins] == [1, 1]
-    assert all(Conflict(1, 0x77, kept=True) in twin.told(Conflict) for twin in twins)
+    assert all(NumberConflict(1, 0x77, kept=True) in twin.told(NumberConflict) for twin in twins)
 
 
 def test_a_second_node_with_a_uid_in_use_alarms_both_at_once() -> None:
@@ -392,8 +392,8 @@ def test_a_second_node_with_a_uid_in_use_alarms_both_at_once() -> None:
     system.run(500)
     second = system.station(0x77, seed=2)
     system.run(500)
-    assert first.told(Conflict)
-    assert second.told(Conflict)
+    assert first.told(NumberConflict)
+    assert second.told(NumberConflict)
 
 
 # -- noise -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from genus.can._node.channels import REPORT_RANGE
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiving
 from genus.can._node.slots import Dispatcher, OwnTime
-from genus.can._protocol.messages import Announce, Claim, QosClass, parse
+from genus.can._protocol.messages import Announce, Claim, QosClass, parse_message
 from genus.can._wire.frame import Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
@@ -202,7 +202,7 @@ class Monitor:
             self._receiving.report(frame.node, report)
 
     def _heard_protocol(self, frame: Frame) -> None:
-        match parse(frame):
+        match parse_message(frame):
             case Claim(node, uid):
                 self.nodes[node] = uid
             case Announce(node, etag, qos_class, segmented):

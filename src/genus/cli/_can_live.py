@@ -32,9 +32,9 @@ from genus.filters import Subscription
 from genus.model import Event
 
 if TYPE_CHECKING:
+    from genus.can import Broker
     from genus.can._live.host import LiveHost
     from genus.can._monitor import Line, Monitor
-    from genus.can._protocol.broker import Broker
 
 # What the commands on a live CAN bus share: its address, and how they say what happens on it.
 
@@ -97,11 +97,10 @@ def broker(address: str, catalog: Path, tables: Path, standby: bool, lasts: floa
 def _run_broker(
     where: CanAddress, read: Catalog, catalog: Path, tables: Path, standby: bool, lasts: float | None
 ) -> None:
+    from genus.can import Broker, FileStore
     from genus.can._live.link import open_host  # python-can is an extra
-    from genus.can._protocol.broker import Broker
-    from genus.can._protocol.broker_tables import FileStore
 
-    machine = Broker(where.uid, read, FileStore(tables), standby=standby, fd=where.fd, tell=_say_standing)
+    machine = Broker(where.uid, read, FileStore(tables), standby=standby, fd=where.fd, notify=_say_standing)
     click.echo(f"broker of {len(read.types)} types on can:{where.interface}, uid {where.uid:016x}", err=True)
     with stopped_by_signals() as stop:
         host = open_host(machine, where)
@@ -123,9 +122,9 @@ def _follow(catalog: Path, stop: threading.Event, lasts: float | None, renew: Ca
 
 
 def _say_standing(notice: object) -> None:
-    from genus.can._protocol.notices import Standing
+    from genus.can import RoleChanged
 
-    if isinstance(notice, Standing):
+    if isinstance(notice, RoleChanged):
         other = f" of {notice.other:016x}" if notice.other else ""
         click.echo("serving this bus" if notice.active else f"standby{other}", err=True)
     else:

@@ -9,19 +9,19 @@ from genus.can._node.context import Desk
 from genus.can._node.rx import Receiving
 from genus.can._node.troubles import NumberLost
 from genus.can._node.tx import Publishing
-from genus.can._protocol.binding import Binding
-from genus.can._protocol.catalog_queries import Questions
-from genus.can._protocol.configuration import Configuration
-from genus.can._protocol.messages import Announce, QosClass, digest_of, parse
+from genus.can._protocol.binding import BindingClient
+from genus.can._protocol.catalog_queries import CatalogClient
+from genus.can._protocol.configuration import ConfigurationClient
+from genus.can._protocol.messages import Announce, QosClass, catalog_digest, parse_message
 from genus.can._protocol.notices import (
+    BindingRefused,
     Bound,
     BrokerSeen,
     CatalogReceived,
     ClassConflict,
     Configured,
-    Conflict,
-    Refused,
-    Unanswered,
+    NumberConflict,
+    RequestUnanswered,
 )
 from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.catalog import Catalog
@@ -68,9 +68,11 @@ class Membership:
         self._banks = banks
         self._filters: SharedFilters | None = None
         self._accepted: tuple[tuple[int, int], ...] = ()
-        self.configuration = Configuration(uid, send=desk.post, withdraw=desk.withdraw, tell=self.heed, seed=seed)
-        self.binding = Binding(send=desk.post, withdraw=desk.withdraw, tell=self.heed)
-        self.questions = Questions(send=desk.post, withdraw=desk.withdraw, tell=self.heed)
+        self.configuration = ConfigurationClient(
+            uid, send=desk.post, withdraw=desk.withdraw, notify=self.heed, seed=seed
+        )
+        self.binding = BindingClient(send=desk.post, withdraw=desk.withdraw, notify=self.heed)
+        self.questions = CatalogClient(send=desk.post, withdraw=desk.withdraw, notify=self.heed)
 
     def start(self) -> None:
         """Claim the number there is, or ask for one."""
@@ -90,7 +92,7 @@ class Membership:
 
     def heard_announcement(self, frame: Frame) -> None:
         """Another publisher tells whether its events come in one frame or in segments."""
-        announcement = parse(frame)
+        announcement = parse_message(frame)
         if isinstance(announcement, Announce):
             self._receiving.learn(announcement.etag, segmented=announcement.segmented, node=announcement.node)
 
@@ -230,19 +232,19 @@ class Membership:
         match notice:
             case Configured(number):
                 self._join(number)
-            case Conflict(number, other, kept=False):
+            case NumberConflict(number, other, kept=False):
                 self._leave(NumberLost(number, other))
             case CatalogReceived(catalog):
                 self._received(catalog)
             case BrokerSeen(_, digest) if self.needs_broker and not self._has_catalog(digest):
                 self.questions.ask_catalog(self._desk.now)
-            case Unanswered("catalog") if self.catalog is None:
+            case RequestUnanswered("catalog") if self.catalog is None:
                 self.questions.ask_catalog(self._desk.now)
             case Bound():
                 self._bound(notice)
-            case Refused(subject, reason):
+            case BindingRefused(subject, reason):
                 self._refused(subject, f"the broker knows no tag for it: {reason.name.lower().replace('_', ' ')}")
-            case Unanswered("binding", subject):
+            case RequestUnanswered("binding", subject):
                 self._unanswered(subject)
             case ClassConflict(subject, announced, recorded, segmented):
                 self._overruled(subject, _why_overruled(announced, recorded, segmented=segmented))
@@ -260,7 +262,7 @@ class Membership:
             self.questions.ask_catalog(self._desk.now)
 
     def _has_catalog(self, digest: int) -> bool:
-        return self.catalog is not None and digest == digest_of(self.catalog.text())
+        return self.catalog is not None and digest == catalog_digest(self.catalog.text())
 
     def _received(self, catalog: Catalog) -> None:
         """Take over the broker's catalog, unless it is older than the node's own or another altogether."""

@@ -20,7 +20,8 @@ from genus.can._node.slots import BusTime, Dispatcher, OwnTime
 from genus.can._node.troubles import HardResumed, HardStopped, OffTheBus, TroubleHandler
 from genus.can._node.tx import Publishing
 from genus.can._plan.calendar import Slot
-from genus.can._protocol.time_service import UNBOUNDED, TimeService
+from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
+from genus.can._protocol.time_service import TimeService
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
@@ -80,7 +81,7 @@ class Node:
         if synchronised:
             self._clock = TimeService(
                 send=desk.post,
-                tell=self._heed,
+                notify=self._heed,
                 node=lambda: self.number,
                 period_ns=sync_period_ns,
                 granularity_ns=granularity_ns,
@@ -305,7 +306,7 @@ class Node:
         self._membership.heed(notice)
 
     def _stop_hard(self, precision: int, allowed: int) -> None:
-        self._tell_hard(HardStopped(None if precision >= UNBOUNDED else precision, allowed))
+        self._tell_hard(HardStopped(None if precision >= UNBOUNDED_PRECISION else precision, allowed))
 
     def _resume_hard(self, precision: int) -> None:
         self._tell_hard(HardResumed(precision))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import MemoryStore, Tables
+from genus.can._protocol.broker_tables import BrokerTables, MemoryStore
 from genus.can._sim.clock import Clock, crystal
 from genus.can._sim.faults import SlotStarts
 from genus.can._sim.simulation import Simulation
@@ -95,7 +95,7 @@ class Stage:
     def _make_store(self) -> MemoryStore:
         """Where the broker keeps its tables; it begins with the numbers that the system file gives to nodes."""
         store = MemoryStore()
-        tables = Tables(store)
+        tables = BrokerTables(store)
         for number in self.system.nodes.values():
             tables.assign(uid_of(number), number)
         tables.begin_epoch()
