@@ -52,16 +52,16 @@ class Crystal:
 
 @dataclass
 class Station:
-    """A node with its crystal, the frames it wants to send and what it was told."""
+    """A node with its crystal, the frames it wants to send and what it was notices."""
 
     number: int
     crystal: Crystal
     masterable: bool = True
     wire: int = 0
-    """Stations on one wire hear each other."""
+    """Stations on one wire receive each other's frames."""
     alive: bool = True
     waiting: list[Frame] = field(default_factory=list)
-    told: list[TimeNotice] = field(default_factory=list)
+    notices: list[TimeNotice] = field(default_factory=list)
     shown: int | None = None
     service: TimeService = field(init=False)
 
@@ -83,7 +83,7 @@ class Station:
 
     def notify(self, notice: TimeNotice) -> None:
         """Record a notice; `ClockStepped` says that time was set back."""
-        self.told.append(notice)
+        self.notices.append(notice)
         if isinstance(notice, ClockStepped) and notice.by_ns < -SLEW_LIMIT_NS:
             self.shown = None
 
@@ -133,7 +133,7 @@ class Wires:
         self.fault = fault
         self.true = 0
         self.load = 0.3
-        self.heard: list[tuple[int, Frame]] = []
+        self.frames: list[tuple[int, Frame]] = []
         self.worst = 0.0
         self.checked = True
         for station in stations:
@@ -193,7 +193,7 @@ class Wires:
         self.true += BIT
 
     def _deliver(self, frame: Frame, numbers: list[int]) -> None:
-        self.heard.append((self.true, frame))
+        self.frames.append((self.true, frame))
         for number in numbers:
             self[number].service.receive(frame, self._stamp(self[number]))
 

@@ -50,7 +50,7 @@ class Queue:
 
 
 class Station:
-    """A machine of the three components; `notices` are what they told, each with its time."""
+    """A machine of the three components; `notices` are what they notices, each with its time."""
 
     def __init__(self, uid: int, *, seed: int | None = None, subjects: Iterable[int] = ()) -> None:
         self.queue = Queue()
@@ -69,7 +69,7 @@ class Station:
     def node(self) -> int | None:
         return self.configuration.node
 
-    def told(self, kind: type[N]) -> list[N]:
+    def notices_of(self, kind: type[N]) -> list[N]:
         return [notice for _, notice in self.notices if isinstance(notice, kind)]
 
     def notify(self, notice: Notice) -> None:

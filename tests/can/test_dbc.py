@@ -306,7 +306,7 @@ def test_j1939_messages_are_known_by_their_parameter_group(house: Dbc) -> None:
     assert house.type_of(0x0CF00421) is None
 
 
-def test_a_group_of_several_j1939_messages_is_told_apart_by_whole_identifiers(tmp_path: Path) -> None:
+def test_messages_of_one_j1939_group_are_distinguished_by_their_whole_identifiers(tmp_path: Path) -> None:
     j1939 = 'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";\n'
     first, second = 0x98EA0021, 0x98EA0122
     marks = "".join(f'BA_ "VFrameFormat" BO_ {each} 3;\n' for each in (first, second))
@@ -389,14 +389,14 @@ def test_the_types_of_real_files_fit_in_a_catalog(real: dict[str, Dbc]) -> None:
         assert set(dbc.types) <= set(catalog.types)
 
 
-def payloads(dbc: Dbc, chance: random.Random) -> Iterator[tuple[int, bytes]]:
+def payloads(dbc: Dbc, rng: random.Random) -> Iterator[tuple[int, bytes]]:
     """Random data for every message; multiplexers mostly have values that select something."""
     for at, message in enumerate(dbc.messages):
         for _ in range(4 + 4 * sum(signal.selects is not None for signal in message.signals)):
-            data = chance.randbytes(message.length)
+            data = rng.randbytes(message.length)
             for signal in message.signals:
-                if signal.selects and chance.random() < 0.9:
-                    data = placed(data, signal, chance.choice(sorted(signal.selects)))
+                if signal.selects and rng.random() < 0.9:
+                    data = placed(data, signal, rng.choice(sorted(signal.selects)))
             yield at, data
 
 
@@ -411,12 +411,12 @@ def test_random_payloads_of_every_real_message_decode_as_cantools_decodes_them(
     real: dict[str, Dbc], databases: dict[str, Database]
 ) -> None:
     """Numbers and labels; and where cantools finds no signals, we reject the frame."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     decoded = 0
     for name, dbc in real.items():
         if name in LENIENT:
             continue  # cantools shifts signals that overlap
-        for at, data in payloads(dbc, chance):
+        for at, data in payloads(dbc, rng):
             decoded += compare(dbc, at, databases[name], data)
     assert decoded > 10_000
 

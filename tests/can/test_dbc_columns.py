@@ -96,7 +96,7 @@ def one_by_one(dbc: Dbc, sent: Iterable[Sent], channels: tuple[str | None, ...] 
 
 
 def random_frames(dbc: Dbc, seed: int, each: int) -> list[Sent]:
-    """Frames of every message with random bytes and lengths, some of nobody, and J1939 ones from other addresses."""
+    """Frames of every message with random bytes and lengths, some of none, and J1939 ones from other addresses."""
     rnd = random.Random(seed)
     sent: list[Sent] = []
     for message in dbc.messages:
@@ -260,7 +260,7 @@ def test_the_channel_is_the_place_of_an_event() -> None:
 
 
 def test_no_frames_and_no_messages_are_fine() -> None:
-    """Nothing comes of nothing, and frames without messages are of nobody."""
+    """Without frames there are no events, and without messages every frame is refused."""
     assert list(ColumnDecoder(load_dbc(HOUSE).messages).decode(frames_of([]))) == []
     (refused,) = ColumnDecoder([]).decode(frames_of([(1, False, b""), (1, True, b"")]))
     assert isinstance(refused, RefusedFrames)

@@ -38,13 +38,13 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 
 def messages(count: int = 20, seed: int = 1) -> list[can.Message]:
     """Data frames with standard and extended identifiers, half a second apart, from a whole second on."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     return [
         can.Message(
             timestamp=START + at / 2,
-            arbitration_id=chance.getrandbits(29 if at % 2 else 11),
+            arbitration_id=rng.getrandbits(29 if at % 2 else 11),
             is_extended_id=bool(at % 2),
-            data=chance.randbytes(chance.randrange(1, 9)),
+            data=rng.randbytes(rng.randrange(1, 9)),
             channel=0,
         )
         for at in range(count)
@@ -149,7 +149,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(ending: str, tmp_path: Path) 
         try:
             found = [each.frame for each in read_log(cut)]
         except RecordingError:
-            assert ending in ("blf", "trc")  # nothing left that tells it from others, or the number of its version
+            assert ending in ("blf", "trc")  # nothing left that identifies it, or the number of its version
             continue
         wanted = frames(messages(12))
         assert found[:-1] == wanted[: len(found)][:-1], "only the last line can be one that was longer"
@@ -193,11 +193,11 @@ def test_a_packed_file_that_is_damaged_is_read_up_to_the_damage(tmp_path: Path) 
 def test_flipped_bytes_never_raise(ending: str, tmp_path: Path) -> None:
     whole = write(tmp_path / f"whole.{ending}", messages(30)).read_bytes()
     bad = tmp_path / f"bad.{ending}"
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(150):
         data = bytearray(whole)
-        for _ in range(chance.randrange(1, 6)):
-            data[chance.randrange(len(data))] = chance.randrange(256)
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
         bad.write_bytes(data)
         with suppress(RecordingError):
             assert all(isinstance(each, LoggedFrame) for each in read_log(bad))
@@ -477,7 +477,7 @@ def test_a_damaged_object_costs_only_itself(bad: bytes, reasons: dict[str, int],
     assert log.skipped == reasons
 
 
-def test_a_container_that_unpacks_to_far_too_much_is_passed_over(
+def test_a_container_that_decompresses_to_far_too_much_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("genus.can._dbc.blf.LARGEST_CONTAINER", 1000)
@@ -489,12 +489,12 @@ def test_a_container_that_unpacks_to_far_too_much_is_passed_over(
 def test_no_frame_is_made_up_from_the_pieces_of_damaged_containers(containers: tuple[Path, list[int]]) -> None:
     path, _ = containers
     whole, wanted = path.read_bytes(), set(frames(messages(200)))
-    chance = random.Random(11)
+    rng = random.Random(11)
     for _ in range(200):
         data = bytearray(whole)
-        for _ in range(chance.randrange(1, 6)):
-            at = chance.randrange(144, len(data))
-            data[at : at + chance.randrange(5)] = chance.randbytes(chance.randrange(5))
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(144, len(data))
+            data[at : at + rng.randrange(5)] = rng.randbytes(rng.randrange(5))
         path.write_bytes(data)
         assert {each.frame for each in read_log(path)} <= wanted
 
@@ -530,15 +530,15 @@ def log(tmp_path: Path) -> Path:
 
 def test_a_log_becomes_a_recording_of_events_at_the_times_of_their_frames(log: Path, tmp_path: Path) -> None:
     house = load_dbc(HOUSE)
-    told: list[int] = []
-    done = decode_log(house, log, tmp_path / "drive.genus", progress=told.append)
+    notices: list[int] = []
+    done = decode_log(house, log, tmp_path / "drive.genus", progress=notices.append)
     recorded = list(read_recording(tmp_path / "drive.genus", house.types.values()))
     assert [each.at_us / 1e6 for each in recorded] == [10.0, 10.5, 12.5, 13.0]
     assert [type(each.event).__name__ for each in recorded] == ["Lamp", "Event_", "Lamp", "Engine"]
     event = recorded[0].event
     assert event.time == datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC)
     assert (event.source, event.place) == ("Kitchen", "can0")
-    assert told[-1] == len(LOG)
+    assert notices[-1] == len(LOG)
     assert done.frames == 7
     assert done.events == {"Lamp": 2, "Event_": 1, "Engine": 1}
     assert done.rejected == {
@@ -568,7 +568,7 @@ def test_a_recording_that_exists_is_not_overwritten(log: Path, tmp_path: Path) -
     assert len(list(read_recording(tmp_path / "drive.genus", house.types.values()))) == 8
 
 
-def test_unknown_identifiers_are_told_apart_up_to_a_number(tmp_path: Path) -> None:
+def test_unknown_identifiers_are_counted_one_by_one_up_to_a_number(tmp_path: Path) -> None:
     lines = "".join(f"(1.0) can0 {each:08X}#\n" for each in range(3000))
     decoding = Decoding(load_dbc(HOUSE), log_of(tmp_path, lines))
     assert list(decoding) == []

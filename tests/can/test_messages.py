@@ -131,7 +131,7 @@ def test_another_format_or_priority_is_no_message(message: Message, spoil: Calla
 
 
 @pytest.mark.parametrize("tag", [ProtocolEtag.SUPPLY_ETAG_FLAGS, ProtocolEtag.BROKER])
-def test_what_only_the_broker_says_counts_from_nobody_else(tag: ProtocolEtag) -> None:
+def test_messages_of_the_broker_are_accepted_from_its_number_only(tag: ProtocolEtag) -> None:
     for _, identifier, data in GOLDEN:
         if identifier & 0x3FFF == tag:
             for node in (0, 5, 126):

@@ -166,14 +166,14 @@ def test_any_bytes_give_an_event_that_is_valid_or_a_reason(cls: type[Event], bit
 
 
 def test_changed_bytes_never_raise() -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     generator = Generator(5)
     reasons = set()
     for event in generator.events(400, Sampler):
         layout = layout_of(Sampler)
         payload = bytearray(layout.encode(event, 0)[1])
         for _ in range(4):
-            payload[chance.randrange(len(payload))] = chance.randrange(256)
+            payload[rng.randrange(len(payload))] = rng.randrange(256)
         found = layout.decode(0, bytes(payload))
         reasons.add(found.reason if isinstance(found, Rejected) else "")
     assert {
@@ -226,7 +226,7 @@ def test_a_newer_reader_takes_what_is_missing_for_absent() -> None:
     assert new.decode(*old.encode(OLD(level=4), 1)) == NEW(level=4)
 
 
-def test_an_older_reader_passes_over_whole_bytes_of_bits_it_does_not_know() -> None:
+def test_an_older_reader_skips_whole_bytes_of_presence_bits_it_does_not_know() -> None:
     many = declared("Gauge", level=Int16, **{f"x{n}": UInt8 | None for n in range(30)})
     bits, payload = PayloadCodec.of(many, vector(many)).encode(
         many(level=4, x29=1, x3=7, expires=datetime(2026, 1, 1, tzinfo=UTC)), 0

@@ -238,11 +238,11 @@ def test_only_so_many_transfers_are_kept() -> None:
 
 
 def test_random_frames_do_no_harm() -> None:
-    chance = random.Random(11)
+    rng = random.Random(11)
     whole = Reassembler(1_000, max_bytes=500, max_transfers=50)
     for now in range(50_000):
-        size = chance.choice((0, 1, 5, 8, 8, 8, 12, 64))
-        whole.receive(Frame(chance.getrandbits(29) & 0x1FE0C007, chance.randbytes(size), fd=size > 8), now)
+        size = rng.choice((0, 1, 5, 8, 8, 8, 12, 64))
+        whole.receive(Frame(rng.getrandbits(29) & 0x1FE0C007, rng.randbytes(size), fd=size > 8), now)
     assert len(whole._transfers) <= 50
     assert len(whole.counts) >= 8
 
@@ -254,7 +254,7 @@ class Traffic:
     """Transfers of several senders over a bus that loses, doubles and moves frames; counts what came of them."""
 
     def __init__(self, seed: int, senders: int = 8) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.senders = senders
         self.whole = Reassembler(SECOND)
         self.transfers = self.delivered = self.wrong = 0
@@ -263,27 +263,27 @@ class Traffic:
         sent: list[bytes] = []
         frames = list(self._faulty(self._frames(sent, rounds, capacity), loss, doubling))
         for place in range(len(frames) - 2 * self.senders) if moving else ():
-            if self.chance.random() < moving:
-                other = place + self.chance.randint(1, 2 * self.senders)
+            if self.rng.random() < moving:
+                other = place + self.rng.randint(1, 2 * self.senders)
                 frames[place], frames[other] = frames[other], frames[place]
         self._check(frames, sent)
 
     def _frames(self, sent: list[bytes], rounds: int, capacity: int) -> Iterator[Frame]:
-        chance = self.chance
+        rng = self.rng
         longest = 60 if capacity == CLASSIC_BYTES else 300
         for transfer_id in range(rounds):
             streams = []
             for sender in range(self.senders):
-                payload = len(sent).to_bytes(4, "big") + chance.randbytes(int(chance.random() * longest))
+                payload = len(sent).to_bytes(4, "big") + rng.randbytes(int(rng.random() * longest))
                 sent.append(payload)
                 streams.append([Frame(SENDER + sender, data) for data in split_payload(payload, transfer_id, capacity)])
             for turn in zip_longest(*streams):
                 yield from filter(None, turn)
 
     def _faulty(self, frames: Iterator[Frame], loss: float, doubling: float) -> Iterator[Frame]:
-        chance = self.chance.random
+        rng = self.rng.random
         for frame in frames:
-            drawn = chance()
+            drawn = rng()
             if drawn >= loss:
                 yield frame
                 if drawn < loss + doubling:
@@ -334,12 +334,12 @@ def test_no_payload_is_wrong_in_a_million_transfers() -> None:
 @pytest.mark.parametrize("loss", [0.001, 0.01, 0.1])
 def test_as_many_transfers_arrive_as_have_all_their_frames(loss: float) -> None:
     """(1 - p)**8 of those with 8 frames."""
-    chance = random.Random(17)
+    rng = random.Random(17)
     whole = Reassembler(SECOND)
     count, arrived = 4_000, 0
     for number in range(count):
         for frame in frames_of(LONG, number):
-            arrived += chance.random() >= loss and whole.receive(frame, 0) == LONG
+            arrived += rng.random() >= loss and whole.receive(frame, 0) == LONG
     expected = (1 - loss) ** len(WHOLE)
     sigma = (expected * (1 - expected) / count) ** 0.5
     assert len(WHOLE) == 8

@@ -57,7 +57,7 @@ def catalog_of(*types: type) -> Types:
 
 
 def log_text(seed: int, count: int) -> str:
-    """Good frames of both messages and of nobody, short ones, wrong pages, error and remote frames, damaged lines."""
+    """Good frames of both messages and of none, short ones, wrong pages, error and remote frames, damaged lines."""
     rnd = random.Random(seed)
 
     def said() -> Iterator[str]:
@@ -117,7 +117,7 @@ def said(event: Event) -> Any:
 
 
 def reasons_of(letters: list[DeadLetter]) -> Counter[str]:
-    """How often each reason was given; identifiers that nobody knows taken together."""
+    """How often each reason was given; all unknown identifiers together."""
     known = "unknown identifier"
     return Counter(known if letter.reason.startswith(known) else letter.reason for letter in letters)
 
@@ -142,7 +142,7 @@ def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
 @given(st.binary(max_size=300), st.integers(1, 400))
 @settings(deadline=None, max_examples=50)
 def test_no_bytes_make_reading_fail(tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int) -> None:
-    """Whatever stands in a file, of every format, good frames before it are read or the damage is told."""
+    """Whatever stands in a file, of every format, good frames before it are read, or the damage is reported."""
     folder = tmp_path_factory.getbasetemp()
     dbc = folder / "noise.dbc"
     dbc.write_text(CAR)
@@ -205,7 +205,7 @@ def test_a_gzipped_log_that_is_cut_gives_what_is_before_the_cut(car: Path, tmp_p
 
 
 def test_a_file_that_is_no_log_is_one_dead_letter(car: Path, tmp_path: Path) -> None:
-    """A BLF file that is none, and a TRC file of a version that nobody reads."""
+    """A BLF file that is none, and a TRC file of an unknown version."""
     (tmp_path / "no.blf").write_bytes(b"nothing of the kind" * 20)
     (tmp_path / "no.trc").write_text(";$FILEVERSION=9.9\n")
     types = catalog_of(*types_of_dbc(car))
@@ -215,7 +215,7 @@ def test_a_file_that_is_no_log_is_one_dead_letter(car: Path, tmp_path: Path) -> 
         assert [letter.reason.startswith(reason) for letter in letters] == [True]
 
 
-def test_frames_of_nobody_may_be_passed_over(car: Path, tmp_path: Path) -> None:
+def test_frames_of_no_message_may_be_left_out(car: Path, tmp_path: Path) -> None:
     """A log has many that a DBC file does not describe; as dead letters they say which identifier they have."""
     path = tmp_path / "drive.log"
     path.write_text("(1.5) can0 7FF#0011\n(1.6) can0 1F334455#\n(1.7) can0 100#00\n")
@@ -280,7 +280,7 @@ def test_labels_that_the_catalog_does_not_know_are_dead_letters(car: Path, tmp_p
 
 
 def test_what_is_no_can_log_is_refused_with_the_formats_that_are(car: Path, tmp_path: Path) -> None:
-    """The ending tells the format, unless it is given."""
+    """The ending decides the format, unless it is given."""
     path = tmp_path / "drive.txt"
     path.write_text("(1.5) can0 100#00000100\n")
     with pytest.raises(LakeError, match=r"drive\.txt: no format is known by the ending 'txt'; give one of .*log, asc"):

@@ -34,7 +34,7 @@ from .drifting import MS, SECOND, Crystal, Fault, Station, Wires, losses
 
 PERIOD = 20 * MS
 JOINING = 19 * PERIOD
-"""After this, everybody who hears a master is synchronised."""
+"""After this, all nodes that receive a master are synchronised."""
 GAP = 20_000
 
 seeds = st.integers(0, 2**32)
@@ -63,9 +63,13 @@ class Alone:
         self.number = number
         self.clock = VirtualClock(1_000 * SECOND)
         self.sent: list[Frame] = []
-        self.told: list[TimeNotice] = []
+        self.notices: list[TimeNotice] = []
         self.service = TimeService(
-            send=self.sent.append, notify=self.told.append, node=lambda: self.number, masterable=masterable, **options
+            send=self.sent.append,
+            notify=self.notices.append,
+            node=lambda: self.number,
+            masterable=masterable,
+            **options,
         )
         self.service.listen(self.clock())
         self.sequence = 0
@@ -83,7 +87,7 @@ class Alone:
             self.service.sent(frame, self.clock())
         self.sent.clear()
 
-    def hear(self, offset: int, node: int = 3, pause: int = PERIOD) -> None:
+    def receive(self, offset: int, node: int = 3, pause: int = PERIOD) -> None:
         """One pair of a master whose clock is ahead of this one by so much."""
         self.clock.advance(pause)
         self.sequence = (self.sequence + 1) % 256
@@ -94,7 +98,7 @@ class Alone:
 
     def synchronise(self, offset: int = 0, node: int = 3) -> None:
         for _ in range(30):
-            self.hear(offset, node)
+            self.receive(offset, node)
 
     @property
     def offset(self) -> int:
@@ -181,23 +185,23 @@ def test_hold_over_worsens_precision_until_it_ends() -> None:
     assert unmeasured.bound(40 * MS) < GAP // 2 < unmeasured.bound(50 * MS)
 
 
-def test_the_end_of_hold_over_is_told_once_and_so_is_the_return() -> None:
+def test_the_end_of_hold_over_is_reported_once_and_so_is_the_return() -> None:
     alone = Alone(masterable=False)
     alone.synchronise()
     alone.wake(SECOND)
-    assert alone.told[-2:] == [MasterChanged(None), SyncLost()]
+    assert alone.notices[-2:] == [MasterChanged(None), SyncLost()]
     assert alone.service.wake_at is None
     alone.synchronise()
-    assert alone.told[-2] == MasterChanged(3)
-    assert isinstance(alone.told[-1], Synchronised)
-    assert sum(isinstance(notice, SyncLost) for notice in alone.told) == 1
+    assert alone.notices[-2] == MasterChanged(3)
+    assert isinstance(alone.notices[-1], Synchronised)
+    assert sum(isinstance(notice, SyncLost) for notice in alone.notices) == 1
 
 
 def test_a_rate_is_kept_through_hold_over() -> None:
     """The master is faster by 150 ppm; 80 ms after its last word that would be 12 µs."""
     alone = Alone(masterable=False)
     for count in range(30):
-        alone.hear(offset=count * (PERIOD + MS) * 150 // 10**6)
+        alone.receive(offset=count * (PERIOD + MS) * 150 // 10**6)
     true = 29 * (PERIOD + MS) * 150 // 10**6 + 80 * 150
     alone.clock.advance(79 * MS)
     assert abs(alone.offset - true) < 100 < alone.precision < 4_000
@@ -223,7 +227,7 @@ def test_local_time_is_the_first_reading_that_shows_a_global_time() -> None:
     assert alone.service.local_time(77) == 77
     alone.synchronise()
     for off in [0, -900, 700, -1_000]:
-        alone.hear(off)
+        alone.receive(off)
         for wanted in range(alone.service.global_time(alone.clock()) + 1, alone.clock() + 3_000, 97):
             when = alone.service.local_time(wanted)
             assert alone.service.global_time(when) >= wanted > alone.service.global_time(when - 1)
@@ -232,7 +236,7 @@ def test_local_time_is_the_first_reading_that_shows_a_global_time() -> None:
 def test_what_is_behind_is_set_forward_at_once() -> None:
     alone = Alone()
     alone.synchronise()
-    alone.hear(offset=1_000)
+    alone.receive(offset=1_000)
     assert 900 < alone.offset <= 1_100
 
 
@@ -240,7 +244,7 @@ def test_what_is_ahead_runs_at_half_speed_and_precision_says_so() -> None:
     alone = Alone()
     alone.synchronise()
     before, precision = alone.offset, alone.precision
-    alone.hear(offset=-1_000)
+    alone.receive(offset=-1_000)
     shown = [alone.service.global_time(alone.clock() + passed) for passed in range(0, 1_900, 10)]
     assert shown[0] == alone.clock() + before
     assert {later - earlier for earlier, later in pairwise(shown)} == {5}
@@ -253,20 +257,20 @@ def test_a_step_back_of_more_than_a_second_is_taken_at_once() -> None:
     alone = Alone()
     alone.synchronise()
     for _ in range(3):
-        alone.hear(offset=-SLEW_LIMIT_NS - MS)
+        alone.receive(offset=-SLEW_LIMIT_NS - MS)
     assert alone.offset == pytest.approx(-SLEW_LIMIT_NS - MS, abs=2_000)
-    assert any(isinstance(notice, ClockStepped) for notice in alone.told)
+    assert any(isinstance(notice, ClockStepped) for notice in alone.notices)
 
 
 @pytest.mark.parametrize("offset", [-(2**62), -5_000 * SECOND, 2**56 - 1_000 * SECOND - PERIOD, 1_760_000_000 * SECOND])
-def test_any_time_of_64_bits_is_told(offset: int) -> None:
+def test_any_time_of_64_bits_is_sent(offset: int) -> None:
     """Negative, over the edge of 56 bits, since 1970."""
     alone = Alone()
     alone.synchronise(offset)
     assert alone.offset == pytest.approx(offset, abs=1)
 
 
-def test_a_master_does_not_tell_the_time_in_the_moment_its_leading_bits_change() -> None:
+def test_a_master_sends_no_follow_up_when_the_leading_bits_have_just_changed() -> None:
     alone = Alone(number=1)
     alone.clock.advance_to(2**56 - 4 * PERIOD)
     alone.service.listen(alone.clock())
@@ -280,12 +284,12 @@ def test_a_master_does_not_tell_the_time_in_the_moment_its_leading_bits_change()
 # Masters
 
 
-def test_the_lowest_number_leads_and_nobody_else_speaks() -> None:
+def test_the_lowest_number_is_the_master_and_no_other_node_sends() -> None:
     bus = wires(2, count=6)
     bus.run(JOINING)
     lowest = min(bus.stations)
     assert {station.service.master for station in bus.alive} == {lowest}
-    assert {frame.node for _, frame in bus.heard} == {lowest}
+    assert {frame.node for _, frame in bus.frames} == {lowest}
 
 
 @settings(max_examples=15, deadline=None)
@@ -295,7 +299,7 @@ def test_the_next_takes_over_within_three_periods_and_stagger_without_a_jump(see
     bus.run(700 * MS)
     first, second, *_ = sorted(bus.stations)
     bus[first].alive = False
-    silent_since = max(true for true, frame in bus.heard if frame.node == first and frame.etag == ProtocolEtag.SYNC)
+    silent_since = max(true for true, frame in bus.frames if frame.node == first and frame.etag == ProtocolEtag.SYNC)
     others = list(bus.alive)
     while not bus[second].service.is_master:
         bus.run(MS)
@@ -305,7 +309,7 @@ def test_the_next_takes_over_within_three_periods_and_stagger_without_a_jump(see
         bus.run(MS)
         assert max(station.precision(bus.true) for station in others) < GAP // 2
     assert {station.service.master for station in others} == {second}
-    assert not any(isinstance(notice, SyncLost | ClockStepped) for station in others for notice in station.told)
+    assert not any(isinstance(notice, SyncLost | ClockStepped) for station in others for notice in station.notices)
 
 
 def test_those_who_know_the_time_lead_before_those_who_do_not() -> None:
@@ -392,9 +396,9 @@ def test_of_two_masters_after_a_partition_the_lower_number_stays(seed: int, apar
 def test_who_hears_of_another_time_by_a_lower_number_says_so_at_once() -> None:
     alone = Alone()
     alone.synchronise(node=9)
-    alone.hear(offset=100_000, node=4)
+    alone.receive(offset=100_000, node=4)
     assert alone.precision == UNBOUNDED_PRECISION
-    assert alone.told[-1] == SyncLost()
+    assert alone.notices[-1] == SyncLost()
     assert alone.service.master == 9
     assert abs(alone.offset) < 10
 
@@ -412,11 +416,11 @@ def test_a_deaf_node_that_took_over_gives_way_when_it_hears_again() -> None:
     assert {station.service.master for station in bus.alive} == {min(bus.stations)}
 
 
-def test_the_first_to_be_heard_leads() -> None:
-    """One that is about to speak listens to whoever comes first."""
+def test_the_node_whose_sync_comes_first_is_the_master() -> None:
+    """A node that is about to send SYNC follows the node whose SYNC comes first."""
     alone = Alone(number=1)
     alone.service.wake(alone.clock.advance_to(alone.service.wake_at or 0))
-    alone.hear(offset=0, node=9, pause=0)
+    alone.receive(offset=0, node=9, pause=0)
     alone.through()
     assert not alone.service.is_master
     assert not alone.sent
@@ -440,7 +444,7 @@ def test_without_a_number_one_follows_only() -> None:
 def test_who_may_not_lead_does_not() -> None:
     bus = wires(6, masterable=False)
     bus.run(SECOND)
-    assert not bus.heard
+    assert not bus.frames
 
 
 def test_a_master_that_gets_nothing_through_stands_down() -> None:
@@ -450,9 +454,9 @@ def test_a_master_that_gets_nothing_through_stands_down() -> None:
     while alone.service.is_master:
         alone.service.wake(alone.clock.advance_to(alone.service.wake_at or 0))
     assert len(alone.sent) == 1
-    assert alone.told[-1] == MasterChanged(None)
+    assert alone.notices[-1] == MasterChanged(None)
     alone.service.wake(alone.clock.advance_to(alone.service.wake_at or 0))
-    assert alone.told[-1] == SyncLost()
+    assert alone.notices[-1] == SyncLost()
 
 
 def test_a_master_that_lost_the_bus_listens_first() -> None:
@@ -474,7 +478,7 @@ def test_a_master_that_loses_its_number_stands_down() -> None:
     assert not alone.service.is_master
 
 
-def test_a_bus_is_never_left_to_one_who_tells_no_time() -> None:
+def test_a_node_that_sends_no_follow_up_is_never_the_only_master() -> None:
     """A node that sends SYNC and never FOLLOW_UP is not waited for."""
     alone = Alone(number=9)
     for sequence in range(20):
@@ -493,9 +497,9 @@ def test_a_time_is_refused_exactly_when_it_cannot_be_true(sign: int) -> None:
     at = alone.clock() + PERIOD
     allowed = alone.service.precision(at) - alone.service.assumptions.granularity_ns
     allowed += alone.service.assumptions.sample_ns + sign * (alone.service.global_time(at) - at)
-    alone.hear(sign * (allowed + 1))
+    alone.receive(sign * (allowed + 1))
     assert alone.service.dropped["contradiction"] == 1
-    alone.hear(sign * allowed)
+    alone.receive(sign * allowed)
     assert alone.service.dropped["contradiction"] == 1
 
 
@@ -503,23 +507,23 @@ def test_one_absurd_time_does_not_move_the_clock() -> None:
     alone = Alone()
     alone.synchronise()
     for absurd in [2**62, -(2**62), 100_000, -100_000]:
-        alone.hear(offset=absurd)
+        alone.receive(offset=absurd)
         assert abs(alone.offset) < 10
         assert alone.precision < GAP // 2
-        alone.hear(offset=0)
+        alone.receive(offset=0)
     assert alone.service.dropped["contradiction"] == 4
-    assert not any(isinstance(notice, ClockStepped) for notice in alone.told)
+    assert not any(isinstance(notice, ClockStepped) for notice in alone.notices)
 
 
-def test_what_three_samples_agree_on_is_believed() -> None:
+def test_three_consistent_samples_are_accepted() -> None:
     alone = Alone()
     alone.synchronise()
     for _ in range(2):
-        alone.hear(offset=5 * MS)
+        alone.receive(offset=5 * MS)
         assert abs(alone.offset) < 10
-    alone.hear(offset=5 * MS)
+    alone.receive(offset=5 * MS)
     assert alone.offset == pytest.approx(5 * MS, abs=10)
-    step = alone.told[-1]
+    step = alone.notices[-1]
     assert isinstance(step, ClockStepped)
     assert step.by_ns == pytest.approx(5 * MS, abs=10)
     assert alone.precision > 5 * MS
@@ -527,21 +531,21 @@ def test_what_three_samples_agree_on_is_believed() -> None:
     assert alone.precision < GAP // 2
 
 
-def test_absurd_times_that_do_not_agree_are_never_believed() -> None:
+def test_absurd_times_that_are_not_consistent_are_never_accepted() -> None:
     alone = Alone(masterable=False)
     alone.synchronise()
     for absurd in range(1, 30):
-        alone.hear(offset=absurd * 3_000_000)
-        alone.hear(offset=0)
+        alone.receive(offset=absurd * 3_000_000)
+        alone.receive(offset=0)
     assert abs(alone.offset) < 10
 
 
-def test_nobody_else_is_believed_while_the_master_is_heard() -> None:
+def test_other_nodes_are_ignored_while_the_master_is_received() -> None:
     alone = Alone()
     alone.synchronise(node=3)
     for _ in range(5):
-        alone.hear(offset=0, node=3, pause=PERIOD // 2)
-        alone.hear(offset=7_000, node=8, pause=PERIOD // 2)
+        alone.receive(offset=0, node=3, pause=PERIOD // 2)
+        alone.receive(offset=7_000, node=8, pause=PERIOD // 2)
     assert alone.service.dropped["not the master"] == 10
     assert alone.service.master == 3
     assert abs(alone.offset) < 10
@@ -551,14 +555,14 @@ def test_frames_played_again_do_not_move_the_clock() -> None:
     alone = Alone()
     alone.synchronise()
     old = [sync_frame(3, 17, alone.clock()), follow_up_frame(3, 17, alone.clock())]
-    alone.hear(offset=0)
+    alone.receive(offset=0)
     for frame in old * 5:
         alone.service.receive(frame, alone.clock.advance(MS))
     assert abs(alone.offset) < 10
 
 
 def test_a_sync_that_came_twice_is_not_used() -> None:
-    """Nobody knows to which of the two the time belongs that is told."""
+    """It is unknown to which of the two the FOLLOW_UP belongs."""
     alone = Alone()
     alone.synchronise()
     for again in (200_000, 0):
@@ -604,7 +608,7 @@ def test_what_is_malformed_is_counted(frame: Frame) -> None:
 
 def test_the_own_number_from_another_is_counted() -> None:
     alone = Alone(number=7)
-    alone.hear(offset=5, node=7)
+    alone.receive(offset=5, node=7)
     assert alone.service.dropped == {"own number": 2}
 
 
@@ -620,7 +624,7 @@ def test_any_frames_whatsoever_do_no_harm() -> None:
             data = random.randbytes(random.choice([2, 8, random.randint(0, 64)]))
             alone.service.receive(Frame(identifier.pack(), data, extended=random.random() < 0.9), alone.clock())
             alone.service.sent(Frame(identifier.pack(), data), alone.clock())
-        alone.hear(offset=0, node=1)
+        alone.receive(offset=0, node=1)
     assert abs(alone.offset) < 10
     assert alone.service.master == 1
 
