@@ -15,9 +15,9 @@ from genus.can._protocol.messages import (
     Announce,
     Claim,
     GetEtag,
-    Grant,
     Heartbeat,
     Nibble,
+    NumberGrant,
     QosClass,
     Restart,
     Supply,
@@ -215,13 +215,13 @@ def test_what_is_granted_is_stored_before_it_is_said() -> None:
     system = System()
     host = system.broker(store=store)
     broker = broker_of(host)
-    said: list[Grant] = []
+    said: list[NumberGrant] = []
 
     def watched(take: object = broker.take) -> list[object]:
         outputs = take()  # type: ignore[operator]
         for output in outputs:
             message = parse_message(output.frame) if isinstance(output, Load) and output.frame else None
-            if isinstance(message, Grant):
+            if isinstance(message, NumberGrant):
                 said.append(message)
                 assert BrokerTables(MemoryStore(store.text)).number_of(message.uid) == message.node
         return outputs  # type: ignore[no-any-return]
@@ -290,7 +290,7 @@ def serving(catalog: Catalog | None = None, store: MemoryStore | None = None) ->
     return system, host
 
 
-def forge(host: Host, *messages: Claim | Grant | Nibble | GetEtag | Announce | Heartbeat | Restart) -> None:
+def forge(host: Host, *messages: Claim | NumberGrant | Nibble | GetEtag | Announce | Heartbeat | Restart) -> None:
     """Let a broker receive a frame that no station sent."""
     for message in messages:
         host.call(partial(host.machine.receive, message.frame()))
@@ -641,7 +641,7 @@ def test_a_forged_heartbeat_does_not_stop_a_broker() -> None:
 def test_a_node_accepts_replies_of_the_broker_only() -> None:
     station = Station(0x10, subjects=[LOOP])
     station.wake(0)
-    station.receive(Grant(0x10, 5).frame(), 0)
+    station.receive(NumberGrant(0x10, 5).frame(), 0)
     for frame in Supply(LOOP, 9999).frames(5):
         for node in (0, 3, 126):
             station.receive(Frame(frame.id & ~(0x7F << 14) | node << 14, frame.data), 1)

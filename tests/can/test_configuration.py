@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus.can._protocol.configuration import ConfigurationClient
-from genus.can._protocol.messages import Claim, Grant, Heartbeat, Nibble, Prefix, Restart, parse_message
+from genus.can._protocol.messages import Claim, Heartbeat, Nibble, NumberGrant, Prefix, Restart, parse_message
 from genus.can._protocol.notices import (
     CLAIM_PERIOD,
     LEASE,
@@ -195,7 +195,9 @@ class Lone:
     def withdraw(self, frame: Frame) -> None:
         self.queue[:] = [each for each in self.queue if each is not frame]
 
-    def receive(self, *messages: Nibble | Prefix | Restart | Grant | Claim | Heartbeat, now: int = 0) -> list[Frame]:
+    def receive(
+        self, *messages: Nibble | Prefix | Restart | NumberGrant | Claim | Heartbeat, now: int = 0
+    ) -> list[Frame]:
         """What is queued after all that."""
         for message in messages:
             self.node.receive(message.frame(), now)
@@ -208,7 +210,7 @@ UID = 0xABCD_0000_0000_0005
 def configured(uid: int = UID, number: int = 9) -> Lone:
     lone = Lone(uid)
     lone.node.start(0)
-    lone.receive(Grant(uid, number))
+    lone.receive(NumberGrant(uid, number))
     lone.queue.clear()
     return lone
 
@@ -219,10 +221,10 @@ def test_a_node_goes_on_where_the_prefix_is_its_own_and_waits_where_it_is_not() 
     assert lone.queue == [Nibble(15, 0xA).frame()]
     assert lone.receive(Prefix(15, 0xA << 60)) == [Nibble(14, 0xB).frame()]
     assert lone.receive(Prefix(14, 0xAA << 56)) == []
-    assert lone.receive(Grant(0xAA00_0000_0000_0001, 3)) == [Nibble(15, 0xA).frame()]
+    assert lone.receive(NumberGrant(0xAA00_0000_0000_0001, 3)) == [Nibble(15, 0xA).frame()]
     assert lone.receive(Prefix(12, 0xABCD << 48)) == [Nibble(11, 0).frame()]
     assert lone.receive(Restart()) == [Nibble(15, 0xA).frame()]
-    assert lone.receive(Grant(UID, 9)) == [Claim(9, UID).frame()]
+    assert lone.receive(NumberGrant(UID, 9)) == [Claim(9, UID).frame()]
     assert lone.notices == [Configured(9)]
 
 
@@ -242,7 +244,7 @@ def test_a_nibble_of_an_earlier_stage_does_not() -> None:
 
 def test_a_node_with_a_number_has_nothing_to_do_with_configuration() -> None:
     lone = configured()
-    assert lone.receive(Restart(), Prefix(15, 0xA << 60), Nibble(15, 0), Grant(5, 7), Grant(UID, 7)) == []
+    assert lone.receive(Restart(), Prefix(15, 0xA << 60), Nibble(15, 0), NumberGrant(5, 7), NumberGrant(UID, 7)) == []
     assert lone.node.node == 9
 
 
@@ -290,7 +292,7 @@ def test_the_higher_uid_gives_the_number_up_and_asks_for_another() -> None:
 
 
 def test_a_grant_of_its_number_to_another_is_answered_with_a_claim() -> None:
-    assert configured().receive(Grant(UID - 1, 9)) == [Claim(9, UID).frame()]
+    assert configured().receive(NumberGrant(UID - 1, 9)) == [Claim(9, UID).frame()]
 
 
 def test_two_defenders_do_not_fill_the_bus() -> None:
@@ -322,9 +324,9 @@ def test_a_node_without_a_free_number_pauses() -> None:
     """However much others say that would concern it, until its time has come."""
     lone = Lone(UID)
     lone.node.start(0)
-    lone.receive(Grant(UID, 0))
+    lone.receive(NumberGrant(UID, 0))
     assert lone.notices == [NumbersExhausted()]
-    assert lone.receive(Restart(), Grant(5, 7), Prefix(15, 0xA << 60), Nibble(15, 0xA), now=MS) == []
+    assert lone.receive(Restart(), NumberGrant(5, 7), Prefix(15, 0xA << 60), Nibble(15, 0xA), now=MS) == []
     assert lone.node.wake_at == MAX_RETRY
     lone.node.wake(MAX_RETRY)
     assert lone.queue == [Nibble(15, 0xA).frame()]
@@ -345,7 +347,7 @@ def test_stopping_leaves_nothing_queued_and_nothing_to_wait_for() -> None:
     lone.node.stop()
     assert lone.queue == []
     assert lone.node.wake_at is None
-    assert lone.receive(Restart(), Grant(UID, 3)) == []
+    assert lone.receive(Restart(), NumberGrant(UID, 3)) == []
 
 
 # -- conflicts on the bus ----------------------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ def with_number(system: System, uid: int, number: int, seed: int | None = None) 
     """A node that got a number elsewhere."""
     station = Station(uid, seed=seed)
     station.wake(system.bus.now)
-    station.receive(Grant(uid, number).frame(), system.bus.now)
+    station.receive(NumberGrant(uid, number).frame(), system.bus.now)
     return station
 
 

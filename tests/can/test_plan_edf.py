@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus.can._plan import BusSpec, Calendar, ChannelSpec, System, plan
-from genus.can._plan.edf import Medium, SoftAnalysis, SoftMessage
+from genus.can._plan.edf import BusConditions, SoftAnalysis, SoftMessage
 from genus.can._plan.interference import ErrorInterference, HardInterference
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._wire.length import Timing
@@ -20,12 +20,14 @@ def message(name: str, period: int, deadline: int, frames: int = 1, jitter: int 
     return SoftMessage(name, frames * FRAME, period, deadline, jitter, FRAME, FRAME)
 
 
-def medium(*, tolerance: int = FRAME, lag: int = 0, lower: int = FRAME, hard: HardInterference | None = None) -> Medium:
+def medium(
+    *, tolerance: int = FRAME, lag: int = 0, lower: int = FRAME, hard: HardInterference | None = None
+) -> BusConditions:
     nothing = HardInterference((), 0)
-    return Medium(FRAME, tolerance, lag, lower, hard or nothing, ErrorInterference(None, 31))
+    return BusConditions(FRAME, tolerance, lag, lower, hard or nothing, ErrorInterference(None, 31))
 
 
-def bounds(*messages: SoftMessage, on: Medium) -> dict[str, int | None]:
+def bounds(*messages: SoftMessage, on: BusConditions) -> dict[str, int | None]:
     return SoftAnalysis(messages, on).response_times()
 
 
@@ -60,7 +62,7 @@ def test_what_is_further_than_all_levels_may_pass_what_is_nearer() -> None:
 def test_hard_slots_and_errors_are_in_the_way() -> None:
     hard = HardInterference([(0, 351)], 10_000)
     assert bounds(message("a", 10_000, 5_000), on=medium(hard=hard)) == {"a": 2 * FRAME + 351}
-    with_errors = Medium(FRAME, FRAME, 0, FRAME, hard, ErrorInterference(10_000, 31))
+    with_errors = BusConditions(FRAME, FRAME, 0, FRAME, hard, ErrorInterference(10_000, 31))
     assert bounds(message("a", 10_000, 5_000), on=with_errors) == {"a": 2 * FRAME + 351 + 31 + FRAME}
 
 

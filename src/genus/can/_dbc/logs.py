@@ -21,7 +21,7 @@ from genus.can._dbc.candump import read_candump
 from genus.can._dbc.dbc_file import Dbc
 from genus.can._dbc.log_file import LogFile, LoggedFrame, SkippedRecords
 from genus.can._dbc.message_types import UNKNOWN_ID
-from genus.can._dbc.text_logs import AscFormat, CsvFormat, TrcFormat, read_text_log
+from genus.can._dbc.text_logs import AscLogFormat, CsvLogFormat, TrcLogFormat, read_text_log
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import name_of
@@ -31,10 +31,10 @@ Reader: TypeAlias = Callable[[LogFile], Iterator[LoggedFrame]]
 FORMATS: Mapping[str, Reader] = MappingProxyType(
     {
         "log": read_candump,
-        "asc": lambda file: read_text_log(file, AscFormat()),
+        "asc": lambda file: read_text_log(file, AscLogFormat()),
         "blf": read_blf,
-        "trc": lambda file: read_text_log(file, TrcFormat()),
-        "csv": lambda file: read_text_log(file, CsvFormat()),
+        "trc": lambda file: read_text_log(file, TrcLogFormat()),
+        "csv": lambda file: read_text_log(file, CsvLogFormat()),
     }
 )
 """The readers by the ending of a file's name; `log` is the format of `candump -L`."""

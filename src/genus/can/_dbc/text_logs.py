@@ -144,7 +144,7 @@ def _parse_alone(skipped: SkippedRecords, format: LineFormat, line: LogLine) -> 
     return messages[0] if messages else None
 
 
-class AscFormat:
+class AscLogFormat:
     """Vector's ASC. Its date has no time zone and is taken as UTC; times count from it, or from the line before."""
 
     _MONTHS: ClassVar[dict[str, int]] = {
@@ -225,7 +225,7 @@ class AscFormat:
         return vector_channel(message)
 
 
-class TrcFormat:
+class TrcLogFormat:
     """PEAK's TRC, versions 1.0, 1.1, 1.3, 2.0 and 2.1. Its start time is taken as UTC."""
 
     VERSIONS = ("1.0", "1.1", "1.3", "2.0", "2.1")
@@ -264,7 +264,7 @@ class TrcFormat:
         return str(message.channel)
 
 
-class CsvFormat:
+class CsvLogFormat:
     """python-can's CSV: timestamp, arbitration_id, extended, remote, error, dlc, data in base 64."""
 
     header = "timestamp,arbitration_id,extended,remote,error,dlc,data\n"

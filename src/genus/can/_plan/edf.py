@@ -53,7 +53,7 @@ class SoftMessage(msgspec.Struct, frozen=True):
         return min(self.deadline - self.length, horizon)
 
 
-class Medium(msgspec.Struct, frozen=True):
+class BusConditions(msgspec.Struct, frozen=True):
     """The properties of the bus, and the traffic on it besides soft events."""
 
     level: int
@@ -68,12 +68,12 @@ class Medium(msgspec.Struct, frozen=True):
 
 
 class SoftAnalysis:
-    """The response times of a set of soft messages on a medium."""
+    """The response times of a set of soft messages under the conditions of a bus."""
 
-    def __init__(self, messages: Sequence[SoftMessage], medium: Medium) -> None:
+    def __init__(self, messages: Sequence[SoftMessage], conditions: BusConditions) -> None:
         self.messages = messages
-        self.medium = medium
-        self._urgency = [message.urgency(LEVELS * medium.level) for message in messages]
+        self.conditions = conditions
+        self._urgency = [message.urgency(LEVELS * conditions.level) for message in messages]
         self._longest = max((message.longest_frame for message in messages), default=0)
         self._busy = self._busy_period()
 
@@ -90,7 +90,7 @@ class SoftAnalysis:
             return None
         worst, last = 0, self.messages[index].last
         for (begin, chain), (end, _) in pairwise([*self._chains(index, self._busy), (self._busy + 1, 0)]):
-            tolerance = (chain + 1) * self.medium.tolerance
+            tolerance = (chain + 1) * self.conditions.tolerance
             for queued in self._instants(index, tolerance, begin, end):
                 if self._busy - queued <= worst:
                     break  # nothing later can be worse
@@ -101,14 +101,14 @@ class SoftAnalysis:
 
     def _busy_period(self) -> int | None:
         """The longest time for which soft and hard events can keep the bus busy; None if without bound."""
-        medium = self.medium
+        conditions = self.conditions
         rate = sum(message.length / message.period for message in self.messages)
-        if rate + medium.hard.rate + medium.errors.rate(self._longest) >= OVERLOAD:
+        if rate + conditions.hard.rate + conditions.errors.rate(self._longest) >= OVERLOAD:
             return None
-        busy, blocked = 0, max(medium.lower, self._longest)
+        busy, blocked = 0, max(conditions.lower, self._longest)
         while True:
-            work = sum(((busy + m.jitter + medium.lag) // m.period + 1) * m.length for m in self.messages)
-            longer = blocked + work + medium.hard.within(busy) + medium.errors.within(busy, self._longest)
+            work = sum(((busy + m.jitter + conditions.lag) // m.period + 1) * m.length for m in self.messages)
+            longer = blocked + work + conditions.hard.within(busy) + conditions.errors.within(busy, self._longest)
             if longer == busy:
                 return busy
             busy = longer
@@ -117,11 +117,11 @@ class SoftAnalysis:
 
     def _chains(self, index: int, busy: int) -> Iterator[tuple[int, int]]:
         """Pairs of an instant and the longest chain of overtaking events from that instant on, both ascending."""
-        medium, latest = self.medium, self.messages[index].latest
-        known, length = -medium.lag, 0
+        conditions, latest = self.conditions, self.messages[index].latest
+        known, length = -conditions.lag, 0
         others = [other for other in range(len(self.messages)) if other != index]
-        everything = busy + max(self._urgency) + medium.lag
-        while others and (reach := (length + 1) * medium.tolerance) <= everything:
+        everything = busy + max(self._urgency) + conditions.lag
+        while others and (reach := (length + 1) * conditions.tolerance) <= everything:
             needed = self._first_with(length + 1, reach, latest, others)
             if needed is None or max(needed, known) > busy:
                 break
@@ -133,7 +133,7 @@ class SoftAnalysis:
 
     def _first_with(self, count: int, reach: int, latest: int, others: Sequence[int]) -> int | None:
         """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
-        offers = sorted((self._urgency[other] - latest - reach - self.medium.lag, other) for other in others)
+        offers = sorted((self._urgency[other] - latest - reach - self.conditions.lag, other) for other in others)
         for instant, other in offers:
             message = self.messages[other]
             count -= (reach + message.jitter) // message.period + 1
@@ -143,7 +143,7 @@ class SoftAnalysis:
 
     def _instants(self, index: int, tolerance: int, begin: int, end: int) -> Iterator[int]:
         """The instants in [begin, end) at which the interference increases, in order."""
-        message, lag = self.messages[index], self.medium.lag
+        message, lag = self.messages[index], self.conditions.lag
         reach = message.latest + tolerance + lag
         series = [_shifted_multiples(message.period, message.jitter + lag, begin, end)]
         for other, urgency in zip(self.messages, self._urgency, strict=True):
@@ -158,16 +158,16 @@ class SoftAnalysis:
 
     def _last_start(self, index: int, tolerance: int, queued: int) -> int:
         """The start of the last frame of an event that is queued at an instant, from the start of the window."""
-        message, lag = self.messages[index], self.medium.lag
+        message, lag = self.messages[index], self.conditions.lag
         reach = queued + message.latest + tolerance
         known = ((queued + message.jitter + lag) // message.period + 1) * message.length - message.last
-        known += self._blocking(queued + message.latest + self.medium.tolerance)
+        known += self._blocking(queued + message.latest + self.conditions.tolerance)
         rivals = []
         for other, urgency in zip(self.messages, self._urgency, strict=True):
             shift = other.jitter + lag
             if other is not message and reach - urgency + lag >= 0:
                 rivals.append((shift, other.period, other.length, (reach - urgency + shift) // other.period + 1))
-        hard, errors, longest = self.medium.hard, self.medium.errors, self._longest
+        hard, errors, longest = self.conditions.hard, self.conditions.errors, self._longest
         waits = known
         while True:
             longer = known + hard.within(waits) + errors.within(waits + message.last, longest)
@@ -181,7 +181,7 @@ class SoftAnalysis:
     def _blocking(self, threshold: int) -> int:
         """The longest frame that can be on the wire although it is less urgent than all events that count."""
         pairs = zip(self.messages, self._urgency, strict=True)
-        return max([self.medium.lower, *(message.longest_frame for message, at in pairs if at >= threshold)])
+        return max([self.conditions.lower, *(message.longest_frame for message, at in pairs if at >= threshold)])
 
 
 def _shifted_multiples(period: int, shift: int, begin: int, end: int) -> range:

@@ -8,7 +8,7 @@ below all soft events, and are delayed by hard slots, errors and soft events.
 from functools import cached_property
 
 from genus.can._plan.calendar import Calendar
-from genus.can._plan.edf import Medium, SoftAnalysis, SoftMessage
+from genus.can._plan.edf import BusConditions, SoftAnalysis, SoftMessage
 from genus.can._plan.fixed_priority import Message, middleware_messages, response_time
 from genus.can._plan.interference import ErrorInterference, HardInterference
 from genus.can._plan.system import BusSpec, ChannelSpec, System
@@ -62,11 +62,11 @@ class ResponseTimes:
     @cached_property
     def _soft(self) -> SoftAnalysis:
         lower = max((message.blocking for message in (*self._middleware, *self._fixed_none)), default=0)
-        return SoftAnalysis([_soft_message(channel) for channel in self.system.soft], self._medium(lower))
+        return SoftAnalysis([_soft_message(channel) for channel in self.system.soft], self._conditions(lower))
 
-    def _medium(self, lower: int) -> Medium:
+    def _conditions(self, lower: int) -> BusConditions:
         bus: BusSpec = self.system.bus
-        return Medium(
+        return BusConditions(
             level=bus.level_ns,
             tolerance=bus.level_ns + 2 * bus.precision_ns,
             lag=bus.longest_frame_ns,

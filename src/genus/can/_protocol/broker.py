@@ -21,10 +21,10 @@ from genus.can._protocol.messages import (
     Announce,
     Claim,
     GetEtag,
-    Grant,
     Heartbeat,
     Message,
     Nibble,
+    NumberGrant,
     QosClass,
     Question,
     Supply,
@@ -345,7 +345,7 @@ class Broker:
                 self._on_other_broker(now, uid)
             case Claim(node, uid):
                 self._registry.on_claim(uid, node, now)
-            case Grant(uid, node):
+            case NumberGrant(uid, node):
                 self._registry.on_grant(uid, node, now)
             case Heartbeat(epoch):
                 self._seen_epoch = max(self._seen_epoch, epoch)

@@ -20,9 +20,9 @@ from genus.can._protocol.messages import (
     FIRST_STAGE,
     NIBBLE_BITS,
     Claim,
-    Grant,
     Heartbeat,
     Nibble,
+    NumberGrant,
     Prefix,
     Restart,
     parse_message,
@@ -125,7 +125,7 @@ class ConfigurationClient:
             case Restart():
                 if self._retry_at is not None:
                     self._restart(now)
-            case Grant(uid, node):
+            case NumberGrant(uid, node):
                 self._on_grant(uid, node, now)
             case Claim(node, uid):
                 self._on_claim(node, uid, now)
@@ -310,7 +310,7 @@ class ConfigurationServer:
         uid = self._prefix
         self._begin()
         number = self._grant(uid, now) if uid else None
-        self._send_reply(Restart().frame() if number is None else Grant(uid, number).frame())
+        self._send_reply(Restart().frame() if number is None else NumberGrant(uid, number).frame())
 
     def _send_reply(self, frame: Frame) -> None:
         self._reply = frame

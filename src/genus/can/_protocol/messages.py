@@ -114,10 +114,10 @@ class Restart(_Message, frozen=True, gc=False):
         return _reply(BROKER_NODE, ProtocolEtag.SSI, bytes(8))
 
 
-class Grant(_Message, frozen=True, gc=False):
+class NumberGrant(_Message, frozen=True, gc=False):
     """SSI, from the broker: the number of the node with this uid, in the node field; 0 if none is free.
 
-    >>> Grant(0xABCD, 5).frame()
+    >>> NumberGrant(0xABCD, 5).frame()
     Frame(0x1f814000, 000000000000abcd)
     """
 
@@ -281,7 +281,9 @@ class Question(_Message, frozen=True, gc=False):
         )
 
 
-Message: TypeAlias = Nibble | Prefix | Restart | Grant | Claim | GetEtag | SupplyHalf | Announce | Heartbeat | Question
+Message: TypeAlias = (
+    Nibble | Prefix | Restart | NumberGrant | Claim | GetEtag | SupplyHalf | Announce | Heartbeat | Question
+)
 
 
 def subject_head(subject: int) -> int:
@@ -332,7 +334,7 @@ def _parse_ssi(frame: Frame) -> Message | None:
         return None
     word = int.from_bytes(data, "big")
     if node != BROKER_NODE:
-        return Grant(word, node) if word else None
+        return NumberGrant(word, node) if word else None
     stage = word & 15
     below = (1 << NIBBLE_BITS * stage) - 1
     if stage == 0:
