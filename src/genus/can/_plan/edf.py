@@ -77,10 +77,6 @@ class SoftAnalysis:
         self._longest = max((message.longest_frame for message in messages), default=0)
         self._busy = self._busy_period()
 
-    def response_times(self) -> dict[str, int | None]:
-        """The bound for every message; None if there is none."""
-        return {message.name: self.response_time(index) for index, message in enumerate(self.messages)}
-
     def response_time(self, index: int, limit: int | None = None) -> int | None:
         """The longest time from an event's queueing to the end of its last frame; None if it has no bound.
 

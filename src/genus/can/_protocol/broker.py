@@ -69,9 +69,6 @@ class BrokerTxQueue:
         self.wake_at: int | None = None
         """When a backoff ends."""
 
-    def __contains__(self, frame: Frame) -> bool:
-        return frame in self._waiting
-
     def send(self, frame: Frame) -> None:
         """Queue a frame, unless it is queued already."""
         if frame not in self._waiting:

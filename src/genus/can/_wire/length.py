@@ -20,8 +20,6 @@ ACTIVE_ERROR_BITS = 23
 """With 6 more bits for the error flags of nodes that only detected the first flag."""
 WORST_ERROR_BITS = 31
 """Error flag 6, its echo 6, delimiter 8, intermission 3, and 8 of suspension if the sender is error passive."""
-RECOVERY_BITS = 128 * 11
-"""How many idle bits a node must receive after bus-off before it may send again."""
 
 FD_SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 """The data lengths of a CAN FD frame, by its 4-bit data length code."""
