@@ -15,8 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from genus.can._plan import load_system
-from genus.can._plan.units import format_bitrate
+from genus.can import format_bitrate, load_system
 from genus.can._sim.fault_text import fault_help, parse_fault
 from genus.can._world import PATTERNS, ChannelResult, Clocks, Outcome, Pattern, Prepared, Run, Scenario
 from genus.can._world.summary import Summary
