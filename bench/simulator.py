@@ -22,11 +22,11 @@ from bench.soft_policies import POLICIES, soft_misses
 from bench.timing import markdown
 from genus.can._machine import EVENT_TRIGGERED, Load, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import Clock
+from genus.can._sim.clock import SimClock
 from genus.can._sim.controller import Controller
 from genus.can._sim.faults import FrameErrors
 from genus.can._sim.simulation import Host, Simulation
-from genus.can._sim.sources import Sink, Source, periodic
+from genus.can._sim.sources import FrameSink, FrameSource, periodic
 from genus.can._wire.frame import Frame, Identifier
 
 STATIONS = 20
@@ -66,9 +66,9 @@ def sources(simulation: Simulation, load: float) -> None:
     random = simulation.random("bench")
     for number in range(1, STATIONS + 1):
         first = random.randrange(period_ns(load))
-        Source(simulation.bus, number, frames_of(number, random), periodic(period_ns(load)), first_ns=first)
+        FrameSource(simulation.bus, number, frames_of(number, random), periodic(period_ns(load)), first_ns=first)
     for number in range(LISTENERS):
-        Sink(simulation.bus, 100 + number)
+        FrameSink(simulation.bus, 100 + number)
 
 
 class Sender:
@@ -117,14 +117,14 @@ def hosts(simulation: Simulation, load: float) -> None:
     """Stations with protocol code and clocks of their own; senders hear nothing, as with filters set."""
     random = simulation.random("bench")
     for number in range(1, STATIONS + 1):
-        clock = Clock(random.randrange(10**9), random.uniform(-100, 100))
+        clock = SimClock(random.randrange(10**9), random.uniform(-100, 100))
         host = add_host(simulation.bus, number, Sender(number, period_ns(load), random), clock)
-        host.controller.accept(())
+        host.controller.set_filters(())
     for number in range(LISTENERS):
-        add_host(simulation.bus, 100 + number, Hearer(), Clock())
+        add_host(simulation.bus, 100 + number, Hearer(), SimClock())
 
 
-def add_host(bus: SimBus, number: int, machine: Sender, clock: Clock) -> Host:
+def add_host(bus: SimBus, number: int, machine: Sender, clock: SimClock) -> Host:
     return Host(machine, bus.attach(Controller(number)), bus, clock)
 
 

@@ -17,9 +17,9 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.controller import Controller, Listener
-from genus.can._sim.sources import Source, periodic, poisson, sporadic
-from genus.can._sim.trace import Band
+from genus.can._sim.controller import Controller, ControllerListener
+from genus.can._sim.sources import FrameSource, periodic, poisson, sporadic
+from genus.can._sim.trace import TrafficClass
 from genus.can._wire.frame import Frame, Identifier, Priority
 from genus.can._wire.length import Timing
 from genus.errors import BusError
@@ -106,9 +106,9 @@ def _run(policy: Policy, channels: list[SoftChannel], timing: Timing, seed: int,
     stations = [
         SoftStation(bus, channel, policy, due, Random(f"releases/{seed}/{channel.number}")) for channel in channels
     ]
-    Source(bus, 100, Frame(Identifier(Priority.HARD, 100, 150).pack(), bytes(8)), periodic(HARD_PERIOD_NS))
+    FrameSource(bus, 100, Frame(Identifier(Priority.HARD, 100, 150).pack(), bytes(8)), periodic(HARD_PERIOD_NS))
     none = Frame(Identifier(Priority.NONE, 101, 151).pack(), bytes(8))
-    Source(bus, 101, none, poisson(NONE_MEAN_NS, Random(f"none/{seed}")))
+    FrameSource(bus, 101, none, poisson(NONE_MEAN_NS, Random(f"none/{seed}")))
     bus.run(round(seconds * 1_000_000_000))
     return Misses(
         sum(station.released for station in stations),
@@ -119,8 +119,8 @@ def _run(policy: Policy, channels: list[SoftChannel], timing: Timing, seed: int,
 
 def _by_deadline(due: Mapping[int, int]) -> Callable[[Frame], int]:
     """Hard frames first, then soft ones by their deadlines, then the rest."""
-    bounds = {Band.HARD: 0, Band.SYSTEM: 1 << 62, Band.NONE: 1 << 62}
-    return lambda frame: due[frame.etag] if (band := Band.of(frame.id)) is Band.SOFT else bounds[band]
+    bounds = {TrafficClass.HARD: 0, TrafficClass.SYSTEM: 1 << 62, TrafficClass.NONE: 1 << 62}
+    return lambda frame: due[frame.etag] if (band := TrafficClass.of(frame.id)) is TrafficClass.SOFT else bounds[band]
 
 
 def soft_priority(slack_ns: int, level_ns: int) -> int:
@@ -132,7 +132,7 @@ def soft_priority(slack_ns: int, level_ns: int) -> int:
     return Priority.SOFT_FIRST + min(max(slack_ns // level_ns, 0), _LEVELS - 1)
 
 
-class SoftStation(Listener):
+class SoftStation(ControllerListener):
     """State: a station with one soft channel, whose frames go by a policy; `due` is what an ideal bus knows of it."""
 
     def __init__(self, bus: SimBus, channel: SoftChannel, policy: Policy, due: dict[int, int], random: Random) -> None:

@@ -308,7 +308,7 @@ def test_a_broken_promise_is_a_failure_only_if_asked_for(file: Path) -> None:
     ("arguments", "problem"),
     [
         (["--faults", "erors p=1"], "did you mean errors?"),
-        (["--faults", "errors p=2"], "no probability"),
+        (["--faults", "errors p=2"], "must be a probability"),
         (["--faults", "crash node=99 at=1s"], "there is no host 99"),
         (["--faults", "blocking"], "perfect clocks"),
         (["--runs", "2", "--png", "x.png"], "single run"),

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from genus.can._protocol.broker import Broker
     from genus.can._protocol.notices import Standing
     from genus.can._sim.fault_text import fault_help, parse_fault
-    from genus.can._sim.trace import Band, Passage, Trace
+    from genus.can._sim.trace import Passage, Trace, TrafficClass
     from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolTag, subject_uid
     from genus.can._wire.length import Timing, exact_bits, worst_case_bits
     from genus.can._wire.payload import Layout
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 __all__ = [
     "PATTERNS",
     "Advice",
-    "Band",
     "BandResult",
     "Broker",
     "Bus",
@@ -121,6 +120,7 @@ __all__ = [
     "System",
     "Timing",
     "Trace",
+    "TrafficClass",
     "Trouble",
     "Verdict",
     "World",
@@ -162,7 +162,7 @@ if not TYPE_CHECKING:
         _plan__system="QosClass format_bitrate format_span",
         _protocol__broker="Broker",
         _sim__fault_text="fault_help parse_fault",
-        _sim__trace="Band Passage Trace",
+        _sim__trace="Passage Trace TrafficClass",
         _wire__frame="Frame Identifier Priority ProtocolTag subject_uid",
         _wire__length="Timing exact_bits worst_case_bits",
         _wire__payload="Layout",

@@ -125,14 +125,14 @@ def two_brokers(setting: Setting) -> Observation:
     drawn = uids(12, setting.seed)
     here, away = [town.add(uid) for uid in drawn[:3]], [town.add(uid) for uid in drawn[3:6]]
     simulation.run(SECOND)
-    simulation.part([STANDBY_STATION, *away])
+    simulation.partition([STANDBY_STATION, *away])
     simulation.run(5 * SECOND)
     later = [town.add(uid) for uid in drawn[6:]]
     simulation.run(simulation.now + MS)
-    simulation.part(later[:3])
+    simulation.partition(later[:3])
     simulation.run(6 * SECOND)
     doubled = len(town.numbers) - len(set(town.numbers.values()))
-    simulation.heal()
+    simulation.end_partition()
     healed = simulation.now
     while not _settled(town) and simulation.now < healed + 10 * SECOND:
         simulation.run(simulation.now + 10 * MS)

@@ -2,7 +2,7 @@
 
 from genus.can import PreparedSystem, ScenarioRun
 from genus.can._plan import System
-from genus.can._sim.fault_hooks import Outcome as Fate
+from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.trace import Passage
 from tests.can.fault_table.row import Observation, Setting, alarms, row
 
@@ -35,7 +35,7 @@ def bus_off(setting: Setting) -> Observation:
     away = (later.start_ns - failures[-1].end_ns) // bit
     others = [each for each in outcome.channels if each.node != BROKEN]
     missed = alarms(outcome.of_class("hard")) + sum(each.missed + each.expired for each in others)
-    again = any(each.outcome is Fate.SENT for each in own)
+    again = any(each.outcome is FrameOutcome.SENT for each in own)
     text = (
         f"off after {len(failures)} failures in {took} bits, back after {away} bits; {missed} misses of the others; "
         f"{'sends again' if again else 'never sends again'} when repaired"
