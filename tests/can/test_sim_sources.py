@@ -67,7 +67,7 @@ def test_channels_have_the_given_load_and_periods_in_bounds(load: float, seed: i
     assert len(channels) == CHANNELS
     assert sum(160_000 / channel.period_ns for channel in channels) == pytest.approx(load, rel=1e-4)
     assert all(2_000_000 <= channel.period_ns <= 100_000_000 for channel in channels)
-    assert sorted(channel.place for channel in channels) == list(range(CHANNELS))
+    assert sorted(channel.rank for channel in channels) == list(range(CHANNELS))
 
 
 @pytest.mark.parametrize("load", [0.0, 5.0])
