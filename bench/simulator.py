@@ -1,10 +1,10 @@
 """How many frames the CAN simulator takes per second of CPU, and what soft real time costs in misses.
 
 A bus at 1 Mbit/s with 20 stations. Each sends 8-byte frames of its own identifier periodically, 64 different payloads
-in turn, so that their lengths with stuff bits are those of real frames; phases are random. Five more stations hear
+in turn, so that their lengths with stuff bits are those of real frames; phases are random. Five more stations receive
 everything: a frame is one release, one arbitration, five receptions and one confirmation. In the rows *hosts* the same
 stations run protocol code: a machine each, which wakes by its own drifting clock, makes a frame, loads its mailbox, and
-is told what happens; five more machines hear everything.
+is called with what happens; five more machines receive everything.
 
 Time is CPU time of one process on one core, without building the bus. Cases take turns, in windows of about 40 ms;
 *best* is the least time per frame of any window, *median* that of the window in the middle: the machine is shared.
@@ -22,11 +22,11 @@ from bench.soft_policies import POLICIES, soft_misses
 from bench.timing import markdown
 from genus.can._machine import EVENT_TRIGGERED, Load, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import Clock
+from genus.can._sim.clock import SimClock
 from genus.can._sim.controller import Controller
 from genus.can._sim.faults import FrameErrors
 from genus.can._sim.simulation import Host, Simulation
-from genus.can._sim.sources import Sink, Source, periodic
+from genus.can._sim.sources import FrameSink, FrameSource, periodic
 from genus.can._wire.frame import Frame, Identifier
 
 STATIONS = 20
@@ -62,24 +62,24 @@ def period_ns(load: float) -> int:
 
 
 def sources(simulation: Simulation, load: float) -> None:
-    """Light stations."""
+    """Add simple stations."""
     random = simulation.random("bench")
     for number in range(1, STATIONS + 1):
         first = random.randrange(period_ns(load))
-        Source(simulation.bus, number, frames_of(number, random), periodic(period_ns(load)), first_ns=first)
+        FrameSource(simulation.bus, number, frames_of(number, random), periodic(period_ns(load)), first_ns=first)
     for number in range(LISTENERS):
-        Sink(simulation.bus, 100 + number)
+        FrameSink(simulation.bus, 100 + number)
 
 
 class Sender:
-    """State: protocol code that sends a frame every period, and counts what it is told."""
+    """State: a machine that sends a frame every period and counts its inputs."""
 
     def __init__(self, number: int, period: int, random: Random) -> None:
         self._frames = cycle([(frame.id, frame.data) for frame in frames_of(number, random)])
         self._period = period
         self._outputs: list[Output] = []
         self.wake_at: int | None = random.randrange(period)
-        self.received = self.went = 0
+        self.received = self.sent_count = 0
 
     def wake(self, now: int) -> None:
         assert self.wake_at is not None
@@ -90,7 +90,7 @@ class Sender:
         self.received += 1
 
     def sent(self, frame: Frame, now: int) -> None:
-        self.went += 1
+        self.sent_count += 1
 
     def failed(self, frame: Frame, now: int) -> None: ...
 
@@ -105,8 +105,8 @@ class Sender:
         return taken
 
 
-class Hearer(Sender):
-    """State: the same, without sending."""
+class Receiver(Sender):
+    """State: a machine that sends nothing and counts its inputs."""
 
     def __init__(self) -> None:
         super().__init__(1, 1, Random(0))
@@ -114,17 +114,17 @@ class Hearer(Sender):
 
 
 def hosts(simulation: Simulation, load: float) -> None:
-    """Stations with protocol code and clocks of their own; senders hear nothing, as with filters set."""
+    """Add stations with protocol code and their own clocks; the filters of senders accept nothing."""
     random = simulation.random("bench")
     for number in range(1, STATIONS + 1):
-        clock = Clock(random.randrange(10**9), random.uniform(-100, 100))
+        clock = SimClock(random.randrange(10**9), random.uniform(-100, 100))
         host = add_host(simulation.bus, number, Sender(number, period_ns(load), random), clock)
-        host.controller.accept(())
+        host.controller.set_filters(())
     for number in range(LISTENERS):
-        add_host(simulation.bus, 100 + number, Hearer(), Clock())
+        add_host(simulation.bus, 100 + number, Receiver(), SimClock())
 
 
-def add_host(bus: SimBus, number: int, machine: Sender, clock: Clock) -> Host:
+def add_host(bus: SimBus, number: int, machine: Sender, clock: SimClock) -> Host:
     return Host(machine, bus.attach(Controller(number)), bus, clock)
 
 

@@ -1,7 +1,7 @@
-"""A second opinion on bounds: a plain model of a CAN bus, without controllers, protocols or queues of nodes.
+"""An independent model of a CAN bus to check response-time bounds, without controllers, protocols or queues of nodes.
 
-All frames are as long as they can be, every hard frame fails exactly as often as its slot allows. Soft events compete
-by quantised priorities, those queued during a frame with the priority they had when they were queued.
+All frames have their maximum length, every hard frame fails exactly as often as its slot allows. Soft events compete by
+quantised priorities, those queued during a frame with the priority they had when they were queued.
 """
 
 import heapq
@@ -17,7 +17,7 @@ SOFT_LEVELS = 250
 
 @dataclass
 class Job:
-    """One event under way."""
+    """An event that is released and not completely sent."""
 
     name: str
     released: int
@@ -28,25 +28,25 @@ class Job:
     failures: int = 0
 
     def key(self, now: int, arbitrated: int, level: int) -> tuple[int, ...]:
-        """What it competes with: a smaller one wins."""
+        """The key in arbitration; the smallest wins."""
         if self.channel is None or self.channel.qos_class != "soft":
             return (self.identifier,)
         assert self.channel.deadline_ns is not None
-        judged_at = now if self.released <= arbitrated else self.released
-        slack = self.released + self.channel.deadline_ns - judged_at - sum(self.frames)
+        ranked_at = now if self.released <= arbitrated else self.released
+        slack = self.released + self.channel.deadline_ns - ranked_at - sum(self.frames)
         priority = 1 + min(max(slack // level, 0), SOFT_LEVELS - 1)
         return (priority << 21 | self.channel.number << 14 | self.channel.etag,)
 
 
 @dataclass
 class Outcome:
-    """The longest response seen per channel, and how many events ended."""
+    """The longest response time of each channel, and how many events were sent."""
 
     worst: dict[str, int] = field(default_factory=dict)
-    ended: int = 0
+    sent: int = 0
 
-    def note(self, job: Job, now: int) -> None:
-        self.ended += 1
+    def record(self, job: Job, now: int) -> None:
+        self.sent += 1
         self.worst[job.name] = max(self.worst.get(job.name, 0), now - job.released)
 
 
@@ -58,7 +58,7 @@ def run(
     *,
     shifts: random.Random | None = None,
 ) -> Outcome:
-    """Let events that are released at given times compete for the bus, with all hard slots in use."""
+    """Simulate events that are released at given times, with all hard slots in use."""
     arrivals = list(heapq.merge(*_jobs(system, calendar, releases, until, shifts), key=lambda job: job.released))
     arrivals.reverse()
     waiting: dict[str, list[Job]] = {}
@@ -79,7 +79,7 @@ def run(
         job.failures = 0
         del job.frames[0]
         if not job.frames:
-            outcome.note(job, now)
+            outcome.record(job, now)
             del waiting[job.name][0]
             if not waiting[job.name]:
                 del waiting[job.name]
@@ -107,13 +107,13 @@ def _jobs(
 
 
 def streams(system: System) -> dict[str, tuple[int, int]]:
-    """Period and jitter of everything that is released by events."""
+    """Period and jitter of all channels and messages without slots."""
     found = {c.name: (c.period_ns, c.jitter_ns) for c in system.channels if c.qos_class != "hard"}
     return found | {message.name: (message.period, message.jitter) for message in middleware_messages(system)}
 
 
-def together(system: System, until: int, first: int) -> dict[str, list[int]]:
-    """All events at once, as densely as they may come: late by the whole jitter, then early."""
+def simultaneous_releases(system: System, until: int, first: int) -> dict[str, list[int]]:
+    """All channels release at once and as densely as allowed: the first event late by the whole jitter, then early."""
     found = {}
     for name, (period, jitter) in streams(system).items():
         nominal = range(first - jitter, until, period)
@@ -121,8 +121,8 @@ def together(system: System, until: int, first: int) -> dict[str, list[int]]:
     return found
 
 
-def scattered(system: System, until: int, rng: random.Random) -> dict[str, list[int]]:
-    """Random phases and random jitter, as densely as allowed otherwise."""
+def random_releases(system: System, until: int, rng: random.Random) -> dict[str, list[int]]:
+    """Random phases and random jitter, otherwise as densely as allowed."""
     found = {}
     for name, (period, jitter) in streams(system).items():
         phase = rng.randrange(period)

@@ -1,4 +1,4 @@
-"""A bus with drifting clocks, small and in true time: every frame ends at all nodes at one instant, within a bit."""
+"""A small model of a bus with drifting clocks, in true time: a frame ends at all nodes at one instant, within a bit."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -14,7 +14,7 @@ SECOND = 1_000 * MS
 BIT = 1_000
 GRANULARITY = 100
 PIECE = 100 * MS
-"""A crystal keeps its rate for so long, then it may take another."""
+"""How long a crystal keeps its rate before it may change."""
 
 
 class Crystal:
@@ -32,16 +32,16 @@ class Crystal:
             self._rates.append(rate)
 
     def exact(self, true: int) -> int:
-        """What it shows, to the nanosecond."""
+        """The exact reading, to the nanosecond."""
         piece = true // PIECE
         return self._local[piece] + (true % PIECE) * (SECOND + self._rates[piece]) // SECOND
 
     def read(self, true: int) -> int:
-        """What a program reads."""
+        """The reading as a program gets it."""
         return self.exact(true) // GRANULARITY * GRANULARITY
 
     def when(self, local: int) -> int:
-        """When a program can read this, or more."""
+        """The first true time at which a program reads this or more."""
         wanted = -(-local // GRANULARITY) * GRANULARITY
         piece = max(0, bisect_right(self._local, wanted) - 1)
         true = piece * PIECE + (wanted - self._local[piece]) * SECOND // (SECOND + self._rates[piece])
@@ -88,25 +88,25 @@ class Station:
             self.shown = None
 
     def time(self, true: int) -> int:
-        """Global time as the station sees it."""
+        """Global time by this station."""
         return self.service.global_time(self.crystal.read(true))
 
     def precision(self, true: int) -> int:
-        """The bound that the station gives."""
+        """The bound on the error of global time by this station."""
         return self.service.precision(self.crystal.read(true))
 
     def wake_at(self, true: int) -> int | None:
-        """When it wants to be woken, in true time."""
+        """When to wake the station, in true time."""
         at = self.service.wake_at if self.alive else None
         return None if at is None else max(true, self.crystal.when(at))
 
 
 Fault = Callable[[Station, Frame], int]
-"""How often a station gets a frame: 1, or 0 if it is lost; 2 if it took the frame when others did not."""
+"""How often a station receives a frame: 1, 0 if it is lost, 2 if it also accepted an attempt that failed."""
 
 
 def losses(random: Random, share: float) -> Fault:
-    """Lost and repeated frames; but no station misses three pairs of SYNC and FOLLOW_UP of another in a row."""
+    """Lose and repeat frames at random; no station misses three pairs of SYNC and FOLLOW_UP of another in a row."""
     missed: dict[tuple[int, int], list[int]] = {}
 
     def fault(station: Station, frame: Frame) -> int:
@@ -125,7 +125,7 @@ def losses(random: Random, share: float) -> Fault:
 
 
 class Wires:
-    """Stations in true time; `run` checks after every step that what they say of time holds."""
+    """Stations on one or more wires; `run` checks after every step that their clocks keep their bounds."""
 
     def __init__(self, stations: list[Station], random: Random, fault: Fault = lambda station, frame: 1) -> None:
         self.stations = {station.number: station for station in stations}
@@ -144,11 +144,11 @@ class Wires:
 
     @property
     def alive(self) -> list[Station]:
-        """Those that run."""
+        """The stations that run."""
         return [station for station in self.stations.values() if station.alive]
 
     def run(self, length: int) -> None:
-        """Let true time pass."""
+        """Advance true time."""
         until = self.true + length
         while True:
             wakes = [(at, station) for station in self.alive if (at := station.wake_at(self.true)) is not None]
@@ -168,14 +168,14 @@ class Wires:
         return any(other.wire == sender.wire for other in self.alive if other is not sender)
 
     def _pass(self, true: int) -> None:
-        """Let time pass, and look at the clocks on the way."""
+        """Advance true time, and check the clocks at two instants before the end."""
         for part in sorted(self.random.random() for _ in range(2)):
             self.true += int((true - self.true) * part)
             self.check()
         self.true = true
 
     def _transmit(self, sender: Station) -> None:
-        """One frame, after those of others; stations are woken late by at most its length."""
+        """Send one frame, after random frames of others; wake-ups are late by at most its length."""
         frame = sender.waiting[0]
         others = 160 * BIT * int(self.random.random() < self.load) * self.random.randint(1, 8)
         self._pass(self.true + others + (80 + 10 * len(frame.data)) * BIT)
@@ -201,7 +201,7 @@ class Wires:
         return station.crystal.read(self.true + self.random.choice([0, BIT, self.random.randint(0, BIT)]))
 
     def check(self) -> None:
-        """No clock goes back, and no two differ by more than they say."""
+        """Assert that no clock goes back, and that no two differ by more than the sum of their bounds."""
         views = [(station, station.time(self.true), station.precision(self.true)) for station in self.alive]
         for station, time, precision in views:
             if precision < UNBOUNDED_PRECISION:

@@ -1,52 +1,52 @@
-"""Stations for tests of the simulator: one that notes what its controller says, and a machine that notes its inputs."""
+"""Stations for tests of the simulator that record the calls of their controllers, and a machine that records inputs."""
 
 from typing import Any
 
 from genus.can._machine import Accept, Call, Load, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.controller import Controller, Listener
+from genus.can._sim.controller import Controller, ControllerListener
 from genus.can._wire.frame import Frame
 
 BIT = 1_000
 """Nanoseconds at 1 Mbit/s."""
 
 
-class Noted(Listener):
-    """Notes (time in bits, number, what, frame) in a log that several stations can share."""
+class RecordingStation(ControllerListener):
+    """Records (time in bits, number, kind, frame) of each call in a log that several stations can share."""
 
     def __init__(self, bus: SimBus, number: int, log: list[Any] | None = None, **options: Any) -> None:
         self.number = number
         self.log: list[Any] = [] if log is None else log
         self.controller = bus.attach(Controller(number, self, **options))
 
-    def note(self, what: str, now: int, frame: Frame | None = None) -> None:
-        self.log.append((now // BIT, self.number, what, frame))
+    def record(self, kind: str, now: int, frame: Frame | None = None) -> None:
+        self.log.append((now // BIT, self.number, kind, frame))
 
     def receive(self, frame: Frame, now: int) -> None:
-        self.note("receive", now, frame)
+        self.record("receive", now, frame)
 
     def sent(self, frame: Frame, now: int) -> None:
-        self.note("sent", now, frame)
+        self.record("sent", now, frame)
 
     def failed(self, frame: Frame, now: int) -> None:
-        self.note("failed", now, frame)
+        self.record("failed", now, frame)
 
     def lost(self, now: int) -> None:
-        self.note("lost", now)
+        self.record("lost", now)
 
     def bus_off(self, now: int) -> None:
-        self.note("bus_off", now)
+        self.record("bus_off", now)
 
     def bus_on(self, now: int) -> None:
-        self.note("bus_on", now)
+        self.record("bus_on", now)
 
-    def seen(self, what: str) -> list[int]:
-        """The times, in bits, at which it was told this."""
-        return [time for time, number, kind, _ in self.log if kind == what and number == self.number]
+    def times_of(self, kind: str) -> list[int]:
+        """The times, in bits, of the calls of this kind."""
+        return [time for time, number, each, _ in self.log if each == kind and number == self.number]
 
 
-class Insistent(Noted):
-    """Always has the same frame to send."""
+class RepeatingStation(RecordingStation):
+    """Sends the same frame again and again."""
 
     def __init__(self, bus: SimBus, number: int, frame: Frame, **options: Any) -> None:
         super().__init__(bus, number, **options)
@@ -62,20 +62,20 @@ class Insistent(Noted):
         self.controller.load(0, self.frame)
 
 
-class Resigned(Noted):
-    """Gives up a frame that failed."""
+class GivingUpStation(RecordingStation):
+    """Empties the mailbox of a frame that failed."""
 
     def failed(self, frame: Frame, now: int) -> None:
         super().failed(frame, now)
         self.controller.load(0, None)
 
 
-class NotingMachine:
-    """Protocol code that notes its inputs, and wants what a test puts into `wants`."""
+class RecordingMachine:
+    """A machine that records its inputs, and outputs what a test puts into `outputs`."""
 
     def __init__(self) -> None:
         self.inputs: list[tuple[str, int]] = []
-        self.wants: list[Output] = []
+        self.outputs: list[Output] = []
         self.alarms: list[int] = []
         self.frames: list[Frame] = []
 
@@ -107,21 +107,21 @@ class NotingMachine:
         self.alarms = [alarm for alarm in self.alarms if alarm > now]
 
     def take(self) -> list[Output]:
-        taken, self.wants = self.wants, []
+        taken, self.outputs = self.outputs, []
         return taken
 
     def load(self, frame: Frame | None, mailbox: int = 1) -> None:
-        self.wants.append(Load(mailbox, frame))
+        self.outputs.append(Load(mailbox, frame))
 
     def accept(self, *filters: tuple[int, int]) -> None:
-        self.wants.append(Accept(filters))
+        self.outputs.append(Accept(filters))
 
-    def ask(self, handler: Any, *arguments: Any) -> None:
-        self.wants.append(Call(handler, arguments))
+    def call(self, handler: Any, *arguments: Any) -> None:
+        self.outputs.append(Call(handler, arguments))
 
 
-def worst_bus(**options: Any) -> SimBus:
-    """A bus at 1 Mbit/s on which an 8-byte frame takes 160 bits."""
+def worst_case_bus(**options: Any) -> SimBus:
+    """A bus at 1 Mbit/s with frames of maximum length: one of 8 bytes takes 160 bits."""
     return SimBus(1_000_000, exact_lengths=False, **options)
 
 

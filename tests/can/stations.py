@@ -21,7 +21,7 @@ N = TypeVar("N", bound=Notice)
 
 
 class Queue:
-    """Frames by identifier, the first of them in the mailbox."""
+    """A queue of frames by identifier; the first of them is in the mailbox."""
 
     def __init__(self) -> None:
         self.waiting: list[Frame] = []

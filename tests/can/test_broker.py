@@ -37,9 +37,9 @@ from genus.can._protocol.notices import (
     StoreFailed,
 )
 from genus.can._sim.bus import SimBus
-from genus.can._sim.controller import Controller, Listener
-from genus.can._sim.fault_hooks import Corrupt, Deaf, Transmission, Verdict
-from genus.can._sim.faults import corrupted
+from genus.can._sim.controller import Controller, ControllerListener
+from genus.can._sim.fault_hooks import Corrupt, FaultEffect, MissedBy, Transmission
+from genus.can._sim.faults import corrupt_randomly
 from genus.can._sim.simulation import Host
 from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag, subject_uid
 from genus.catalog import Catalog
@@ -87,14 +87,14 @@ class Watch:
         self.hosts = [self.system.add(station) for station in self.stations]
         self.known: dict[Station, int] = {}
         if noisy:
-            self.system.bus.judge_by(self.spoil)
+            self.system.bus.add_fault_hook(self.spoil)
 
-    def spoil(self, seen: Transmission) -> Verdict | None:
-        """Every fiftieth frame is corrupted, every five hundredth is missed by one station."""
+    def spoil(self, seen: Transmission) -> FaultEffect | None:
+        """Every fiftieth frame is corrupt_randomly, every five hundredth is missed by one station."""
         if self.random.random() < 0.02:
-            return corrupted(seen, self.random)
+            return corrupt_randomly(seen, self.random)
         if self.random.random() < 0.002:
-            return Deaf((self.random.choice(seen.hearers),))
+            return MissedBy((self.random.choice(seen.receivers),))
         return None
 
     def new_station(self) -> Station:
@@ -159,7 +159,7 @@ def test_a_broker_killed_at_random_points_never_assigns_a_number_twice(
     assert all({bound.subject for bound in station.notices_of(Bound)} == {LOOP, RADAR} for station in watch.stations)
 
 
-class Babbler(Listener):
+class Babbler(ControllerListener):
     """A station that has a soft frame on the bus whenever it is free, until a time."""
 
     def __init__(self, bus: SimBus, until_ns: int) -> None:
@@ -198,10 +198,10 @@ def test_claims_that_are_corrupted_still_count() -> None:
     old = system.station(0x50)
     system.run(50)
 
-    def judge(seen: Transmission) -> Verdict | None:
+    def judge(seen: Transmission) -> FaultEffect | None:
         return Corrupt(60) if seen.frame.etag == ProtocolEtag.CLAIM and seen.attempt < 2 else None
 
-    system.bus.judge_by(judge)
+    system.bus.add_fault_hook(judge)
     host.crash()
     store.text = None
     host.restart(Broker(1, Catalog(), store))
@@ -420,7 +420,7 @@ def test_after_a_partition_has_healed_the_lower_uid_serves_and_numbers_are_uniqu
     system.run(200)
     exiles = [right, *system.hosts[5:]]
     for host in exiles:
-        host.move(island)
+        host.move_to(island)
     system.run(5_000)
     assert broker_of(left).active
     assert broker_of(right).active
@@ -428,12 +428,12 @@ def test_after_a_partition_has_healed_the_lower_uid_serves_and_numbers_are_uniqu
         stations += [system.station(random.getrandbits(64)) for _ in range(4)]
         if side:
             for host in system.hosts[-4:]:
-                host.move(island)
+                host.move_to(island)
     system.run(500)
     assert len({station.node for station in stations}) == 10  # of 14: four numbers are there twice
     healed = system.bus.now
     for host in system.hosts:
-        host.move(system.bus)
+        host.move_to(system.bus)
     while broker_of(left).active == broker_of(right).active:
         system.run(1)
     assert system.bus.now - healed < 1_000 * MS
@@ -558,7 +558,7 @@ def test_uid_0_is_refused() -> None:
 # -- hostile frames ----------------------------------------------------------------------------------------------------
 
 
-class Flood(Listener):
+class Flood(ControllerListener):
     """A station that repeats some frames, one whenever the one before went through."""
 
     def __init__(self, bus: SimBus, frames: list[Frame], until_ns: int) -> None:

@@ -23,7 +23,7 @@ from genus.can._protocol.notices import (
     RequestUnanswered,
     VectorReceived,
 )
-from genus.can._sim.fault_hooks import Deaf, Transmission, Verdict
+from genus.can._sim.fault_hooks import FaultEffect, MissedBy, Transmission
 from genus.can._wire.frame import Frame, subject_uid
 from genus.can._wire.segments import split_payload
 from genus.catalog import Catalog
@@ -145,13 +145,13 @@ def test_an_answer_that_was_not_received_whole_is_asked_for_again() -> None:
     system, station = asking()
     random, missed = Random(1), list[int]()
 
-    def judge(seen: Transmission) -> Verdict | None:
+    def judge(seen: Transmission) -> FaultEffect | None:
         if seen.frame.id == ANSWER_ID and len(missed) < 3 and random.random() < 0.1:
             missed.append(seen.start_ns)
-            return Deaf(tuple(each for each in seen.hearers if each == 1))
+            return MissedBy(tuple(each for each in seen.receivers if each == 1))
         return None
 
-    system.bus.judge_by(judge)
+    system.bus.add_fault_hook(judge)
     station.questions.ask_vector(LOOP, system.bus.now)
     system.hosts[1].call(lambda now: None)
     system.run(5_000)
@@ -282,12 +282,12 @@ def test_answers_are_paced_and_one_at_a_time() -> None:
     system, station = asking()
     times: list[int] = []
 
-    def judge(seen: Transmission) -> Verdict | None:
+    def judge(seen: Transmission) -> FaultEffect | None:
         if seen.frame.id == ANSWER_ID:
             times.append(seen.start_ns)
         return None
 
-    system.bus.judge_by(judge)
+    system.bus.add_fault_hook(judge)
     station.questions.ask_catalog(system.bus.now)
     station.questions.ask_vector(LOOP, system.bus.now)
     system.hosts[1].call(lambda now: None)

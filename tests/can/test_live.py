@@ -66,7 +66,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
     return condition()
 
 
-def test_two_nodes_of_one_process_meet_by_type(virtual: Callable[..., str]) -> None:
+def test_two_nodes_of_one_process_exchange_events_by_type(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as sensor, open_bus(virtual(number=2)) as logger:
         inbox = logger.collection(Beacon).inbox(where=this.number > 1)
         beacons = sensor.channel(Flare, Soft(deadline="1s"))
@@ -76,7 +76,7 @@ def test_two_nodes_of_one_process_meet_by_type(virtual: Callable[..., str]) -> N
         assert [inbox.get(5).number for _ in range(2)] == [2, 3]
 
 
-def test_a_publisher_hears_its_own_events_once(virtual: Callable[..., str]) -> None:
+def test_a_publisher_receives_its_own_events_once(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
         inbox = bus.collection(Beacon).inbox()
         beacons = bus.channel(Beacon, NonReal())
@@ -102,7 +102,7 @@ def test_can_fd_frames_hold_more(interface: str, virtual: Callable[..., str], mu
         assert inbox.get(5) == beacon
 
 
-def test_collections_work_as_on_any_bus(virtual: Callable[..., str]) -> None:
+def test_collections_publish_and_subscribe_as_on_any_bus(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as one, open_bus(virtual(number=2)) as two:
         mine, theirs = one.collection(Beacon).inbox(), two.collection(Beacon).inbox(has="place")
         one.collection(Beacon).publish(Beacon(number=1, place="tower"))
@@ -111,7 +111,7 @@ def test_collections_work_as_on_any_bus(virtual: Callable[..., str]) -> None:
             mine.get(0.1)
 
 
-def test_what_the_medium_cannot_keep_is_refused_at_the_call(virtual: Callable[..., str]) -> None:
+def test_wrong_announcements_and_publications_raise_at_the_call(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
         with pytest.raises(BusError, match="no slot for Beacon"):
             bus.channel(Beacon, Hard(period="10ms")).announce()
@@ -129,7 +129,7 @@ def test_what_the_medium_cannot_keep_is_refused_at_the_call(virtual: Callable[..
             bus.channel(Beacon, Soft(deadline="1s")).announce()
 
 
-def test_without_a_broker_a_node_says_who_is_missing(
+def test_the_error_without_a_broker_names_the_command_that_runs_one(
     virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("genus.can._node.link.BINDING_S", 0.3)
@@ -137,7 +137,7 @@ def test_without_a_broker_a_node_says_who_is_missing(
         bus.channel(Beacon).announce()
 
 
-def test_a_channel_that_was_cancelled_publishes_no_more(virtual: Callable[..., str]) -> None:
+def test_publishing_on_a_cancelled_channel_raises(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
         with bus.channel(Beacon, Soft(deadline="1s")) as channel:
             channel.announce()
@@ -146,8 +146,8 @@ def test_a_channel_that_was_cancelled_publishes_no_more(virtual: Callable[..., s
         bus.channel(Beacon, NonReal()).announce()
 
 
-def test_a_live_hard_channel_follows_its_calendar(virtual: Callable[..., str], tmp_path: Path) -> None:
-    """With slots wide enough for an ordinary computer."""
+def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_path: Path) -> None:
+    """The slots are wide enough for an ordinary computer."""
     (tmp_path / "beacons.py").write_text(TYPES)
     system = tmp_path / "system.toml"
     system.write_text(
@@ -196,7 +196,7 @@ def test_a_live_hard_channel_follows_its_calendar(virtual: Callable[..., str], t
         ("can:udp_multicast?port=x", "cannot be opened"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_one_clear_error(address: str, message: str, catalog: Path) -> None:
+def test_a_wrong_address_raises_a_bus_error(address: str, message: str, catalog: Path) -> None:
     with pytest.raises(BusError, match=message):
         open_bus(address.replace("CATALOG", str(catalog)))
 
@@ -205,7 +205,7 @@ def test_an_address_that_leads_nowhere_is_one_clear_error(address: str, message:
     ("options", "message"),
     [({"bitrate": 500_000}, "planned for"), ({"number": 7}, "has tower as node 1"), ({}, None)],
 )
-def test_a_node_that_is_not_the_one_of_its_plan_is_refused(
+def test_an_address_that_contradicts_its_plan_raises_a_bus_error(
     virtual: Callable[..., str], tmp_path: Path, options: dict[str, int], message: str | None
 ) -> None:
     system = tmp_path / "system.toml"
@@ -226,7 +226,7 @@ def test_a_named_node_keeps_its_uid() -> None:
 
 
 def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., str], catalog: Path) -> None:
-    """Handlers have a thread of their own: the reply of the broker is heard while they wait for it."""
+    """Handlers have a thread of their own, so the reply of the broker is received while they wait for it."""
     address = parse_address(virtual(number=None, catalog=None).removeprefix("can:"))
     broker = open_host(Broker(1, Catalog.load(catalog), MemoryStore()), address)
     with open_bus(virtual(catalog=None)) as one, open_bus(virtual(catalog=None)) as two:
@@ -247,7 +247,9 @@ def test_a_cancelled_listener_leaves_nothing_behind(virtual: Callable[..., str])
         assert not bus._link.node.rx.interests  # type: ignore[union-attr]
 
 
-def test_nothing_from_a_bus_stops_its_threads(virtual: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_in_a_thread_is_logged_and_does_not_stop_it(
+    virtual: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
     with open_bus(virtual(number=1)) as one, open_bus(virtual(number=2)) as two:
         inbox = two.collection(Beacon).inbox()
         host = two._link.driver  # type: ignore[union-attr]
@@ -255,7 +257,7 @@ def test_nothing_from_a_bus_stops_its_threads(virtual: Callable[..., str], caplo
         host.machine.receive = lambda *_: 1 / 0
         channel = one.channel(Beacon, NonReal())
         channel.announce()
-        assert eventually(lambda: two.traffic().link.get("failed: a frame could not be dealt with", 0) > 0)
+        assert eventually(lambda: two.traffic().link.get("failed: a frame could not be processed", 0) > 0)
         host.machine.receive = receive
         channel.cancel()
         channel.announce()
@@ -310,28 +312,28 @@ def run_rate(multicast: Callable[[int], str], catalog: Path, tmp_path: Path, rat
     """Every event is delivered once or counted as lost, and the monitor agrees with the publisher."""
     (tmp_path / "beacons.py").write_text(TYPES)
     (tmp_path / "publisher.py").write_text(PUBLISHER)
-    watching = subprocess.Popen(
+    monitor = subprocess.Popen(
         [sys.executable, "-m", "genus", "can", "monitor", multicast(3), "--catalog", str(catalog), "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert watching.stderr is not None
-    assert "listening" in watching.stderr.readline()
+    assert monitor.stderr is not None
+    assert "listening" in monitor.stderr.readline()
     try:
         with open_bus(multicast(2)) as bus:
-            seen: list[int] = []
-            bus.collection(Beacon).subscribe(lambda event: seen.append(event.number))
-            said = subprocess.run(
+            received: list[int] = []
+            bus.collection(Beacon).subscribe(lambda event: received.append(event.number))
+            printed = subprocess.run(
                 [sys.executable, "publisher.py", multicast(1), str(rate), str(count)],
                 cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
             ).stdout.split()  # fmt: skip
-            assert eventually(lambda: len(seen) + bus.traffic().link.get("lost: Beacon", 0) >= count)
+            assert eventually(lambda: len(received) + bus.traffic().link.get("lost: Beacon", 0) >= count)
             lost = bus.traffic().link.get("lost: Beacon", 0)
     finally:
-        watching.terminate()
-        found = json.loads(watching.communicate(timeout=20)[0])
-    assert int(said[0]) == count
-    assert len(seen) == len(set(seen))
-    assert len(seen) + lost == count
+        monitor.terminate()
+        found = json.loads(monitor.communicate(timeout=20)[0])
+    assert int(printed[0]) == count
+    assert len(received) == len(set(received))
+    assert len(received) + lost == count
     (line,) = found["channels"]
     assert line["reported"] == count
     assert line["events"] + line["lost"] == count
@@ -350,7 +352,7 @@ def test_five_thousand_events_a_second_for_ten_seconds(
     run_rate(multicast, catalog, tmp_path, 5000, 50_000)
 
 
-def test_own_frames_that_come_back_are_ignored(multicast: Callable[[int], str]) -> None:
+def test_own_frames_that_the_interface_returns_are_ignored(multicast: Callable[[int], str]) -> None:
     with open_bus(multicast(1)) as bus:
         inbox = bus.collection(Beacon).inbox()
         beacons = bus.channel(Beacon, NonReal())

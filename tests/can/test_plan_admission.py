@@ -10,7 +10,7 @@ from genus.can._plan import Plan, System, load_system, parse_system, plan
 from genus.can._plan.fixed_priority import middleware_messages
 from genus.errors import PlanError
 from genus.testing._systems import random_system
-from tests.can.bus_model import run, scattered, together
+from tests.can.bus_model import random_releases, run, simultaneous_releases
 
 CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"
 MS = 1_000_000
@@ -52,12 +52,12 @@ def check(found: Plan, seed: int, until: int) -> int:
     """Run a system in three patterns; how many events ended."""
     rng, system, ended = random.Random(seed), found.system, 0
     for releases in (
-        together(system, until, 0),
-        together(system, until, rng.randrange(10 * MS)),
-        scattered(system, until, rng),
+        simultaneous_releases(system, until, 0),
+        simultaneous_releases(system, until, rng.randrange(10 * MS)),
+        random_releases(system, until, rng),
     ):
         outcome = run(system, found.calendar, releases, until, shifts=rng)
-        ended += outcome.ended
+        ended += outcome.sent
         for verdict in found.verdicts:
             if verdict.ok:
                 assert verdict.response_ns is not None

@@ -11,7 +11,7 @@ from genus.can._plan.edf import BusConditions, SoftAnalysis, SoftMessage
 from genus.can._plan.interference import ErrorInterference, HardInterference
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._wire.length import Timing
-from tests.can.bus_model import run, scattered, streams, together
+from tests.can.bus_model import random_releases, run, simultaneous_releases, streams
 
 FRAME = 160
 
@@ -113,7 +113,11 @@ def test_no_pattern_exceeds_the_bound(parts: list[tuple[int, int, int, int]], se
     analysis = ResponseTimes(system, Calendar())
     kept = [channel for channel in system.channels if analysis.meets_deadline(channel)]
     rng = random.Random(seed)
-    for releases in (together(system, 60_000_000, 0), scattered(system, 60_000_000, rng), nearly_together(system, rng)):
+    for releases in (
+        simultaneous_releases(system, 60_000_000, 0),
+        random_releases(system, 60_000_000, rng),
+        nearly_together(system, rng),
+    ):
         outcome = run(system, Calendar(), releases, 60_000_000)
         for channel in kept:
             response = analysis.response_ns(channel)
@@ -135,7 +139,7 @@ def test_a_calendar_without_faults_leaves_more_time_than_is_promised() -> None:
     parts = [(5, 80, 8, 0), (10, 60, 8, 0)]
     system = system_of(parts)
     found = plan(system)
-    outcome = run(system, found.calendar, together(system, 10_000_000, 0), 10_000_000)
+    outcome = run(system, found.calendar, simultaneous_releases(system, 10_000_000, 0), 10_000_000)
     assert found.ok
     assert outcome.worst["0"] <= 2 * 160_000
 

@@ -165,12 +165,12 @@ def test_the_same_seed_comes_to_the_same_outcome_and_another_to_another(small: P
 
 
 def test_nodes_of_a_broker_get_the_numbers_of_the_system_file(small: PreparedSystem) -> None:
-    happens = ScenarioRun(Scenario(prepared=small, seconds=0.2, broker=True))
-    for _ in happens.advance():
-        pass
-    numbers = {name: station.node.number for name, station in happens.world.stations.items()}
-    assert numbers == small.typed.system.nodes
-    assert happens.outcome().broken == ()
+    with ScenarioRun(Scenario(prepared=small, seconds=0.2, broker=True)) as happens:
+        for _ in happens.advance():
+            pass
+        numbers = {name: station.node.number for name, station in happens.world.stations.items()}
+        assert numbers == small.typed.system.nodes
+        assert happens.outcome().broken == ()
 
 
 def test_what_is_lost_is_told_to_each_subscriber(small: PreparedSystem) -> None:
@@ -199,11 +199,11 @@ def test_a_station_that_restarts_takes_part_again(small: PreparedSystem) -> None
 
 
 def test_a_run_can_be_ended_early(small: PreparedSystem) -> None:
-    happens = ScenarioRun(Scenario(prepared=small, seconds=50))
-    for part in happens.advance():
-        if part > 0.01:
-            break
-    outcome = happens.outcome()
+    with ScenarioRun(Scenario(prepared=small, seconds=50)) as happens:
+        for part in happens.advance():
+            if part > 0.01:
+                break
+        outcome = happens.outcome()
     assert 0.4 < outcome.seconds < 1.1
     assert outcome.broken == ()
 
@@ -308,7 +308,7 @@ def test_a_broken_promise_is_a_failure_only_if_asked_for(file: Path) -> None:
     ("arguments", "problem"),
     [
         (["--faults", "erors p=1"], "did you mean errors?"),
-        (["--faults", "errors p=2"], "no probability"),
+        (["--faults", "errors p=2"], "must be a probability"),
         (["--faults", "crash node=99 at=1s"], "there is no host 99"),
         (["--faults", "blocking"], "perfect clocks"),
         (["--runs", "2", "--png", "x.png"], "single run"),

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.fault_hooks import Outcome
+from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.fault_text import parse_fault
-from genus.can._sim.picture import Mark, draw, lanes_of, timeline_text
+from genus.can._sim.picture import Mark, draw_timeline, format_timeline, timeline_rows
 from genus.can._sim.simulation import Simulation
-from genus.can._sim.sources import Sink, Source, periodic, poisson, replay
-from genus.can._sim.trace import Band, Header, Passage, Tally, Trace
+from genus.can._sim.sources import FrameSink, FrameSource, periodic, poisson, replay
+from genus.can._sim.trace import Passage, Trace, TraceHeader, TrafficClass, TrafficCounts
 from genus.can._wire.frame import Frame
 from genus.errors import GenusError, RecordingError
-from tests.can.sim_parts import BIT, Noted, frame
+from tests.can.sim_parts import BIT, RecordingStation, frame
 
 FAULTS = (
     "errors p=0.1",
@@ -28,17 +28,17 @@ FAULTS = (
 )
 
 
-def busy(*faults: str, seed: int = 1, milliseconds: int = 100) -> Trace:
-    """A bus with four sources and two sinks, some of whose frames coincide."""
+def make_trace(*faults: str, seed: int = 1, milliseconds: int = 100) -> Trace:
+    """The trace of a bus with six sources, two of which send the same frame, and two sinks."""
     simulation = Simulation(500_000, seed=seed, faults=map(parse_fault, faults), traced=True, title="busy")
     random = simulation.random("traffic")
     for number, priority in ((1, 0), (2, 40), (3, 200), (4, 254)):
         frames = [Frame(priority << 21 | number << 14 | 200 + number, random.randbytes(8)) for _ in range(5)]
-        Source(simulation.bus, number, frames, poisson(1_500_000, random))
+        FrameSource(simulation.bus, number, frames, poisson(1_500_000, random))
     for number in (5, 6):
-        Source(simulation.bus, number, Frame(253 << 21 | 1), periodic(5_000_000))
+        FrameSource(simulation.bus, number, Frame(253 << 21 | 1), periodic(5_000_000))
     for number in (11, 12):
-        Sink(simulation.bus, number)
+        FrameSink(simulation.bus, number)
     simulation.run(milliseconds * 1_000_000)
     assert simulation.trace is not None
     return simulation.trace
@@ -47,27 +47,27 @@ def busy(*faults: str, seed: int = 1, milliseconds: int = 100) -> Trace:
 # Files
 
 
-def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
-    trace = busy(*FAULTS)
+def test_a_saved_trace_is_read_back(tmp_path: Path) -> None:
+    trace = make_trace(*FAULTS)
     trace.save(tmp_path / "bus.jsonl")
     again = Trace.load_file(tmp_path / "bus.jsonl")
     assert (again.passages, again.header, again.unreadable) == (trace.passages, trace.header, 0)
-    assert again.header == Header(bitrate=500_000, seed=1, title="busy")
-    assert {each.outcome for each in trace} >= {Outcome.SENT, Outcome.ERROR, Outcome.DUPLICATE, Outcome.LATE}
+    assert again.header == TraceHeader(bitrate=500_000, seed=1, title="busy")
+    assert {each.outcome for each in trace} >= {"sent", "error", "duplicate", "late"}
 
 
 @given(st.integers(0, 2**29 - 1), st.binary(max_size=64), st.booleans(), st.integers(1, 10**15))
-def test_a_frame_survives_in_a_passage(id_: int, data: bytes, extended: bool, start: int) -> None:
+def test_a_frame_is_read_back_from_a_passage(id_: int, data: bytes, extended: bool, start: int) -> None:
     sent = Frame(id_ if extended else id_ & 0x7FF, data, fd=len(data) > 8, extended=extended)
     trace = Trace()
-    trace.record(start, start + 1, sent, (1,), Outcome.SENT, (2, 3), (4,), 1)
+    trace.record(start, start + 1, sent, (1,), FrameOutcome.SENT, (2, 3), (4,), 1)
     (again,) = Trace.from_bytes(trace.to_bytes())
     assert again == trace.passages[0]
     assert again.frame == sent
 
 
-def test_lines_that_cannot_be_read_are_counted_and_passed_over() -> None:
-    trace = busy()
+def test_lines_that_cannot_be_read_are_counted_and_skipped() -> None:
+    trace = make_trace()
     head, *lines = trace.to_bytes().splitlines()
     good = lines[0]
     bad = [
@@ -83,46 +83,46 @@ def test_lines_that_cannot_be_read_are_counted_and_passed_over() -> None:
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_after_the_first_line_are_survived(noise: bytes) -> None:
+def test_no_bytes_after_the_first_line_raise(noise: bytes) -> None:
     Trace.from_bytes(Trace().to_bytes() + noise)
 
 
 @given(st.binary(max_size=100))
-def test_a_file_that_is_no_trace_is_refused(noise: bytes) -> None:
+def test_a_file_that_is_no_trace_raises_a_recording_error(noise: bytes) -> None:
     with pytest.raises(RecordingError, match="this is no trace of a CAN bus"):
         Trace.from_bytes(noise)
 
 
-def test_a_file_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_raises_a_recording_error(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="cannot read"):
         Trace.load_file(tmp_path / "none")
     with pytest.raises(RecordingError, match="cannot write"):
         Trace().save(tmp_path / "none" / "there")
 
 
-# Counting
+# Counts
 
 
-def test_tallies_add_up() -> None:
-    trace = busy(*FAULTS)
+def test_counts_by_traffic_class_identifier_and_sender_add_up_to_the_total() -> None:
+    trace = make_trace(*FAULTS)
     total = trace.total
-    for groups in (trace.by_band(), trace.by_id(), trace.by_sender()):
+    for groups in (trace.by_traffic_class(), trace.by_id(), trace.by_sender()):
         sums = [sum(column) for column in zip(*groups.values(), strict=True)]
-        assert Tally(*sums) == total
-    assert list(trace.by_band()) == list(Band)
+        assert TrafficCounts(*sums) == total
+    assert list(trace.by_traffic_class()) == list(TrafficClass)
     assert total.frames + total.errors == len(trace)
     assert trace.load == pytest.approx(total.busy_ns / trace.span_ns)
     assert 0.3 < trace.load < 1
 
 
-def test_an_empty_trace_is_no_problem() -> None:
+def test_an_empty_trace_can_be_counted_and_drawn() -> None:
     trace = Trace()
-    assert (trace.load, trace.span_ns, trace.total, trace.by_band()) == (0.0, 0, Tally(0, 0, 0), {})
-    assert timeline_text(trace, width=3).splitlines()[0].endswith("···")
+    assert (trace.load, trace.span_ns, trace.total, trace.by_traffic_class()) == (0.0, 0, TrafficCounts(0, 0, 0), {})
+    assert format_timeline(trace, width=3).splitlines()[0].endswith("···")
 
 
-def test_a_part_of_a_trace_is_what_overlaps_a_span() -> None:
-    trace = busy()
+def test_between_gives_the_passages_that_overlap_a_span() -> None:
+    trace = make_trace()
     part = trace.between(10_000_000, 20_000_000)
     assert 0 < len(part) < len(trace)
     assert all(each.end_ns > 10_000_000 and each.start_ns < 20_000_000 for each in part)
@@ -133,44 +133,44 @@ def test_a_part_of_a_trace_is_what_overlaps_a_span() -> None:
 
 @pytest.mark.parametrize("faults", [(), FAULTS])
 def test_a_replay_gives_the_same_trace(faults: tuple[str, ...]) -> None:
-    """Frames, times, senders, fates and who heard them."""
-    trace = busy(*faults)
+    """Frames, times, senders, outcomes and receivers."""
+    trace = make_trace(*faults)
     again = SimBus(500_000, trace=Trace(trace.header))
     for number in (11, 12):
-        Sink(again, number)
+        FrameSink(again, number)
     replay(trace, again)
     again.run(trace.span_ns)
     assert again.trace is not None
     assert again.trace.to_bytes() == trace.to_bytes()
 
 
-def test_a_replay_begins_now() -> None:
+def test_a_replay_starts_at_the_present_time() -> None:
     bus = SimBus(500_000, trace=Trace())
     bus.run(1_000_000)
-    trace = busy(milliseconds=10)
+    trace = make_trace(milliseconds=10)
     replay(trace, bus)
     bus.run(100_000_000)
     assert bus.trace is not None
     assert [each.start_ns - 1_000_000 for each in bus.trace] == [each.start_ns for each in trace]
 
 
-def test_a_live_station_hears_the_others_of_a_trace_in_place_of_itself() -> None:
-    trace = busy()
+def test_a_replay_can_leave_out_a_station_that_is_on_the_bus_itself() -> None:
+    trace = make_trace()
     bus = SimBus(500_000)
-    live = Noted(bus, 2)
-    source = Source(bus, 2, frame(40, 2), periodic(3_000_000))
+    station = RecordingStation(bus, 2)
+    source = FrameSource(bus, 2, frame(40, 2), periodic(3_000_000))
     played = replay(trace, bus, without=(2,))
     bus.run(trace.span_ns + 10_000_000)
     others = [each.frame for each in trace if each.senders != (2,)]
-    heard = [entry[3] for entry in live.log if entry[3] != frame(40, 2)]
-    assert sorted(map(repr, heard)) == sorted(map(repr, others)), "all of them, some in another order"
+    received = [entry[3] for entry in station.log if entry[3] != frame(40, 2)]
+    assert sorted(map(repr, received)) == sorted(map(repr, others)), "all of them, some in another order"
     assert played.played == len(others)
     assert source.delivered >= source.released - 1
 
 
 def test_collisions_and_frames_cut_off_are_replayed_too() -> None:
     bus = SimBus(trace=Trace())
-    one, two = Noted(bus, 1), Noted(bus, 2)
+    one, two = RecordingStation(bus, 1), RecordingStation(bus, 2)
     one.controller.load(0, frame(10, 1, b"abc"))
     two.controller.load(0, frame(10, 1, b"abd"))
     bus.at(500 * BIT, lambda: two.controller.load(0, None))
@@ -184,24 +184,24 @@ def test_collisions_and_frames_cut_off_are_replayed_too() -> None:
     assert again.trace is not None
     found = [(each.start_ns, each.end_ns, each.outcome, each.senders) for each in again.trace]
     assert found == [(each.start_ns, each.end_ns, each.outcome, each.senders) for each in bus.trace]
-    assert {each.outcome for each in bus.trace} == {Outcome.COLLISION, Outcome.CUT, Outcome.SENT}
+    assert {each.outcome for each in bus.trace} == {FrameOutcome.COLLISION, FrameOutcome.CUT, FrameOutcome.SENT}
 
 
 # Drawing
 
 
-def test_lanes_are_of_stations_or_bands() -> None:
-    trace = busy()
-    by_node = lanes_of(trace, "node", {1: "brake"})
-    assert [lane.label for lane in by_node] == ["bus", "brake", "node 2", "node 3", "node 4", "node 5", "node 6"]
-    by_band = lanes_of(trace, "band")
-    assert [lane.label for lane in by_band] == ["bus", "hard", "soft", "system", "none"]
-    assert sum(len(lane.passages) for lane in by_band[1:]) == len(trace) == len(by_band[0].passages)
+def test_a_timeline_has_a_row_for_each_station_or_traffic_class() -> None:
+    trace = make_trace()
+    by_node = timeline_rows(trace, "node", {1: "brake"})
+    assert [row.label for row in by_node] == ["bus", "brake", "node 2", "node 3", "node 4", "node 5", "node 6"]
+    by_class = timeline_rows(trace, "traffic class")
+    assert [row.label for row in by_class] == ["bus", "hard", "soft", "system", "none"]
+    assert sum(len(row.passages) for row in by_class[1:]) == len(trace) == len(by_class[0].passages)
 
 
-def test_text_shows_classes_errors_slots_and_marks() -> None:
-    trace = busy(*FAULTS)
-    text = timeline_text(
+def test_a_timeline_as_text_shows_classes_errors_slots_and_marks() -> None:
+    trace = make_trace(*FAULTS)
+    text = format_timeline(
         trace, width=80, slots=[(0, 2_000_000, "a")], marks=[Mark(5_000_000, node=1)], end_ns=20_000_000
     )
     rows = {line.split("  ")[0]: line for line in text.splitlines()}
@@ -216,28 +216,30 @@ def test_text_shows_classes_errors_slots_and_marks() -> None:
 @pytest.mark.parametrize("dark", [True, False])
 def test_a_picture_is_written_light_or_dark(tmp_path: Path, suffix: str, dark: bool) -> None:
     pytest.importorskip("matplotlib")
-    trace = busy(*FAULTS, milliseconds=20)
+    trace = make_trace(*FAULTS, milliseconds=20)
     file = tmp_path / f"timeline.{suffix}"
     marks = [Mark(5_000_000, "deadline", 1), Mark(6_000_000)]
-    draw(trace, file, slots=[(0, 2_000_000, "slot")], marks=marks, names={1: "brake"}, tags={201: "B"}, dark=dark)
+    draw_timeline(
+        trace, file, slots=[(0, 2_000_000, "slot")], marks=marks, names={1: "brake"}, etag_names={201: "B"}, dark=dark
+    )
     assert file.stat().st_size > 10_000
 
 
-def test_a_picture_of_nothing_and_one_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_empty_trace_is_drawn_and_a_file_that_cannot_be_written_raises(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    draw(Trace(), tmp_path / "empty.png")
+    draw_timeline(Trace(), tmp_path / "empty.png")
     with pytest.raises(GenusError, match="cannot write"):
-        draw(Trace(), tmp_path / "none" / "there.png")
+        draw_timeline(Trace(), tmp_path / "none" / "there.png")
     with pytest.raises(GenusError, match="cannot write"):
-        draw(Trace(), tmp_path / "timeline.xyz")
+        draw_timeline(Trace(), tmp_path / "timeline.xyz")
 
 
-def test_random_passages_are_drawn_as_text_whatever_they_are() -> None:
+def test_random_passages_can_be_drawn_as_text() -> None:
     random = Random(1)
     trace = Trace()
     for _ in range(300):
         start = random.randrange(10**9)
-        outcome: Any = random.choice(list(Outcome))
+        outcome: Any = random.choice(list(FrameOutcome))
         trace.passages.append(Passage(start, start + random.randrange(1, 10**6), 1, 1, "", (1,), outcome, ()))
-    assert timeline_text(trace, width=40, start_ns=500_000_000, end_ns=500_000_001)
-    assert timeline_text(trace, width=1)
+    assert format_timeline(trace, width=40, start_ns=500_000_000, end_ns=500_000_001)
+    assert format_timeline(trace, width=1)

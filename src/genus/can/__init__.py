@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         sync_frame,
     )
     from genus.can._sim.fault_text import fault_help, parse_fault
-    from genus.can._sim.trace import Band, Passage, Trace
+    from genus.can._sim.trace import Passage, Trace, TrafficClass
     from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag, subject_uid
     from genus.can._wire.length import (
         FdBits,
@@ -105,7 +105,6 @@ __all__ = [
     "UNBOUNDED_PRECISION",
     "Advice",
     "AnnouncedChannel",
-    "Band",
     "BandResult",
     "Broker",
     "BrokerTables",
@@ -187,6 +186,7 @@ __all__ = [
     "TimeService",
     "Timing",
     "Trace",
+    "TrafficClass",
     "Trouble",
     "Verdict",
     "World",
@@ -253,7 +253,7 @@ if not TYPE_CHECKING:
             "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
         ),
         _sim__fault_text="fault_help parse_fault",
-        _sim__trace="Band Passage Trace",
+        _sim__trace="Passage Trace TrafficClass",
         _wire__frame="Frame Identifier Priority ProtocolEtag subject_uid",
         _wire__length="FdBits Timing exact_bits exact_fd_bits padded_size worst_case_bits worst_case_fd_bits",
         _wire__payload="PayloadCodec",

@@ -1,8 +1,7 @@
-"""What protocol code looks like from outside: time and frames in, frames and notices out, no I/O within.
+"""`Machine`: the interface between protocol code without I/O and its driver, the simulator or the live host.
 
-A machine is told what happened and when, by its own clock in nanoseconds; what it wants done waits in `take`. The
-simulator and the live driver run the same machines. After every input a driver calls `take` and does what it finds,
-in order, and calls `wake` when `wake_at` has come.
+A driver calls a machine with what happened and when, in nanoseconds by the machine's own clock. After every such call
+it calls `take` and handles the outputs in order; it calls `wake` when `wake_at` has come.
 """
 
 from collections.abc import Callable
@@ -13,14 +12,14 @@ import msgspec
 from genus.can._wire.frame import Frame
 
 TIME_TRIGGERED, EVENT_TRIGGERED = 0, 1
-"""The two transmit mailboxes a machine uses: hard real time, and everything else."""
+"""The two transmit mailboxes of a machine: for hard real time, and for everything else."""
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
     """Put a frame into a transmit mailbox, in place of what was there; None empties it.
 
-    A frame that is on the wire just then is not stopped. If it goes through, `sent` says so, and the new frame is next;
-    if it fails, it is not repeated.
+    A frame of this mailbox that is on the wire is not stopped. If it is sent, `sent` is called and the new frame is
+    next; if it fails, it is not repeated.
     """
 
     mailbox: int
@@ -44,19 +43,19 @@ Output: TypeAlias = Load | Accept | Call
 
 
 class Machine(Protocol):
-    """Protocol code under a driver; all times are readings of its own clock, in nanoseconds."""
+    """Protocol code that a driver runs; all times are readings of its own clock, in nanoseconds."""
 
     def receive(self, frame: Frame, now: int) -> None:
         """A frame of another node that passed the acceptance filters has ended."""
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this machine has gone through; its mailbox is empty, or holds what was loaded meanwhile."""
+        """A frame of this machine was sent; its mailbox is empty, or has the frame that was loaded meanwhile."""
 
     def failed(self, frame: Frame, now: int) -> None:
-        """A frame of this machine was corrupted; the controller repeats it unless the mailbox is loaded anew."""
+        """A frame of this machine was corrupted; the controller repeats it unless the mailbox is loaded again."""
 
     def lost(self, now: int) -> None:
-        """Another frame won the bus and has ended: a chance to change the mailboxes before the next arbitration."""
+        """A frame that won arbitration against this machine's has ended; the next arbitration follows."""
 
     def bus_off(self, now: int) -> None:
         """The controller went off the bus after too many errors; the mailboxes are empty."""
@@ -66,10 +65,10 @@ class Machine(Protocol):
 
     @property
     def wake_at(self) -> int | None:
-        """When the machine wants to be woken, by its own clock."""
+        """When to call `wake`, by the machine's own clock; None if no timer is set."""
 
     def wake(self, now: int) -> None:
-        """The time asked for has come."""
+        """The time `wake_at` has come."""
 
     def take(self) -> list[Output]:
-        """What is to be done, in order; the list is the caller's."""
+        """Remove and return the outputs since the last call, in the order in which to handle them."""

@@ -66,9 +66,9 @@ def complete_can_bus(ctx: click.Context) -> list[str]:
 @quietly
 def complete_faults(ctx: click.Context) -> list[str]:
     """What can go wrong on a simulated bus."""
-    from genus.can._sim.fault_text import FAULTS
+    from genus.can import fault_help
 
-    return list(FAULTS)
+    return [usage.split()[0] for usage, _ in fault_help()]
 
 
 def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -1,4 +1,4 @@
-"""The rows of the fault table, run and looked at."""
+"""Run rows of the fault table, print what is observed, and write it into a page."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from genus.can._plan import load_system
 from tests.can.fault_table import ROWS, Observation, Setting
-from tests.can.fault_table.page import updated
+from tests.can.fault_table.page import update_page
 
 
 @click.command()
@@ -22,48 +22,48 @@ from tests.can.fault_table.page import updated
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     default="examples/crossing.toml",
     show_default=True,
-    help="The system that is tried; rows name its nodes.",
+    help="The system to simulate; rows use its node names.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Seed of all random choices.")
-@click.option("--full", is_flag=True, help="As many events as the table asks for, which takes minutes for some rows.")
+@click.option("--full", is_flag=True, help="As many events as the table states, which takes minutes for some rows.")
 @click.option(
     "--write",
     "page",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Put what is seen into a page.",
+    help="Write what is observed into this page.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a row.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per row.")
 def faults(numbers: tuple[int, ...], source: Path, seed: int, full: bool, page: Path | None, as_json: bool) -> None:
-    """ScenarioRun rows of the fault table and say what was seen.
+    """Run rows of the fault table and print what is observed.
 
-    Without ROW all are run. Exit code 1 if a row is not as it must be.
+    Without ROW all are run. Exit code 1 if a row is not as expected.
 
     \b
     python -m tests.can.fault_table 7
     python -m tests.can.fault_table --full --write docs/faults.md
     """
     setting = Setting(load_system(source), seed, full)
-    good = True
+    all_ok = True
     for number in numbers or sorted(ROWS):
         began = time.monotonic()
         with Console(stderr=True).status(f"row {number}: {ROWS[number].fault}"):
-            seen = ROWS[number].observe(setting)
-        _show(number, seen, time.monotonic() - began, as_json)
-        good = good and seen.ok
+            observation = ROWS[number].observe(setting)
+        _print(number, observation, time.monotonic() - began, as_json)
+        all_ok = all_ok and observation.ok
         if page is not None:
-            page.write_text(updated(page.read_text("utf-8"), {number: seen}), "utf-8")
-    if not good:
+            page.write_text(update_page(page.read_text("utf-8"), {number: observation}), "utf-8")
+    if not all_ok:
         sys.exit(1)
 
 
-def _show(number: int, seen: Observation, took_s: float, as_json: bool) -> None:
+def _print(number: int, observation: Observation, took_s: float, as_json: bool) -> None:
     fault = ROWS[number].fault
     if as_json:
-        click.echo(msgspec.json.encode({"row": number, "fault": fault, "ok": seen.ok, "seen": seen.text}))
+        click.echo(msgspec.json.encode({"row": number, "fault": fault, "ok": observation.ok, "seen": observation.text}))
         return
-    verdict = Text("ok", "green") if seen.ok else Text("not ok", "bold red")
+    result = Text("ok", "green") if observation.ok else Text("not ok", "bold red")
     took = Text(f" ({took_s:.1f} s)", "dim")
-    Console().print(Text.assemble(f"{number:>2} {fault}: ", seen.text, "  ", verdict, took))
+    Console().print(Text.assemble(f"{number:>2} {fault}: ", observation.text, "  ", result, took))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rows 1 to 5, 11 to 13: what befalls single frames."""
+"""Rows 1 to 5, 11 to 13: faults of single frames."""
 
 from math import sqrt
 from typing import Any
@@ -8,15 +8,15 @@ import msgspec
 from genus.can import PreparedSystem
 from genus.can._plan import Calendar
 from genus.can._world.outcome import Outcome
-from tests.can.fault_table.row import Observation, Setting, alarms, row, told_once
+from tests.can.fault_table.row import Observation, Setting, are_reported_once, count_alarms, row
 from tests.can.fault_table.transfers import deliver_transfers
 
 PROBABILITIES = (0.01, 0.05, 0.1, 0.2)
 BURSTS = (100, 300, 600, 1000, 2000, 5000)
 HARMLESS_BURST = 300
-"""Bits of a burst that puts nobody off the bus, nor do a few of them."""
+"""The length in bits of bursts after which no station goes off the bus, even after several."""
 BURSTS_EVERY = "50013us"
-"""Not a multiple of the cycle, so that bursts come at all places of it."""
+"""Not a multiple of the cycle, so that bursts occur at all offsets within it."""
 
 
 def _with_omissions(setting: Setting, omissions: int) -> PreparedSystem:
@@ -30,11 +30,11 @@ def _with_omissions(setting: Setting, omissions: int) -> PreparedSystem:
     1,
     "random frame error",
     injected="every attempt of every frame fails with p; p .01 .05 .1 .2 × omissions 0 to 3, 36,000 hard events each",
-    expected="p^(o+1) of the events lost within 3 sigma; each told once to each subscriber; none late",
+    expected="p^(o+1) of the events lost within 3 sigma; each reported once to each subscriber; none late",
     example='--clocks perfect --no-confinement --faults "errors p=0.1" --seconds 45',
 )
 def random_errors(setting: Setting) -> Observation:
-    """Lost events against the product of probabilities."""
+    """Compare lost events with the product of probabilities."""
     points = [(p, o) for p in PROBABILITIES for o in range(4)] if setting.full else [(0.2, 0), (0.1, 1), (0.2, 1)]
     seconds = setting.size(1.2, 45.1)
     events = lost = 0
@@ -47,12 +47,12 @@ def random_errors(setting: Setting) -> Observation:
         hard = outcome.of_class("hard")
         published, failed = sum(each.published for each in hard), sum(each.not_sent for each in hard)
         deviations.append(_sigmas(published, failed, p ** (omissions + 1)))
-        right &= told_once(hard) and not any(each.late or each.duplicates for each in hard)
+        right &= are_reported_once(hard) and not any(each.late or each.duplicates for each in hard)
         events, lost = events + published, lost + failed
     worst = max(deviations)
     text = (
         f"{len(points)} points, {events:,} events, {lost:,} lost; largest deviation {worst:.1f} sigma; "
-        f"{'each told once to each subscriber, none late' if right else 'some not told, or late'}"
+        f"{'each reported once to each subscriber, none late' if right else 'some not reported, or late'}"
     )
     return Observation(text, right and worst <= 3)
 
@@ -64,20 +64,20 @@ def _sigmas(events: int, lost: int, q: float) -> float:
 @row(
     2,
     "exactly o errors on every hard frame",
-    injected="each hard frame fails as often as its slot allows; all frames as long as they can be",
+    injected="each hard frame fails as often as its slot allows; all frames of maximum length",
     expected="0 misses",
     example='--clocks perfect --no-confinement --worst-case --faults "exactly count=1"',
 )
 def as_many_errors_as_allowed(setting: Setting) -> Observation:
-    """The worst that a slot is made for."""
+    """As many errors as a slot is planned for."""
     outcome = setting.simulate(
         "exactly count=1", seconds=setting.size(1, 20), clocks="perfect", confinement=False, exact_lengths=False
     )
     hard = outcome.of_class("hard")
-    missed = alarms(hard) + sum(each.not_sent for each in hard)
+    missed = count_alarms(hard) + sum(each.not_sent for each in hard)
     worst, bound = max(each.worst_ns for each in hard), min(each.bound_ns or 0 for each in hard)
     text = f"{missed} misses of {_published(outcome):,} events; slowest {worst / 1000:g} of {bound / 1000:g} µs"
-    return Observation(text, missed == 0 and worst <= bound and told_once(hard))
+    return Observation(text, missed == 0 and worst <= bound and are_reported_once(hard))
 
 
 @row(
@@ -88,41 +88,43 @@ def as_many_errors_as_allowed(setting: Setting) -> Observation:
     example='--clocks perfect --no-confinement --faults "exactly count=2"',
 )
 def one_error_too_many(setting: Setting) -> Observation:
-    """What must not be delivered is not, and everybody knows."""
+    """No event is delivered, and publishers and subscribers are informed."""
     outcome = setting.simulate("exactly count=2", seconds=setting.size(1, 20), clocks="perfect", confinement=False)
     hard = outcome.of_class("hard")
     events = _published(outcome)
     reported, delivered = sum(each.not_sent for each in hard), sum(sum(each.delivered.values()) for each in hard)
-    text = f"{reported:,} of {events:,} reported to their publishers, {alarms(hard):,} alarms, {delivered} delivered"
-    return Observation(text, reported == events and delivered == 0 and told_once(hard))
+    text = (
+        f"{reported:,} of {events:,} reported to their publishers, {count_alarms(hard):,} alarms, {delivered} delivered"
+    )
+    return Observation(text, reported == events and delivered == 0 and are_reported_once(hard))
 
 
 @row(
     4,
     "error in the frame that blocks a slot",
     injected="the frame on the wire when a slot starts fails in its last bit, then the hard frame once; longest frames",
-    expected="0 misses; with a wait of one frame only, without its error, some",
+    expected="0 misses; some misses if slots wait for the frame only, not for its error",
     example='--clocks perfect --no-confinement --worst-case --faults blocking --faults "exactly count=1"',
 )
 def blocking_errors(setting: Setting) -> Observation:
-    """What the slot's wait is for."""
+    """Compare slots that wait for the error of a blocking frame with slots that do not."""
     faults, seconds = ("blocking", "exactly count=1"), setting.size(2, 45)
     options: dict[str, Any] = {
         "seconds": seconds, "clocks": "perfect", "confinement": False, "exact_lengths": False,
     }  # fmt: skip
     planned = setting.simulate(*faults, **options)
-    hasty = setting.simulate(*faults, prepared=_without_error_time(setting.prepared), **options)
+    without_error = setting.simulate(*faults, prepared=_without_error_time(setting.prepared), **options)
     blocked = sum(planned.bands[band].errors for band in ("soft", "system", "none"))
-    missed, missed_hastily = (sum(each.not_sent for each in run.of_class("hard")) for run in (planned, hasty))
+    missed, missed_without = (sum(each.not_sent for each in run.of_class("hard")) for run in (planned, without_error))
     text = (
         f"{missed} misses of {_published(planned):,} events with {blocked:,} blocking errors; "
-        f"{missed_hastily:,} with the shorter wait"
+        f"{missed_without:,} with the shorter wait"
     )
-    return Observation(text, missed == 0 and told_once(planned.of_class("hard")) and missed_hastily > 0)
+    return Observation(text, missed == 0 and are_reported_once(planned.of_class("hard")) and missed_without > 0)
 
 
 def _without_error_time(prepared: PreparedSystem) -> PreparedSystem:
-    """The same plan with slots that do not wait for the error of the frame that blocks them."""
+    """The same plan with slots that do not wait for the error of a blocking frame."""
     error_ns = prepared.typed.system.bus.error_ns
     slots = [
         msgspec.structs.replace(slot, wait_ns=slot.wait_ns - error_ns, length_ns=slot.length_ns - error_ns)
@@ -135,11 +137,11 @@ def _without_error_time(prepared: PreparedSystem) -> PreparedSystem:
     5,
     "bursts of noise",
     injected="every 50 ms a burst of 100, 300, 600, 1000, 2000, 5000 bits, in which every attempt fails at once",
-    expected="every lost hard event told to each subscriber, none late; soft deadlines kept up to 300 bits",
+    expected="every lost hard event reported to each subscriber, none late; soft deadlines kept up to 300 bits",
     example='--clocks perfect --faults "bursts every=50013us bits=1000"',
 )
 def bursts(setting: Setting) -> Observation:
-    """Hard events lost per burst, and soft deadlines."""
+    """Hard events lost per burst, and soft deadlines missed."""
     seconds = setting.size(0.8, 20)
     lost, missed, right = [], {}, True
     for bits in BURSTS if setting.full else BURSTS[::2]:
@@ -148,10 +150,11 @@ def bursts(setting: Setting) -> Observation:
         count = seconds * 1e6 / int(BURSTS_EVERY.removesuffix("us"))
         lost.append(sum(each.published - each.sent for each in hard) / count)
         missed[bits] = sum(each.missed for each in soft)
-        right &= told_once(hard) and not any(each.late for each in hard)
+        right &= are_reported_once(hard) and not any(each.late for each in hard)
     text = (
         f"hard events lost per burst {' '.join(f'{each:.2f}' for each in lost)}; soft deadlines missed "
-        f"{' '.join(map(str, missed.values()))}; {'every loss told, none late' if right else 'some not told, or late'}"
+        f"{' '.join(map(str, missed.values()))}; "
+        f"{'every loss reported, none late' if right else 'some not reported, or late'}"
     )
     return Observation(text, right and not any(count for bits, count in missed.items() if bits <= HARMLESS_BURST))
 
@@ -164,17 +167,17 @@ def bursts(setting: Setting) -> Observation:
     example='--faults "duplicates p=0.001"',
 )
 def duplicates(setting: Setting) -> Observation:
-    """Repeated frames against repeated events."""
-    seen, doubled, right = 0, 0, True
+    """Compare repeated frames with repeated events."""
+    repeated, duplicated, right = 0, 0, True
     for p in (0.001, 0.1):
         outcome = setting.simulate(f"duplicates p={p}", seconds=setting.size(1, 30), confinement=False)
-        seen += outcome.dropped.get("repeated", 0) + outcome.dropped.get("segments: duplicate", 0)
-        doubled += sum(each.duplicates for each in outcome.channels)
+        repeated += outcome.dropped.get("repeated", 0) + outcome.dropped.get("segments: duplicate", 0)
+        duplicated += sum(each.duplicates for each in outcome.channels)
         right &= all(
             each.sent <= count <= each.published for each in outcome.channels for count in each.delivered.values()
         )
-    text = f"{seen:,} repeated frames dropped by receivers, {doubled} events delivered twice"
-    return Observation(text, seen > 0 and doubled == 0 and right)
+    text = f"{repeated:,} repeated frames dropped by receivers, {duplicated} events delivered twice"
+    return Observation(text, repeated > 0 and duplicated == 0 and right)
 
 
 @row(
@@ -185,30 +188,30 @@ def duplicates(setting: Setting) -> Observation:
     example='--faults "omissions p=0.05 band=hard receivers=1" --faults "omissions p=0.05 band=soft receivers=1"',
 )
 def inconsistent_omissions(setting: Setting) -> Observation:
-    """What single receivers miss, they know of."""
+    """Receivers notice the events that they miss."""
     lost = unnoticed = 0
     for receivers in (1, 2, 4) if setting.full else (1, 4):
         faults = [f"omissions p=0.05 band={band} receivers={receivers}" for band in ("hard", "soft", "none")]
         outcome = setting.simulate(*faults, seconds=setting.size(1, 20))
         lost += sum(each.lost for each in outcome.channels)
         unnoticed += sum(each.unnoticed for each in outcome.channels)
-    text = f"{lost:,} events missed by single receivers, {lost - unnoticed:,} of them told"
+    text = f"{lost:,} events missed by single receivers, {lost - unnoticed:,} of them reported"
     return Observation(text, lost > 0 and unnoticed == 0)
 
 
 @row(
     13,
-    "segments lost, doubled, out of order",
-    injected="transfers of 50 bytes with 0.1, 1 and 10 % of their frames lost, 10 % doubled, 1 % swapped",
+    "segments lost, duplicated, out of order",
+    injected="transfers of 50 bytes with 0.1, 1 and 10 % of their frames lost, 10 % duplicated, 1 % swapped",
     expected="0 wrong payloads in 1,000,000; as many delivered as have all frames; losses noticed",
     example='--faults "losses p=0.01 band=none" --faults "swaps p=0.01 band=none"',
 )
 def segments(setting: Setting) -> Observation:
-    """Payloads put together by receivers, alone and over the bus."""
+    """Payloads reassembled by a receiver alone, and by receivers on the bus."""
     transfers = int(setting.size(2_000, 200_000))
     results = [
-        deliver_transfers(transfers, setting.seed, **mishap)
-        for mishap in ({"loss": 0.001}, {"loss": 0.01}, {"loss": 0.1}, {"doubled": 0.1}, {"swapped": 0.01})
+        deliver_transfers(transfers, setting.seed, **fault)
+        for fault in ({"loss": 0.001}, {"loss": 0.01}, {"loss": 0.1}, {"duplicated": 0.1}, {"swapped": 0.01})
     ]
     faults = [f"{fault} p=0.02 band=none" for fault in ("losses", "swaps", "duplicates")]
     outcome = setting.simulate(*faults, seconds=setting.size(2, 20))

@@ -1,4 +1,4 @@
-"""Row 22: random frames into a node and a broker."""
+"""Row 22: random frames received by nodes and a broker."""
 
 from collections.abc import Iterator
 from random import Random
@@ -22,7 +22,7 @@ SPACING_NS = 100_000
     expected="no crash; frames of events change neither numbers nor bindings nor tables",
 )
 def fuzz(setting: Setting) -> Observation:
-    """Half of the frames have event tags of the middleware, a quarter those of known events."""
+    """Half of the frames have event tags of the middleware, a quarter have those of known events."""
     frames = int(setting.size(20_000, 1_000_000))
     machines = (_node(setting, planned=True), _node(setting, planned=False), _broker(setting))
     changed = 0
@@ -34,14 +34,14 @@ def fuzz(setting: Setting) -> Observation:
         if frame.id & ETAG_MASK >= RESERVED_ETAGS and [_state(machine) for machine in machines] != before:
             changed += 1
         for machine in machines:
-            _let_go_on(machine, now)
+            _handle_outputs(machine, now)
     dropped = sum(machines[0].counts().dropped.values())
     text = f"{frames:,} frames, no crash, {dropped:,} dropped with a reason; {changed} events changed any state"
     return Observation(text, changed == 0)
 
 
-def _let_go_on(machine: Node | Broker, now: int) -> None:
-    """Wake a machine if it is time; what it sends goes through at once, and whom it calls hears it."""
+def _handle_outputs(machine: Node | Broker, now: int) -> None:
+    """Wake a machine if a timer is due, confirm at once what it sends, and call its handlers."""
     if machine.wake_at is not None and machine.wake_at <= now:
         machine.wake(now)
     for output in machine.take():
@@ -70,7 +70,7 @@ def _broker(setting: Setting) -> Broker:
 
 
 def random_frames(setting: Setting, count: int) -> Iterator[Frame]:
-    """Frames of any priority, node and length, more often than by chance with tags that mean something."""
+    """Frames of any priority, node and length, most of them with event tags that are in use."""
     random = Random(f"fuzz {setting.seed}")
     known = [channel.etag for channel in setting.prepared.typed.system.channels]
     for _ in range(count):

@@ -1,6 +1,6 @@
-"""Rows 20 and 21: real processes on `udp_multicast`, where there is no arbitration and nobody waits for a receiver.
+"""Rows 20 and 21: real processes on `udp_multicast`, without arbitration and without flow control.
 
-ScenarioRun as a module it is the publisher of both rows: `python -m tests.can.fault_table.live ADDRESS RATE COUNT`.
+Run as a module it is the publisher of both rows: `python -m tests.can.fault_table.live ADDRESS RATE COUNT`.
 """
 
 import json
@@ -20,22 +20,22 @@ from tests.can.fault_table.row import Observation, Setting, row
 GROUP = "239.74.163.21"
 SUBSCRIBER, PUBLISHER = 1, 2
 FLOOD = 0
-"""As fast as it can."""
-PATIENCE_S = 20.0
+"""The rate of a publisher that does not pause."""
+TIMEOUT_S = 20.0
 PAUSE_S = 0.5
 """The publisher waits before its final report, so that a receiver that is behind gets it."""
 BUSY_S = 0.0005
-"""A receiver that is too slow takes so long for each event."""
+"""How long a slow receiver takes for each event."""
 
 
 class Beat(Event):
-    """What is published."""
+    """The event that is published."""
 
     number: UInt32
 
 
-class Received(msgspec.Struct, frozen=True):
-    """What one process published and another received."""
+class ExchangeCounts(msgspec.Struct, frozen=True):
+    """How many events one process published and another received."""
 
     published: int
     delivered: int
@@ -43,7 +43,7 @@ class Received(msgspec.Struct, frozen=True):
     lost: int
     seconds: float
     to_itself: int
-    """Events that the publisher, which subscribes too, got of its own."""
+    """How many of its own events the publisher, which subscribes too, received."""
     echoes: int
 
     @property
@@ -57,20 +57,20 @@ def _address(folder: Path, port: int, number: int) -> str:
     return f"can:udp_multicast?channel={GROUP}&port={port}&number={number}&catalog={catalog}&synchronised=no"
 
 
-def publish(address: str, rate: int, count: int) -> dict[str, float]:
-    """Publish so many events at a rate, hear them too, and say how it went."""
+def publish(address: str, rate: int, events: int) -> dict[str, float]:
+    """Publish events at a rate, receive them too, and return the duration and counts."""
     own = 0
 
-    def hear(event: Beat) -> None:
+    def count(event: Beat) -> None:
         nonlocal own
         own += 1
 
     with open_bus(address) as bus:
         channel = bus.channel(Beat, NonReal())
-        bus.collection(Beat).subscribe(hear)
+        bus.collection(Beat).subscribe(count)
         channel.announce()
         began = time.monotonic()
-        for number in range(count):
+        for number in range(events):
             channel.publish(Beat(number=number))
             ahead = began + (number + 1) / rate - time.monotonic() if rate else 0
             if ahead > 0:
@@ -80,8 +80,8 @@ def publish(address: str, rate: int, count: int) -> dict[str, float]:
         return {"seconds": seconds, "own": own, "echoes": bus.traffic().link.get("echoes ignored", 0)}
 
 
-def exchange(rate: int, count: int, *, busy_s: float = 0.0) -> Received:
-    """Let a process publish to this one, whose program takes `busy_s` for each event; BusError without multicast."""
+def exchange(rate: int, count: int, *, busy_s: float = 0.0) -> ExchangeCounts:
+    """Let a process publish to this one, whose handler takes `busy_s` for each event; BusError without multicast."""
     with tempfile.TemporaryDirectory() as folder:
         Catalog.update(Path(folder) / "catalog.json", Beat)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
@@ -90,29 +90,37 @@ def exchange(rate: int, count: int, *, busy_s: float = 0.0) -> Received:
         return _exchange(Path(folder), port, rate, count, busy_s)
 
 
-def _exchange(folder: Path, port: int, rate: int, count: int, busy_s: float) -> Received:
-    seen: list[int] = []
+def _exchange(folder: Path, port: int, rate: int, count: int, busy_s: float) -> ExchangeCounts:
+    received: list[int] = []
 
-    def take(event: Beat) -> None:
-        seen.append(event.number)
+    def handle(event: Beat) -> None:
+        received.append(event.number)
         if busy_s:
             ends = time.perf_counter() + busy_s
             while time.perf_counter() < ends:
                 pass
 
     with open_bus(_address(folder, port, SUBSCRIBER)) as bus:
-        bus.collection(Beat).subscribe(take)
+        bus.collection(Beat).subscribe(handle)
         publisher = [sys.executable, "-m", __spec__.name, _address(folder, port, PUBLISHER), str(rate), str(count)]
-        said = json.loads(subprocess.run(publisher, capture_output=True, text=True, check=True).stdout)
-        ends = time.monotonic() + PATIENCE_S
-        while len(seen) + bus.traffic().link.get("lost: Beat", 0) < count and time.monotonic() < ends:
+        printed = json.loads(subprocess.run(publisher, capture_output=True, text=True, check=True).stdout)
+        ends = time.monotonic() + TIMEOUT_S
+        while len(received) + bus.traffic().link.get("lost: Beat", 0) < count and time.monotonic() < ends:
             time.sleep(0.05)
         lost = bus.traffic().link.get("lost: Beat", 0)
-    return Received(count, len(seen), len(seen) - len(set(seen)), lost, said["seconds"], said["own"], said["echoes"])
+    return ExchangeCounts(
+        count,
+        len(received),
+        len(received) - len(set(received)),
+        lost,
+        printed["seconds"],
+        printed["own"],
+        printed["echoes"],
+    )
 
 
-def is_possible() -> str:
-    """Why there is no multicast between processes here; empty if there is."""
+def find_multicast_problem() -> str:
+    """Why there is no multicast between processes on this machine; empty if there is."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             Catalog.update(Path(folder) / "catalog.json", Beat)
@@ -126,30 +134,33 @@ def is_possible() -> str:
     20,
     "a receiver that is too slow",
     injected="a process publishes 2000, 5000 events/s, then as fast as it can; then to one that takes 0.5 ms for each",
-    expected="every event delivered once, or counted and told as lost",
+    expected="every event delivered once, or counted and reported as lost",
 )
 def slow_receiver(setting: Setting) -> Observation:
-    """Between two processes on udp_multicast."""
+    """Count events between two processes on udp_multicast."""
     count = int(setting.size(1_000, 20_000))
     results = [exchange(rate, count) for rate in ((2_000, 5_000, FLOOD) if setting.full else (5_000,))]
     slow = exchange(FLOOD, count, busy_s=BUSY_S)
     lines = [f"{each.lost / each.published:.1%} at {each.published / each.seconds:,.0f}/s" for each in results]
-    text = f"lost {', '.join(lines)}; {slow.lost / count:.1%} by the slow receiver; all counted and told"
+    text = f"lost {', '.join(lines)}; {slow.lost / count:.1%} by the slow receiver; all counted and reported"
     right = all(each.is_accounted_for for each in (*results, slow))
     return Observation(text if right else text.replace("all counted", "not all counted"), right)
 
 
 @row(
     21,
-    "own frames that come back",
-    injected="udp_multicast hands every frame back to its sender, which subscribes to what it publishes",
+    "own frames returned by the interface",
+    injected="udp_multicast returns every frame to its sender, which subscribes to what it publishes",
     expected="its program gets each event once, not twice",
 )
 def echoes(setting: Setting) -> Observation:
-    """Between two processes on udp_multicast."""
+    """Count events between two processes on udp_multicast."""
     count = int(setting.size(500, 10_000))
     result = exchange(2_000, count)
-    text = f"{count:,} events published, {result.echoes:,} frames came back, {result.to_itself:,} events to itself"
+    text = (
+        f"{count:,} events published, {result.echoes:,} frames returned, "
+        f"{result.to_itself:,} events delivered to itself"
+    )
     return Observation(text, result.to_itself == count and result.echoes >= count and result.is_accounted_for)
 
 

@@ -1,4 +1,4 @@
-"""The fault table: what is injected, what must hold then, and a function that lets it happen and looks."""
+"""Rows of the fault table: the fault that is injected, what is expected, and a function that observes it."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -13,7 +13,7 @@ from genus.can._world.outcome import ChannelResult, Outcome
 
 
 class Setting(msgspec.Struct, frozen=True, dict=True):
-    """Under what circumstances a row is looked at; `full` takes as many events as the table asks for."""
+    """The system, the seed and the size of a run; `full` takes as many events as the table states."""
 
     system: System
     seed: int = 1
@@ -29,7 +29,7 @@ class Setting(msgspec.Struct, frozen=True, dict=True):
         return self.system.nodes[node]
 
     def size(self, quick: float, full: float) -> float:
-        """One of two sizes."""
+        """`full` in a full run, `quick` otherwise."""
         return full if self.full else quick
 
     def scenario(self, *faults: str, prepared: PreparedSystem | None = None, **options: Any) -> Scenario:
@@ -38,12 +38,12 @@ class Setting(msgspec.Struct, frozen=True, dict=True):
         return Scenario(prepared=prepared or self.prepared, seed=self.seed, faults=parsed, **options)
 
     def simulate(self, *faults: str, prepared: PreparedSystem | None = None, **options: Any) -> Outcome:
-        """What comes of such a scenario."""
+        """The outcome of a scenario of the system with faults given as text."""
         return simulate(self.scenario(*faults, prepared=prepared, **options))
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What was seen, and whether that is as it must be."""
+    """What was observed, and whether it is as expected."""
 
     text: str
     ok: bool
@@ -61,7 +61,7 @@ class Row(msgspec.Struct, frozen=True):
     expected: str
     observe: Observe
     example: str = ""
-    """The arguments of a `genus can sim` that shows it."""
+    """The arguments of `genus can sim` that show it."""
 
 
 ROWS: dict[int, Row] = {}
@@ -69,7 +69,7 @@ ROWS: dict[int, Row] = {}
 
 
 def row(number: int, fault: str, *, injected: str, expected: str, example: str = "") -> Callable[[Observe], Observe]:
-    """Enter a function as a row of the table."""
+    """Decorate a function that observes a row, and enter the row into the table."""
 
     def enter(observe: Observe) -> Observe:
         ROWS[number] = Row(number, fault, injected, expected, observe, example)
@@ -78,13 +78,13 @@ def row(number: int, fault: str, *, injected: str, expected: str, example: str =
     return enter
 
 
-def alarms(results: tuple[ChannelResult, ...]) -> int:
-    """The alarms of all subscribers."""
+def count_alarms(results: tuple[ChannelResult, ...]) -> int:
+    """The number of alarms of all subscribers."""
     return sum(sum(result.alarms.values()) for result in results)
 
 
-def told_once(results: tuple[ChannelResult, ...]) -> bool:
-    """Whether each subscriber of each hard channel got or missed every event, and was told of those it missed."""
+def are_reported_once(results: tuple[ChannelResult, ...]) -> bool:
+    """Whether each subscriber of each hard channel got every event or exactly one alarm about it."""
     return all(
         result.delivered[name] + result.alarms[name] == result.published
         for result in results

@@ -1,14 +1,14 @@
-"""Rows 6, 7 and 14: a station that fails, one that babbles, and more soft events than the bus can carry."""
+"""Rows 6, 7 and 14: a broken transmitter, a babbling idiot, and more soft events than the bus can carry."""
 
 from genus.can import PreparedSystem, ScenarioRun
 from genus.can._plan import System
-from genus.can._sim.fault_hooks import Outcome as Fate
+from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.trace import Passage
-from tests.can.fault_table.row import Observation, Setting, alarms, row
+from tests.can.fault_table.row import Observation, Setting, count_alarms, row
 
 BROKEN = "tram"
-IDIOT = "monitor"
-PASSIVE_AFTER, OFF_AFTER = 16, 32
+BABBLING = "monitor"
+OFF_AFTER = 32
 LOADS = (0.7, 0.8, 0.9, 1.0, 1.2)
 SECOND = 1_000_000_000
 
@@ -17,35 +17,36 @@ SECOND = 1_000_000_000
     6,
     "bus-off",
     injected="from 1 s to 1.2 s everything that one station sends is corrupted",
-    expected="off after 32 failures and 5984 bits at most; back after 1408 bits at least; the others miss nothing",
+    expected="off after 32 failures and 5984 bits at most; back after 1408 bits at least; no misses of other stations",
     example='--faults "transmitter node=11 from=1s until=1200ms"',
 )
 def bus_off(setting: Setting) -> Observation:
-    """How a broken transmitter is taken off the bus, and comes back."""
+    """A station with a broken transmitter goes off the bus, and recovers."""
     number = setting.number(BROKEN)
-    run = ScenarioRun(setting.scenario(f"transmitter node={number} from=1s until=1200ms", seconds=1.5, traced=True))
-    for _ in run.advance():
-        pass
-    outcome = run.outcome()
-    own = [each for each in run.world.trace if number in each.senders and each.start_ns >= SECOND]
+    fault = f"transmitter node={number} from=1s until=1200ms"
+    with ScenarioRun(setting.scenario(fault, seconds=1.5, traced=True)) as run:
+        for _ in run.advance():
+            pass
+        outcome = run.outcome()
+        own = [each for each in run.world.trace if number in each.senders and each.start_ns >= SECOND]
     failures = _first_failures(own)
     bit = setting.system.bus.timing.bit_ns
     took = (failures[-1].end_ns - failures[0].start_ns) // bit
     later = next(each for each in own if each.start_ns >= failures[-1].end_ns)
     away = (later.start_ns - failures[-1].end_ns) // bit
     others = [each for each in outcome.channels if each.node != BROKEN]
-    missed = alarms(outcome.of_class("hard")) + sum(each.missed + each.expired for each in others)
-    again = any(each.outcome is Fate.SENT for each in own)
+    missed = count_alarms(outcome.of_class("hard")) + sum(each.missed + each.expired for each in others)
+    again = any(each.outcome is FrameOutcome.SENT for each in own)
     text = (
-        f"off after {len(failures)} failures in {took} bits, back after {away} bits; {missed} misses of the others; "
-        f"{'sends again' if again else 'never sends again'} when repaired"
+        f"off after {len(failures)} failures in {took} bits, back after {away} bits; "
+        f"{missed} misses of other stations; {'sends again' if again else 'never sends again'} when repaired"
     )
     right = len(failures) == OFF_AFTER and took <= 5984 and away >= 1408 and missed == 0 and again
     return Observation(text, right)
 
 
 def _first_failures(own: list[Passage]) -> list[Passage]:
-    """The failures until the station leaves the bus for the first time: before a pause of 128 times 11 bits."""
+    """The failures until the station goes off the bus for the first time: before a pause of 128 times 11 bits."""
     failures: list[Passage] = []
     for passage in own:
         if failures and passage.start_ns - failures[-1].end_ns > 1_000_000:
@@ -58,21 +59,21 @@ def _first_failures(own: list[Passage]) -> list[Passage]:
     7,
     "babbling idiot",
     injected="from 0.5 s on one station sends frames of 8 bytes without a pause: priority 0, then 1, then 254",
-    expected="without guards the bus is lost to priority 0; with them no hard event of the others is missed",
+    expected="without guardians priority 0 blocks the bus; with them no hard event of other stations is missed",
     example='--clocks perfect --guards --faults "babble node=2 priority=0 from=500ms"',
 )
 def babbling_idiot(setting: Setting) -> Observation:
-    """What a guardian is worth."""
+    """Compare stations with and without guardians."""
     lines, right = [], True
     for priority in (0, 1, 254):
         shown = []
         for guards in (False, True):
             outcome = setting.simulate(
-                f"babble node={setting.number(IDIOT)} priority={priority} from=500ms", seconds=setting.size(0.7, 5),
+                f"babble node={setting.number(BABBLING)} priority={priority} from=500ms", seconds=setting.size(0.7, 5),
                 clocks="perfect", guards=guards,
             )  # fmt: skip
-            hard = alarms(outcome.of_class("hard"))
-            soft = sum(each.missed for each in outcome.of_class("soft") if each.node != IDIOT)
+            hard = count_alarms(outcome.of_class("hard"))
+            soft = sum(each.missed for each in outcome.of_class("soft") if each.node != BABBLING)
             shown.append(f"{hard}/{soft}")
             right &= hard == 0 if guards or priority else hard > 0
         lines.append(f"priority {priority}: {shown[0]}, guarded {shown[1]}")
@@ -82,11 +83,11 @@ def babbling_idiot(setting: Setting) -> Observation:
 @row(
     14,
     "overload",
-    injected="soft events take 0.7, 0.8, 0.9, 1.0, 1.2 of the bus; longest frames",
-    expected="0 hard misses; no expired event is sent; soft misses are told and grow with the load",
+    injected="soft events take 0.7, 0.8, 0.9, 1.0, 1.2 of the bus; frames of maximum length",
+    expected="0 hard misses; no expired event is sent; soft misses are reported and grow with the load",
 )
 def overload(setting: Setting) -> Observation:
-    """Hard events do not feel it; soft ones are missed, expire, and are told."""
+    """Hard events are not affected; soft ones miss their deadlines or expire, and are reported."""
     hard, unsent, missed = 0, 0, []
     for load in LOADS if setting.full else LOADS[::4]:
         prepared = PreparedSystem.of(with_soft_load(setting.system, load))
@@ -94,7 +95,7 @@ def overload(setting: Setting) -> Observation:
             prepared=prepared, seconds=setting.size(0.5, 10), clocks="perfect", exact_lengths=False
         )
         soft = outcome.of_class("soft")
-        hard += alarms(outcome.of_class("hard"))
+        hard += count_alarms(outcome.of_class("hard"))
         unsent += sum(each.sent_expired for each in soft)
         missed.append(100 * sum(each.missed for each in soft) / sum(each.published for each in soft))
     text = f"{hard} hard misses, {unsent} expired events sent; soft misses {' '.join(f'{m:.2f}' for m in missed)} %"
@@ -102,7 +103,7 @@ def overload(setting: Setting) -> Observation:
 
 
 def with_soft_load(system: System, load: float) -> System:
-    """The system with soft events so often that they take this part of the bus; deadlines are 0.6 of the periods."""
+    """The system with soft events so often that they take this share of the bus; deadlines are 0.6 of the periods."""
     taken = sum(channel.event_ns / channel.period_ns for channel in system.soft)
     for channel in system.soft:
         period = round(channel.period_ns * taken / load)

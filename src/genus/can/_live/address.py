@@ -1,4 +1,4 @@
-"""`can:` addresses: which python-can interface, and what Genus needs to know besides."""
+"""`can:` addresses: a python-can interface with its options, and the options of Genus."""
 
 import os
 from hashlib import blake2b
@@ -11,14 +11,13 @@ from genus.bus._qos import nanoseconds
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 
-OWN_OPTIONS = (
-    *("name", "uid", "number", "catalog", "plan", "bitrate", "data_bitrate", "banks"),
-    *("synchronised", "granularity"),
-)
+_INTEGERS = ("uid", "number", "bitrate", "data_bitrate", "banks")
+_OWN_OPTIONS = (*_INTEGERS, "name", "catalog", "plan", "synchronised", "granularity")
+"""Options of Genus; all others are python-can's."""
 
 
 class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `can:INTERFACE?option=value&...` says.
+    """The parts of an address `can:INTERFACE?option=value&...`.
 
     >>> parse_address("virtual?channel=city&name=loop-1&bitrate=500000").options
     {'channel': 'city'}
@@ -26,7 +25,7 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     interface: str
     options: dict[str, str]
-    """What python-can is told."""
+    """The options of python-can."""
     name: str = ""
     """The node's name in the plan."""
     uid: int
@@ -35,9 +34,10 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
     plan: Path | None = None
     timing: Timing
     banks: int | None = None
+    """How many acceptance filters the controller has; None if that is not limited."""
     synchronised: bool = True
     granularity_ns: int = 1_000_000
-    """How late this computer may be in noticing a frame."""
+    """How long this computer may take to notice a frame."""
 
     @property
     def fd(self) -> bool:
@@ -46,65 +46,69 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_address(text: str) -> CanAddress:
-    """The parts of an address after its `can:`; BusError names the option that is wrong.
+    """Parse an address without its `can:`; BusError names the option that is wrong.
 
     >>> parse_address("virtual?number=many")
     Traceback (most recent call last):
-    genus.errors.BusError: can:virtual?number=many: number is 'many', which is no number
+    genus.errors.BusError: can:virtual?number=many: number is 'many'; it must be a whole number
     """
     interface, _, query = text.partition("?")
     if not interface:
         raise BusError(
             f"can:{text} names no interface; write for example can:udp_multicast or can:socketcan?channel=can0"
         )
-    try:
-        given = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-    except ValueError:
-        raise BusError(f"can:{text}: write options as name=value, joined by &") from None
-    own = {name: given.pop(name) for name in OWN_OPTIONS if name in given}
-    numbers = {name: _number(text, name, own[name]) for name in _NUMBERS if name in own}
-    name = own.get("name", "")
+    options = _split_options(text, query)
+    own = {name: options.pop(name) for name in _OWN_OPTIONS if name in options}
+    numbers = {name: _parse_integer(text, name, own[name]) for name in _INTEGERS if name in own}
     if numbers.get("banks", 1) < 1:
         raise BusError(f"can:{text}: banks is {numbers['banks']}; a controller has at least one filter")
-    data_bitrate = numbers.get("data_bitrate")
-    try:
-        timing = Timing(numbers.get("bitrate", 1_000_000), data_bitrate)
-    except ValueError as problem:
-        raise BusError(f"can:{text}: {problem}") from None
-    if data_bitrate is not None and data_bitrate < timing.bitrate:
-        raise BusError(f"can:{text}: data_bitrate is {data_bitrate}, below the bitrate of {timing.bitrate}")
+    name = own.get("name", "")
     return CanAddress(
         interface=interface,
-        options=given,
+        options=options,
         name=name,
-        uid=numbers.get("uid", _uid_of(name)),
+        uid=numbers.get("uid", _make_uid(name)),
         number=numbers.get("number"),
         catalog=Path(own["catalog"]) if "catalog" in own else None,
         plan=Path(own["plan"]) if "plan" in own else None,
-        timing=timing,
+        timing=_timing(text, numbers.get("bitrate", 1_000_000), numbers.get("data_bitrate")),
         banks=numbers.get("banks"),
         granularity_ns=nanoseconds(own.get("granularity", "1ms"), f"can:{text}: granularity"),
-        synchronised=_yes_or_no(text, own.get("synchronised", "yes")),
+        synchronised=_parse_yes_or_no(text, own.get("synchronised", "yes")),
     )
 
 
-_NUMBERS = ("uid", "number", "bitrate", "data_bitrate", "banks")
+def _split_options(text: str, query: str) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError:
+        raise BusError(f"can:{text}: write options as name=value, joined by &") from None
 
 
-def _number(text: str, name: str, value: str) -> int:
+def _timing(text: str, bitrate: int, data_bitrate: int | None) -> Timing:
+    try:
+        timing = Timing(bitrate, data_bitrate)
+    except ValueError as problem:
+        raise BusError(f"can:{text}: {problem}") from None
+    if data_bitrate is not None and data_bitrate < bitrate:
+        raise BusError(f"can:{text}: data_bitrate is {data_bitrate}, below the bitrate of {bitrate}")
+    return timing
+
+
+def _parse_integer(text: str, name: str, value: str) -> int:
     try:
         return int(value, 0)
     except ValueError:
-        raise BusError(f"can:{text}: {name} is {value!r}, which is no number") from None
+        raise BusError(f"can:{text}: {name} is {value!r}; it must be a whole number") from None
 
 
-def _yes_or_no(text: str, value: str) -> bool:
+def _parse_yes_or_no(text: str, value: str) -> bool:
     if value not in ("yes", "no"):
         raise BusError(f"can:{text}: synchronised is {value!r}; write yes or no")
     return value == "yes"
 
 
-def _uid_of(name: str) -> int:
-    """A named node has the same uid at every start on this machine; one without a name has a new one each time."""
+def _make_uid(name: str) -> int:
+    """The uid of a named node is the same at every start on this machine; a node without a name gets a random one."""
     seed = f"{os.uname().nodename}/{name}".encode() if name else os.urandom(16)
     return int.from_bytes(blake2b(seed, digest_size=8).digest(), "big") or 1

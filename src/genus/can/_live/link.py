@@ -7,7 +7,7 @@ from typing import Any
 from genus._extras import missing_extra
 from genus.bus._clock import SystemClock
 from genus.can._live.address import CanAddress, parse_address
-from genus.can._live.host import ECHOING, LiveHost
+from genus.can._live.host import ECHOING_INTERFACES, LiveHost
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, log
 from genus.can._node.node import Node
@@ -39,7 +39,7 @@ def open_interface(address: CanAddress) -> "can.BusABC":
 
 def open_host(machine: Machine, address: CanAddress) -> LiveHost:
     """Run a machine on the interface of an address."""
-    echoes = address.interface in ECHOING
+    echoes = address.interface in ECHOING_INTERFACES
     return LiveHost(machine, open_interface(address), echoes=echoes)
 
 

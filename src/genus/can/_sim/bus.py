@@ -1,109 +1,111 @@
-"""One CAN segment in virtual time: arbitration bit by bit, frame lengths, errors and their signalling.
+"""One CAN segment in virtual time: arbitration bit by bit, frame lengths, errors and error frames.
 
-A frame starts when the bus is idle and everything due at that instant was done. The bus is free again after the frame's
-intermission, and that is when everybody is told: first the receivers, then the sender, then those who lost the
-arbitration. A corrupted frame ends at its bad bit; the error frame follows: flag 6, echo 0 to 6, delimiter 8,
-intermission 3. With `exact_lengths=False` every frame is as long as it can be and every error takes the whole frame and
-31 bits, as response-time analysis has it (Davis et al. 2007); there an error passive sender does not wait any longer.
+A frame starts when the bus is idle and all callbacks of that instant were made. The bus is free again after the frame's
+intermission; at that instant the controllers are called: first the receivers, then the sender, then those that lost
+arbitration. A corrupted frame ends at its bad bit and is followed by the error frame: flag 6, echo 0 to 6, delimiter 8,
+intermission 3. With `exact_lengths=False` every frame has its maximum length and every error takes the whole frame and
+31 bits, as in response-time analysis (Davis et al. 2007); an error passive sender is not suspended then.
+
+Most frames take a quick path: one sender, no fault hooks, no restrictions. `use_slow_path` selects the other path for
+the frames that need more.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappush
 from operator import attrgetter
 
-from genus.can._sim.controller import NEVER, NOTHING, Controller, FrameHook, arbitration_key
-from genus.can._sim.error_confinement import Confinement
+from genus.can._sim.controller import NO_KEY, Controller, FrameHook, arbitration_key
+from genus.can._sim.error_confinement import ErrorConfinement
 from genus.can._sim.fault_hooks import (
     AFTER_ACKNOWLEDGEMENT_BITS,
-    Durations,
-    Judge,
-    Outcome,
-    Ruling,
+    FaultHook,
+    FrameDurations,
+    FrameOutcome,
     Transmission,
+    TransmissionResult,
     bits_until_difference,
-    rule,
+    combine_effects,
 )
-from genus.can._sim.scheduler import Callback, Scheduler
+from genus.can._sim.scheduler import NEVER, Callback, Scheduler
 from genus.can._sim.trace import Trace
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import ACTIVE_ERROR_BITS, Timing
 from genus.errors import BusError
 
-# Who hears a frame: by filters, less those who miss it, and sometimes later than it was sent.
+_NOT_BUSY = -1
+_MAX_CACHED_IDENTIFIERS = 1 << 16
+"""For how many identifiers of a sender the receivers are cached."""
+_SENT = FrameOutcome.SENT
+_by_key = attrgetter("key")
 
 
-_KEPT = 1 << 16
-"""For how many identifiers of a sender it is remembered who hears them."""
-
-
-class Audience:
-    """State: the controllers of a bus, who of them hears what, and frames that are held back."""
+class Delivery:
+    """State: which controllers of a bus receive which frames, and the frames that are delivered late."""
 
     def __init__(self, controllers: Iterable[Controller]) -> None:
         self._controllers = controllers
         self.late: dict[tuple[int, int], tuple[Frame, list[Controller]]] = {}
-        """Frames that come after the next one of their sender and event tag."""
+        """Frames to deliver after the next one of the same sender and event tag, by these."""
 
-    def forget(self) -> None:
-        """Somebody came, went or changed filters."""
+    def clear_caches(self) -> None:
+        """Determine the receivers anew: controllers or their filters changed."""
         for controller in self._controllers:
-            controller.ears.clear()
+            controller.receivers.clear()
 
-    def of(self, sender: Controller, frame: Frame) -> tuple[tuple[FrameHook, ...], tuple[int, ...]]:
-        """Whom to call with a frame of this sender, and the numbers of all who hear it; kept for the next time."""
+    def find_receivers(self, sender: Controller, frame: Frame) -> tuple[tuple[FrameHook, ...], tuple[int, ...]]:
+        """The hooks to call with a frame of this sender, and the numbers of all receivers; cached by identifier."""
         key = frame.id if frame.extended else ~frame.id
-        return sender.ears.get(key) or self._find(sender, frame, key)
+        return sender.receivers.get(key) or self._add_to_cache(sender, frame, key)
 
-    def _find(self, sender: Controller, frame: Frame, key: int) -> tuple[tuple[FrameHook, ...], tuple[int, ...]]:
-        if len(sender.ears) >= _KEPT:
-            sender.ears.clear()
-        listening = self._listening([sender], frame)
-        hooks = tuple(each.hear for each in listening if each.hear is not None)
-        found = sender.ears[key] = hooks, tuple(each.number for each in listening)
+    def _add_to_cache(
+        self, sender: Controller, frame: Frame, key: int
+    ) -> tuple[tuple[FrameHook, ...], tuple[int, ...]]:
+        if len(sender.receivers) >= _MAX_CACHED_IDENTIFIERS:
+            sender.receivers.clear()
+        receivers = self._accepting([sender], frame)
+        hooks = tuple(each.on_receive for each in receivers if each.on_receive is not None)
+        found = sender.receivers[key] = hooks, tuple(each.number for each in receivers)
         return found
 
-    def split(
-        self, senders: list[Controller], frame: Frame, ruling: Ruling
+    def split_receivers(
+        self, senders: list[Controller], frame: Frame, result: TransmissionResult
     ) -> tuple[list[Controller], tuple[int, ...]]:
-        """Who hears the frame, and the numbers of those who miss it."""
-        ears = self._listening(senders, frame) if ruling.is_delivered else []
-        heard = [each for each in ears if each.number not in ruling.deaf]
-        return heard, tuple(each.number for each in ears if each.number in ruling.deaf)
+        """The controllers that receive the frame, and the numbers of those that miss it."""
+        accepting = self._accepting(senders, frame) if result.is_delivered else []
+        receivers = [each for each in accepting if each.number not in result.missed_by]
+        return receivers, tuple(each.number for each in accepting if each.number in result.missed_by)
 
-    def deliver(self, sender: Controller, frame: Frame, heard: list[Controller], now: int, *, late: bool) -> None:
-        """Hand a frame over, or hold it back; then the one that was held back before it."""
+    def deliver(self, sender: Controller, frame: Frame, receivers: list[Controller], now: int, *, late: bool) -> None:
+        """Deliver a frame, or keep it if it is late; then deliver the one that was kept before it."""
         key = sender.number, frame.etag
-        held = self.late.pop(key, None)
+        kept = self.late.pop(key, None)
         if late:
-            self.late[key] = frame, heard
+            self.late[key] = frame, receivers
         else:
-            _hand_over(frame, heard, now)
-        if held is not None:
-            _hand_over(*held, now)
+            _call_receivers(frame, receivers, now)
+        if kept is not None:
+            _call_receivers(*kept, now)
 
-    def _listening(self, senders: list[Controller], frame: Frame) -> list[Controller]:
-        return [each for each in self._controllers if not each.off and each not in senders and each.passes(frame)]
-
-
-def _hand_over(frame: Frame, ears: list[Controller], now: int) -> None:
-    for each in ears:
-        if each.hear is not None and each.bus is not None:
-            each.hear(frame, now)
+    def _accepting(self, senders: list[Controller], frame: Frame) -> list[Controller]:
+        return [each for each in self._controllers if not each.off and each not in senders and each.accepts(frame)]
 
 
-_NOT_BUSY = -1
-_by_key = attrgetter("key")
+def _call_receivers(frame: Frame, receivers: list[Controller], now: int) -> None:
+    for each in receivers:
+        if each.on_receive is not None and each.bus is not None:
+            each.on_receive(frame, now)
 
 
 class SimBus:
     """State: a medium, the controllers on it, and the frame that is on the wire.
 
-    `rank` replaces the identifier in arbitration: the smallest number wins, the identifier decides between equals.
-    `confinement=False` keeps error counters at 0, so that a station may fail for ever and stay on the bus.
-    `lone_acknowledged=False` lets a frame fail that no other station is there to acknowledge, as real ones do.
+    `fault_hooks` are called with each transmission. `rank` replaces the identifier in arbitration: the smallest number
+    wins, the identifier decides between equals. `confinement=False` keeps error counters at 0, so that a station that
+    fails stays on the bus. With `allow_lone_sender=False` a frame fails that no other station acknowledges, as on a
+    real bus.
 
-    >>> from genus.can._sim.controller import Listener
-    >>> class Logger(Listener):
+    >>> from genus.can._sim.controller import ControllerListener
+    >>> class Logger(ControllerListener):
     ...     def receive(self, frame: Frame, now: int) -> None:
     ...         print(now, frame)
     >>> bus = SimBus(Timing(1_000_000))
@@ -116,10 +118,11 @@ class SimBus:
     """
 
     __slots__ = (
-        "_arbitration", "_asks_at", "_audience", "_began", "_bit_ns", "_careful", "_confinement", "_durations", "_end",
-        "_ends", "_frame", "_heap", "_held", "_judges", "_last", "_length_of", "_losers", "_order", "_parted", "_ready",
-        "_ruling", "_senders", "_troubled", "busy_ns", "controllers", "errors", "exact_lengths", "frames", "key",
-        "lone_acknowledged", "pending", "scheduler", "segment", "timing", "trace",
+        "_arbitrate_callback", "_arbitration_at", "_bit_ns", "_confinement", "_cut_off_senders", "_delivery",
+        "_durations", "_end_callback", "_ends", "_fault_hooks", "_frame", "_heap", "_last", "_length_of", "_losers",
+        "_order", "_ready", "_restricted", "_result", "_senders", "_slow_path", "_start_ns", "_with_errors",
+        "allow_lone_sender", "busy_ns", "controllers", "errors", "exact_lengths", "frames", "key", "pending",
+        "scheduler", "segment", "timing", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -128,48 +131,48 @@ class SimBus:
         *,
         scheduler: Scheduler | None = None,
         exact_lengths: bool = True,
-        judges: Iterable[Judge] = (),
+        fault_hooks: Iterable[FaultHook] = (),
         trace: Trace | None = None,
         rank: Callable[[Frame], int] | None = None,
         confinement: bool = True,
-        lone_acknowledged: bool = True,
+        allow_lone_sender: bool = True,
     ) -> None:
         self.timing = Timing(timing) if isinstance(timing, int) else timing
         self.scheduler = scheduler or Scheduler()
         self.exact_lengths = exact_lengths
         self.trace = trace
-        self.lone_acknowledged = lone_acknowledged
+        self.allow_lone_sender = allow_lone_sender
         self.frames = self.errors = 0
-        """How many frames went through, and how many did not."""
+        """How many frames were sent, and how many transmissions failed."""
         self.busy_ns = 0
         """How long the bus was not idle."""
         self.controllers: dict[Controller, None] = {}
         self.pending: dict[Controller, None] = {}
         """The controllers that have a frame to send."""
-        self.key = arbitration_key if rank is None else _ranked(rank)
-        self.segment = self.scheduler.media
-        """Which bus of the simulation this is, as traces number them."""
-        self._judges = list(judges)
-        self._held: set[Controller] = set()
-        self._careful = True
-        """Whether there may be more to a frame than its length."""
-        self._confinement = Confinement(self, on=confinement)
-        self._troubled = self._confinement.troubled
-        self._audience = Audience(self.controllers)
-        self._durations = Durations(self.timing, exact=exact_lengths)
-        self._length_of = self._durations.known.get
+        self.key = arbitration_key if rank is None else _ranked_key(rank)
+        self.segment = self.scheduler.buses
+        """The number of this bus in the simulation, as traces contain it."""
+        self._fault_hooks = list(fault_hooks)
+        self._restricted: set[Controller] = set()
+        self._slow_path = True
+        """Whether the next frame takes the slow path."""
+        self._confinement = ErrorConfinement(self, on=confinement)
+        self._with_errors = self._confinement.with_errors
+        self._delivery = Delivery(self.controllers)
+        self._durations = FrameDurations(self.timing, exact=exact_lengths)
+        self._length_of = self._durations.cache.get
         self._bit_ns = self.timing.bit_ns
-        self._order = self.scheduler.join()
+        self._order = self.scheduler.add_bus()
         self._heap, self._last = self.scheduler.heap, self.scheduler.last
-        self._arbitration, self._end = self._arbitrate, self._finish
+        self._arbitrate_callback, self._end_callback = self._arbitrate, self._finish
         self._ready = True
         """Whether the bus is idle and no arbitration is due."""
         self._frame = Frame(0)
         self._senders: list[Controller] = []
-        self._parted: tuple[int, ...] = ()
+        self._cut_off_senders: tuple[int, ...] = ()
         self._losers: Sequence[Controller] = ()
-        self._began, self._ends, self._asks_at = 0, _NOT_BUSY, 0
-        self._ruling: Ruling | None = None
+        self._start_ns, self._ends, self._arbitration_at = 0, _NOT_BUSY, 0
+        self._result: TransmissionResult | None = None
 
     @property
     def now(self) -> int:
@@ -178,94 +181,94 @@ class SimBus:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on the wire."""
+        """Whether no frame is on the wire."""
         return self._ends == _NOT_BUSY
 
     def at(self, time_ns: int, callback: Callback) -> None:
-        """Call back at a time that is not past."""
+        """Schedule a callback; BusError if the time is past."""
         self.scheduler.at(time_ns, callback)
 
     def run(self, until_ns: int) -> None:
-        """Let time pass up to and including an instant."""
+        """Advance virtual time up to and including an instant."""
         self.scheduler.run(until_ns)
 
-    # Who is on the bus
+    # Controllers
 
     def attach(self, controller: Controller) -> Controller:
-        """Put a controller on the bus, with what is in its mailboxes."""
+        """Attach a controller to the bus, with the frames in its mailboxes; BusError if it is on a bus already."""
         if controller.bus is not None:
             raise BusError(f"station {controller.number} is on a bus already")
         controller.bus = self
         self.controllers[controller] = None
-        if controller.guard is not None:
-            self.hold(controller)
-        self.forget_hearers()
-        controller.rank_mailboxes()
-        self._confinement.join(controller)
+        if controller.guardian is not None:
+            self.restrict(controller)
+        self.clear_receiver_caches()
+        controller.reload()
+        self._confinement.add(controller)
         return controller
 
     def detach(self, controller: Controller) -> Controller:
-        """Take a controller off the bus; a frame it is sending is cut off."""
+        """Detach a controller; a frame it is sending is cut off. BusError if it is not on this bus."""
         if controller.bus is not self:
             raise BusError(f"station {controller.number} is not on this bus")
         if controller.on_wire >= 0:
-            self._part(controller)
-        self._confinement.leave(controller)
-        self._held.discard(controller)
+            self._cut_off(controller)
+        self._confinement.remove(controller)
+        self._restricted.discard(controller)
         self.pending.pop(controller, None)
         self._losers = [loser for loser in self._losers if loser is not controller]
         del self.controllers[controller]
         controller.bus = None
-        self.forget_hearers()
+        self.clear_receiver_caches()
         return controller
 
     def contend(self, controller: Controller, key: int) -> None:
-        """A controller has a frame to send, under this key, or none any more."""
-        if key is NOTHING:
+        """Let a controller take part in arbitration with this key, or no longer if it is `NO_KEY`."""
+        if key is NO_KEY:
             self.pending.pop(controller, None)
             return
         self.pending[controller] = None
         if self._ready:
             self._ready = False
-            self._last.append(self._arbitration)
+            self._last.append(self._arbitrate_callback)
 
-    def hold(self, controller: Controller) -> None:
-        """A controller may have to wait though it has a frame: because of its guard, or after errors."""
-        self._held.add(controller)
-        self.take_care()
+    def restrict(self, controller: Controller) -> None:
+        """Check at each arbitration whether this controller may send: it has a guardian, or is suspended."""
+        self._restricted.add(controller)
+        self.use_slow_path()
 
-    def judge_by(self, judge: Judge) -> None:
-        """Ask somebody about every frame from now on."""
-        self._judges.append(judge)
-        self.take_care()
+    def add_fault_hook(self, hook: FaultHook) -> None:
+        """Call a hook with every transmission from now on."""
+        self._fault_hooks.append(hook)
+        self.use_slow_path()
 
-    def take_care(self) -> None:
-        """There may be more to the next frame than its length."""
-        self._careful = True
+    def use_slow_path(self) -> None:
+        """Handle the next frame on the path that checks everything."""
+        self._slow_path = True
 
-    def forget_hearers(self) -> None:
-        """Somebody's filters changed."""
-        self._audience.forget()
+    def clear_receiver_caches(self) -> None:
+        """Determine anew which controllers receive which frames."""
+        self._delivery.clear_caches()
 
-    def _part(self, controller: Controller) -> None:
-        """A sender leaves in the middle of its frame, or at its end; others that send the same go on."""
+    def _cut_off(self, controller: Controller) -> None:
+        """Remove a sender during or at the end of its frame; others that send the same frame continue."""
         controller.on_wire = -1
         if self._ends <= self.now:
             return
-        self._parted += controller.senders
+        self._cut_off_senders += controller.senders
         self._senders = [sender for sender in self._senders if sender is not controller]
         if not self._senders:
-            self._ruling = Ruling(Outcome.CUT)
-            self._heap.remove((self._ends, self._order, self._end))
+            self._result = TransmissionResult(FrameOutcome.CUT)
+            self._heap.remove((self._ends, self._order, self._end_callback))
             heapify(self._heap)
             self._ends = self.now + ACTIVE_ERROR_BITS * self._bit_ns
-            heappush(self._heap, (self._ends, self._order, self._end))
+            heappush(self._heap, (self._ends, self._order, self._end_callback))
 
     # Arbitration
 
     def _arbitrate(self) -> None:
-        if self._held:
-            self._arbitrate_with_care()
+        if self._restricted:
+            self._arbitrate_restricted()
             return
         pending = self.pending
         if len(pending) == 1:
@@ -279,30 +282,29 @@ class SimBus:
         else:
             self._ready = True
 
-    def _arbitrate_with_care(self) -> None:
-        """Some are guarded, or wait after an error: each competes with what it may send now."""
+    def _arbitrate_restricted(self) -> None:
+        """Arbitrate while some controllers have guardians or are suspended: each with the key it may use now."""
         now = self.scheduler.now
-        self._held = {each for each in self._held if each.guard is not None or each.suspended_ns > now}
-        offers = {each: each.best_offer(now) for each in self.pending}
-        self._ask_again(min((at for _, at in offers.values() if at > now), default=NEVER))
-        best = min((key for key, _ in offers.values()), default=NOTHING)
-        if best < NOTHING:
-            self._losers = [each for each, (key, _) in offers.items() if key != best]
-            self._start([each for each, (key, _) in offers.items() if key == best], best)
+        self._restricted = {each for each in self._restricted if each.guardian or each.suspended_until_ns > now}
+        keys = {each: each.available_key(now) for each in self.pending}
+        self._schedule_arbitration(min((at for _, at in keys.values() if at > now), default=NEVER))
+        best = min((key for key, _ in keys.values()), default=NO_KEY)
+        if best < NO_KEY:
+            self._losers = [each for each, (key, _) in keys.items() if key != best]
+            self._start([each for each, (key, _) in keys.items() if key == best], best)
         else:
             self._ready = True
 
-    def _ask_again(self, at_ns: int) -> None:
-        """Arbitrate then, unless it is arranged to do so by then."""
-        if at_ns < NEVER and not self.scheduler.now < self._asks_at <= at_ns:
-            self._asks_at = at_ns
-            self.scheduler.at(at_ns, self._ask)
+    def _schedule_arbitration(self, at_ns: int) -> None:
+        """Arbitrate at a time, unless an arbitration is scheduled before."""
+        if at_ns < NEVER and not self.scheduler.now < self._arbitration_at <= at_ns:
+            self._arbitration_at = at_ns
+            self.scheduler.at(at_ns, self._arbitrate_if_idle)
 
-    def _ask(self) -> None:
-        """Arbitrate at this instant, if the bus is idle."""
+    def _arbitrate_if_idle(self) -> None:
         if self._ready:
             self._ready = False
-            self._last.append(self._arbitration)
+            self._last.append(self._arbitrate_callback)
 
     # From the start to the end of a frame
 
@@ -312,109 +314,112 @@ class SimBus:
             sender.replaced = False
         frame = sender.frames[mailbox]
         assert frame is not None
-        length = self._length_of(frame) or self._durations.of(frame)
-        self._frame, self._senders, self._ruling = frame, senders, None
-        self._began = now = self.scheduler.now
-        if self._careful or len(senders) > 1:
-            length = self._start_with_care(length)
+        length = self._length_of(frame) or self._durations.frame_ns(frame)
+        self._frame, self._senders, self._result = frame, senders, None
+        self._start_ns = now = self.scheduler.now
+        if self._slow_path or len(senders) > 1:
+            length = self._start_slow_path(length)
         self._ends = ends = now + length
-        heappush(self._heap, (ends, self._order, self._end))
+        heappush(self._heap, (ends, self._order, self._end_callback))
 
-    def _start_with_care(self, length_ns: int) -> int:
-        """Count idle time, spend budgets, see what befalls the frame; how long it takes then."""
-        self._careful = bool(self._judges or self._held or self._confinement.recovering or not self.lone_acknowledged)
-        if self._confinement.recovering:
-            self._confinement.bus_is_busy(self._began)
-        if self._held:
-            self._spend()
-        self._ruling = ruling = self._rule(length_ns // self._bit_ns)
-        return length_ns if ruling is None else self._durations.with_ruling(length_ns, ruling)
+    def _start_slow_path(self, length_ns: int) -> int:
+        """Count idle bits, inform guardians, determine the result of the transmission; returns how long it takes."""
+        recovering = self._confinement.recovering
+        self._slow_path = bool(self._fault_hooks or self._restricted or recovering or not self.allow_lone_sender)
+        if recovering:
+            self._confinement.count_idle_bits(self._start_ns)
+        if self._restricted:
+            self._inform_guardians()
+        self._result = result = self._determine_result(length_ns // self._bit_ns)
+        return length_ns if result is None else self._durations.busy_ns(length_ns, result)
 
-    def _spend(self) -> None:
+    def _inform_guardians(self) -> None:
         for sender in self._senders:
-            if sender.guard is not None:
-                sender.guard.spend(self._frame, self._began)
+            if sender.guardian is not None:
+                sender.guardian.frame_started(self._frame, self._start_ns)
 
-    def _rule(self, bits: int) -> Ruling | None:
-        """What befalls a frame, by the rules of the bus and by its judges; None if it simply is sent."""
+    def _determine_result(self, bits: int) -> TransmissionResult | None:
+        """The result by the rules of the bus and by the fault hooks; None for a frame that takes the quick path."""
         several = len(self._senders) > 1
-        ruling = self._mishap(bits) if several or not self.lone_acknowledged else None
-        if ruling is None and self._judges:
-            ruling = self._ask_judges(bits)
-        if ruling is None and (several or self._audience.late):
-            return Ruling(Outcome.SENT)
-        return ruling
+        result = self._find_bus_error(bits) if several or not self.allow_lone_sender else None
+        if result is None and self._fault_hooks:
+            result = self._call_fault_hooks(bits)
+        if result is None and (several or self._delivery.late):
+            return TransmissionResult(_SENT)
+        return result
 
-    def _mishap(self, bits: int) -> Ruling | None:
+    def _find_bus_error(self, bits: int) -> TransmissionResult | None:
+        """A collision, or a missing acknowledgement."""
         frames = {frame for sender in self._senders if (frame := sender.frames[sender.on_wire]) is not None}
         if len(frames) > 1:
-            return Ruling(Outcome.COLLISION, bits_until_difference(frames))
-        if not self.lone_acknowledged and all(each.off or each in self._senders for each in self.controllers):
-            return Ruling(Outcome.UNHEARD, bits - AFTER_ACKNOWLEDGEMENT_BITS)
+            return TransmissionResult(FrameOutcome.COLLISION, bits_until_difference(frames))
+        if not self.allow_lone_sender and all(each.off or each in self._senders for each in self.controllers):
+            return TransmissionResult(FrameOutcome.NOT_ACKNOWLEDGED, bits - AFTER_ACKNOWLEDGEMENT_BITS)
         return None
 
-    def _ask_judges(self, bits: int) -> Ruling | None:
+    def _call_fault_hooks(self, bits: int) -> TransmissionResult | None:
         sender = self._senders[0]
-        numbers = self._audience.of(sender, self._frame)[1]
+        numbers = self._delivery.find_receivers(sender, self._frame)[1]
         attempt = sender.attempts[sender.on_wire]
-        return rule(self._judges, Transmission(self._frame, sender.number, self._began, bits, attempt, numbers))
+        transmission = Transmission(self._frame, sender.number, self._start_ns, bits, attempt, numbers)
+        return combine_effects(self._fault_hooks, transmission)
 
     def _finish(self) -> None:
-        """A frame, or its error frame, has ended, and the intermission too."""
+        """A frame or its error frame has ended, with the intermission after it."""
         now = self._ends
-        if self._ruling is not None:
-            self._finish_with_care(now)
+        if self._result is not None:
+            self._finish_slow_path(self._result, now)
         else:
             frame, sender = self._frame, self._senders[0]
-            ears, numbers = self._audience.of(sender, frame)
+            hooks, numbers = self._delivery.find_receivers(sender, frame)
             self.frames += 1
             if self.trace is not None:
-                self.trace.record(self._began, now, frame, sender.senders, Outcome.SENT, numbers, (), self.segment)
-            for hear in ears:
-                hear(frame, now)
-            sender.went(frame, now)
-            if self._troubled:
-                self._confinement.frame_was_good(self._senders, now)
-        self.busy_ns += now - self._began
+                self.trace.record(self._start_ns, now, frame, sender.senders, _SENT, numbers, (), self.segment)
+            for on_receive in hooks:
+                on_receive(frame, now)
+            sender.finish_sent(frame, now)
+            if self._with_errors:
+                self._confinement.count_good_frame(self._senders, now)
+        self.busy_ns += now - self._start_ns
         for loser in self._losers:
             if loser.on_lost is not None and loser.bus is self:
                 loser.on_lost(now)
         self._ends = _NOT_BUSY
-        if self._careful and self._confinement.recovering:
+        if self._slow_path and self._confinement.recovering:
             self._confinement.frame_ended(now)
         if self.pending:
-            self._last.append(self._arbitration)
+            self._last.append(self._arbitrate_callback)
         else:
             self._ready = True
 
-    def _finish_with_care(self, now: int) -> None:
-        ruling = self._ruling or Ruling(Outcome.SENT)
-        heard, missed = self._audience.split(self._senders, self._frame, ruling)
+    def _finish_slow_path(self, result: TransmissionResult, now: int) -> None:
+        frame, outcome = self._frame, result.outcome
+        receivers, missed = self._delivery.split_receivers(self._senders, frame, result)
         if self.trace is not None:
-            senders = (*(each.number for each in self._senders), *self._parted)
-            numbers = tuple(each.number for each in heard)
-            self.trace.record(self._began, now, self._frame, senders, ruling.outcome, numbers, missed, self.segment)
-        self._parted = ()
-        if ruling.is_delivered:
-            late = ruling.outcome is Outcome.LATE
-            self._audience.deliver(self._senders[0], self._frame, heard, now, late=late)
-        self._tell_senders(ruling.outcome, now)
+            senders = (*(each.number for each in self._senders), *self._cut_off_senders)
+            numbers = tuple(each.number for each in receivers)
+            self.trace.record(self._start_ns, now, frame, senders, outcome, numbers, missed, self.segment)
+        self._cut_off_senders = ()
+        if result.is_delivered:
+            late = outcome is FrameOutcome.LATE
+            self._delivery.deliver(self._senders[0], frame, receivers, now, late=late)
+        self._finish_senders(outcome, now)
 
-    def _tell_senders(self, outcome: Outcome, now: int) -> None:
+    def _finish_senders(self, outcome: FrameOutcome, now: int) -> None:
         frame, senders = self._frame, self._senders
         if outcome.is_good:
             self.frames += 1
             for sender in senders:
-                sender.went(frame, now)
-            self._confinement.frame_was_good(senders, now)
+                sender.finish_sent(frame, now)
+            self._confinement.count_good_frame(senders, now)
             return
         self.errors += 1
-        self._confinement.frame_was_bad(senders, outcome)
+        self._confinement.count_bad_frame(senders, outcome)
         for sender in senders:
-            sender.failed(frame, now)
+            sender.finish_failed(frame, now)
             if sender.bus is self:
-                self._confinement.judge_sender(sender, now)
+                self._confinement.check_sender(sender, now)
 
 
-def _ranked(rank: Callable[[Frame], int]) -> Callable[[Frame], int]:
+def _ranked_key(rank: Callable[[Frame], int]) -> Callable[[Frame], int]:
     return lambda frame: rank(frame) << 33 | arbitration_key(frame)

@@ -1,36 +1,42 @@
-"""A CAN controller: transmit mailboxes, acceptance filters, error counters. What it does is up to its bus.
+"""A CAN controller with mailboxes, acceptance filters and error counters, and a bus guardian in front of it.
 
-Fault confinement follows ISO 11898-1: 8 points for each frame that fails to go out, 1 off for each that goes; error
-passive above 127, when it waits 8 bits after each of its frames; off the bus above 255, until it has heard 128 times 11
-idle bits. A receiver counts 1 per error, and 1 off per good frame.
+The bus drives its controllers. Fault confinement follows ISO 11898-1: the transmit error counter (TEC) goes up by 8 for
+each frame that fails and down by 1 for each that is sent. Above 127 the controller is error passive and waits 8 bits
+after each of its frames; above 255 it is off the bus until it has counted 128 sequences of 11 idle bits. The receive
+error counter (REC) goes up by 1 per error and down by 1 per good frame.
 """
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from genus.can._sim.scheduler import NEVER
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
 from genus.errors import BusError
 
-# A bus guardian: it stands between a controller and the bus, and lets through only what the station may send.
-#
-# It knows the station's slots and a budget of frames, and nothing of what the station thinks it does (Broster and Burns
-# 2003). So a babbling idiot keeps its own slots and its own budget, and the others keep theirs.
+FrameHook: TypeAlias = Callable[[Frame, int], None]
+BusHook: TypeAlias = Callable[[int], None]
+Filters: TypeAlias = Sequence[tuple[int, int]]
+NO_KEY = 1 << 128
+"""The arbitration key of an empty mailbox: it loses against every frame."""
+PASSIVE_ABOVE, OFF_ABOVE = 127, 255
+_REC_AFTER_PASSIVE = 119
 
 
-NEVER = 1 << 62
+class BusGuardian:
+    """State: when a station may send: windows for frames of priority 0, and a token bucket for all others.
 
-
-class Guard:
-    """State: windows in which frames of priority 0 may start, and a token bucket for all others.
+    It knows the station's slots and a budget of frames, and nothing about the state of the station's program (Broster
+    and Burns 2003), so a babbling idiot cannot use more than its own slots and its own budget.
 
     A window is (start, end) in each cycle. The bucket holds `burst` frames and gets one every `interval_ns`.
 
-    >>> guard = Guard(cycle_ns=1000, windows=[(100, 200)], interval_ns=500, burst=1)
-    >>> guard.opens(Frame(7), 150), guard.opens(Frame(7), 201), guard.opens(Frame(254 << 21), 5)
-    (150, 1100, 5)
-    >>> guard.spend(Frame(254 << 21), 5)
-    >>> guard.opens(Frame(254 << 21), 6)
+    >>> guardian = BusGuardian(cycle_ns=1000, windows=[(100, 200)], interval_ns=500, burst=1)
+    >>> hard, other = Frame(7), Frame(254 << 21)
+    >>> [guardian.earliest_start(*each) for each in ((hard, 150), (hard, 201), (other, 5))]
+    [150, 1100, 5]
+    >>> guardian.frame_started(other, 5)
+    >>> guardian.earliest_start(other, 6)
     505
     """
 
@@ -38,53 +44,45 @@ class Guard:
         self, *, cycle_ns: int = 1, windows: Sequence[tuple[int, int]] = (), interval_ns: int = 0, burst: int = 1
     ) -> None:
         if cycle_ns < 1 or interval_ns < 0 or burst < 1:
-            raise BusError(f"a guard with cycle {cycle_ns} ns, interval {interval_ns} ns and burst {burst} is none")
+            given = f"cycle {cycle_ns} ns, interval {interval_ns} ns and burst {burst}"
+            raise BusError(f"a bus guardian has {given}; cycle and burst must be positive, interval 0 or more")
         if any(not 0 <= start < end for start, end in windows):
-            raise BusError(f"a guard's windows run from start to end, unlike one of {windows}")
+            raise BusError(f"a bus guardian has windows {windows}; each must be (start, end) with 0 <= start < end")
         self._cycle = cycle_ns
         self._windows = tuple(windows)
         self._interval = interval_ns
         self._slack = (burst - 1) * interval_ns
         self._full_at = 0
 
-    def opens(self, frame: Frame, now: int) -> int:
-        """The first instant, now or later, at which a frame may start."""
+    def earliest_start(self, frame: Frame, now: int) -> int:
+        """The first instant, now or later, at which a frame may start; NEVER if it may not."""
         if frame.id >> PRIORITY_SHIFT == Priority.HARD:
-            return min((self._next(window, now) for window in self._windows), default=NEVER)
+            return min((self._next_start(window, now) for window in self._windows), default=NEVER)
         return max(now, self._full_at - self._slack)
 
-    def spend(self, frame: Frame, now: int) -> None:
-        """A frame starts."""
+    def frame_started(self, frame: Frame, now: int) -> None:
+        """Take a token for a frame that starts, unless it is in a window."""
         if frame.id >> PRIORITY_SHIFT != Priority.HARD:
             self._full_at = max(self._full_at, now) + self._interval
 
-    def _next(self, window: tuple[int, int], now: int) -> int:
+    def _next_start(self, window: tuple[int, int], now: int) -> int:
         start, end = window
         since = (now - start) % self._cycle
         return now if since <= end - start else now + self._cycle - since
 
 
-FrameHook: TypeAlias = Callable[[Frame, int], None]
-BusHook: TypeAlias = Callable[[int], None]
-Filters: TypeAlias = Sequence[tuple[int, int]]
-NOTHING = 1 << 128
-"""The arbitration key of an empty mailbox: it loses against every frame."""
-PASSIVE_ABOVE, OFF_ABOVE = 127, 255
-_REC_AFTER_PASSIVE = 119
-
-
 class ErrorState(StrEnum):
-    """How a controller may take part in signalling errors."""
+    """The fault confinement state of a controller."""
 
     ACTIVE = "active"
     PASSIVE = "passive"
     OFF = "off"
 
 
-class Listener:
-    """What a controller tells its station, at virtual time in nanoseconds; a station overrides what it wants to know.
+class ControllerListener:
+    """Callbacks of a controller, with virtual time in nanoseconds; a station overrides those it needs.
 
-    What is not overridden is not called.
+    Methods that are not overridden are not called.
     """
 
     __slots__ = ()
@@ -93,16 +91,16 @@ class Listener:
         """A frame of another station that passed the filters has ended."""
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this station has gone through."""
+        """A frame of this station was sent."""
 
     def failed(self, frame: Frame, now: int) -> None:
-        """A frame of this station was corrupted; it is repeated unless its mailbox is loaded anew."""
+        """A frame of this station was corrupted; it is repeated unless its mailbox is loaded again."""
 
     def lost(self, now: int) -> None:
-        """This station had a frame pending when another's won the bus; that one has ended."""
+        """A frame that won arbitration against one of this station has ended."""
 
     def bus_off(self, now: int) -> None:
-        """Too many errors: the controller left the bus, its mailboxes are empty."""
+        """The controller went off the bus after too many errors; its mailboxes are empty."""
 
     def bus_on(self, now: int) -> None:
         """The controller is back on the bus."""
@@ -123,70 +121,71 @@ def arbitration_key(frame: Frame) -> int:
     return identifier << 21
 
 
-class Medium(Protocol):
+class ControllerBus(Protocol):
     """What a controller needs of its bus."""
 
     pending: "dict[Controller, None]"
 
     @property
     def key(self) -> Callable[[Frame], int]:
-        """The number with which a frame competes in arbitration."""
+        """The function that computes the arbitration key of a frame."""
 
     def contend(self, controller: "Controller", key: int) -> None:
-        """Take part in arbitration with a frame under this key, or with none any more."""
+        """Take part in arbitration with this key, or no longer if it is `NO_KEY`."""
 
-    def forget_hearers(self) -> None:
-        """The filters of a controller changed."""
+    def clear_receiver_caches(self) -> None:
+        """Determine anew which controllers receive which frames."""
 
 
 class Controller:
     """State: one station's connection to a bus.
 
-    `load` follows the rules of `machine.Load`. A controller without filters (None) hears everything; one with
-    filters hears the extended frames that pass one of them. `number` names the station in traces and faults.
+    `load` follows the rules of `_machine.Load`. A controller without filters (None) receives everything; one with
+    filters receives the extended frames that pass one of them. `number` names the station in traces and faults.
     """
 
     __slots__ = (
-        "attempts", "bus", "ears", "filters", "frames", "guard", "hear", "key", "keys", "number", "off", "on_bus_off",
-        "on_bus_on", "on_failed", "on_lost", "on_sent", "on_wire", "rec", "recovery", "replaced", "senders",
-        "suspended_ns", "tec",
+        "attempts", "bus", "filters", "frames", "guardian", "key", "keys", "number", "off", "on_bus_off", "on_bus_on",
+        "on_failed", "on_lost", "on_receive", "on_sent", "on_wire", "rec", "receivers", "recovery", "replaced",
+        "senders", "suspended_until_ns", "tec",
     )  # fmt: skip
 
     def __init__(
         self,
         number: int,
-        listener: Listener | None = None,
+        listener: ControllerListener | None = None,
         *,
         mailboxes: int = 2,
         filters: Filters | None = None,
-        guard: Guard | None = None,
+        guardian: BusGuardian | None = None,
     ) -> None:
         if mailboxes < 1:
             raise BusError(f"a controller with {mailboxes} mailboxes cannot send")
         self.number = number
         self.senders = (number,)
+        """Its number as the trace takes the senders of a frame."""
         self.frames: list[Frame | None] = [None] * mailboxes
-        self.keys = [NOTHING] * mailboxes
+        self.keys = [NO_KEY] * mailboxes
         self.attempts = [0] * mailboxes
-        self.key = NOTHING
-        """The best of `keys`."""
+        self.key = NO_KEY
+        """The smallest of `keys`."""
         self.on_wire = -1
         """The mailbox whose frame is being sent."""
         self.replaced = False
         """Whether that mailbox was loaded since."""
         self.filters = filters
-        self.guard = guard
-        self.bus: Medium | None = None
-        self.ears: dict[int, tuple[tuple[FrameHook, ...], tuple[int, ...]]] = {}
-        """Who hears which identifier of this sender; its bus keeps it."""
+        self.guardian = guardian
+        self.bus: ControllerBus | None = None
+        self.receivers: dict[int, tuple[tuple[FrameHook, ...], tuple[int, ...]]] = {}
+        """A cache of its bus: which controllers receive which identifiers of this sender."""
         self.tec = self.rec = 0
         self.off = False
         self.recovery = 0
-        """How many times 11 idle bits are still to be heard before the bus may be used again."""
-        self.suspended_ns = 0
-        self.listen(listener or Listener())
+        """How many sequences of 11 idle bits are left until the controller is back on the bus."""
+        self.suspended_until_ns = 0
+        self.listen(listener or ControllerListener())
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: ControllerListener) -> None:
         """Call the methods of a listener from now on."""
         self.connect(
             receive=_overridden(listener.receive),
@@ -206,10 +205,10 @@ class Controller:
         bus_off: BusHook | None = None,
         bus_on: BusHook | None = None,
     ) -> None:
-        """Call these functions from now on; what they mean is said at `Listener`."""
-        self.hear, self.on_sent, self.on_failed = receive, sent, failed
+        """Call these functions from now on; `ControllerListener` describes them."""
+        self.on_receive, self.on_sent, self.on_failed = receive, sent, failed
         self.on_lost, self.on_bus_off, self.on_bus_on = lost, bus_off, bus_on
-        self._hearing_changed()
+        self._clear_receiver_caches()
 
     @property
     def state(self) -> ErrorState:
@@ -220,15 +219,15 @@ class Controller:
 
     @property
     def is_passive(self) -> bool:
-        """Whether so many errors were counted that it may no longer disturb others."""
+        """Whether an error counter is above the limit of the error active state."""
         return self.tec > PASSIVE_ABOVE or self.rec > PASSIVE_ABOVE
 
-    def accept(self, filters: Filters | None) -> None:
-        """Set the acceptance filters: (value, mask) pairs over the 29-bit identifier."""
+    def set_filters(self, filters: Filters | None) -> None:
+        """Set the acceptance filters: (value, mask) pairs over the 29-bit identifier; None accepts everything."""
         self.filters = filters
-        self._hearing_changed()
+        self._clear_receiver_caches()
 
-    def passes(self, frame: Frame) -> bool:
+    def accepts(self, frame: Frame) -> bool:
         """Whether a frame passes the acceptance filters."""
         if self.filters is None:
             return True
@@ -236,9 +235,9 @@ class Controller:
         return frame.extended and any((identifier ^ value) & mask == 0 for value, mask in self.filters)
 
     def load(self, mailbox: int, frame: Frame | None) -> None:
-        """Put a frame into a mailbox, in place of what was there; None empties it."""
+        """Put a frame into a mailbox, in place of what was there; None empties it. BusError without such a mailbox."""
         bus = self.bus
-        key = NOTHING if frame is None else arbitration_key(frame) if bus is None else bus.key(frame)
+        key = NO_KEY if frame is None else arbitration_key(frame) if bus is None else bus.key(frame)
         keys = self.keys
         try:
             keys[mailbox] = key
@@ -254,8 +253,8 @@ class Controller:
         if bus is not None and not self.off:
             bus.contend(self, key)
 
-    def rank_mailboxes(self) -> None:
-        """Compute the keys anew: on another bus, arbitration may go by something else."""
+    def reload(self) -> None:
+        """Load all frames again: another bus may compute other arbitration keys."""
         for mailbox, frame in enumerate(self.frames):
             self.load(mailbox, frame)
 
@@ -265,67 +264,64 @@ class Controller:
             self.load(mailbox, None)
 
     def reset(self) -> None:
-        """As after power-up: mailboxes empty, nothing counted, everything heard."""
+        """Return to the state after power-on: mailboxes empty, counters 0, no filters."""
         self.clear()
         self.on_wire = -1
-        self.tec = self.rec = self.suspended_ns = 0
+        self.tec = self.rec = self.suspended_until_ns = 0
         self.off = False
-        self.accept(None)
+        self.set_filters(None)
 
-    def best_offer(self, now: int) -> tuple[int, int]:
-        """The key it competes with now, if any; and when it has a better one, if later."""
-        free_at = max(now, self.suspended_ns)
-        if self.guard is None:
-            return (self.key, now) if free_at <= now else (NOTHING, free_at)
-        opens = self._guarded(free_at)
-        best = min((key for key, at in opens if at <= now), default=NOTHING)
-        return best, min((at for key, at in opens if key < best), default=now)
+    def available_key(self, now: int) -> tuple[int, int]:
+        """The key of the best frame that may start now (or `NO_KEY`), and when a better one may, if later than now."""
+        free_at = max(now, self.suspended_until_ns)
+        if self.guardian is None:
+            return (self.key, now) if free_at <= now else (NO_KEY, free_at)
+        starts = self._guarded_starts(self.guardian, free_at)
+        best = min((key for key, at in starts if at <= now), default=NO_KEY)
+        return best, min((at for key, at in starts if key < best), default=now)
 
-    def _guarded(self, free_at: int) -> list[tuple[int, int]]:
-        guard = self.guard
-        assert guard is not None
-        waiting = zip(self.keys, self.frames, strict=True)
-        return [(key, guard.opens(frame, free_at)) for key, frame in waiting if frame is not None]
+    def _guarded_starts(self, guardian: BusGuardian, free_at: int) -> list[tuple[int, int]]:
+        loaded = zip(self.keys, self.frames, strict=True)
+        return [(key, guardian.earliest_start(frame, free_at)) for key, frame in loaded if frame is not None]
 
-    def went(self, frame: Frame, now: int) -> None:
-        """The frame on the wire has gone through."""
+    def finish_sent(self, frame: Frame, now: int) -> None:
+        """The frame on the wire was sent: empty its mailbox, unless it was loaded since, and call `on_sent`."""
         mailbox, self.on_wire = self.on_wire, -1
         if mailbox < 0:
-            return  # the station left at this very instant
+            return  # the station left the bus at this instant
         if not self.replaced:
             keys = self.keys
-            keys[mailbox] = NOTHING
+            keys[mailbox] = NO_KEY
             self.frames[mailbox] = None
-            self.key = key = min(keys) if len(keys) > 1 else NOTHING
-            if key is NOTHING and self.bus is not None:
+            self.key = key = min(keys) if len(keys) > 1 else NO_KEY
+            if key is NO_KEY and self.bus is not None:
                 self.bus.pending.pop(self, None)
         if self.on_sent is not None:
             self.on_sent(frame, now)
 
-    def failed(self, frame: Frame, now: int) -> None:
-        """The frame on the wire was corrupted."""
+    def finish_failed(self, frame: Frame, now: int) -> None:
+        """The frame on the wire was corrupted: count the attempt and call `on_failed`."""
         mailbox, self.on_wire = self.on_wire, -1
         if mailbox < 0:
-            return  # the station left at this very instant
+            return  # the station left the bus at this instant
         if not self.replaced:
             self.attempts[mailbox] += 1
         if self.on_failed is not None:
             self.on_failed(frame, now)
 
-    def heard_good(self) -> None:
-        """A frame of another station was good."""
+    def count_good_frame(self) -> None:
+        """Lower the receive error counter after a good frame of another station."""
         if self.rec > PASSIVE_ABOVE:
             self.rec = _REC_AFTER_PASSIVE
         elif self.rec:
             self.rec -= 1
 
-    def _hearing_changed(self) -> None:
-        bus = getattr(self, "bus", None)
-        if bus is not None:
-            bus.forget_hearers()
+    def _clear_receiver_caches(self) -> None:
+        if self.bus is not None:
+            self.bus.clear_receiver_caches()
 
 
 def _overridden(method: Callable[..., None]) -> Callable[..., None] | None:
-    """A method, unless it is the one of `Listener` that does nothing."""
+    """The method, or None if it is the empty one of `ControllerListener`."""
     own = getattr(method, "__func__", method)
-    return None if own is getattr(Listener, method.__name__, None) else method
+    return None if own is getattr(ControllerListener, method.__name__, None) else method

@@ -1,15 +1,16 @@
-"""Fault confinement (ISO 11898-1): the error counters of the controllers on a bus, who waits, who is off it."""
+"""Fault confinement (ISO 11898-1): error counters of the controllers on a bus, suspension, bus-off and recovery."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 from genus.can._sim.controller import OFF_ABOVE, PASSIVE_ABOVE, Controller
-from genus.can._sim.fault_hooks import Outcome
+from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._wire.length import Timing
 
-FAILED_TO_SEND = 8
+TEC_PER_FAILURE = 8
 SUSPENSION_BITS = 8
-RECOVERIES, RECESSIVE_BITS = 128, 11
+RECOVERY_SEQUENCES, RECOVERY_SEQUENCE_BITS = 128, 11
+"""A controller is back on the bus after so many sequences of so many recessive bits."""
 
 
 class ConfinedBus(Protocol):
@@ -28,75 +29,75 @@ class ConfinedBus(Protocol):
         """Whether no frame is being sent."""
 
     def at(self, time_ns: int, callback: Callable[[], object]) -> None:
-        """Call back at a time."""
+        """Schedule a callback."""
 
     def contend(self, controller: Controller, key: int) -> None:
         """Let a controller take part in arbitration."""
 
-    def hold(self, controller: Controller) -> None:
-        """A controller may have to wait though it has a frame."""
+    def restrict(self, controller: Controller) -> None:
+        """Check at each arbitration whether this controller may send."""
 
-    def take_care(self) -> None:
-        """The next frame needs more than the quick path."""
+    def use_slow_path(self) -> None:
+        """Handle the next frame on the path that checks everything."""
 
-    def forget_hearers(self) -> None:
-        """A controller left the bus or came back."""
+    def clear_receiver_caches(self) -> None:
+        """Determine anew which controllers receive which frames."""
 
 
-class Confinement:
-    """State: which controllers of a bus have errors counted, and which are off and wait to come back.
+class ErrorConfinement:
+    """State: which controllers of a bus have counted errors, and which are off the bus and recover.
 
-    Switched off, nothing is counted: a station may fail for ever and stay on the bus.
+    Switched off, no errors are counted: a station may fail forever and stays on the bus.
     """
 
     def __init__(self, bus: ConfinedBus, *, on: bool) -> None:
         self._bus = bus
         self._on = on
-        self._eleven_ns = RECESSIVE_BITS * bus.timing.bit_ns
+        self._sequence_ns = RECOVERY_SEQUENCE_BITS * bus.timing.bit_ns
         self._suspension_ns = SUSPENSION_BITS * bus.timing.bit_ns if bus.exact_lengths else 0
-        self._quiet_since = 0
-        self.troubled: dict[Controller, None] = {}
-        """Those whose counters are not 0."""
+        self._idle_since = 0
+        self.with_errors: dict[Controller, None] = {}
+        """Controllers whose counters are not 0."""
         self.recovering: list[Controller] = []
-        """Those off the bus."""
+        """Controllers that are off the bus."""
 
-    def join(self, controller: Controller) -> None:
-        """A controller comes to the bus, with the counters it has."""
+    def add(self, controller: Controller) -> None:
+        """Add a controller that was attached to the bus, with its counters."""
         if controller.tec or controller.rec:
-            self.troubled[controller] = None
+            self.with_errors[controller] = None
         if controller.off:
-            self._await(controller)
+            self._start_recovery(controller)
 
-    def leave(self, controller: Controller) -> None:
-        """A controller leaves the bus."""
-        self.troubled.pop(controller, None)
+    def remove(self, controller: Controller) -> None:
+        """Remove a controller that was detached from the bus."""
+        self.with_errors.pop(controller, None)
         self.recovering = [each for each in self.recovering if each is not controller]
 
-    def frame_was_good(self, senders: list[Controller], now: int) -> None:
-        """Everybody counts down."""
-        for controller in list(self.troubled):
+    def count_good_frame(self, senders: list[Controller], now: int) -> None:
+        """Lower the counters of all controllers after a good frame."""
+        for controller in list(self.with_errors):
             if controller in senders:
                 self._suspend(controller, now)
                 controller.tec = max(controller.tec - 1, 0)
             else:
-                controller.heard_good()
+                controller.count_good_frame()
             if not controller.tec and not controller.rec:
-                self.troubled.pop(controller, None)
+                self.with_errors.pop(controller, None)
 
-    def frame_was_bad(self, senders: list[Controller], outcome: Outcome) -> None:
-        """Everybody counts up; a station alone on the bus stops counting when it is error passive."""
+    def count_bad_frame(self, senders: list[Controller], outcome: FrameOutcome) -> None:
+        """Raise the counters of all controllers; a station alone on the bus stops counting when it is error passive."""
         if not self._on:
             return
         for controller in self._bus.controllers:
             if controller in senders:
-                if outcome is not Outcome.UNHEARD or controller.tec <= PASSIVE_ABOVE:
-                    controller.tec += FAILED_TO_SEND
-            elif not controller.off and outcome is not Outcome.DUPLICATE:
+                if outcome is not FrameOutcome.NOT_ACKNOWLEDGED or controller.tec <= PASSIVE_ABOVE:
+                    controller.tec += TEC_PER_FAILURE
+            elif not controller.off and outcome is not FrameOutcome.DUPLICATE:
                 controller.rec = min(controller.rec + 1, PASSIVE_ABOVE + 1)
-            self.troubled[controller] = None
+            self.with_errors[controller] = None
 
-    def judge_sender(self, sender: Controller, now: int) -> None:
-        """After a failure: a sender with many errors waits, one with too many goes off the bus."""
+    def check_sender(self, sender: Controller, now: int) -> None:
+        """After a failure: suspend a sender that is error passive, switch off one with too many errors."""
         if sender.tec > OFF_ABOVE:
             self._switch_off(sender, now)
         else:
@@ -104,71 +105,70 @@ class Confinement:
 
     def _suspend(self, sender: Controller, now: int) -> None:
         if sender.is_passive and self._suspension_ns:
-            sender.suspended_ns = now + self._suspension_ns
-            self._bus.hold(sender)
+            sender.suspended_until_ns = now + self._suspension_ns
+            self._bus.restrict(sender)
 
     def _switch_off(self, sender: Controller, now: int) -> None:
         sender.clear()
         sender.off = True
-        self._bus.forget_hearers()
-        self._await(sender)
+        self._bus.clear_receiver_caches()
+        self._start_recovery(sender)
         if sender.on_bus_off is not None:
             sender.on_bus_off(now)
 
-    def _await(self, controller: Controller) -> None:
-        """The end of the frame at which it went off does not count, hence one more."""
+    # Recovery: each frame ends with a sequence of 11 recessive bits, and an idle bus consists of them
+
+    def _start_recovery(self, controller: Controller) -> None:
+        """Count one sequence more on a busy bus: the end of the frame with which it went off does not count."""
         if self._bus.idle:
-            self.bus_is_busy(self._bus.now)
-        controller.recovery = RECOVERIES + (not self._bus.idle)
+            self.count_idle_bits(self._bus.now)
+        controller.recovery = RECOVERY_SEQUENCES + (not self._bus.idle)
         self.recovering.append(controller)
-        self._bus.take_care()
+        self._bus.use_slow_path()
         if self._bus.idle:
-            self.bus_is_idle(self._bus.now)
+            self._start_idle(self._bus.now)
 
-    # Recovery: 128 times 11 recessive bits, which each frame ends with and an idle bus is full of
-
-    def bus_is_busy(self, now: int) -> None:
-        """A frame starts: count the idle bits before it."""
-        passed = (now - self._quiet_since) // self._eleven_ns
+    def count_idle_bits(self, now: int) -> None:
+        """Count the sequences of idle bits until now, when a frame starts or the recovery is checked."""
+        passed = (now - self._idle_since) // self._sequence_ns
         for controller in self.recovering:
             controller.recovery -= passed
-        self._quiet_since += passed * self._eleven_ns
+        self._idle_since += passed * self._sequence_ns
 
     def frame_ended(self, now: int) -> None:
-        """The end of a frame, or of an error frame, has 11 recessive bits."""
+        """Count the sequence at the end of a frame or error frame."""
         for controller in self.recovering:
             controller.recovery -= 1
-        self._return_to_bus(now)
-        self.bus_is_idle(now)
+        self._end_recoveries(now)
+        self._start_idle(now)
 
-    def bus_is_idle(self, now: int) -> None:
-        """Idle bits count from here on."""
-        self._quiet_since = now
-        self._arrange_to_look()
+    def _start_idle(self, now: int) -> None:
+        self._idle_since = now
+        self._schedule_check()
 
-    def _arrange_to_look(self) -> None:
-        """When the first would have heard enough, if the bus stays idle."""
+    def _schedule_check(self) -> None:
+        """Check when the first controller has recovered if the bus stays idle."""
         if self.recovering:
             least = min(controller.recovery for controller in self.recovering)
-            self._bus.at(self._quiet_since + least * self._eleven_ns, self._look)
+            self._bus.at(self._idle_since + least * self._sequence_ns, self._check_recovery)
 
-    def _look(self) -> None:
+    def _check_recovery(self) -> None:
         if self._bus.idle:
-            self.bus_is_busy(self._bus.now)
-            self._return_to_bus(self._bus.now)
-            self._arrange_to_look()
+            self.count_idle_bits(self._bus.now)
+            self._end_recoveries(self._bus.now)
+            self._schedule_check()
 
-    def _return_to_bus(self, now: int) -> None:
-        back = [controller for controller in self.recovering if controller.recovery <= 0]
+    def _end_recoveries(self, now: int) -> None:
+        recovered = [controller for controller in self.recovering if controller.recovery <= 0]
         self.recovering = [controller for controller in self.recovering if controller.recovery > 0]
-        for controller in back:
+        for controller in recovered:
             self._switch_on(controller, now)
 
     def _switch_on(self, controller: Controller, now: int) -> None:
         controller.tec = controller.rec = 0
         controller.off = False
-        self.troubled.pop(controller, None)
-        self._bus.forget_hearers()
+        self.with_errors.pop(controller, None)
+        self._bus.clear_receiver_caches()
         self._bus.contend(controller, controller.key)
         if controller.on_bus_on is not None:
             controller.on_bus_on(now)

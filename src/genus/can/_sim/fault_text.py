@@ -1,4 +1,4 @@
-"""Faults from text, as the command line has them: `errors p=0.05 band=hard`."""
+"""Parse faults from text, as on the command line: `errors p=0.05 band=hard`."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -6,7 +6,7 @@ from inspect import getdoc
 
 import msgspec
 
-from genus.can._sim.fault_format import key_of, read_value
+from genus.can._sim.fault_format import field_key, parse_value
 from genus.can._sim.faults import (
     Babble,
     BlockingErrors,
@@ -36,7 +36,7 @@ FAULTS: dict[str, type[Fault]] = {
 
 
 def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
-    """Parse the text of a fault; BusError says what is wrong with it. `nodes` has numbers for names of nodes.
+    """Parse the text of a fault. `nodes` has the numbers of nodes by name. BusError names what is wrong.
 
     >>> print(parse_fault("errors   p=0.05 band=hard"))
     errors band=hard p=0.05
@@ -52,28 +52,33 @@ def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
     kind = FAULTS.get(name)
     if kind is None:
         raise BusError(f"there is no fault {name!r}; {_hint(name)}")
-    fields = {key_of(field): field for field in msgspec.structs.fields(kind)}
-    given: dict[str, object] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key not in fields or not equals:
-            raise BusError(f"{name} has no {word!r}; it takes {', '.join(fields)}")
-        if key in ("node", "nodes"):
-            value = ",".join(_number_of(part, nodes or {}, name) for part in value.split(","))
-        given[fields[key].name] = read_value(fields[key], value, f"{name}: {key}")
+    fields = {field_key(field): field for field in msgspec.structs.fields(kind)}
+    given = dict(_parse_word(word, name, fields, nodes or {}) for word in words)
     missing = [key for key, field in fields.items() if field.required and field.name not in given]
     if missing:
         raise BusError(f"{name} needs {', '.join(missing)}")
     return kind(**given)
 
 
+def _parse_word(
+    word: str, fault: str, fields: Mapping[str, msgspec.structs.FieldInfo], nodes: Mapping[str, int]
+) -> tuple[str, object]:
+    """The name and the value of a field, from `key=value`."""
+    key, equals, value = word.partition("=")
+    if key not in fields or not equals:
+        raise BusError(f"{fault} does not take {word!r}; write key=value with one of the keys {', '.join(fields)}")
+    if key in ("node", "nodes"):
+        value = ",".join(_number_of(part, nodes, fault) for part in value.split(","))
+    return fields[key].name, parse_value(fields[key], value, f"{fault}: {key}")
+
+
 def fault_help() -> list[tuple[str, str]]:
-    """What faults there are: how each is written, and what it does."""
+    """The usage and the description of every fault."""
     return [(_usage(kind), _first_line(kind)) for kind in FAULTS.values()]
 
 
 def _usage(kind: type[Fault]) -> str:
-    words = [f"{key_of(f)}=" if f.required else f"[{key_of(f)}=]" for f in msgspec.structs.fields(kind)]
+    words = [f"{field_key(f)}=" if f.required else f"[{field_key(f)}=]" for f in msgspec.structs.fields(kind)]
     return " ".join([kind.name, *sorted(words, key=lambda word: word.startswith("["))])
 
 
@@ -87,7 +92,7 @@ def _hint(name: str) -> str:
 
 
 def node_names(text: str) -> set[str]:
-    """The names of nodes in the text of a fault; numbers and ranges of numbers are none.
+    """The names of nodes in the text of a fault, without numbers and ranges of numbers.
 
     >>> node_names("partition nodes=sensor,3,5-8 from=1s")
     {'sensor'}
@@ -97,7 +102,7 @@ def node_names(text: str) -> set[str]:
 
 
 def _number_of(part: str, nodes: Mapping[str, int], fault: str) -> str:
-    """The number of a node, or a range of numbers, as text."""
+    """The number of a node name, as text; numbers and ranges of numbers are returned unchanged."""
     if part in nodes:
         return str(nodes[part])
     if nodes and not part.replace("-", "").isdigit():

@@ -1,7 +1,8 @@
-"""Faults of frames: each looks at every transmission and may give a verdict on it. From a seed, and composable.
+"""Faults to inject into a simulation: corrupted, lost and repeated frames, bad clocks, crashes, a babbling idiot.
 
-Every fault has a text form, `name key=value ...`, which `genus.can._sim.fault_text` reads; a key is the field's name
-without its unit. Faults of stations and clocks are in `genus.can._sim.faults`.
+Faults compose. Faults of frames add a fault hook to the bus; faults of stations schedule what happens. Each fault has a
+random generator of its own, seeded by the simulation's seed and the fault's text. The text, `name key=value ...`, is
+parsed by `fault_text`; a key is the name of a field without its unit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,37 +13,46 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import Clock
-from genus.can._sim.controller import Controller, Guard, Listener
-from genus.can._sim.fault_format import text_of
-from genus.can._sim.fault_hooks import AFTER_ACKNOWLEDGEMENT_BITS, Corrupt, Deaf, Duplicate, Late, Transmission, Verdict
-from genus.can._sim.trace import Band
+from genus.can._sim.clock import SimClock
+from genus.can._sim.controller import BusGuardian, Controller, ControllerListener
+from genus.can._sim.fault_format import format_fault
+from genus.can._sim.fault_hooks import (
+    AFTER_ACKNOWLEDGEMENT_BITS,
+    Corrupt,
+    Duplicate,
+    FaultEffect,
+    FaultHook,
+    Late,
+    MissedBy,
+    Transmission,
+)
+from genus.can._sim.scheduler import NEVER
+from genus.can._sim.trace import TrafficClass
 from genus.can._wire.frame import Frame, Identifier
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 
-FOREVER = 1 << 62
 FLAG_ECHO_BITS = 6
 
 
 class FaultyStation(Protocol):
-    """What faults do to a station."""
+    """What faults need of a station."""
 
-    clock: Clock
+    clock: SimClock
 
     def crash(self) -> None:
         """Stop at once."""
 
 
 class FaultySystem(Protocol):
-    """What faults are injected into: a simulation."""
+    """What faults need of a simulation."""
 
     timing: Timing
     bus: SimBus
-    away: SimBus
-    """The other side of a bus that is cut in two."""
+    second_segment: SimBus
+    """The bus of the detached stations while the bus is partitioned."""
     slots: "SlotStarts | None"
-    guards: dict[int, Guard]
+    guardians: dict[int, BusGuardian]
 
     @property
     def hosts(self) -> Mapping[int, object]:
@@ -53,78 +63,80 @@ class FaultySystem(Protocol):
         """Virtual time in nanoseconds."""
 
     def host(self, number: int) -> FaultyStation:
-        """A station."""
+        """The station with a number."""
 
     def at(self, time_ns: int, callback: Callable[[], object]) -> None:
-        """Call back at a time."""
+        """Schedule a callback."""
 
     def restart(self, number: int) -> None:
         """Start a station again."""
 
-    def part(self, numbers: Sequence[int]) -> None:
-        """Cut the bus in two."""
+    def partition(self, numbers: Sequence[int]) -> None:
+        """Move stations to the second segment."""
 
-    def heal(self) -> None:
-        """Make it one bus again."""
+    def end_partition(self) -> None:
+        """Move all stations back to one bus."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that goes wrong; `inject` puts it into a simulation, with lots of its own to draw."""
+    """A fault; `inject` puts it into a simulation."""
 
     name: ClassVar[str] = ""
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Let it go wrong."""
+        """Put the fault into a simulation, with a random generator of its own."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return text_of(self.name, self)
+        return format_fault(self.name, self)
 
 
 class FrameFault(Fault, frozen=True, kw_only=True):
-    """A fault of those frames that are of a band, an event tag, a sending station, a time; of all, if none is given."""
+    """A fault of frames of a traffic class, event tag, sending station and time; what is not given is not checked."""
 
-    band: Band | None = None
+    band: TrafficClass | None = None
     etag: int | None = None
     node: int | None = None
     from_ns: int = 0
-    until_ns: int = FOREVER
+    until_ns: int = NEVER
 
-    def concerns(self, seen: Transmission) -> bool:
-        """Whether a frame is one of them."""
+    def matches(self, transmission: Transmission) -> bool:
+        """Whether the fault can affect a transmission."""
         return (
-            self.from_ns <= seen.start_ns < self.until_ns
-            and (self.band is None or self.band is Band.of(seen.frame.id))
-            and (self.etag is None or self.etag == seen.frame.etag)
-            and (self.node is None or self.node == seen.sender)
+            self.from_ns <= transmission.start_ns < self.until_ns
+            and (self.band is None or self.band is TrafficClass.of(transmission.frame.id))
+            and (self.etag is None or self.etag == transmission.frame.etag)
+            and (self.node is None or self.node == transmission.sender)
         )
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Judge every frame on either side of the bus."""
-        judge = partial(self.judge, random=random)
-        for bus in (simulation.bus, simulation.away):
-            bus.judge_by(judge)
+        """Add a fault hook to both segments of the bus."""
+        hook = partial(self.affect, random=random)
+        for bus in (simulation.bus, simulation.second_segment):
+            bus.add_fault_hook(hook)
 
-    def judge(self, seen: Transmission, random: Random) -> Verdict | None:
-        """What befalls a frame."""
+    def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
+        """The effect on a transmission, or None."""
         raise NotImplementedError
 
 
 class RandomFault(FrameFault, frozen=True, kw_only=True):
-    """A fault that befalls each frame with probability p."""
+    """A fault that affects each frame with probability p."""
 
     p: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.p <= 1:
-            raise BusError(f"{self.name}: p is {self.p}, which is no probability")
+            raise BusError(f"{self.name}: p is {self.p}; it must be a probability from 0 to 1")
 
-    def judge(self, seen: Transmission, random: Random) -> Verdict | None:
-        """Draw lots for a frame that is concerned."""
-        return self.verdict(seen, random) if self.concerns(seen) and random.random() < self.p else None
+    def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
+        """The effect on a transmission that matches, with probability p."""
+        if self.matches(transmission) and random.random() < self.p:
+            return self.make_effect(transmission, random)
+        return None
 
-    def verdict(self, seen: Transmission, random: Random) -> Verdict | None:
-        """What befalls a frame that drew the lot."""
+    def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
+        """The effect on a transmission that was chosen."""
         raise NotImplementedError
 
 
@@ -133,9 +145,9 @@ class FrameErrors(RandomFault, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "errors"
 
-    def verdict(self, seen: Transmission, random: Random) -> Verdict:
-        """An error at some bit."""
-        return corrupted(seen, random)
+    def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
+        """An error at a random bit."""
+        return corrupt_randomly(transmission, random)
 
 
 class Duplicates(RandomFault, frozen=True, kw_only=True):
@@ -143,13 +155,13 @@ class Duplicates(RandomFault, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "duplicates"
 
-    def verdict(self, seen: Transmission, random: Random) -> Verdict:
-        """Once more."""
+    def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
+        """An error at the last bit."""
         return Duplicate()
 
 
 class Omissions(RandomFault, frozen=True, kw_only=True):
-    """Inconsistent omission: as many receivers as given miss a frame, and its sender takes it for sent."""
+    """Inconsistent omission: the given number of receivers miss a frame that counts as sent at its sender."""
 
     name: ClassVar[str] = "omissions"
     receivers: int = 1
@@ -157,62 +169,65 @@ class Omissions(RandomFault, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.receivers < 1:
-            raise BusError(f"omissions: receivers is {self.receivers}, so nobody misses anything")
+            raise BusError(f"omissions: receivers is {self.receivers}; it must be 1 or more")
 
-    def verdict(self, seen: Transmission, random: Random) -> Verdict:
-        """Some of those who would hear it do not."""
-        return Deaf(tuple(random.sample(seen.hearers, min(self.receivers, len(seen.hearers)))))
+    def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
+        """Random receivers miss the frame."""
+        count = min(self.receivers, len(transmission.receivers))
+        return MissedBy(tuple(random.sample(transmission.receivers, count)))
 
 
 class Losses(RandomFault, frozen=True, kw_only=True):
-    """Frames that no receiver gets, though their sender takes them for sent: overrun buffers, lost segments."""
+    """No receiver gets a frame that counts as sent at its sender: overrun buffers, lost segments."""
 
     name: ClassVar[str] = "losses"
 
-    def verdict(self, seen: Transmission, random: Random) -> Verdict:
-        """Nobody hears it."""
-        return Deaf(seen.hearers)
+    def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
+        """All receivers miss the frame."""
+        return MissedBy(transmission.receivers)
 
 
 class Swaps(RandomFault, frozen=True, kw_only=True):
-    """Frames that receivers get after the next one of the same sender and event tag: segments out of order."""
+    """Receivers get a frame after the next one of the same sender and event tag: segments out of order."""
 
     name: ClassVar[str] = "swaps"
 
-    def verdict(self, seen: Transmission, random: Random) -> Verdict:
-        """Later."""
+    def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
+        """Receivers get the frame late."""
         return Late()
 
 
 class ExactErrors(FrameFault, frozen=True, kw_only=True):
-    """Each frame fails exactly as often as given after it was loaded, and then goes through."""
+    """Each frame fails exactly `count` times after it was loaded, and is then sent."""
 
     name: ClassVar[str] = "exactly"
     count: int
-    band: Band | None = Band.HARD
+    band: TrafficClass | None = TrafficClass.HARD
 
     def __post_init__(self) -> None:
         if self.count < 0:
-            raise BusError(f"exactly: count is {self.count}, but nothing fails less than never")
+            raise BusError(f"exactly: count is {self.count}; it must be 0 or more")
 
-    def judge(self, seen: Transmission, random: Random) -> Verdict | None:
-        """Fail the first attempts."""
-        return corrupted(seen, random) if seen.attempt < self.count and self.concerns(seen) else None
+    def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
+        """An error in each of the first attempts."""
+        if transmission.attempt < self.count and self.matches(transmission):
+            return corrupt_randomly(transmission, random)
+        return None
 
 
 class TransmitterFault(FrameFault, frozen=True, kw_only=True):
-    """A station's transmitter is broken: everything it sends is corrupted, until it is off the bus, and again then."""
+    """A station's transmitter is broken: all its frames are corrupted, so it goes off the bus again and again."""
 
     name: ClassVar[str] = "transmitter"
     node: int | None
 
-    def judge(self, seen: Transmission, random: Random) -> Verdict | None:
-        """Corrupt what the station sends."""
-        return corrupted(seen, random) if self.concerns(seen) else None
+    def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
+        """An error in each frame of the station."""
+        return corrupt_randomly(transmission, random) if self.matches(transmission) else None
 
 
 class Bursts(Fault, frozen=True, kw_only=True):
-    """Bursts of noise on the wire: `bits` long, one every `every`; whatever is on the bus then is corrupted."""
+    """Bursts of noise on the wire: `bits` long, one every `every`; a frame that is on the bus then is corrupted."""
 
     name: ClassVar[str] = "bursts"
     every_ns: int
@@ -224,19 +239,19 @@ class Bursts(Fault, frozen=True, kw_only=True):
             raise BusError("bursts: every and bits must be more than 0")
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Judge every frame on either side of the bus."""
+        """Add a fault hook to both segments of the bus."""
         bit_ns = simulation.timing.bit_ns
-        for bus in (simulation.bus, simulation.away):
-            bus.judge_by(partial(self._judge, bit_ns=bit_ns))
+        for bus in (simulation.bus, simulation.second_segment):
+            bus.add_fault_hook(partial(self._affect, bit_ns=bit_ns))
 
-    def _judge(self, seen: Transmission, bit_ns: int) -> Verdict | None:
-        """The first bit that a burst hits."""
-        since = seen.start_ns - self.from_ns
+    def _affect(self, transmission: Transmission, bit_ns: int) -> FaultEffect | None:
+        """An error at the first bit that is within a burst."""
+        since = transmission.start_ns - self.from_ns
         if since >= 0 and since % self.every_ns < self.bits * bit_ns:
             return Corrupt(1)
-        begins = seen.start_ns + (-since % self.every_ns if since >= 0 else -since)
-        bit = (begins - seen.start_ns) // bit_ns + 1
-        return Corrupt(bit) if bit <= seen.bits - AFTER_ACKNOWLEDGEMENT_BITS else None
+        begins = transmission.start_ns + (-since % self.every_ns if since >= 0 else -since)
+        bit = (begins - transmission.start_ns) // bit_ns + 1
+        return Corrupt(bit) if bit <= _last_bit(transmission) else None
 
 
 class SlotStarts(msgspec.Struct, frozen=True):
@@ -246,7 +261,7 @@ class SlotStarts(msgspec.Struct, frozen=True):
     starts_ns: tuple[int, ...]
 
     def any_between(self, start_ns: int, end_ns: int) -> bool:
-        """Whether a slot starts at or after one instant and before another.
+        """Whether a slot starts at or after `start_ns` and before `end_ns`.
 
         >>> [SlotStarts(1000, (100,)).any_between(*span) for span in ((1100, 1101), (1101, 2000), (50, 99999))]
         [True, False, True]
@@ -265,8 +280,8 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
     at_ns: int = 0
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Judge every frame."""
-        simulation.bus.judge_by(_blocking_judge(self._slots(simulation), simulation.timing.bit_ns))
+        """Add a fault hook to the bus."""
+        simulation.bus.add_fault_hook(_blocking_hook(self._slots(simulation), simulation.timing.bit_ns))
 
     def _slots(self, simulation: FaultySystem) -> SlotStarts:
         if self.every_ns is not None:
@@ -276,31 +291,28 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
         return simulation.slots
 
 
-def _blocking_judge(slots: SlotStarts, bit_ns: int) -> Callable[[Transmission], Verdict | None]:
-    def judge(seen: Transmission) -> Verdict | None:
-        """Frames of the hard band are in their slots, and do not block them."""
-        blocks = slots.any_between(seen.start_ns + 1, seen.end_ns(bit_ns))
-        if not blocks or Band.of(seen.frame.id) is Band.HARD:
+def _blocking_hook(slots: SlotStarts, bit_ns: int) -> FaultHook:
+    def affect(transmission: Transmission) -> FaultEffect | None:
+        """Hard frames are in their own slots and do not block any."""
+        blocks = slots.any_between(transmission.start_ns + 1, transmission.end_ns(bit_ns))
+        if not blocks or TrafficClass.of(transmission.frame.id) is TrafficClass.HARD:
             return None
-        return Corrupt(_last_bit(seen), FLAG_ECHO_BITS)
+        return Corrupt(_last_bit(transmission), FLAG_ECHO_BITS)
 
-    return judge
-
-
-def corrupted(seen: Transmission, random: Random) -> Corrupt:
-    """An error at any bit up to the acknowledgement, with any echo of the error flag."""
-    return Corrupt(random.randint(1, _last_bit(seen)), random.randint(0, FLAG_ECHO_BITS))
+    return affect
 
 
-def _last_bit(seen: Transmission) -> int:
-    return seen.bits - AFTER_ACKNOWLEDGEMENT_BITS
+def corrupt_randomly(transmission: Transmission, random: Random) -> Corrupt:
+    """An error at a random bit up to the acknowledgement, with a random echo of the error flag."""
+    return Corrupt(random.randint(1, _last_bit(transmission)), random.randint(0, FLAG_ECHO_BITS))
 
 
-# Faults of stations: clocks that jump or run away, crashes, a babbling idiot, a bus cut in two.
+def _last_bit(transmission: Transmission) -> int:
+    return transmission.bits - AFTER_ACKNOWLEDGEMENT_BITS
 
 
 class ClockStep(Fault, frozen=True, kw_only=True):
-    """A station's clock jumps, forward or back."""
+    """A station's clock jumps forward or back."""
 
     name: ClassVar[str] = "step"
     node: int
@@ -308,13 +320,13 @@ class ClockStep(Fault, frozen=True, kw_only=True):
     at_ns: int = 0
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Step the clock at its time."""
+        """Schedule the step."""
         clock = simulation.host(self.node).clock
         simulation.at(self.at_ns, lambda: clock.step(self.by_ns, at_ns=simulation.now))
 
 
 class ClockDrift(Fault, frozen=True, kw_only=True):
-    """Clocks run at another rate from a time on; without nodes, each draws its drift between -ppm and ppm."""
+    """Clocks run at another rate from `at` on; without nodes, each at a random one between -ppm and ppm."""
 
     name: ClassVar[str] = "drift"
     ppm: float
@@ -322,7 +334,7 @@ class ClockDrift(Fault, frozen=True, kw_only=True):
     at_ns: int = 0
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Change the rates at their time."""
+        """Schedule the changes of rate."""
         if self.nodes:
             drifts = dict.fromkeys(self.nodes, self.ppm)
         else:
@@ -336,7 +348,7 @@ class ClockDrift(Fault, frozen=True, kw_only=True):
 
 
 class Crash(Fault, frozen=True, kw_only=True):
-    """A station stops at once; `restart` is when it begins anew, if it does."""
+    """A station stops at once; with `restart`, it starts again at that time."""
 
     name: ClassVar[str] = "crash"
     node: int
@@ -348,7 +360,7 @@ class Crash(Fault, frozen=True, kw_only=True):
             raise BusError("crash: restart is before at")
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Crash and restart at their times."""
+        """Schedule the crash and the restart."""
         host = simulation.host(self.node)
         simulation.at(self.at_ns, host.crash)
         if self.restart_ns is not None:
@@ -356,29 +368,29 @@ class Crash(Fault, frozen=True, kw_only=True):
 
 
 class Partition(Fault, frozen=True, kw_only=True):
-    """The bus is cut in two for a while, with some stations on the other side."""
+    """The bus is cut in two segments for a while, with the given stations on the second one."""
 
     name: ClassVar[str] = "partition"
     nodes: tuple[int, ...]
     from_ns: int = 0
-    until_ns: int = FOREVER
+    until_ns: int = NEVER
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Part and heal at their times."""
+        """Schedule the beginning and the end of the partition."""
         for number in self.nodes:
             simulation.host(number)
-        simulation.at(self.from_ns, lambda: simulation.part(self.nodes))
-        simulation.at(self.until_ns, simulation.heal)
+        simulation.at(self.from_ns, lambda: simulation.partition(self.nodes))
+        simulation.at(self.until_ns, simulation.end_partition)
 
 
 class Babble(Fault, frozen=True, kw_only=True):
-    """A babbling idiot: a station sends frames of one priority without a pause; only its guard can stop it."""
+    """A babbling idiot: a station sends frames of one priority without a pause; only a bus guardian stops it."""
 
     name: ClassVar[str] = "babble"
     node: int
     priority: int = 0
     from_ns: int = 0
-    until_ns: int = FOREVER
+    until_ns: int = NEVER
     etag: int = 0x3FFF
     size: int = 8
 
@@ -387,16 +399,17 @@ class Babble(Fault, frozen=True, kw_only=True):
             raise BusError("babble: priority is 0 to 255, node 0 to 127, etag 0 to 16383, size 0 to 8")
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Put another controller beside the station's own, behind the same guard."""
+        """Attach another controller beside the station's own, behind the same guardian."""
         frame = Frame(Identifier(self.priority, self.node, self.etag).pack(), bytes(self.size))
-        guard = simulation.guards.get(self.node)
-        idiot = Babbler(simulation.bus, Controller(self.node, mailboxes=1, filters=(), guard=guard), frame)
-        simulation.at(self.from_ns, idiot.begin)
-        simulation.at(self.until_ns, idiot.end)
+        guardian = simulation.guardians.get(self.node)
+        controller = Controller(self.node, mailboxes=1, filters=(), guardian=guardian)
+        babbler = Babbler(simulation.bus, controller, frame)
+        simulation.at(self.from_ns, babbler.start)
+        simulation.at(self.until_ns, babbler.stop)
 
 
-class Babbler(Listener):
-    """State: a controller that always has the same frame to send."""
+class Babbler(ControllerListener):
+    """State: a controller that sends the same frame again and again."""
 
     def __init__(self, bus: SimBus, controller: Controller, frame: Frame) -> None:
         self._controller = bus.attach(controller)
@@ -404,22 +417,22 @@ class Babbler(Listener):
         self._on = False
         controller.listen(self)
 
-    def begin(self) -> None:
-        """Talk."""
+    def start(self) -> None:
+        """Start sending."""
         self._on = True
         self._controller.load(0, self._frame)
 
-    def end(self) -> None:
-        """Be quiet."""
+    def stop(self) -> None:
+        """Stop sending."""
         self._on = False
         self._controller.load(0, None)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """Again."""
+        """Load the frame again."""
         if self._on:
             self._controller.load(0, frame)
 
     def bus_on(self, now: int) -> None:
-        """Again."""
+        """Load the frame again."""
         if self._on:
             self._controller.load(0, self._frame)

@@ -1,4 +1,4 @@
-"""A trace as a picture: who had the bus when, with slots shaded, errors red and deadlines marked."""
+"""Timelines of a trace, as text or as a picture: which station used the bus when, with slots, errors and deadlines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -7,66 +7,70 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.can._sim.trace import Band, Passage, Trace
+from genus.can._sim.trace import Passage, Trace, TrafficClass
+from genus.can._wire.frame import ETAG_MASK
 from genus.errors import GenusError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Which lane of a timeline a frame belongs to, and a timeline as text.
+RowsBy: TypeAlias = Literal["node", "traffic class"]
+SlotSpan: TypeAlias = tuple[int, int, str]
+"""Start and end of a slot in nanoseconds, and its label."""
 
-
-LanesBy: TypeAlias = Literal["node", "band"]
-Slot: TypeAlias = tuple[int, int, str]
-"""Start, end and label of a slot, in nanoseconds."""
-
-_LETTERS = {Band.HARD: "H", Band.SOFT: "S", Band.SYSTEM: "m", Band.NONE: "n"}
+_LETTERS = {TrafficClass.HARD: "H", TrafficClass.SOFT: "S", TrafficClass.SYSTEM: "m", TrafficClass.NONE: "n"}
 _IDLE, _ERROR, _SLOT, _MARK = "·", "x", "=", "^"
 _UNITS = ((10_000_000_000, "s", 1e9), (10_000_000, "ms", 1e6), (0, "µs", 1e3))
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """An instant to mark, such as a deadline: in the lane of one station, or across all."""
+    """An instant to mark, such as a deadline: in the row of one station, or across all rows."""
 
     at_ns: int
     label: str = ""
     node: int | None = None
 
 
-class Lane(msgspec.Struct, frozen=True):
-    """A line of a timeline, with the frames on it."""
+class TimelineRow(msgspec.Struct, frozen=True):
+    """A row of a timeline, with the passages in it."""
 
     label: str
     passages: tuple[Passage, ...]
     node: int | None = None
 
 
-def lanes_of(trace: Trace, by: LanesBy = "node", names: Mapping[int, str] | None = None) -> list[Lane]:
-    """The whole bus, and then a lane for each station that sent or each band; stations may have names."""
-    every = Lane("bus", tuple(trace))
-    if by == "band":
-        return [every, *(_lane(band, [each for each in trace if each.band is band]) for band in trace.by_band())]
-    names = names or {}
-    stations = sorted({number for each in trace for number in each.senders})
-    return [every, *(_station(number, names.get(number, f"node {number}"), trace) for number in stations)]
+def timeline_rows(trace: Trace, by: RowsBy = "node", names: Mapping[int, str] | None = None) -> list[TimelineRow]:
+    """A row for the whole bus, then one for each station that sent, or for each traffic class.
+
+    `names` are the names of stations by number.
+    """
+    if by == "node":
+        rows = _rows_by_node(trace, names or {})
+    else:
+        rows = [
+            TimelineRow(kind, tuple(each for each in trace if each.traffic_class is kind))
+            for kind in trace.by_traffic_class()
+        ]
+    return [TimelineRow("bus", tuple(trace)), *rows]
 
 
-def _station(number: int, label: str, trace: Trace) -> Lane:
-    return Lane(label, tuple(each for each in trace if number in each.senders), number)
+def _rows_by_node(trace: Trace, names: Mapping[int, str]) -> list[TimelineRow]:
+    return [
+        TimelineRow(
+            names.get(number, f"node {number}"), tuple(each for each in trace if number in each.senders), number
+        )
+        for number in sorted({number for each in trace for number in each.senders})
+    ]
 
 
-def _lane(label: str, passages: Iterable[Passage]) -> Lane:
-    return Lane(label, tuple(passages))
-
-
-def span_of(trace: Trace, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
-    """What is to be shown: what was asked for, or from the first start to the last end."""
+def shown_span(trace: Trace, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
+    """The span of time to show: the one given, or from the first start to the last end."""
     start = trace.first_ns if start_ns is None else start_ns
     return start, max(trace.span_ns if end_ns is None else end_ns, start + 1)
 
 
 def time_unit(span_ns: int) -> tuple[str, float]:
-    """The unit to show a span in, and its nanoseconds.
+    """The unit in which to show a span, and its length in nanoseconds.
 
     >>> time_unit(5_000_000), time_unit(60_000_000)
     (('µs', 1000.0), ('ms', 1000000.0))
@@ -74,49 +78,48 @@ def time_unit(span_ns: int) -> tuple[str, float]:
     return next((name, ns) for least, name, ns in _UNITS if span_ns >= least)
 
 
-def timeline_text(
+def format_timeline(
     trace: Trace,
     *,
     width: int = 100,
-    by: LanesBy = "node",
-    slots: Sequence[Slot] = (),
+    by: RowsBy = "node",
+    slots: Sequence[SlotSpan] = (),
     marks: Sequence[Mark] = (),
     start_ns: int | None = None,
     end_ns: int | None = None,
     names: Mapping[int, str] | None = None,
 ) -> str:
-    """A timeline for a terminal: `H` hard, `S` soft, `m` the middleware's own, `n` none real time, `x` errors.
+    """A timeline for a terminal: `H` hard, `S` soft, `m` middleware, `n` no deadline, `x` errors, `^` marks.
 
-    >>> from genus.can._sim.fault_hooks import Outcome
+    >>> from genus.can._sim.fault_hooks import FrameOutcome
     >>> from genus.can._wire.frame import Frame
     >>> trace = Trace()
-    >>> trace.record(0, 200_000, Frame(7 << 14), (7,), Outcome.SENT, (8,))
-    >>> trace.record(300_000, 400_000, Frame(254 << 21 | 8 << 14), (8,), Outcome.ERROR, ())
-    >>> print(timeline_text(trace, width=20, slots=[(0, 250_000, "a")], marks=[Mark(350_000, node=8)]))
+    >>> trace.record(0, 200_000, Frame(7 << 14), (7,), FrameOutcome.SENT, (8,))
+    >>> trace.record(300_000, 400_000, Frame(254 << 21 | 8 << 14), (8,), FrameOutcome.ERROR, ())
+    >>> print(format_timeline(trace, width=20, slots=[(0, 250_000, "a")], marks=[Mark(350_000, node=8)]))
     slots   =============·······
     bus     HHHHHHHHHH·····xxxxx
     node 7  HHHHHHHHHH··········
     node 8  ···············xx^xx
             0             400 µs
     """
-    start, end = span_of(trace, start_ns, end_ns)
+    start, end = shown_span(trace, start_ns, end_ns)
     ruler = _Ruler(start, end, width)
-    lanes = lanes_of(trace.between(start, end), by, names)
-    rows = {"slots": ruler.row([(start, stop, _SLOT) for start, stop, _ in slots])} if slots else {}
-    for lane in lanes:
-        row = ruler.row([(each.start_ns, each.end_ns, _letter(each)) for each in lane.passages])
-        wanted = [mark.at_ns for mark in marks if mark.node == lane.node]
-        rows[lane.label] = ruler.marked(row, wanted)
-    room = max(map(len, rows))
-    return "\n".join([*(f"{label:<{room}}  {row}" for label, row in rows.items()), " " * (room + 2) + ruler.axis()])
+    lines = {"slots": ruler.draw_spans([(start, stop, _SLOT) for start, stop, _ in slots])} if slots else {}
+    for row in timeline_rows(trace.between(start, end), by, names):
+        line = ruler.draw_spans([(each.start_ns, each.end_ns, _letter(each)) for each in row.passages])
+        lines[row.label] = ruler.add_marks(line, [mark.at_ns for mark in marks if mark.node == row.node])
+    indent = max(map(len, lines))
+    shown = [f"{label:<{indent}}  {line}" for label, line in lines.items()]
+    return "\n".join([*shown, " " * (indent + 2) + ruler.axis()])
 
 
 def _letter(passage: Passage) -> str:
-    return _LETTERS[passage.band] if passage.outcome.is_good else _ERROR
+    return _LETTERS[passage.traffic_class] if passage.outcome.is_good else _ERROR
 
 
 class _Ruler(msgspec.Struct, frozen=True):
-    """A span of time in columns of characters."""
+    """Maps a span of time to columns of characters."""
 
     start_ns: int
     end_ns: int
@@ -125,9 +128,9 @@ class _Ruler(msgspec.Struct, frozen=True):
     def column(self, at_ns: int) -> int:
         return (at_ns - self.start_ns) * self.width // (self.end_ns - self.start_ns)
 
-    def row(self, pieces: Iterable[tuple[int, int, str]]) -> str:
+    def draw_spans(self, spans: Iterable[tuple[int, int, str]]) -> str:
         cells = [_IDLE] * self.width
-        for start, end, letter in pieces:
+        for start, end, letter in spans:
             first = max(self.column(start), 0)
             last = min(max(self.column(end - 1), first), self.width - 1)
             for column in range(first, last + 1):
@@ -135,8 +138,8 @@ class _Ruler(msgspec.Struct, frozen=True):
                     cells[column] = letter
         return "".join(cells)
 
-    def marked(self, row: str, instants: Iterable[int]) -> str:
-        cells = list(row)
+    def add_marks(self, line: str, instants: Iterable[int]) -> str:
+        cells = list(line)
         for instant in instants:
             if 0 <= (column := self.column(instant)) < self.width:
                 cells[column] = _MARK
@@ -148,14 +151,14 @@ class _Ruler(msgspec.Struct, frozen=True):
         return left + right.rjust(max(self.width - len(left), len(right) + 1))
 
 
-MOST_LABELS = 400
+MAX_LABELS = 400
 _BAR, _TEXT_WIDTH = 0.62, 0.0062
-"""The height of a bar in its lane; the width of a letter, as a share of the picture's."""
+"""The height of a bar as a share of its row's, and the width of a letter as a share of the picture's."""
 _NAMES = {
-    Band.HARD: "hard real time",
-    Band.SOFT: "soft real time",
-    Band.SYSTEM: "middleware",
-    Band.NONE: "no deadline",
+    TrafficClass.HARD: "hard real time",
+    TrafficClass.SOFT: "soft real time",
+    TrafficClass.SYSTEM: "middleware",
+    TrafficClass.NONE: "no deadline",
 }
 
 
@@ -169,54 +172,61 @@ class Theme(msgspec.Struct, frozen=True):
     slot: str
     error: str
     mark: str
-    bands: dict[Band, str]
+    classes: dict[TrafficClass, str]
 
 
 LIGHT = Theme(
     paper="#ffffff", ink="#24292f", faint="#6e7781", stripe="#f4f6f8", slot="#d5e1f5", error="#d1242f", mark="#8250df",
-    bands={Band.HARD: "#1f5fbf", Band.SOFT: "#1a936f", Band.SYSTEM: "#b08900", Band.NONE: "#8794a1"},
+    classes={
+        TrafficClass.HARD: "#1f5fbf", TrafficClass.SOFT: "#1a936f",
+        TrafficClass.SYSTEM: "#b08900", TrafficClass.NONE: "#8794a1",
+    },
 )  # fmt: skip
 DARK = Theme(
     paper="#0d1117", ink="#e6edf3", faint="#8b949e", stripe="#161c25", slot="#1d3050", error="#ff5c5c", mark="#c297ff",
-    bands={Band.HARD: "#58a6ff", Band.SOFT: "#3fcf9b", Band.SYSTEM: "#e3b341", Band.NONE: "#8a96a5"},
+    classes={
+        TrafficClass.HARD: "#58a6ff", TrafficClass.SOFT: "#3fcf9b",
+        TrafficClass.SYSTEM: "#e3b341", TrafficClass.NONE: "#8a96a5",
+    },
 )  # fmt: skip
 
 
-def draw(
+def draw_timeline(
     trace: Trace,
     path: str | PathLike[str],
     *,
-    by: LanesBy = "node",
-    slots: Sequence[Slot] = (),
+    by: RowsBy = "node",
+    slots: Sequence[SlotSpan] = (),
     marks: Sequence[Mark] = (),
     start_ns: int | None = None,
     end_ns: int | None = None,
     names: Mapping[int, str] | None = None,
-    tags: Mapping[int, str] | None = None,
+    etag_names: Mapping[int, str] | None = None,
     title: str = "",
     dark: bool = False,
 ) -> None:
-    """Write the picture; its format follows from the suffix. Needs matplotlib.
+    """Draw a timeline to a file, whose suffix gives the format. Needs matplotlib.
 
-    `names` are of stations, `tags` of event tags; a bar that is wide enough shows its tag.
+    `names` are the names of stations, `etag_names` those of event tags, which are shown on bars that are wide enough.
+    GenusError if matplotlib is missing or the file cannot be written.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError as problem:
         raise GenusError("a picture needs matplotlib; install genus[plot]") from problem
-    start, end = span_of(trace, start_ns, end_ns)
-    lanes = lanes_of(trace.between(start, end), by, names)
-    picture = _Picture(DARK if dark else LIGHT, start, end, len(lanes))
-    figure = Figure(figsize=(13, 1.7 + 0.4 * len(lanes)), layout="constrained", facecolor=picture.theme.paper)
+    start, end = shown_span(trace, start_ns, end_ns)
+    rows = timeline_rows(trace.between(start, end), by, names)
+    picture = _Picture(DARK if dark else LIGHT, start, end, len(rows))
+    figure = Figure(figsize=(13, 1.7 + 0.4 * len(rows)), layout="constrained", facecolor=picture.theme.paper)
     axes = figure.subplots()
-    picture.prepare(axes, lanes, title or trace.header.title)
+    picture.prepare(axes, rows, title or trace.header.title)
     picture.add_slots(axes, slots)
-    for position, lane in enumerate(lanes):
-        picture.add_lane(axes, position, lane, tags or {})
-        picture.add_marks(axes, position, [mark for mark in marks if mark.node == lane.node])
-        picture.add_missed(axes, position, lane)
+    for position, row in enumerate(rows):
+        picture.add_row(axes, position, row, etag_names or {})
+        picture.add_marks(axes, position, [mark for mark in marks if mark.node == row.node])
+        picture.add_missed(axes, position, row)
     figure.legend(
-        handles=picture.legend(lanes[0].passages, slots, marks), loc="outside lower center", ncols=9, frameon=False,
+        handles=picture.legend(rows[0].passages, slots, marks), loc="outside lower center", ncols=9, frameon=False,
         fontsize=8.5, labelcolor=picture.theme.ink, handlelength=1.2, columnspacing=1.6,
     )  # fmt: skip
     try:
@@ -226,12 +236,12 @@ def draw(
 
 
 class _Picture(msgspec.Struct, frozen=True):
-    """What all parts of a picture need to know."""
+    """The theme, the span of time and the number of rows of a picture."""
 
     theme: Theme
     start_ns: int
     end_ns: int
-    lanes: int
+    rows: int
 
     @property
     def unit(self) -> tuple[str, float]:
@@ -240,15 +250,15 @@ class _Picture(msgspec.Struct, frozen=True):
     def x(self, time_ns: float) -> float:
         return time_ns / self.unit[1]
 
-    def prepare(self, axes: "Axes", lanes: Sequence[Lane], title: str) -> None:
+    def prepare(self, axes: "Axes", rows: Sequence[TimelineRow], title: str) -> None:
         theme = self.theme
         axes.set_facecolor(theme.paper)
-        for position in range(0, len(lanes), 2):
+        for position in range(0, len(rows), 2):
             axes.axhspan(position - 0.5, position + 0.5, color=theme.stripe, linewidth=0, zorder=0)
         axes.axhline(0.5, color=theme.faint, linewidth=0.6, zorder=1)
         axes.set_xlim(self.x(self.start_ns), self.x(self.end_ns))
-        axes.set_ylim(len(lanes) - 0.5, -0.5)
-        axes.set_yticks(range(len(lanes)), [lane.label for lane in lanes], color=theme.ink)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [row.label for row in rows], color=theme.ink)
         axes.set_xlabel(f"time ({self.unit[0]})", color=theme.ink)
         axes.set_title(title, color=theme.ink, loc="left", fontsize=11, pad=20)
         axes.tick_params(axis="x", colors=theme.faint, labelcolor=theme.ink)
@@ -256,9 +266,9 @@ class _Picture(msgspec.Struct, frozen=True):
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.spines["bottom"].set_color(theme.faint)
 
-    def add_slots(self, axes: "Axes", slots: Sequence[Slot]) -> None:
-        seen = [slot for slot in slots if slot[0] < self.end_ns and slot[1] > self.start_ns]
-        for start, end, label in seen:
+    def add_slots(self, axes: "Axes", slots: Sequence[SlotSpan]) -> None:
+        shown = [slot for slot in slots if slot[0] < self.end_ns and slot[1] > self.start_ns]
+        for start, end, label in shown:
             axes.axvspan(self.x(start), self.x(end), color=self.theme.slot, linewidth=0, zorder=0.5)
             if self._fits(start, end, label):
                 middle = (max(start, self.start_ns) + min(end, self.end_ns)) / 2
@@ -267,20 +277,21 @@ class _Picture(msgspec.Struct, frozen=True):
                     textcoords="offset points", ha="center", va="bottom", color=self.theme.faint, fontsize=8,
                 )  # fmt: skip
 
-    def add_lane(self, axes: "Axes", position: int, lane: Lane, tags: Mapping[int, str]) -> None:
+    def add_row(self, axes: "Axes", position: int, row: TimelineRow, etag_names: Mapping[int, str]) -> None:
         spans: dict[str, list[tuple[float, float]]] = {}
-        for each in lane.passages:
+        for each in row.passages:
             bar = self.x(each.start_ns), self.x(each.end_ns - each.start_ns)
             spans.setdefault(self._colour(each), []).append(bar)
-        place, edge = (position - _BAR / 2, _BAR), self.theme.paper
+        extent, edge = (position - _BAR / 2, _BAR), self.theme.paper
         for colour, bars in spans.items():
-            axes.broken_barh(bars, place, facecolors=colour, edgecolors=edge, linewidth=0.4, zorder=2)
-        if len(lane.passages) <= MOST_LABELS:
-            for each in lane.passages:
-                self._add_label(axes, position, each, tags)
+            axes.broken_barh(bars, extent, facecolors=colour, edgecolors=edge, linewidth=0.4, zorder=2)
+        if len(row.passages) <= MAX_LABELS:
+            for each in row.passages:
+                self._add_label(axes, position, each, etag_names)
 
-    def _add_label(self, axes: "Axes", position: int, passage: Passage, tags: Mapping[int, str]) -> None:
-        label = tags.get(passage.id & 0x3FFF, str(passage.id & 0x3FFF))
+    def _add_label(self, axes: "Axes", position: int, passage: Passage, etag_names: Mapping[int, str]) -> None:
+        etag = passage.id & ETAG_MASK
+        label = etag_names.get(etag, str(etag))
         if self._fits(passage.start_ns, passage.end_ns, label):
             middle = (max(passage.start_ns, self.start_ns) + min(passage.end_ns, self.end_ns)) / 2
             axes.text(
@@ -288,8 +299,8 @@ class _Picture(msgspec.Struct, frozen=True):
             )  # fmt: skip
 
     def add_marks(self, axes: "Axes", position: int, marks: Sequence[Mark]) -> None:
-        """Across all lanes if the mark is nobody's own; it is then of the first lane."""
-        top, bottom = (-0.5, self.lanes - 0.5) if position == 0 else (position - 0.46, position + 0.46)
+        """Mark a row; marks without a station belong to the first row and are drawn across all."""
+        top, bottom = (-0.5, self.rows - 0.5) if position == 0 else (position - 0.46, position + 0.46)
         times = [self.x(mark.at_ns) for mark in marks if self.start_ns <= mark.at_ns <= self.end_ns]
         if times:
             axes.vlines(times, top, bottom, color=self.theme.mark, linewidth=1.1, zorder=4)
@@ -297,21 +308,23 @@ class _Picture(msgspec.Struct, frozen=True):
                 times, [top] * len(times), "v", color=self.theme.mark, markersize=5, zorder=5, clip_on=False
             )  # fmt: skip
 
-    def add_missed(self, axes: "Axes", position: int, lane: Lane) -> None:
-        """A dot on each frame that some station should have heard and did not."""
-        times = [self.x(each.end_ns) for each in lane.passages if each.missed]
+    def add_missed(self, axes: "Axes", position: int, row: TimelineRow) -> None:
+        """Add a dot to each frame that a station missed."""
+        times = [self.x(each.end_ns) for each in row.passages if each.missed_by]
         axes.plot(times, [position + _BAR / 2] * len(times), "o", color=self.theme.error, markersize=4, zorder=5)
 
-    def legend(self, passages: Sequence[Passage], slots: Sequence[Slot], marks: Sequence[Mark]) -> list[Any]:
+    def legend(self, passages: Sequence[Passage], slots: Sequence[SlotSpan], marks: Sequence[Mark]) -> list[Any]:
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
         theme = self.theme
-        good = {each.band for each in passages if each.outcome.is_good}
-        entries: list[Any] = [Patch(color=theme.bands[band], label=_NAMES[band]) for band in Band if band in good]
+        good = {each.traffic_class for each in passages if each.outcome.is_good}
+        entries: list[Any] = [
+            Patch(color=theme.classes[kind], label=_NAMES[kind]) for kind in TrafficClass if kind in good
+        ]
         if any(not each.outcome.is_good for each in passages):
             entries.append(Patch(color=theme.error, label="error"))
-        if any(each.missed for each in passages):
+        if any(each.missed_by for each in passages):
             entries.append(Line2D([], [], linewidth=0, color=theme.error, marker="o", label="missed by some"))
         if slots:
             entries.append(Patch(color=theme.slot, label="slot"))
@@ -320,7 +333,7 @@ class _Picture(msgspec.Struct, frozen=True):
         return entries
 
     def _colour(self, passage: Passage) -> str:
-        return self.theme.bands[passage.band] if passage.outcome.is_good else self.theme.error
+        return self.theme.classes[passage.traffic_class] if passage.outcome.is_good else self.theme.error
 
     def _fits(self, start_ns: int, end_ns: int, label: str) -> bool:
         shown = min(end_ns, self.end_ns) - max(start_ns, self.start_ns)

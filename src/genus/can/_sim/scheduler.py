@@ -1,7 +1,7 @@
 """Virtual time: a queue of callbacks, shared by all buses, clocks and stations of a simulation.
 
-At one instant the frames that end come first, then the callbacks of `at` in the order of the calls, then those added to
-`last`: the arbitrations, so that a station that loads a frame at that instant takes part.
+The order at one instant: first the frames that end, then the callbacks of `at` in the order in which they were added,
+then those in `last`. Arbitration is in `last`, so that a station that loads a frame at that instant takes part.
 """
 
 from collections.abc import Callable
@@ -11,52 +11,58 @@ from typing import TypeAlias
 from genus.errors import BusError
 
 Callback: TypeAlias = Callable[[], object]
+NEVER = 1 << 62
+"""A time in nanoseconds that no simulation reaches."""
 
 
 class Scheduler:
-    """State: virtual time in nanoseconds, and the callbacks that wait for it.
+    """State: virtual time in nanoseconds, and the callbacks that are scheduled.
 
-    >>> scheduler, seen = Scheduler(), []
-    >>> scheduler.at(20, lambda: seen.append(("b", scheduler.now)))
-    >>> scheduler.at(10, lambda: scheduler.last.append(lambda: seen.append(("last", scheduler.now))))
-    >>> scheduler.at(10, lambda: seen.append(("a", scheduler.now)))
+    >>> scheduler, calls = Scheduler(), []
+    >>> scheduler.at(20, lambda: calls.append(("b", scheduler.now)))
+    >>> scheduler.at(10, lambda: scheduler.last.append(lambda: calls.append(("last", scheduler.now))))
+    >>> scheduler.at(10, lambda: calls.append(("a", scheduler.now)))
     >>> scheduler.run(100)
-    >>> seen, scheduler.now
+    >>> calls, scheduler.now
     ([('a', 10), ('last', 10), ('b', 20)], 100)
     """
 
-    __slots__ = ("_order", "_running", "heap", "last", "media", "now", "paused", "until")
+    __slots__ = ("_order", "_running", "buses", "heap", "last", "now", "paused", "until")
 
     def __init__(self) -> None:
         self.now = 0
         self.heap: list[tuple[int, int, Callback]] = []
         """(time, order, callback); a bus pushes the ends of its frames here, with its own negative order."""
-        self.media = 0
+        self.buses = 0
+        """How many buses use this scheduler."""
         self.last: list[Callback] = []
-        """Callbacks at this instant after all others."""
+        """Callbacks to make at this instant, after all others."""
         self.until = 0
-        """How far `advance` goes."""
+        """The time up to which `advance` runs."""
         self.paused = False
-        """Whether `advance` is to return after the present callback."""
+        """Set by a callback to make `advance` return after it."""
         self._order = 0
         self._running = False
 
     def at(self, time_ns: int, callback: Callback) -> None:
-        """Call back at a time that is not past; callbacks at one time are called in the order of these calls."""
+        """Schedule a callback; callbacks at the same time are made in the order of these calls.
+
+        BusError if the time is past.
+        """
         if time_ns < self.now:
             raise BusError(f"{time_ns} ns is past: it is {self.now} ns")
         self._order = order = self._order + 1
         heappush(self.heap, (time_ns, order, callback))
 
-    def join(self) -> int:
-        """The order of the frame ends of another bus: before everything else at an instant."""
-        self.media += 1
-        return self.media - (1 << 32)
+    def add_bus(self) -> int:
+        """Add a bus; returns the order for its frame ends, which come before everything else at an instant."""
+        self.buses += 1
+        return self.buses - (1 << 32)
 
     def run(self, until_ns: int) -> None:
-        """Let time pass up to and including an instant."""
+        """Advance virtual time up to and including an instant; BusError if it is past, or from within a callback."""
         if self._running:
-            raise BusError("the simulation runs already; a callback cannot run it")
+            raise BusError("the simulation is running; a callback cannot run it")
         if until_ns < self.now:
             raise BusError(f"{until_ns} ns is past: it is {self.now} ns")
         self._running = True
@@ -68,12 +74,12 @@ class Scheduler:
         self.now = until_ns
 
     def advance(self) -> bool:
-        """Make the callbacks up to and including `until`; returns False if it was paused before that."""
+        """Make the callbacks up to and including `until`; returns False if a callback paused it before that."""
         heap, last, pop = self.heap, self.last, heappop
         while heap or last:
             if self.paused:
                 return False
-            time_ns, _, callback = heap[0] if heap else _NEVER
+            time_ns, _, callback = heap[0] if heap else _NO_CALLBACK
             if time_ns > self.now:
                 if last:
                     last.pop()()
@@ -86,9 +92,9 @@ class Scheduler:
         return True
 
     def step(self, until_ns: int) -> bool:
-        """Make the next callback, if there is one up to and including an instant."""
+        """Make the next callback that is due up to and including an instant; returns False if there is none."""
         heap, last = self.heap, self.last
-        time_ns, _, callback = heap[0] if heap else _NEVER
+        time_ns, _, callback = heap[0] if heap else _NO_CALLBACK
         if time_ns > self.now:
             if last:
                 last.pop()()
@@ -101,4 +107,4 @@ class Scheduler:
         return True
 
 
-_NEVER: tuple[int, int, Callback] = (1 << 63, 0, int)
+_NO_CALLBACK: tuple[int, int, Callback] = (1 << 63, 0, int)

@@ -1,4 +1,4 @@
-"""A simulation: virtual time, a bus, stations that run protocol code, a seed, and the faults that are injected."""
+"""A simulation: virtual time, a bus, stations that run protocol code, a seed, and injected faults."""
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -6,26 +6,25 @@ from typing import TypeVar
 
 from genus.can._machine import Accept, Call, Load, Machine, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import Clock
-from genus.can._sim.controller import Controller, Guard
+from genus.can._sim.clock import SimClock
+from genus.can._sim.controller import BusGuardian, Controller
 from genus.can._sim.faults import Fault, SlotStarts
-from genus.can._sim.scheduler import Callback, Scheduler
-from genus.can._sim.trace import Header, Trace
+from genus.can._sim.scheduler import NEVER, Callback, Scheduler
+from genus.can._sim.trace import Trace, TraceHeader
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 
 R = TypeVar("R")
 
-WAKES_AT_ONE_INSTANT = 10_000
-NEVER = 1 << 62
+MAX_WAKES_AT_ONE_INSTANT = 10_000
 
 
 class Host:
-    """State: a machine in the simulator, with a controller and a clock; the machine gets all times by its own clock.
+    """State: runs a machine in the simulator, with a controller and a clock; the machine gets all times by its clock.
 
-    The controller must be on a bus. Programs enter by `call`, which gives them the present reading of the clock.
-    `run_handler` runs the handlers that the machine wants to be called; without it they are called at once.
+    The controller must be on a bus. Programs use the machine through `call`. `run_handler` runs the handlers that the
+    machine outputs; without it they are called at once.
     """
 
     def __init__(
@@ -33,65 +32,66 @@ class Host:
         machine: Machine,
         controller: Controller,
         bus: SimBus,
-        clock: Clock | None = None,
+        clock: SimClock | None = None,
         run_handler: Callable[[Callable[[], object]], object] | None = None,
     ) -> None:
         if controller.bus is None:
             raise BusError(f"station {controller.number} is not on a bus yet")
         self.controller = controller
-        self.clock = clock or Clock()
-        self.clock.on_change.append(self._clock_changed)
+        self.clock = clock or SimClock()
+        self.clock.on_change.append(self._reset_alarm)
         self.on_crash: Callable[[], object] = lambda: None
         self._scheduler = bus.scheduler
         self._bus = bus
         self._machine: Machine | None = None
         self._run_handler = run_handler
-        self._draining = False
+        self._handling_outputs = False
         self._alarm: int | None = None
-        self._wanted = NEVER
-        """The reading for which the alarm is set."""
+        """The virtual time for which the alarm is set."""
+        self._alarm_reading = NEVER
+        """The reading of the clock for which the alarm is set."""
         self._instant, self._wakes = -1, 0
         self._start(machine)
 
     @property
     def machine(self) -> Machine:
-        """The protocol code that runs; BusError while the station is down."""
+        """The machine that runs; BusError while the station is down."""
         if self._machine is None:
             raise BusError(f"station {self.controller.number} is down")
         return self._machine
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs."""
+        """Whether a machine runs, which is so except between a crash and a restart."""
         return self._machine is not None
 
     @property
     def now(self) -> int:
-        """The reading of its clock."""
-        return self.clock.local(self._scheduler.now)
+        """The present reading of its clock."""
+        return self.clock.local_time(self._scheduler.now)
 
     def call(self, function: Callable[[int], R]) -> R:
-        """Call a function of the machine with the reading of its clock, and do what the machine then wants."""
-        result = function(self.clock.local(self._scheduler.now))
-        self._drain()
+        """Call a function with the present reading of the clock, handle the machine's outputs, return the result."""
+        result = function(self.clock.local_time(self._scheduler.now))
+        self._handle_outputs()
         return result
 
     def crash(self) -> None:
-        """Stop at once; a frame it is sending is cut off. Does nothing while it is down."""
+        """Stop the machine at once; a frame that is being sent is cut off. Does nothing while the station is down."""
         if self._machine is not None:
             self._machine = None
-            self._alarm, self._wanted = None, NEVER
+            self._alarm, self._alarm_reading = None, NEVER
             self._bus.detach(self.controller)
             self.controller.reset()
             self.on_crash()
 
     def restart(self, machine: Machine) -> None:
-        """Run another machine, after a crash or instead of the present one; the clock went on meanwhile."""
+        """Run another machine, after a crash or instead of the present one; the clock is not reset."""
         self.crash()
         self._bus.attach(self.controller)
         self._start(machine)
 
-    def move(self, bus: SimBus) -> None:
+    def move_to(self, bus: SimBus) -> None:
         """Connect the station to another bus of the simulation."""
         if bus is self._bus:
             return
@@ -102,21 +102,21 @@ class Host:
 
     def _start(self, machine: Machine) -> None:
         self._machine = machine
-        local, drain = self.clock.local, self._drain
+        local_time, handle_outputs = self.clock.local_time, self._handle_outputs
 
         def frame_input(handle: Callable[[Frame, int], None]) -> Callable[[Frame, int], None]:
             def input(frame: Frame, now: int) -> None:
                 if self._machine is machine:
-                    handle(frame, local(now))
-                    drain()
+                    handle(frame, local_time(now))
+                    handle_outputs()
 
             return input
 
         def bus_input(handle: Callable[[int], None]) -> Callable[[int], None]:
             def input(now: int) -> None:
                 if self._machine is machine:
-                    handle(local(now))
-                    drain()
+                    handle(local_time(now))
+                    handle_outputs()
 
             return input
 
@@ -128,34 +128,34 @@ class Host:
             bus_off=bus_input(machine.bus_off),
             bus_on=bus_input(machine.bus_on),
         )
-        self._drain()
+        self._handle_outputs()
 
-    # What the machine wants
+    # Outputs of the machine
 
-    def _drain(self) -> None:
-        """Do what the machine wants until it wants nothing; does nothing when called from within."""
+    def _handle_outputs(self) -> None:
+        """Handle the machine's outputs until there are none; does nothing when called from a handler."""
         machine = self._machine
-        if machine is None or self._draining:
+        if machine is None or self._handling_outputs:
             return
         outputs = machine.take()
         if outputs:
-            self._draining = True
+            self._handling_outputs = True
             try:
                 while outputs:
-                    self._do(outputs, machine)
+                    self._apply(outputs, machine)
                     outputs = machine.take() if self._machine is machine else []
             finally:
-                self._draining = False
+                self._handling_outputs = False
         self._set_alarm()
 
-    def _do(self, outputs: list[Output], machine: Machine) -> None:
+    def _apply(self, outputs: list[Output], machine: Machine) -> None:
         for output in outputs:
             if self._machine is not machine:
                 return  # a handler crashed or restarted the station
             if type(output) is Load:
                 self.controller.load(output.mailbox, output.frame)
             elif type(output) is Accept:
-                self.controller.accept(output.filters)
+                self.controller.set_filters(output.filters)
             elif type(output) is Call:
                 self._call(output, machine)
 
@@ -166,49 +166,49 @@ class Host:
             self._run_handler(lambda: call.handler(*call.arguments) if self._machine is machine else None)
 
     def _set_alarm(self) -> None:
-        """Schedule the machine's next timer, unless an alarm is set that is not later: that one checks again."""
-        if self._machine is None or (wanted := self._machine.wake_at) is None or wanted >= self._wanted:
+        """Set the alarm for the machine's next timer, unless it is set for an earlier time, when it is set again."""
+        if self._machine is None or (wanted := self._machine.wake_at) is None or wanted >= self._alarm_reading:
             return
-        self._wanted = wanted
-        self._alarm = max(self.clock.global_of(wanted), self._scheduler.now)
-        self._scheduler.at(self._alarm, self._ring)
+        self._alarm_reading = wanted
+        self._alarm = max(self.clock.virtual_time(wanted), self._scheduler.now)
+        self._scheduler.at(self._alarm, self._on_alarm)
 
-    def _ring(self) -> None:
-        """Wake the machine if its timer is due; another alarm may have been set since this one."""
+    def _on_alarm(self) -> None:
+        """Wake the machine if its timer is due; the alarm may have been changed since this callback was scheduled."""
         now = self._scheduler.now
         if self._machine is None or self._alarm is None or self._alarm > now:
             return
-        self._alarm, self._wanted = None, NEVER
-        reading = self.clock.local(now)
+        self._alarm, self._alarm_reading = None, NEVER
+        reading = self.clock.local_time(now)
         wanted = self._machine.wake_at
         if wanted is None or wanted > reading:
             self._set_alarm()
             return
         self._check_progress(now)
         self._machine.wake(reading)
-        self._drain()
+        self._handle_outputs()
 
     def _check_progress(self, now: int) -> None:
         self._wakes = self._wakes + 1 if now == self._instant else 1
         self._instant = now
-        if self._wakes > WAKES_AT_ONE_INSTANT:
-            raise BusError(f"the machine of station {self.controller.number} wants to be woken at {now} ns for ever")
+        if self._wakes > MAX_WAKES_AT_ONE_INSTANT:
+            raise BusError(f"the machine of station {self.controller.number} asks again and again to wake at {now} ns")
 
-    def _clock_changed(self) -> None:
-        self._alarm, self._wanted = None, NEVER
+    def _reset_alarm(self) -> None:
+        self._alarm, self._alarm_reading = None, NEVER
         self._set_alarm()
 
 
 class Simulation:
-    """State: one bus, or two while it is parted, with hosts by number; everything follows from the seed.
+    """State: a bus with hosts by number, and a second segment for when the bus is partitioned; the seed determines all.
 
-    Faults set in with the first `run`, when all stations are there.
+    The `faults` are injected at the first `run`, when all stations were added.
 
     >>> from genus.can._sim.fault_text import parse_fault
-    >>> from genus.can._sim.sources import Sink, Source, periodic
+    >>> from genus.can._sim.sources import FrameSink, FrameSource, periodic
     >>> simulation = Simulation(500_000, seed=1, faults=[parse_fault("errors p=0.1")])
-    >>> source = Source(simulation.bus, 1, Frame(0x0021_6010, b"hello"), periodic(1_000_000))
-    >>> sink = Sink(simulation.bus, 2)
+    >>> source = FrameSource(simulation.bus, 1, Frame(0x0021_6010, b"hello"), periodic(1_000_000))
+    >>> sink = FrameSink(simulation.bus, 2)
     >>> simulation.run(1_000_000_000)
     >>> source.delivered == sink.received == 1000, simulation.bus.errors
     (True, 117)
@@ -226,7 +226,7 @@ class Simulation:
         exact_lengths: bool = True,
         rank: Callable[[Frame], int] | None = None,
         confinement: bool = True,
-        lone_acknowledged: bool = True,
+        allow_lone_sender: bool = True,
     ) -> None:
         self.timing = Timing(timing) if isinstance(timing, int) else timing
         self.seed = seed
@@ -236,8 +236,8 @@ class Simulation:
         self.scheduler = Scheduler()
         self.trace = Trace(_header(self.timing, seed, title, exact_lengths)) if traced else None
         self.hosts: dict[int, Host] = {}
-        self.guards: dict[int, Guard] = {}
-        self.bus, self.away = (
+        self.guardians: dict[int, BusGuardian] = {}
+        self.bus, self.second_segment = (
             SimBus(
                 self.timing,
                 scheduler=self.scheduler,
@@ -245,13 +245,13 @@ class Simulation:
                 trace=self.trace,
                 rank=rank,
                 confinement=confinement,
-                lone_acknowledged=lone_acknowledged,
+                allow_lone_sender=allow_lone_sender,
             )
             for _ in range(2)
         )
-        self._makers: dict[int, Callable[[], Machine]] = {}
+        self._machine_factories: dict[int, Callable[[], Machine]] = {}
         self.on_restart: Callable[[int], bool] = lambda number: False
-        """Called with the number of a station that is to restart; returns whether it takes care of that."""
+        """Called with the number of a station to restart; returns True if it restarted the station itself."""
 
     @property
     def now(self) -> int:
@@ -259,21 +259,21 @@ class Simulation:
         return self.scheduler.now
 
     def at(self, time_ns: int, callback: Callback) -> None:
-        """Call back at a time that is not past."""
+        """Schedule a callback; BusError if the time is past."""
         self.scheduler.at(time_ns, callback)
 
     def random(self, purpose: str) -> Random:
-        """Lots that depend on the seed and the purpose alone."""
+        """A random generator seeded by the simulation's seed and the purpose."""
         return Random(f"{self.seed}/{purpose}")
 
     def run(self, until_ns: int) -> None:
-        """Let time pass up to and including an instant."""
+        """Advance virtual time up to and including an instant."""
         while self._pending_faults:
             self.inject(self._pending_faults.pop(0))
         self.scheduler.run(until_ns)
 
     def inject(self, fault: Fault) -> None:
-        """Inject a fault now; each has a random generator of its own."""
+        """Inject a fault now, with a random generator of its own."""
         self.injected.append(fault)
         fault.inject(self, self.random(f"fault {len(self.injected) - 1}: {fault}"))
 
@@ -282,46 +282,49 @@ class Simulation:
         number: int,
         make: Callable[[], Machine],
         *,
-        clock: Clock | None = None,
-        guard: Guard | None = None,
+        clock: SimClock | None = None,
+        guardian: BusGuardian | None = None,
         mailboxes: int = 2,
         run_handler: Callable[[Callable[[], object]], object] | None = None,
     ) -> Host:
-        """Add a station that runs a machine; `make` is called again when a fault restarts it."""
+        """Add a station that runs a machine; `make` is called again when a fault restarts it.
+
+        BusError if the number is taken.
+        """
         if number in self.hosts:
             raise BusError(f"there is a station {number} already")
-        controller = self.bus.attach(Controller(number, mailboxes=mailboxes, guard=guard))
-        self._makers[number] = make
-        if guard is not None:
-            self.guards[number] = guard
+        controller = self.bus.attach(Controller(number, mailboxes=mailboxes, guardian=guardian))
+        self._machine_factories[number] = make
+        if guardian is not None:
+            self.guardians[number] = guardian
         self.hosts[number] = host = Host(make(), controller, self.bus, clock, run_handler)
         return host
 
     def host(self, number: int) -> Host:
-        """The host of a number; BusError names those there are."""
+        """The host with a number; BusError if there is none."""
         if number not in self.hosts:
             known = ", ".join(map(str, sorted(self.hosts))) or "none"
             raise BusError(f"there is no host {number} in the simulation; there are {known}")
         return self.hosts[number]
 
     def restart(self, number: int) -> None:
-        """Start a station again."""
+        """Restart a station with a new machine."""
         if not self.on_restart(number):
-            self.host(number).restart(self._makers[number]())
+            self.host(number).restart(self._machine_factories[number]())
 
-    def part(self, numbers: Sequence[int]) -> None:
-        """Cut the bus in two, with these hosts on the other side."""
+    def partition(self, numbers: Sequence[int]) -> None:
+        """Cut the bus in two, with these hosts on the second segment."""
         for number in numbers:
-            self.host(number).move(self.away)
+            self.host(number).move_to(self.second_segment)
 
-    def heal(self) -> None:
-        """Make it one bus again."""
+    def end_partition(self) -> None:
+        """Connect all hosts to one bus again."""
         for number in sorted(self.hosts):
-            self.hosts[number].move(self.bus)
+            self.hosts[number].move_to(self.bus)
 
 
-def _header(timing: Timing, seed: int, title: str, exact_lengths: bool) -> Header:
-    return Header(
+def _header(timing: Timing, seed: int, title: str, exact_lengths: bool) -> TraceHeader:
+    return TraceHeader(
         bitrate=timing.bitrate,
         data_bitrate=timing.data_bitrate,
         exact_lengths=exact_lengths,

@@ -1,6 +1,6 @@
-"""Light stations without the middleware: sources that send prebuilt frames, sinks that count.
+"""Simple stations without the middleware: sources of prebuilt frames, sinks that count, and the replay of a trace.
 
-A source has a queue of its own in front of one mailbox. When it releases frames is an endless series of gaps, made by
+A source has a queue in front of one mailbox. The times between its releases are an endless iterator, made by
 `periodic`, `sporadic` or `poisson`.
 """
 
@@ -10,22 +10,24 @@ from itertools import cycle, repeat
 from random import Random
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.controller import Controller, Filters, Listener
-from genus.can._sim.fault_hooks import Ruling, Transmission
+from genus.can._sim.controller import Controller, ControllerListener, Filters
+from genus.can._sim.fault_hooks import Transmission, TransmissionResult
+from genus.can._sim.scheduler import NEVER
 from genus.can._sim.trace import Passage, Trace
 from genus.can._wire.frame import Frame
 from genus.errors import BusError
 
 QUEUE_LIMIT = 1000
+"""How many frames can wait in a source; more are dropped."""
 
 
 def periodic(period_ns: int) -> Iterator[int]:
-    """A release every period."""
+    """A release every period; BusError if it is less than 1 ns."""
     return repeat(_positive(period_ns))
 
 
 def sporadic(least_ns: int, mean_ns: int, random: Random) -> Iterator[int]:
-    """Gaps of at least `least_ns` and `mean_ns` on average, the rest distributed exponentially."""
+    """Gaps of at least `least_ns` and `mean_ns` on average; what exceeds the minimum is distributed exponentially."""
     extra = mean_ns - _positive(least_ns)
     if extra < 0:
         raise BusError(f"gaps of at least {least_ns} ns cannot have a mean of {mean_ns} ns")
@@ -33,7 +35,7 @@ def sporadic(least_ns: int, mean_ns: int, random: Random) -> Iterator[int]:
 
 
 def poisson(mean_ns: int, random: Random) -> Iterator[int]:
-    """Gaps distributed exponentially: releases that know nothing of each other."""
+    """Gaps distributed exponentially: independent releases."""
     return sporadic(1, max(1, _positive(mean_ns)), random)
 
 
@@ -43,8 +45,11 @@ def _positive(gap_ns: int) -> int:
     return gap_ns
 
 
-class Source(Listener):
-    """State: a station that releases frames in turn; a frame that ends more than `deadline_ns` after it is late."""
+class FrameSource(ControllerListener):
+    """State: a station that releases frames in turn and measures response times.
+
+    A frame is late if it ends more than `deadline_ns` after its release.
+    """
 
     __slots__ = (
         "_deadline_ns", "_frames", "_gaps", "_queue", "_release", "_scheduler", "controller", "delivered", "dropped",
@@ -66,7 +71,7 @@ class Source(Listener):
         self._gaps = gaps
         self._scheduler = bus.scheduler
         self._queue: deque[tuple[int, Frame]] = deque()
-        self._deadline_ns = deadline_ns if deadline_ns is not None else 1 << 62
+        self._deadline_ns = deadline_ns if deadline_ns is not None else NEVER
         self._release = self.release
         self.released = self.delivered = self.late = self.dropped = self.failures = 0
         self.worst_ns = 0
@@ -75,7 +80,7 @@ class Source(Listener):
         bus.at(first_ns, self.release)
 
     def release(self) -> None:
-        """Queue the next frame, and come back for the one after it."""
+        """Queue the next frame and schedule the release after it."""
         scheduler, queue = self._scheduler, self._queue
         now = scheduler.now
         scheduler.at(now + next(self._gaps), self._release)
@@ -89,7 +94,7 @@ class Source(Listener):
         queue.append((now, frame))
 
     def sent(self, frame: Frame, now: int) -> None:
-        """Count, and go on with the next."""
+        """Count the frame and load the next one."""
         queue = self._queue
         response = now - queue.popleft()[0]
         self.delivered += 1
@@ -101,17 +106,17 @@ class Source(Listener):
             self.controller.load(0, queue[0][1])
 
     def failed(self, frame: Frame, now: int) -> None:
-        """Count; the controller tries again."""
+        """Count the failure; the controller retries."""
         self.failures += 1
 
     def bus_on(self, now: int) -> None:
-        """Go on with what waits."""
+        """Load the first frame of the queue again."""
         if self._queue:
             self.controller.load(0, self._queue[0][1])
 
 
-class Sink(Listener):
-    """State: a station that counts what passes its filters."""
+class FrameSink(ControllerListener):
+    """State: a station that counts the frames that pass its filters."""
 
     __slots__ = ("controller", "received")
 
@@ -120,18 +125,16 @@ class Sink(Listener):
         self.controller = bus.attach(Controller(number, self, mailboxes=1, filters=filters))
 
     def receive(self, frame: Frame, now: int) -> None:
-        """Count."""
+        """Count the frame."""
         self.received += 1
 
 
-# A trace played to a bus again: the same frames at the same times, with the same fate.
-#
-# A ghost stands in for each station that sent. Live stations may be on the same bus, as in the simulation of a rest
-# bus: they hear the ghosts and compete with them, and a frame of a ghost that finds the bus taken goes next.
-
-
 def replay(trace: Trace, bus: SimBus, *, without: Collection[int] = (), segment: int = 0) -> "Replay":
-    """Let a trace happen again from now on; `without` leaves out what some stations sent, who are there themselves.
+    """Replay a trace on a bus from now on: the same frames at the same times with the same outcomes.
+
+    A `ReplayStation` stands in for each station that sent. `without` leaves out the frames of some stations. Other
+    stations may be on the bus, as in a rest bus simulation: they receive the replayed frames and compete with them, and
+    a replayed frame that finds the bus busy is sent next.
 
     >>> bus, again = SimBus(trace=Trace()), SimBus(trace=Trace())
     >>> bus.attach(Controller(1)).load(0, Frame(0x0021_6010, b"hello"))
@@ -141,21 +144,22 @@ def replay(trace: Trace, bus: SimBus, *, without: Collection[int] = (), segment:
     >>> again.trace.to_bytes() == bus.trace.to_bytes()
     True
     """
-    absent = set(without)
-    chosen = [each for each in trace if each.segment == segment and absent.isdisjoint(each.senders)]
+    excluded = set(without)
+    chosen = [each for each in trace if each.segment == segment and excluded.isdisjoint(each.senders)]
     return Replay(sorted(chosen, key=lambda passage: passage.start_ns), bus)
 
 
 class Replay:
-    """State: the passages that are still to come, and the ghosts that bring them."""
+    """State: the passages that are still to be replayed, and the stations that send them."""
 
     def __init__(self, passages: list[Passage], bus: SimBus) -> None:
         self._bus = bus
         self._passages: Iterator[Passage] = iter(passages)
         self._began = bus.now
-        self._ghosts: dict[int, Ghost] = {}
+        self._stations: dict[int, ReplayStation] = {}
         self.played = 0
-        bus.judge_by(self._judge)
+        """How many passages were released."""
+        bus.add_fault_hook(self._recorded_result)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -166,48 +170,48 @@ class Replay:
     def _play(self, passage: Passage) -> None:
         self.played += 1
         for number in passage.senders:
-            if number not in self._ghosts:
-                self._ghosts[number] = Ghost(self._bus, number)
-            self._ghosts[number].take(passage)
+            if number not in self._stations:
+                self._stations[number] = ReplayStation(self._bus, number)
+            self._stations[number].send(passage)
         self._schedule()
 
-    def _judge(self, seen: Transmission) -> Ruling | None:
-        """What befell this frame then."""
-        ghost = self._ghosts.get(seen.sender)
-        passage = ghost.passage if ghost is not None else None
-        if passage is None or passage.frame != seen.frame:
+    def _recorded_result(self, transmission: Transmission) -> TransmissionResult | None:
+        """The result that the trace has for this transmission."""
+        station = self._stations.get(transmission.sender)
+        passage = station.passage if station is not None else None
+        if passage is None or passage.frame != transmission.frame:
             return None
-        lasts_ns = passage.end_ns - passage.start_ns
-        return Ruling(passage.outcome, deaf=frozenset(passage.missed), lasts_ns=lasts_ns)
+        duration_ns = passage.end_ns - passage.start_ns
+        return TransmissionResult(passage.outcome, missed_by=frozenset(passage.missed_by), duration_ns=duration_ns)
 
 
-class Ghost(Listener):
-    """State: stands in for a station: sends each frame once, well or not, and counts no errors."""
+class ReplayStation(ControllerListener):
+    """State: sends the recorded frames of one station, each once whatever its outcome, and counts no errors."""
 
     def __init__(self, bus: SimBus, number: int) -> None:
         self._controller = bus.attach(Controller(number, self, mailboxes=1, filters=()))
-        self._waiting: deque[Passage] = deque()
+        self._queue: deque[Passage] = deque()
 
     @property
     def passage(self) -> Passage | None:
-        """What it sends now."""
-        return self._waiting[0] if self._waiting else None
+        """The passage that is being sent."""
+        return self._queue[0] if self._queue else None
 
-    def take(self, passage: Passage) -> None:
-        """Send this one, after those that still wait."""
-        self._waiting.append(passage)
-        if len(self._waiting) == 1:
+    def send(self, passage: Passage) -> None:
+        """Send a passage after those in the queue."""
+        self._queue.append(passage)
+        if len(self._queue) == 1:
             self._load()
 
     def sent(self, frame: Frame, now: int) -> None:
-        """Go on."""
-        self._waiting.popleft()
+        """Load the next frame."""
+        self._queue.popleft()
         self._load()
 
     def failed(self, frame: Frame, now: int) -> None:
-        """Go on: if it was sent again, that is another passage."""
+        """Load the next frame: if this one was sent again, the trace has another passage for that."""
         self.sent(frame, now)
 
     def _load(self) -> None:
         self._controller.tec = self._controller.rec = 0
-        self._controller.load(0, self._waiting[0].frame if self._waiting else None)
+        self._controller.load(0, self._queue[0].frame if self._queue else None)

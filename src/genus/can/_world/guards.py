@@ -2,7 +2,8 @@
 
 from genus.can._plan import Plan
 from genus.can._plan.system import ChannelSpec
-from genus.can._sim.controller import NEVER, Guard
+from genus.can._sim.controller import BusGuardian
+from genus.can._sim.scheduler import NEVER
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
 from genus.can._world.station import Station
 
@@ -12,8 +13,8 @@ HEADROOM = 2
 """A station may send this many times what its channels need: retransmissions, and reports."""
 
 
-class BusTimeGuard(Guard):
-    """State: a guard whose windows are by the bus's clock, as its station has it."""
+class BusTimeGuardian(BusGuardian):
+    """State: a bus guardian whose windows are by the time of the bus, as its station knows it."""
 
     def __init__(
         self, station: Station, cycle_ns: int, windows: list[tuple[int, int]], interval_ns: int, burst: int
@@ -21,20 +22,20 @@ class BusTimeGuard(Guard):
         super().__init__(cycle_ns=cycle_ns, windows=windows, interval_ns=interval_ns, burst=burst)
         self._station = station
 
-    def opens(self, frame: Frame, now: int) -> int:
+    def earliest_start(self, frame: Frame, now: int) -> int:
         """The first instant at which a frame may start."""
         if frame.id >> PRIORITY_SHIFT != Priority.HARD:
-            return super().opens(frame, now)
-        opens = super().opens(frame, self._station.bus_time(now))
-        return opens if opens >= NEVER else max(now, self._station.virtual_time(opens))
+            return super().earliest_start(frame, now)
+        start = super().earliest_start(frame, self._station.bus_time(now))
+        return start if start >= NEVER else max(now, self._station.virtual_time(start))
 
 
-def guard_of(plan: Plan, station: Station) -> Guard:
-    """The guard of a station: its own slots for hard frames, and a budget of twice what its channels take."""
+def guardian_of(plan: Plan, station: Station) -> BusGuardian:
+    """The bus guardian of a station: its own slots for hard frames, and a budget of twice what its channels take."""
     own = [channel for channel in plan.system.channels if channel.node == station.name]
     others = [channel for channel in own if channel.qos_class != "hard"]
     per_second = OWN_FRAMES_PER_SECOND + sum(channel.frames * 1_000_000_000 / channel.period_ns for channel in others)
-    return BusTimeGuard(
+    return BusTimeGuardian(
         station,
         plan.calendar.cycle_ns or 1,
         _windows(plan, station.name),

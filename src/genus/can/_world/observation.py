@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from genus.can._node.troubles import EventMissing, EventsLost, Trouble
 from genus.can._plan import Plan
 from genus.can._sim.simulation import Simulation
-from genus.can._sim.trace import Header
+from genus.can._sim.trace import TraceHeader
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT
 from genus.can._world.observer import BusObserver, ObservedChannel
 from genus.can._world.station import Station
@@ -144,7 +144,7 @@ class Observation:
 
     def _observe_bus(self, title: str, keeps_frames: bool) -> BusObserver:
         simulation = self._simulation
-        header = Header(
+        header = TraceHeader(
             bitrate=simulation.timing.bitrate,
             data_bitrate=simulation.timing.data_bitrate,
             exact_lengths=simulation.bus.exact_lengths,
@@ -158,5 +158,5 @@ class Observation:
             lambda: len(simulation.bus.controllers),
             keeps=keeps_frames,
         )
-        simulation.trace = simulation.bus.trace = simulation.away.trace = observer
+        simulation.trace = simulation.bus.trace = simulation.second_segment.trace = observer
         return observer

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from genus.can._sim.fault_hooks import Outcome
-from genus.can._sim.trace import Band, Header, Trace
+from genus.can._sim.fault_hooks import FrameOutcome
+from genus.can._sim.trace import Trace, TraceHeader, TrafficClass
 from genus.can._wire.frame import ETAG_MASK, NODE_MASK, Frame
 from genus.can._wire.segments import Reassembler
 from genus.can._world.tracker import ChannelTracker, Key, ReceiversOf, key_of
@@ -29,7 +29,7 @@ class BusObserver(Trace):
 
     def __init__(
         self,
-        header: Header,
+        header: TraceHeader,
         find_channel: Callable[[int], ObservedChannel | None],
         receivers_of: ReceiversOf,
         count_stations: Callable[[], int],
@@ -45,16 +45,16 @@ class BusObserver(Trace):
         self._reassembler = Reassembler(REASSEMBLY_NS)
         self.begin_ns = 0
         """Frames that start before are not counted."""
-        self.frames: Counter[Band] = Counter()
-        self.errors: Counter[Band] = Counter()
-        self.busy_ns: Counter[Band] = Counter()
-        self.unheard: Counter[Band] = Counter()
-        """Receivers that missed a frame."""
+        self.frames: Counter[TrafficClass] = Counter()
+        self.errors: Counter[TrafficClass] = Counter()
+        self.busy_ns: Counter[TrafficClass] = Counter()
+        self.missed: Counter[TrafficClass] = Counter()
+        """How many receivers missed a frame."""
 
     def restart_counting(self, now: int) -> None:
         """Count frames that start from now on."""
         self.begin_ns = now
-        for counter in (self.frames, self.errors, self.busy_ns, self.unheard):
+        for counter in (self.frames, self.errors, self.busy_ns, self.missed):
             counter.clear()
 
     def channels_changed(self) -> None:
@@ -74,30 +74,30 @@ class BusObserver(Trace):
         end_ns: int,
         frame: Frame,
         senders: tuple[int, ...],
-        outcome: Outcome,
-        heard: tuple[int, ...],
-        missed: tuple[int, ...] = (),
+        outcome: FrameOutcome,
+        received_by: tuple[int, ...],
+        missed_by: tuple[int, ...] = (),
         segment: int = 0,
     ) -> None:
         """A frame was sent, or failed."""
         if self._keeps:
-            super().record(start_ns, end_ns, frame, senders, outcome, heard, missed, segment)
-        if outcome is Outcome.SENT and (channel := self.channel_of(frame.id)) is not None:
+            super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
+        if outcome is FrameOutcome.SENT and (channel := self.channel_of(frame.id)) is not None:
             key = self._event_key(frame, channel, end_ns)
             if key is not None:
                 tracker = channel.tracker
-                tracker.filtered += self._count_stations() - len(senders) - len(heard) - len(missed)
+                tracker.filtered += self._count_stations() - len(senders) - len(received_by) - len(missed_by)
                 tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, self._receivers_of)
         if start_ns >= self.begin_ns:
-            self._count(Band.of(frame.id), end_ns - start_ns, outcome, len(missed))
+            self._count(TrafficClass.of(frame.id), end_ns - start_ns, outcome, len(missed_by))
 
     def _event_key(self, frame: Frame, channel: ObservedChannel, now: int) -> Key | None:
         """What the event is recognised by whose last frame this is; None if there are more to come."""
         payload = self._reassembler.receive(frame, now) if channel.is_segmented else frame.data
         return key_of(frame.id & ETAG_MASK, payload) if payload else None
 
-    def _count(self, band: Band, took_ns: int, outcome: Outcome, missed: int) -> None:
-        (self.frames if outcome is Outcome.SENT else self.errors)[band] += 1
-        self.busy_ns[band] += took_ns
+    def _count(self, kind: TrafficClass, took_ns: int, outcome: FrameOutcome, missed: int) -> None:
+        (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
+        self.busy_ns[kind] += took_ns
         if missed:
-            self.unheard[band] += missed
+            self.missed[kind] += missed

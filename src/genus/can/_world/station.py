@@ -161,11 +161,11 @@ class Station(NodeLink):
 
     def bus_time(self, now_ns: int) -> int:
         """The bus's time at a virtual time, as the station knows it now."""
-        return self.node.time.global_time(self.host.clock.local(now_ns))
+        return self.node.time.global_time(self.host.clock.local_time(now_ns))
 
     def virtual_time(self, bus_ns: int) -> int:
         """The virtual time at which the station takes it for that time of the bus."""
-        return self.host.clock.global_of(self.node.time.local_time(bus_ns))
+        return self.host.clock.virtual_time(self.node.time.local_time(bus_ns))
 
     @property
     def precision_ns(self) -> int:

@@ -21,15 +21,15 @@ from genus.can._plan import Plan, System, load_system
 from genus.can._plan import plan as make_plan
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import BrokerTables, MemoryStore
-from genus.can._sim.clock import Clock, crystal
+from genus.can._sim.clock import SimClock, crystal_clock
 from genus.can._sim.fault_text import node_names, parse_fault
 from genus.can._sim.faults import Fault, SlotStarts
 from genus.can._sim.simulation import Host, Simulation
-from genus.can._sim.trace import Band, Passage, Trace
+from genus.can._sim.trace import Passage, Trace, TrafficClass
 from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.can._world.event_loop import VirtualEventLoop
-from genus.can._world.guards import guard_of
+from genus.can._world.guards import guardian_of
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, Outcome, result_of
 from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
@@ -293,7 +293,7 @@ class World:
     def bus_load(self) -> dict[str, BandResult]:
         """Frames, errors and load of each traffic class since `start_measuring`, or since power-on."""
         measured_ns = self.now_ns - self.observation.bus.begin_ns
-        return {str(band): self._band(band, measured_ns) for band in Band}
+        return {str(kind): self._class_load(kind, measured_ns) for kind in TrafficClass}
 
     def outcome(self) -> Outcome:
         """What became of the events of every channel, beside what the plan promised; and the load of the bus."""
@@ -346,16 +346,16 @@ class World:
 
         Needs `trace` and matplotlib (the extra `plot`).
         """
-        from genus.can._sim.picture import draw
+        from genus.can._sim.picture import draw_timeline
 
-        draw(
+        draw_timeline(
             self.trace,
             Path(path),
             slots=list(self.slot_spans(begin_ns, end_ns)),
             start_ns=begin_ns,
             end_ns=end_ns,
             names={number: name for name, number in self._numbers().items()},
-            tags={self.catalog.etag(name): name for name in self.catalog.types},
+            etag_names={self.catalog.etag(name): name for name in self.catalog.types},
             title=f"{self.observation.bus.header.title}, seed {self.seed}",
         )
 
@@ -365,10 +365,10 @@ class World:
         stations = list(self.stations.values())
         return next((each for each in stations if each.is_up), stations[0])
 
-    def _band(self, band: Band, measured_ns: int) -> BandResult:
+    def _class_load(self, kind: TrafficClass, measured_ns: int) -> BandResult:
         observer = self.observation.bus
-        load = observer.busy_ns[band] / measured_ns if measured_ns else 0.0
-        return BandResult(observer.frames[band], observer.errors[band], load, observer.unheard[band])
+        load = observer.busy_ns[kind] / measured_ns if measured_ns else 0.0
+        return BandResult(observer.frames[kind], observer.errors[kind], load, observer.missed[kind])
 
     def _ordered_trackers(self) -> list[ChannelTracker]:
         """The channels on which programs published: those of the plan in its order, then the others."""
@@ -419,9 +419,9 @@ class World:
 
     def add_host(self, station: Station) -> Host:
         """Put a station on the bus."""
-        guard = guard_of(self.plan, station) if self._has_guards and self.plan is not None else None
+        guardian = guardian_of(self.plan, station) if self._has_guards and self.plan is not None else None
         return self.simulation.add_host(
-            station.number, station.boot, clock=self._clock(station), guard=guard, run_handler=self._run_handler
+            station.number, station.boot, clock=self._clock(station), guardian=guardian, run_handler=self._run_handler
         )
 
     def make_node(self, station: Station, on_event: Callable[[Event], object]) -> Node:
@@ -473,13 +473,13 @@ class World:
         station.host.crash()
         self.simulation.hosts.pop(station.number, None)
 
-    def _clock(self, station: Station) -> Clock:
+    def _clock(self, station: Station) -> SimClock:
         if self._clocks == "perfect":
-            return Clock(self._start_ns)
+            return SimClock(self._start_ns)
         random = self.simulation.random(f"clock {station.number}")
         if station.name in self._reference:
-            return Clock(self._start_ns + random.randint(-REFERENCE_ERROR_NS, REFERENCE_ERROR_NS))
-        return crystal(random, f"{self.seed}/{station.number}", start_ns=self._start_ns)
+            return SimClock(self._start_ns + random.randint(-REFERENCE_ERROR_NS, REFERENCE_ERROR_NS))
+        return crystal_clock(random, f"{self.seed}/{station.number}", start_ns=self._start_ns)
 
     def _run_handler(self, call: Callable[[], object]) -> None:
         """Handlers run as callbacks of their own, at this instant, so that they may block."""

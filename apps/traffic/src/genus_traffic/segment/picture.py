@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from genus.can import Band, EventRecord, Passage, World
+from genus.can import EventRecord, Passage, TrafficClass, World
 from genus.model import name_of
 from genus_traffic.results import BusPicture, FrameSpan, SlotSpan, Wait
 from genus_traffic.segment.plan import GATEWAY, NEW_UPPER
@@ -39,7 +39,7 @@ def _best_start(world: World) -> int:
     """Where settings are sent, if possible by the new sensor; of those spans, where most happens."""
     passages = world.trace.passages
     settings = [each for each in passages if world.channel_name(each).startswith(name_of(Setting))]
-    interesting = settings or [each for each in passages if each.band is Band.SOFT] or passages[-1:]
+    interesting = settings or [each for each in passages if each.traffic_class is TrafficClass.SOFT] or passages[-1:]
     candidates = {
         max(0, passage.start_ns - MARGIN_NS - back)
         for passage in interesting
@@ -51,11 +51,11 @@ def _best_start(world: World) -> int:
 def _worth(world: World, passages: Sequence[Passage]) -> tuple[int, int, int]:
     """How much there is to be seen: all classes of traffic, the new sensor, and then different channels and frames."""
     new = world.stations.get(NEW_UPPER)
-    bands = {passage.band for passage in passages}
+    classes = {passage.traffic_class for passage in passages}
     senders = {passage.senders[0] for passage in passages}
-    soft = [passage for passage in passages if passage.band is Band.SOFT]
+    soft = [passage for passage in passages if passage.traffic_class is TrafficClass.SOFT]
     channels = {world.channel_name(passage) for passage in soft}
-    return len(bands) + (new is not None and new.number in senders), len(channels), len(soft)
+    return len(classes) + (new is not None and new.number in senders), len(channels), len(soft)
 
 
 def _within(passages: Sequence[Passage], start_ns: int, end_ns: int) -> Sequence[Passage]:
@@ -75,7 +75,7 @@ def _frame(world: World, passage: Passage, start_ns: int, names: dict[int, str])
         end_us=(passage.end_ns - start_ns) / 1000,
         channel=channel if passage.outcome.is_good else f"{channel} (corrupted)",
         node=names[passage.senders[0]],
-        qos=passage.band.value,
+        qos=passage.traffic_class.value,
     )
 
 

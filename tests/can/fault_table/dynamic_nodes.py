@@ -1,4 +1,4 @@
-"""Nodes that come and go on a bus with one broker or two: who has which number, and who was told what."""
+"""Nodes that join and leave a bus with a broker: their numbers, and the notices they got."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 
 SYNC_PERIOD_NS = 20_000_000
-"""At 1 Mbit/s; on slower buses clocks are synchronised as much more rarely."""
+"""At 1 Mbit/s; in proportion longer on slower buses."""
 FIRST_STATION = 200
-"""Stations of a town are numbered from here on, so that nobody takes them for node numbers."""
+"""The number of the first station, above all node numbers, so that the two cannot be confused."""
 
 
-class Town:
-    """State: a simulation with nodes that have a catalog and no numbers, and what they were told, with its time."""
+class DynamicNodes:
+    """State: nodes in a simulation that have a catalog and get their numbers from a broker, and their notices."""
 
     def __init__(self, simulation: Simulation, catalog: Catalog, *, synchronised: bool = True) -> None:
         self.simulation = simulation
@@ -29,28 +29,28 @@ class Town:
         """By station."""
         self.configured_at: dict[int, int] = {}
         self.conflicts: list[tuple[int, int, NumberConflict]] = []
-        """Time, station and what it was told."""
-        self.doubled = 0
-        """Numbers that were given to a node while another node had them."""
+        """Time, station and notice."""
+        self.duplicates = 0
+        """How often a node got a number that another node had."""
         self._synchronised = synchronised
         self._seeds: Counter[int] = Counter()
 
     def add(self, uid: int, at_ns: int | None = None) -> int:
-        """A node that is switched on then; its station."""
+        """Add a node that is switched on at a time, now by default; returns its station."""
         station = FIRST_STATION + len(self.nodes)
         self.nodes[station] = self._make(station, uid)
         self.simulation.at(self.simulation.now if at_ns is None else at_ns, lambda: self._switch_on(station))
         return station
 
     def replace(self, station: int, uid: int) -> None:
-        """Another node in the place of one."""
+        """Replace the node of a station by another one."""
         self.nodes[station] = self._make(station, uid)
         host = self.simulation.host(station)
         host.restart(self.nodes[station])
         host.call(self.nodes[station].start)
 
     def crash(self, station: int) -> None:
-        """Switch a station off."""
+        """Crash a station."""
         self.simulation.host(station).crash()
 
     @property
@@ -64,7 +64,7 @@ class Town:
 
     @property
     def are_unique(self) -> bool:
-        """Whether no two stations have one number."""
+        """Whether no two stations have the same number."""
         numbers = self.numbers
         return len(set(numbers.values())) == len(numbers)
 
@@ -77,37 +77,37 @@ class Town:
             synchronised=self._synchronised,
             sync_period_ns=SYNC_PERIOD_NS * 1_000_000 // self.simulation.timing.bitrate,
             seed=self.simulation.seed << 16 | station << 8 | self._seeds[station],
-            on_notice=lambda notice: self._told(station, notice),
+            on_notice=lambda notice: self._record_notice(station, notice),
         )
 
     def _switch_on(self, station: int) -> None:
         host = self.simulation.add_host(station, lambda: self.nodes[station])
         host.call(self.nodes[station].start)
 
-    def _told(self, station: int, notice: object) -> None:
+    def _record_notice(self, station: int, notice: object) -> None:
         now = self.simulation.now
         if isinstance(notice, Configured):
             self.configured_at[station] = now
-            self.doubled += sum(number == notice.node for other, number in self.numbers.items() if other != station)
+            self.duplicates += sum(number == notice.node for other, number in self.numbers.items() if other != station)
         elif isinstance(notice, NumberConflict):
             self.conflicts.append((now, station, notice))
 
 
-def town_with_broker(bitrate: int, seed: int, *, synchronised: bool = True) -> Town:
-    """A bus with a broker, and nobody else yet."""
+def nodes_with_broker(bitrate: int, seed: int, *, synchronised: bool = True) -> DynamicNodes:
+    """A bus with a broker and no other nodes."""
     simulation, catalog = Simulation(Timing(bitrate), seed=seed), Catalog()
     simulation.add_host(BROKER_NODE, broker_maker(1, catalog, MemoryStore(), simulation))
-    return Town(simulation, catalog, synchronised=synchronised)
+    return DynamicNodes(simulation, catalog, synchronised=synchronised)
 
 
 def broker_maker(
     uid: int, catalog: Catalog, store: MemoryStore, simulation: Simulation, *, standby: bool = False
 ) -> Callable[[], Broker]:
-    """Makes the broker of a uid, and makes it anew when it is started again."""
+    """A function that makes the broker with a uid, for `Simulation.add_host`."""
     return lambda: Broker(uid, catalog, store, standby=standby, seed=simulation.seed << 8 | uid)
 
 
-def uids(count: int, seed: int) -> list[int]:
-    """Different uids of 64 bits."""
+def make_uids(count: int, seed: int) -> list[int]:
+    """Random uids, all different."""
     random = Random(f"uids {seed}")
     return random.sample(range(1, 1 << 63), count)
