@@ -389,7 +389,7 @@ def test_a_channel_nobody_announced_is_segmented_exactly_if_its_largest_event_ne
     directory = Directory(catalog)
     for cls in (Loop, Radar, Swarm):
         name = cls.__name__
-        largest = Layout.of(cls, catalog.vector(cls), catalog.tagged(cls)).largest_carrying()
+        largest = Layout.of(cls, catalog.vector(cls), catalog.tagged_attributes(cls)).largest_carrying()
         long = largest is None or largest > 8
         assert directory.supply(subject_uid(name), {}).segmented == long
         announced = Announced(QosClass.NONE, not long)

@@ -221,7 +221,7 @@ def test_a_file_is_not_overwritten_by_a_catalog_that_does_not_extend_it(tmp_path
     data = path.read_bytes()
     other = Catalog()
     other.register(event_type("Barrier"))
-    with pytest.raises(CatalogConflict, match=r"catalog\.json holds .* use Catalog\.update"):
+    with pytest.raises(CatalogConflict, match=r"catalog\.json has .* use Catalog\.update"):
         other.save(path)
     assert path.read_bytes() == data
     longer = Catalog.load(path)

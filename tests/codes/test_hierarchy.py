@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from genus.codes import read_hierarchy
-from genus.codes._hierarchy import load_module
+from genus.codes import load_module, read_hierarchy
 from genus.errors import HierarchyError
 
 

@@ -86,7 +86,7 @@ def share_in_vain(world: World, vain: set[int]) -> float:
     """The same by counting tag by tag."""
     total = wasted = 0.0
     for name in world.catalog.types:
-        own = world.catalog.own_tags(name)
+        own = world.catalog.own_etags(name)
         rate = 1.0 if world.traffic is None else world.traffic.get(name, 0)
         mine = set(range(own.value, own.value + own.size))
         total += rate

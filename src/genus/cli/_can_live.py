@@ -21,8 +21,7 @@ from rich.table import Table
 from genus.bus import Bus, EventChannel, Hard, NonReal, Soft, open_bus
 from genus.bus._qos import QoS
 from genus.can._live.address import CanAddress, parse_address
-from genus.catalog import Catalog
-from genus.catalog._file import locked, real_path
+from genus.catalog import Catalog, lock_file
 from genus.cli._completion import complete_can_bus, complete_types
 from genus.cli._events import TYPES, as_text, event_type, lines_of_json, load_all, make_event
 from genus.cli._exit import stopped_by_signals
@@ -90,7 +89,7 @@ def broker(address: str, catalog: Path, tables: Path, standby: bool, lasts: floa
     """
     where = can_address(address)
     read = Catalog.load(catalog)
-    with locked(real_path(tables), 0.5):
+    with lock_file(tables, 0.5):
         _run_broker(where, read, catalog, tables, standby, lasts)
 
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from genus.catalog._declare import types_in
+from genus.catalog import types_in
 from genus.cli._completion import complete_files
-from genus.codes._hierarchy import load_module
-from genus.errors import HierarchyError, near
+from genus.codes import load_module
+from genus.errors import HierarchyError, did_you_mean
 from genus.filters._text import UNITS
 from genus.model import DurationType, Event, TimeType, attributes, check, is_event_type, name_of
 
@@ -83,7 +83,7 @@ def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
     """An event from attribute values as a person writes them."""
     known = {attribute.name: attribute.type for attribute in attributes(cls)}
     if strangers := sorted(set(given) - set(known)):
-        hint = f"{near(strangers[0], known)}it has {', '.join(known)}"
+        hint = f"{did_you_mean(strangers[0], known)}it has {', '.join(known)}"
         raise click.ClickException(f"{name_of(cls)} has no attribute {', '.join(strangers)}; {hint}")
     try:
         event = msgspec.convert({name: _plain(value, known[name]) for name, value in given.items()}, cls, strict=False)
@@ -132,7 +132,7 @@ def event_type(name: str, types: list[type]) -> type[Event]:
     if len(found) == 1:
         return found[0]
     known = sorted(name_of(cls) for cls in types if is_event_type(cls))
-    raise click.ClickException(f"no event type is called {name}; {near(name, known)}known: {', '.join(known)}")
+    raise click.ClickException(f"no event type is called {name}; {did_you_mean(name, known)}known: {', '.join(known)}")
 
 
 def pairs(texts: tuple[str, ...]) -> dict[str, Any]:

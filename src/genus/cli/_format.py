@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from genus.errors import near
+from genus.errors import did_you_mean
 from genus.filters._text import UNITS
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def meant(word: str, known: Iterable[str]) -> str:
     ("did you mean 'replay'?", 'there are record, replay')
     """
     names = list(known)
-    return near(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
+    return did_you_mean(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
 
 
 def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None = None) -> "Table":

@@ -11,7 +11,7 @@ from genus.errors import DeclarationError, SubscriptionError
 from genus.filters._bind import bind
 from genus.filters._evaluate import carried, misfit, truth
 from genus.filters._expression import Predicate, Term, as_predicate
-from genus.model import Event, Vector, below, conforms, is_event_type, is_type, name_of, vector
+from genus.model import Event, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model._types import read_annotation
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ class Subscription:
     def classes(self) -> "tuple[builtins.type, ...]":
         """The event types declared so far whose events can match."""
         root = self.types[0] if not self.exact else Event
-        return tuple(cls for cls in below(root) if is_event_type(cls) and self.accepts(cls))
+        return tuple(cls for cls in subtypes(root) if is_event_type(cls) and self.accepts(cls))
 
     def matches(self, event: Event) -> bool:
         """Whether an event matches, by plain evaluation; the meaning every target must agree with.

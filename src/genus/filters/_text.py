@@ -13,10 +13,10 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 import genus.filters._expression as x
-from genus.errors import SubscriptionError, SyntaxProblem, near
+from genus.errors import SubscriptionError, SyntaxProblem, did_you_mean
 from genus.filters._bind import DEEPEST, Binder
 from genus.filters._subscription import AllOf, Subscription, narrowest
-from genus.model import RESERVED, Event, Kind, below, is_type, name_of
+from genus.model import RESERVED_WORDS, Event, Kind, is_type, name_of, subtypes
 from genus.model._types import INT64_MAX, MICROSECOND, micros_of_duration
 
 UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
@@ -134,7 +134,7 @@ class Parts(msgspec.Struct, frozen=True):
 def parse_subscription(text: str, types: Iterable[type] | None = None) -> Subscription:
     """Read a subscription; SyntaxProblem points at the column where it stops making sense."""
     parts = _Parser(text).subscription()
-    known = tuple(dict.fromkeys(types if types is not None else (*below(Event), *below(Kind))))
+    known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))
     found: AllOf[Any] = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
     try:
         scope = narrowest(found.types)[0]
@@ -167,7 +167,7 @@ def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
         places = ", ".join(sorted(f"{module}.{name}" for module, name in found))
         raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
     names = sorted({name_of(cls) for cls in known if is_type(cls)})
-    shown = near(token.text, names) + "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    shown = did_you_mean(token.text, names) + "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise problem_at(text, token.column, f"no event type is called {token.text}; {shown}")
 
 
@@ -177,7 +177,7 @@ def _check_names(parts: Parts, scope: type, text: str) -> None:
         if token.text not in binder.types and not (
             token in parts.attributes and isinstance(getattr(scope, token.text, None), property)
         ):
-            raise problem_at(text, token.column, binder.vector.outside(token.text))
+            raise problem_at(text, token.column, binder.vector.describe_unknown(token.text))
 
 
 def parse_predicate(text: str) -> x.Predicate:
@@ -248,7 +248,7 @@ class _Parser:
             self.fail("the end")
 
     def name(self, what: str) -> Token:
-        if self.token.kind != "name" or self.token.text in RESERVED:
+        if self.token.kind != "name" or self.token.text in RESERVED_WORDS:
             self.fail(what)
         self.at += 1
         return self.tokens[self.at - 1]
@@ -410,7 +410,7 @@ class _Parser:
             inner = self.deeper(self.sum)
             self.expect(")")
             return inner
-        if token.kind == "name" and token.text not in RESERVED:
+        if token.kind == "name" and token.text not in RESERVED_WORDS:
             self.at += 1
             self.attributes.append(token)
             return x.Attribute(token.text)

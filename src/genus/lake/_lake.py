@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from genus.catalog import Catalog, Registered
+from genus.catalog import Catalog, RegistrationResult
 from genus.errors import LakeError
 from genus.filters import AllOf, Predicate, Subscription, Term
 from genus.filters._subscription import Names
@@ -103,7 +103,7 @@ class Lake:
         """Where the catalog is; a bus or a broker may be given the same file."""
         return self._agreed.path
 
-    def register(self, *what: type | ModuleType) -> Registered:
+    def register(self, *what: type | ModuleType) -> RegistrationResult:
         """Add types to the catalog; tables grow columns by it, and files written before keep being read."""
         return self._agreed.register(what)
 

@@ -36,7 +36,7 @@ from genus.model import (
     UInt8,
     UInt32,
     attributes,
-    below,
+    subtypes,
     vector,
 )
 from genus.model._types import INT64_MAX, INT64_MIN, int_range
@@ -194,7 +194,7 @@ class Generator:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.types: list[type[Event]] = [*below(Sampler), Stranger, Bell, Chime]
+        self.types: list[type[Event]] = [*subtypes(Sampler), Stranger, Bell, Chime]
 
     # -- events ------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from genus.model import RESERVED, Event, attributes
+from genus.model import RESERVED_WORDS, Event, attributes
 from genus.model._types import int_range
 
 # Names from outside as names of types, attributes and enumeration members: one rule, and what it changed.
@@ -26,7 +26,7 @@ from genus.model._types import int_range
 
 PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist))
 
-ATTRIBUTE_WORDS = PYTHON_WORDS | RESERVED | {attribute.name for attribute in attributes(Event)}
+ATTRIBUTE_WORDS = PYTHON_WORDS | RESERVED_WORDS | {attribute.name for attribute in attributes(Event)}
 """Words that no signal may have as the name of its attribute."""
 
 DECLARING_WORDS = frozenset(
@@ -35,7 +35,7 @@ DECLARING_WORDS = frozenset(
 )
 """Words in which types are declared; a module could not say them any more if a type had such a name."""
 
-TYPE_WORDS = PYTHON_WORDS | RESERVED | DECLARING_WORDS
+TYPE_WORDS = PYTHON_WORDS | RESERVED_WORDS | DECLARING_WORDS
 """Words that no message may have as the name of its type."""
 
 MEMBER_WORDS = PYTHON_WORDS | {"mro", "name", "value"}

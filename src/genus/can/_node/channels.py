@@ -107,7 +107,7 @@ class Publication:
         vector = catalog.vector(self.cls)
         for name in self.carries:
             vector.find(name)
-        self.layout = layout_of(self.cls, vector, catalog.tagged(self.name))
+        self.layout = layout_of(self.cls, vector, catalog.tagged_attributes(self.name))
         self.etag = catalog.etag(self.name)
         self.largest = self.layout.largest_carrying(self.carries)
         self.segmented = self.largest is None or self.largest > self._capacity

@@ -63,7 +63,7 @@ class Receiving:
         self._by_etag.clear()
         self._own.clear()
         for route in self.routes.values():
-            route.layout = layout_of(route.cls, catalog.vector(route.name), catalog.tagged(route.name))
+            route.layout = layout_of(route.cls, catalog.vector(route.name), catalog.tagged_attributes(route.name))
         for subscriber in self.subscribers:
             self._join_slots(subscriber, now)
 
@@ -118,7 +118,7 @@ class Receiving:
 
     def _passes_whole(self, name: str) -> bool:
         assert self._catalog is not None
-        own = self._catalog.own_tags(name)
+        own = self._catalog.own_etags(name)
         return any(mask & own.mask == mask and own.value & mask == value for value, mask in self._accepted)
 
     def _enter(self, route: Route, subscriber: Subscriber) -> None:
@@ -150,7 +150,7 @@ class Receiving:
     def _route(self, name: str, cls: type[Event]) -> Route:
         assert self._catalog is not None
         if name not in self.routes:
-            layout = layout_of(cls, self._catalog.vector(name), self._catalog.tagged(name))
+            layout = layout_of(cls, self._catalog.vector(name), self._catalog.tagged_attributes(name))
             route = Route(cls, name, self._catalog.etag(name), layout)
             route.counts_losses = self._passes_whole(name)
             for subscriber in self.subscribers:

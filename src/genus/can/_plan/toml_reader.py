@@ -192,7 +192,7 @@ class EventTypes:
             close = get_close_matches(event, self._classes, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self._classes)}"
             table.refuse("event", f"is {event!r}, which the module of types does not declare; {hint}")
-        return Layout.of(self._classes[event], self._catalog.vector(event), self._catalog.tagged(event))
+        return Layout.of(self._classes[event], self._catalog.vector(event), self._catalog.tagged_attributes(event))
 
 
 FIRST_ETAG = 128

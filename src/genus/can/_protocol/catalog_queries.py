@@ -40,7 +40,7 @@ Row = tuple[str, str | dict[str, object], str, str | None]
 
 def width_of(catalog: Catalog, name: str) -> int:
     """How many low bits of a type's event tag say which tagged attributes an event carries."""
-    return len(catalog.tagged(name))
+    return len(catalog.tagged_attributes(name))
 
 
 class Directory:
@@ -85,7 +85,7 @@ class Directory:
         rows: list[Row] = [
             (each.name, each.type.describe(), words[carried.get(each.name)], each.unit) for each in vector
         ]
-        return msgspec.json.encode((name, vector.scope, rows, self._catalog.tagged(name)))
+        return msgspec.json.encode((name, vector.scope, rows, self._catalog.tagged_attributes(name)))
 
     def name(self, etag: int) -> bytes:
         """The answer to a question for a type: its name."""
@@ -103,7 +103,9 @@ class Directory:
 
     def _is_long(self, name: str) -> bool:
         """Whether an event with all attributes of its own may need more than one frame."""
-        layout = Layout.of(self._catalog.declare(name), self._catalog.vector(name), self._catalog.tagged(name))
+        layout = Layout.of(
+            self._catalog.declare(name), self._catalog.vector(name), self._catalog.tagged_attributes(name)
+        )
         largest = layout.largest_carrying()
         return largest is None or largest > self._capacity
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from genus.catalog import Catalog, Registered, TypeEntry
+from genus.catalog import Catalog, RegistrationResult, TypeEntry
 from genus.errors import CatalogDamaged, LakeDamaged, LakeError
 from genus.filters import AllOf, Subscription
 from genus.filters._expression import Attribute
@@ -54,10 +54,10 @@ class Agreed:
             parsed = Catalog.parse(text)
         except CatalogDamaged as problem:
             raise LakeDamaged(f"{self.path}: {problem}") from problem
-        parsed.recognise(*(self._catalog.declare(name) for name in self._catalog.types if name in parsed))
+        parsed.use_classes(*(self._catalog.declare(name) for name in self._catalog.types if name in parsed))
         return parsed
 
-    def register(self, what: Sequence[type | ModuleType]) -> Registered:
+    def register(self, what: Sequence[type | ModuleType]) -> RegistrationResult:
         """Add types to the file; CatalogConflict, and nothing changed, if any contradicts what is there."""
         draft = Catalog() if self._files.read(self.path) is None else Catalog.parse(self.text)
         added = draft.register(*what)
@@ -68,7 +68,7 @@ class Agreed:
             Catalog.update(self.path, *what)
         elif added or self._files.read(self.path) is None:
             self._files.replace(self.path, draft.text().encode())
-        self._catalog.recognise(*(each for each in what if isinstance(each, type)))
+        self._catalog.use_classes(*(each for each in what if isinstance(each, type)))
         return added
 
 

@@ -15,7 +15,7 @@ import genus.filters._expression as x
 from genus.catalog import Catalog
 from genus.filters._covering import conjuncts
 from genus.filters._subscription import AllOf, Subscription
-from genus.model import Event, below, is_event_type, name_of, pure_kind
+from genus.model import Event, is_event_type, name_of, pure_kind, subtypes
 from genus.targets._compiler import Compiler
 from genus.targets.can._masks import Pair, condensed
 
@@ -80,7 +80,7 @@ def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
     wanted = presence(subscription)
     if wanted is None:
         return CanFilter(subscription, (), None, types, {})
-    tagged = {name: frozenset(catalog.tagged(name)) for name in types}
+    tagged = {name: frozenset(catalog.tagged_attributes(name)) for name in types}
     pairs = [pair for name in types for pair in _pairs(name, subscription.exact, catalog, wanted)]
     told = {name: here for name, here in wanted.items() if any(name in names for names in tagged.values())}
     everywhere = frozenset(told).intersection(*tagged.values())
@@ -89,11 +89,11 @@ def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
 
 def _pairs(name: str, exact: bool, catalog: Catalog, wanted: Mapping[str, bool]) -> Iterator[Pair]:
     """The pairs of one type, narrowed by what its event tags tell of attributes."""
-    bits = {attribute: 1 << place for place, attribute in enumerate(reversed(catalog.tagged(name)))}
+    bits = {attribute: 1 << place for place, attribute in enumerate(reversed(catalog.tagged_attributes(name)))}
     asked = {attribute: here for attribute, here in wanted.items() if attribute in bits}
     mask = sum(bits[attribute] for attribute in asked)
     value = sum(bits[attribute] for attribute, here in asked.items() if here)
-    for block in (catalog.own_tags(name),) if exact else catalog.filters(name):
+    for block in (catalog.own_etags(name),) if exact else catalog.filters(name):
         yield Pair(block.value | value, block.mask | mask)
 
 
@@ -116,7 +116,7 @@ def _types(subscription: Subscription, catalog: Catalog) -> tuple[tuple[str, ...
 def _pure_types(subscription: Subscription, kind: type, catalog: Catalog) -> tuple[tuple[str, ...], bool]:
     """Those that add nothing to a kind. No catalog can tell: of types unknown here, all that may be such are taken."""
     shaped = [name for name, entry in catalog.entries.items() if entry.parents == (name_of(Event), name_of(kind))]
-    known = {name_of(cls) for cls in below(kind) if is_event_type(cls)}
+    known = {name_of(cls) for cls in subtypes(kind) if is_event_type(cls)}
     accepted = {name_of(cls) for cls in subscription.classes()}
     found = tuple(name for name in shaped if name in accepted or name not in known)
     return found, accepted.issuperset(found)

@@ -172,7 +172,7 @@ def _weights(catalog: Catalog, traffic: Traffic) -> dict[int, Weight]:
     types: dict[int, float] = {}
     for name, entry in catalog.entries.items():
         if not entry.kind:
-            own = catalog.own_tags(name)
+            own = catalog.own_etags(name)
             types |= dict.fromkeys(range(own.value, own.value + own.size), 1 / own.size)
     for what, rate in traffic.items():
         tags = _tags_of(what, catalog)
@@ -183,7 +183,7 @@ def _weights(catalog: Catalog, traffic: Traffic) -> dict[int, Weight]:
 
 def _tags_of(what: int | str, catalog: Catalog) -> range:
     if isinstance(what, str):
-        own = catalog.own_tags(what)
+        own = catalog.own_etags(what)
         return range(own.value, own.value + own.size)
     if 0 <= what < 1 << ETAG_BITS:
         return range(what, what + 1)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from genus.filters import Subscription
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 from genus_traffic.passages.finder import Found, PassageFinder, edge_of
 from genus_traffic.subscribers import VELOCITY
 from genus_traffic.types import Edge, Occupancy

@@ -144,4 +144,4 @@ def _size_of(event: Event) -> int:
 
 def _layout(cls: type[Event]) -> Layout:
     catalog = city_catalog()
-    return Layout.of(cls, catalog.vector(cls), catalog.tagged(name_of(cls)))
+    return Layout.of(cls, catalog.vector(cls), catalog.tagged_attributes(name_of(cls)))

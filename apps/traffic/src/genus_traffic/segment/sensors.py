@@ -7,8 +7,7 @@ heartbeat in a slot of the calendar, and how it is set up when nothing else want
 import msgspec
 
 from genus.can._node.channels import Announcement
-from genus.model import Event
-from genus.model._types import micros_of_time
+from genus.model import Event, micros_of_time
 from genus_traffic.road.detections import Detection
 from genus_traffic.segment.channel_book import ChannelBook
 from genus_traffic.segment.plan import CARRIED, EDGES, FIRMWARE, LOWER, NEW_UPPER, UPPER
