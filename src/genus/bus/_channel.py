@@ -9,8 +9,7 @@ from genus.bus._listener import Handler, Inbox, Listener
 from genus.bus._qos import QoS
 from genus.bus._queue import WhenFull
 from genus.errors import BusError
-from genus.filters import Predicate, Subscription, Term
-from genus.filters._subscription import Names
+from genus.filters import AttributeNames, Predicate, Subscription, Term
 from genus.model import is_event_type, is_type, name_of, vector
 
 if TYPE_CHECKING:
@@ -87,8 +86,8 @@ class EventChannel(Generic[T]):
         handler: Handler[T],
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
@@ -106,8 +105,8 @@ class EventChannel(Generic[T]):
         self,
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, ove
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, Once, Rota, is_async
 from genus.bus._queue import WhenFull
 from genus.errors import BusError, EventError
-from genus.filters import AllOf, Predicate, Subscription, Term
-from genus.filters._subscription import Names
+from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.model import Event, name_of
 
 if TYPE_CHECKING:
@@ -96,8 +95,8 @@ class Collection(Generic[T]):
         handler: Handler[T],
         *,
         exact: bool = ...,
-        has: Names = ...,
-        lacks: Names = ...,
+        has: AttributeNames = ...,
+        lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
@@ -108,8 +107,8 @@ class Collection(Generic[T]):
         self,
         *,
         exact: bool = ...,
-        has: Names = ...,
-        lacks: Names = ...,
+        has: AttributeNames = ...,
+        lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
@@ -120,8 +119,8 @@ class Collection(Generic[T]):
         handler: Handler[T] | None = None,
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
@@ -143,8 +142,8 @@ class Collection(Generic[T]):
         self,
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",

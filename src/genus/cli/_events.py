@@ -17,7 +17,7 @@ from genus.catalog import types_in
 from genus.cli._completion import complete_files
 from genus.codes import load_module
 from genus.errors import HierarchyError, did_you_mean
-from genus.filters._text import UNITS
+from genus.filters import DURATION_UNITS
 from genus.model import DurationType, Event, TimeType, attributes, check, is_event_type, name_of
 
 # Event types named on the command line: a dotted module, or the path of a `.py` or `.dbc` file.
@@ -100,7 +100,7 @@ def _plain(value: Any, type_: object) -> Any:
     if isinstance(type_, DurationType) and isinstance(value, str):
         found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(us|ms|s|min|h|d)", value)
         if found:
-            return float(found[1]) * UNITS[found[2]] / 1e6
+            return float(found[1]) * DURATION_UNITS[found[2]] / 1e6
     return value
 
 

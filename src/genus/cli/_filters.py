@@ -13,8 +13,7 @@ from rich.text import Text
 from genus.cli._completion import complete_types
 from genus.cli._events import TYPES, load_all
 from genus.cli._format import counted, plain_table, print_json
-from genus.filters import Merged, Subscription, merge
-from genus.filters import bindings as count_bindings
+from genus.filters import MergedSubscription, Subscription, count_bindings, merge
 from genus.model import name_of
 
 TARGETS = ("python", "arrow", "index", "spark", "can")
@@ -115,7 +114,7 @@ def bindings(types: tuple[str, ...], file: Path, excess: int, as_json: bool) -> 
     click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(merged)} merged")
 
 
-def _entry(one: Merged) -> dict[str, Any]:
+def _entry(one: MergedSubscription) -> dict[str, Any]:
     return {
         "entry": str(one.subscription),
         "stands_for": list(map(str, one.members)),
@@ -123,7 +122,7 @@ def _entry(one: Merged) -> dict[str, Any]:
     }
 
 
-def _entries(merged: Iterable[Merged], title: str) -> Table:
+def _entries(merged: Iterable[MergedSubscription], title: str) -> Table:
     table = plain_table("merged entry", "stands for", "lets in", title=title)
     for one in merged:
         members = "\n".join(map(str, one.members))

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from genus.errors import did_you_mean
-from genus.filters._text import UNITS
+from genus.filters import DURATION_UNITS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,7 +41,7 @@ class Span(ParamType[float]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d)?", str(value))
         if found is None:
             self.fail(f"{value!r} is no length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
-        seconds = float(found[1]) * UNITS[found[2] or "s"] / 1e6
+        seconds = float(found[1]) * DURATION_UNITS[found[2] or "s"] / 1e6
         if seconds > threading.TIMEOUT_MAX or (seconds == 0 and not self._may_be_zero):
             self.fail(f"{value!r} is too {'long' if seconds else 'short'}", param, ctx)
         return seconds

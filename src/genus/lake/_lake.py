@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 
 from genus.catalog import Catalog, RegistrationResult
 from genus.errors import LakeError
-from genus.filters import AllOf, Predicate, Subscription, Term
-from genus.filters._subscription import Names
+from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.lake._compaction import Compacted, compact
 from genus.lake._increments import missing
 from genus.lake._ingest import job
@@ -233,8 +232,8 @@ class Lake:
         what: type | AllOf[Any] | Subscription | str,
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
     ) -> DataFrame:
         """The events that match a subscription, given as such, as its text or by its parts.

@@ -16,7 +16,7 @@ import genus.filters._expression as x
 from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
 from genus.filters._bind import type_of
-from genus.filters._evaluate import plain
+from genus.filters._evaluate import normalize
 from genus.filters._subscription import Subscription
 from genus.model import (
     Attribute,
@@ -203,7 +203,7 @@ class ArrowFilter:
         self.subscription = subscription
         where = subscription.where
         self._contents: Step | None = None if where is None else ArrowCompiler().visit(where)
-        said = [node.name for node in where.walk() if isinstance(node, x.Attribute)] if where is not None else []
+        said = [node.name for node in where.walk() if isinstance(node, x.AttributeRef)] if where is not None else []
         wanted = {*subscription.has, *subscription.lacks, *said}
         self._reads = tuple(attribute for attribute in subscription.vector if attribute.name in wanted)
 
@@ -353,7 +353,7 @@ class ArrowCompiler(Compiler):
         item, test = self.visit(node.item), getattr(pc, self.operators[node.op])
         return lambda columns: test(item(columns), pattern=node.part.value)
 
-    def visit_Attribute(self, node: x.Attribute) -> Step:
+    def visit_AttributeRef(self, node: x.AttributeRef) -> Step:
         """A column, already widened."""
         return lambda columns: columns[node.name]
 
@@ -395,7 +395,7 @@ def _folded(combine: Callable[[Datum, Datum], Datum], steps: Sequence[Step]) -> 
 
 def _constant(literal: x.Literal) -> object:
     is_time = isinstance(literal.type, TimeType | DurationType)
-    return plain(literal.value, literal.type) if is_time else literal.value
+    return normalize(literal.value, literal.type) if is_time else literal.value
 
 
 def _where(known: Datum, answer: Datum) -> Datum:

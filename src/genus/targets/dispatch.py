@@ -17,7 +17,7 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.filters._covering import as_test, conjuncts
-from genus.filters._evaluate import misfit
+from genus.filters._evaluate import raise_event_error
 from genus.filters._subscription import Subscription
 from genus.model import Event, name_of
 from genus.targets.python import ALWAYS, NEVER, PythonCompiler, define, is_number, spelled
@@ -74,7 +74,7 @@ class Channel:
         self.cls = cls
         self.entries = entries
         self._count = Count()
-        self.names: dict[str, Any] = {"C": cls, "N": self._count, "misfit": misfit, "send": send}
+        self.names: dict[str, Any] = {"C": cls, "N": self._count, "misfit": raise_event_error, "send": send}
         self._compiler = PythonCompiler(cls, [entry.subscription for entry in entries], self.names)
         self._counts: dict[int, Callable[[], int]] = {}
         self._refusing = any(entry.refuses for entry in entries)

@@ -16,7 +16,7 @@ import msgspec
 import genus.filters._expression as x
 from genus.filters._bind import type_of
 from genus.filters._covering import OPPOSITE, conjuncts
-from genus.filters._evaluate import misfit, plain, round_to_float32
+from genus.filters._evaluate import normalize, raise_event_error, round_to_float32
 from genus.filters._subscription import Subscription
 from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
@@ -27,7 +27,7 @@ Condition: TypeAlias = tuple[str, ...]
 
 ALWAYS: Condition = ()
 NEVER: Condition = ("False",)
-N = TypeVar("N", bound=x.Node)
+N = TypeVar("N", bound=x.Expression)
 _LEAVES = (x.Compare, x.OneOf, x.TextTest)
 _COMPUTED = (x.Arithmetic, x.Negation, x.ToFloat, x.Micros)
 
@@ -58,7 +58,7 @@ class PythonFilter:
         try:
             return self._by_class[type(event)](event)
         except (TypeError, AttributeError, OverflowError) as problem:
-            misfit(event, problem)
+            raise_event_error(event, problem)
 
     def explain(self) -> str:
         """The generated code for the subscribed type, and what it leaves out because the type decides it."""
@@ -194,7 +194,7 @@ class PythonCompiler(Compiler):
 
     # -- values ------------------------------------------------------------------------------------------------------
 
-    def visit_Attribute(self, node: x.Attribute) -> Operand:
+    def visit_AttributeRef(self, node: x.AttributeRef) -> Operand:
         """A local that the prelude loads."""
         attribute = self._attributes.get(node.name)
         if attribute is None:
@@ -214,14 +214,14 @@ class PythonCompiler(Compiler):
         """`float()`, left out where Python's own comparison and division give the same."""
         inner: Operand = self.visit(node.operand)
         type_ = type_of(node.operand)
-        narrow = isinstance(node.operand, x.Attribute) and isinstance(type_, IntType) and type_.bits <= 32
+        narrow = isinstance(node.operand, x.AttributeRef) and isinstance(type_, IntType) and type_.bits <= 32
         return inner if narrow else self._shared_value(node, Operand(f"float({inner.code})", inner.conditions))
 
     def visit_Micros(self, node: x.Micros) -> Operand:
         """Microseconds as an integer."""
         convert = micros_of_time if isinstance(type_of(node.operand), TimeType) else micros_of_duration
         if isinstance(node.operand, x.Literal):
-            return Operand(str(plain(node.operand.value, node.operand.type)))
+            return Operand(str(normalize(node.operand.value, node.operand.type)))
         inner: Operand = self.visit(node.operand)
         self.names[convert.__name__] = convert
         return self._shared_value(node, Operand(f"{convert.__name__}({inner.code})", inner.conditions))
@@ -307,7 +307,7 @@ def bounds(node: x.Value) -> tuple[int, int]:
     match node:
         case x.Literal(int(value)):
             return value, value
-        case x.Attribute(_, IntType(bits, signed)):
+        case x.AttributeRef(_, IntType(bits, signed)):
             return int_range(bits, signed)
         case x.Negation(operand):
             low, high = _clipped(operand)
@@ -331,7 +331,7 @@ def _combined(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[i
     return min(corners), max(corners)
 
 
-def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Node]:
+def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Expression]:
     """The leaves and computed values of all predicates, each once per subscription."""
     for subscription in subscriptions:
         if subscription.where is not None:

@@ -186,7 +186,7 @@ class Lookup:
 
 def _value(dimension: Dimension) -> Column:
     """An attribute as it is computed with."""
-    value: Column = SparkCompiler().visit(x.Attribute(dimension.name, dimension.type))
+    value: Column = SparkCompiler().visit(x.AttributeRef(dimension.name, dimension.type))
     return value.cast("bigint") if dimension.slot is Slot.LONG else value
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from genus.catalog import Catalog, RegistrationResult, TypeEntry
 from genus.errors import CatalogDamaged, LakeDamaged, LakeError
-from genus.filters import AllOf, Subscription
-from genus.filters._expression import Attribute
+from genus.filters import AllOf, AttributeRef, Subscription
 from genus.lake._tables.columns import Shape, check_names
 from genus.lake._tables.files import Files, local_path
 from genus.model import ChoiceType, name_of, vector
@@ -168,4 +167,4 @@ class Terms:
 def _named(subscription: Subscription) -> list[str]:
     """The attributes that a predicate reads."""
     where = subscription.where
-    return [node.name for node in where.walk() if isinstance(node, Attribute)] if where is not None else []
+    return [node.name for node in where.walk() if isinstance(node, AttributeRef)] if where is not None else []

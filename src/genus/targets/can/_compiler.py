@@ -155,8 +155,8 @@ class CanCompiler(Compiler):
 
     target: ClassVar[str] = "can"
     operators: ClassVar[Mapping[str, str]] = {}
-    unsupported: ClassVar[Mapping[type[x.Node] | str, str]] = {
-        **dict.fromkeys((x.Attribute, x.Literal, x.Arithmetic, x.Negation, x.ToFloat, x.Micros), VALUES),
+    unsupported: ClassVar[Mapping[type[x.Expression] | str, str]] = {
+        **dict.fromkeys((x.AttributeRef, x.Literal, x.Arithmetic, x.Negation, x.ToFloat, x.Micros), VALUES),
         **dict.fromkeys((*x.ARITHMETIC, *x.COMPARISONS, *x.TEXT_TESTS), VALUES),
         **dict.fromkeys((x.Compare, x.OneOf, x.TextTest), f"{VALUES}, but presence is tested"),
         x.Present: "unless the attribute is tagged",
@@ -182,7 +182,7 @@ class CanCompiler(Compiler):
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Presence:
         """True or false only where nothing is absent."""
-        return {each.name: True for each in node.walk() if isinstance(each, x.Attribute)}
+        return {each.name: True for each in node.walk() if isinstance(each, x.AttributeRef)}
 
     visit_OneOf = visit_TextTest = visit_Compare
 

@@ -245,12 +245,12 @@ def domain_of(type_: AttributeType) -> Domain:
     return _DOMAINS.get(type(type_), lambda _: Codes())(type_)
 
 
-def attribute_of(part: x.Predicate) -> x.Attribute | None:
+def attribute_of(part: x.Predicate) -> x.AttributeRef | None:
     """The attribute that a conjunct compares with constants; None if it has another form."""
     match part:
         case x.Compare(_, value, x.Literal()) | x.Compare(_, x.Literal(), value) | x.OneOf(value):
             plain = value.operand if isinstance(value, x.ToFloat) else value
-            return plain if isinstance(plain, x.Attribute) else None
+            return plain if isinstance(plain, x.AttributeRef) else None
         case x.Not(operand):
             return attribute_of(operand)
     return None

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import genus.filters._expression as x
 from genus.filters import Subscription
-from genus.filters._evaluate import misfit, truth
+from genus.filters._evaluate import evaluate, raise_event_error
 from genus.model import Event, attributes
 from genus.targets.index._bitmaps import SAMPLE, WORD, Dimension, Words, clear_bits, pack, whole_words
 from genus.targets.index._decompose import Anatomy, Parts
@@ -38,9 +38,9 @@ SHAPES = 64
 def holds(residual: x.Predicate, event: Event) -> bool:
     """Whether the part of a subscription that no interval can say is true: here its evaluator is chosen."""
     try:
-        return truth(residual, event) is True
+        return evaluate(residual, event) is True
     except (TypeError, AttributeError, OverflowError) as problem:
-        misfit(event, problem)
+        raise_event_error(event, problem)
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ class SparkFilter:
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
         where = subscription.where
-        said = [node.name for node in where.walk() if isinstance(node, x.Attribute)] if where is not None else []
+        said = [node.name for node in where.walk() if isinstance(node, x.AttributeRef)] if where is not None else []
         wanted = {*subscription.has, *subscription.lacks, *said}
         self._reads = tuple(attribute.name for attribute in subscription.vector if attribute.name in wanted)
 

@@ -20,7 +20,7 @@ from pyspark.sql import Column
 import genus.filters._expression as x
 from genus.filters._bind import type_of
 from genus.filters._covering import OPPOSITE, as_test
-from genus.filters._evaluate import plain, round_to_float32
+from genus.filters._evaluate import normalize, round_to_float32
 from genus.model import AttributeType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.model._types import int_range
 from genus.targets._compiler import Compiler
@@ -52,7 +52,7 @@ _PASSED_BY_NAN = frozenset({"!=", ">", ">=", "not in"})
 class StoredTest(msgspec.Struct, frozen=True):
     """`attribute op constants`; `in` and `not in` have any number of constants, the rest one."""
 
-    attribute: x.Attribute
+    attribute: x.AttributeRef
     op: str
     constants: tuple[Any, ...]
 
@@ -101,12 +101,12 @@ def reaches_files(node: x.Predicate) -> bool:
 def stored_test(node: x.Predicate, wanted: bool = True) -> StoredTest | None:
     """A comparison of an attribute with constants, or its opposite, in the column's own type; None if it has none.
 
-    >>> test = stored_test(x.Compare(">", x.Attribute("ratio", FloatType(32)), x.Literal(0.1, FloatType())))
+    >>> test = stored_test(x.Compare(">", x.AttributeRef("ratio", FloatType(32)), x.Literal(0.1, FloatType())))
     >>> test.op, test.constants
     ('>=', (0.10000000149011612,))
     """
     match as_test(node):
-        case x.Attribute() as attribute, op, constant if op in _OPPOSITE:
+        case x.AttributeRef() as attribute, op, constant if op in _OPPOSITE:
             constants = constant if op == "in" else (constant,)
             return _fitted(StoredTest(attribute, op if wanted else _OPPOSITE[op], constants))
     return None
@@ -166,7 +166,7 @@ def stored_constant(value: Any, type_: AttributeType) -> Column:
         case FloatType(bits):
             return F.lit(value).cast("float" if bits == 32 else "double")
         case TimeType():
-            return F.timestamp_micros(F.lit(plain(value, type_)).cast("bigint"))
+            return F.timestamp_micros(F.lit(normalize(value, type_)).cast("bigint"))
         case ChoiceType() if isinstance(value, int):
             return F.lit(value).cast("bigint")
     return F.lit(value)
@@ -247,7 +247,7 @@ class SparkCompiler(Compiler):
 
     # -- values, as they are computed ----------------------------------------------------------------------------------
 
-    def visit_Attribute(self, node: x.Attribute) -> Column:
+    def visit_AttributeRef(self, node: x.AttributeRef) -> Column:
         """The column, widened."""
         column = self._column(node.name)
         match node.type:
@@ -265,7 +265,7 @@ class SparkCompiler(Compiler):
         """The constant, or what stands for it."""
         if self._literal is not None:
             return self._literal(node)
-        value = plain(node.value, node.type)
+        value = normalize(node.value, node.type)
         return _bigint(value) if type(value) is int else F.lit(value)
 
     def visit_ToFloat(self, node: x.ToFloat) -> Column:
