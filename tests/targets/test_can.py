@@ -227,7 +227,7 @@ def test_explain_shows_pairs_and_what_is_left(catalog: Catalog) -> None:
     asked = Subscription(Lit, has="place", where=this.source.is_present() & (this.time > this.deadline))
     assert can.compile(asked, catalog).explain() == (
         "can: Lit has place where source is present and time > deadline\n"
-        "  type: Camera, Dopplar, and all below\n"
+        "  type: Camera, Dopplar, and all subtypes\n"
         "  tagged: place present, source present\n"
         f"  {can.compile(asked, catalog).pairs[0]}\n"
         f"  {can.compile(asked, catalog).pairs[1]}\n"

@@ -30,7 +30,7 @@ from genus.lake._tables.columns import POSITION, TYPE, spark_type
 from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vector
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import spark
-from genus.targets.spark._compiler import StoredTest, stored_constant, stored_test
+from genus.targets.spark._compiler import SparkCompiler, StoredTest, stored_constant, stored_test
 from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, spark_session
 from genus.testing._generators import pool
 
@@ -319,10 +319,10 @@ def test_constants_may_be_columns_of_parameters(session: SparkSession, tmp_path:
         constants: list[Column] = []
 
         def parameter(literal: x.Literal, constants: list[Column] = constants) -> Column:
-            constants.append(spark.SparkCompiler().visit(literal).alias(f"k{len(constants)}"))
+            constants.append(SparkCompiler().visit(literal).alias(f"k{len(constants)}"))
             return F.col(f"given.k{len(constants) - 1}")
 
-        compiler = spark.SparkCompiler(lambda name: F.col(f"event.{name}"), parameter)
+        compiler = SparkCompiler(lambda name: F.col(f"event.{name}"), parameter)
         conditions = [compiler.visit(where) for where in wheres]
         if not constants:
             continue
@@ -365,8 +365,8 @@ def test_a_condition_is_false_or_null_where_it_is_not_true(gauges: DataFrame) ->
     """The other question has its own column: `wanted` asks where a predicate is false, and unknown is neither."""
     where = Subscription(Gauge, where=this.number > 7).where
     assert where is not None
-    is_true, is_false = (spark.SparkCompiler().visit(where, wanted) for wanted in (True, False))
-    assert [gauges.where(one).count() for one in (is_true, is_false, spark.contents(where))] == [2, 8, 2]
+    is_true, is_false = (SparkCompiler().visit(where, wanted) for wanted in (True, False))
+    assert [gauges.where(one).count() for one in (is_true, is_false, SparkCompiler().visit(where))] == [2, 8, 2]
 
 
 # -- explain -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from genus.model import Event, check, name_of
 if TYPE_CHECKING:
     import logging
 
-    from genus.targets.dispatch import Channel, Deliver
+    from genus.targets.dispatch import ClassDispatcher, Deliver
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Bus:
         self._listeners: dict[Listener[Any], None] = {}
         self._rotas: dict[tuple[type, ...], Rota] = {}
         self._hearing: dict[Listener[Any], Callable[[], None]] = {}
-        self._channels: dict[type, Channel] = {}
+        self._channels: dict[type, ClassDispatcher] = {}
         self._published: dict[str, int] = {}
         self._closed = False
         if link is not None:
@@ -198,15 +198,15 @@ class Bus:
 
     # -- for collections, listeners and links ------------------------------------------------------------------------
 
-    def dispatch(self, cls: type) -> "Channel":
+    def dispatch(self, cls: type) -> "ClassDispatcher":
         """The code that delivers a class, made if need be."""
-        from genus.targets.dispatch import Channel  # with the first event: `import genus` stays quick
+        from genus.targets.dispatch import ClassDispatcher  # with the first event: `import genus` stays quick
 
         with self.lock:
             self._check_open()
             if cls not in self._channels:
                 entries = [one for one in self._listeners if one.subscription.accepts(cls)]
-                self._channels[cls] = Channel(cls, entries, self._before)
+                self._channels[cls] = ClassDispatcher(cls, entries, self._before)
             return self._channels[cls]
 
     def receive(self, event: Event) -> None:
@@ -332,7 +332,7 @@ def _nothing() -> None:
     """What ends a hearing that no link gave."""
 
 
-def _delivered(channel: "Channel", listener: Listener[Any]) -> int:
+def _delivered(channel: "ClassDispatcher", listener: Listener[Any]) -> int:
     return sum(channel.delivered(i) for i, entry in enumerate(channel.entries) if entry is listener)
 
 

@@ -1,6 +1,5 @@
 """`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
 
-import importlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from genus import targets
 from genus.cli._completion import complete_types
 from genus.cli._events import TYPES, load_all
 from genus.cli._format import counted, plain_table, print_json
@@ -36,51 +36,46 @@ TARGETS = ("python", "arrow", "index", "spark", "can")
 def explain(
     types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None, as_json: bool
 ) -> None:
-    """Show what a subscription becomes in each place it runs.
+    """Show what a subscription is compiled to, for each target.
 
     \b
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
     genus explain -t examples/traffic.py --catalog city.json --target can --banks 2 "Roadside has place"
     """
     if path is None and (target == "can" or banks is not None):
-        raise click.UsageError("acceptance filters need --catalog FILE: event tags are what a catalog says")
+        raise click.UsageError("acceptance filters need --catalog FILE, which has the event tags")
     asked = Subscription.parse(subscription, load_all(types))
     names = [target] if target else [name for name in TARGETS if name != "can" or path is not None]
-    found = {name: _explained_if_installed(name, asked, path, banks, must=target is not None) for name in names}
+    found = {name: _explain_if_installed(name, asked, path, banks, must=target is not None) for name in names}
     if as_json:
         print_json({"subscription": str(asked), "targets": found})
     else:
         click.echo("".join(f"{text}\n\n" for text in found.values()), nl=False)
 
 
-def _explained_if_installed(name: str, asked: Subscription, path: Path | None, banks: int | None, *, must: bool) -> str:
+def _explain_if_installed(name: str, asked: Subscription, path: Path | None, banks: int | None, *, must: bool) -> str:
     try:
-        return _explained_on_can(asked, path, banks) if name == "can" else _explained(name, asked)
+        return _explain_can(asked, path, banks) if name == "can" else _explain(name, asked)
     except ImportError as problem:
         if must:
             raise
         return f"{name}: {problem}"
 
 
-def _explained_on_can(subscription: Subscription, path: Path | None, banks: int | None) -> str:
+def _explain_can(subscription: Subscription, path: Path | None, banks: int | None) -> str:
     from genus.catalog import Catalog
-    from genus.targets import can
 
     assert path is not None
     catalog = Catalog.load(path)
-    made = can.compile(subscription, catalog)
-    fitted = [] if banks is None else [can.bank([made], catalog, banks=banks).explain()]
+    made = targets.can.compile(subscription, catalog)
+    fitted = [] if banks is None else [targets.can.fit_bank([made], catalog, banks=banks).explain()]
     return "\n".join([made.explain(), *fitted])
 
 
-def _explained(target: str, subscription: Subscription) -> str:
-    if target == "index":
-        from genus.targets.index import SubscriptionIndex
-
-        return SubscriptionIndex([subscription]).explain()
-    module = importlib.import_module(f"genus.targets.{target}")
-    explained: str = module.compile(subscription).explain()
-    return explained
+def _explain(target: str, subscription: Subscription) -> str:
+    module = getattr(targets, target)
+    made = module.compile([subscription]).explain(0) if target == "index" else module.compile(subscription).explain()
+    return str(made)
 
 
 @click.command()

@@ -7,6 +7,7 @@ It reads by recursive descent and never evaluates text as code. Precedence, loos
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -40,8 +41,7 @@ class Token(msgspec.Struct, frozen=True):
     column: int
 
 
-_TOKENS = re.compile(
-    r"""(?P<space>\s+)
+_TOKENS = r"""(?P<space>\s+)
     | (?P<bytes>x'(?:[0-9a-fA-F]{2})*')
     | (?P<duration>[0-9]+(?:\.[0-9]+)?(?:us|ms|min|s|h|d)\b)
     | (?P<unit>[0-9]++(?:\.[0-9]*+)?+(?:[eE][+-]?[0-9]+)?+[^\W\d]\w*)
@@ -50,9 +50,13 @@ _TOKENS = re.compile(
     | (?P<time>@[0-9T:.+\-]+Z?)
     | (?P<str>'(?:[^'\\]|\\.)*')
     | (?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
-    | (?P<op>==|!=|<=|>=|[=<>+\-*/(),&])""",
-    re.VERBOSE | re.DOTALL,
-)
+    | (?P<op>==|!=|<=|>=|[=<>+\-*/(),&])"""
+
+
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    """The pattern of all tokens, compiled when the first text is parsed: `import genus` stays quick."""
+    return re.compile(_TOKENS, re.VERBOSE | re.DOTALL)
 
 
 class ParsedSubscription(msgspec.Struct, frozen=True):
@@ -110,9 +114,9 @@ class _Parser:
         self.tests: list[tuple[x.Predicate, int]] = []
 
     def _tokens(self) -> list[Token]:
-        tokens, at = [], 0
+        tokens, at, match = [], 0, _token_pattern().match
         while at < len(self.text):
-            found = _TOKENS.match(self.text, at)
+            found = match(self.text, at)
             if found is None:
                 raise problem_at(self.text, at + 1, self._describe_unknown(at))
             kind = found.lastgroup or ""

@@ -1,8 +1,8 @@
-"""The shape every target has: a table of operators and one `visit_<Expression>` method per node of the expression tree.
+"""The base class of compilers: a table of operators and one `visit_<Expression>` method per class of expression.
 
-A target that forgets a node or an operator fails when its compiler class is created, not when a user meets it. What a
-target cannot do it lists as unsupported, with the reason; the subscription's part is then left to the receiver as a
-residual. `support_matrix` is made from these tables and stands in docs/targets.md.
+A compiler that leaves out an expression or an operator fails when its class is created, not when it is used. What a
+target cannot test it lists as unsupported, with the reason; that part of a subscription is then a residual for the
+receiver. `support_matrix` shows these tables in docs/targets.md.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,9 @@ from genus.filters._expression import (
     TextTest,
 )
 
+TYPE_COLUMN = "_type"
+"""The column of batches and tables that holds the name of each event's type."""
+
 OPERATORS: Mapping[type[Expression], tuple[str, ...]] = {
     Arithmetic: ARITHMETIC,
     Compare: COMPARISONS,
@@ -27,16 +30,16 @@ OPERATORS: Mapping[type[Expression], tuple[str, ...]] = {
 
 
 class Compiler:
-    """Base of every target's compiler; checks at creation that nothing is left out."""
+    """The base class of a target's compiler; checks when a subclass is created that it handles every expression."""
 
     target: ClassVar[str]
     operators: ClassVar[Mapping[str, Any]]
-    """What each operator of Arithmetic, Compare and TextTest becomes."""
+    """The translation of each operator of Arithmetic, Compare and TextTest."""
     unsupported: ClassVar[Mapping[type[Expression] | str, str]] = {}
-    """Nodes and operators this target leaves to the receiver, with the reason."""
+    """Expressions and operators this target leaves to the receiver, with the reason."""
 
     def __init_subclass__(cls) -> None:
-        """Refuse a compiler that handles a node or operator neither by method, table nor declaration."""
+        """Register a compiler; TypeError if it neither handles nor declares unsupported an expression or operator."""
         missing = [node.__name__ for node in EXPRESSIONS if not hasattr(cls, f"visit_{node.__name__}")]
         missing = [name for name in missing if name not in {node_name(node) for node in cls.unsupported}]
         signs = [sign for group in OPERATORS.values() for sign in group]
@@ -46,7 +49,7 @@ class Compiler:
         TARGETS[cls.target] = cls
 
     def visit(self, node: Expression, *context: Any) -> Any:
-        """Translate a node by the method of its name."""
+        """Translate an expression by the method of its class."""
         return getattr(self, f"visit_{type(node).__name__}")(node, *context)
 
 
@@ -55,12 +58,15 @@ TARGETS: dict[str, type[Compiler]] = {}
 
 
 def node_name(node: type[Expression] | str) -> str:
-    """The name of a node, or an operator's sign."""
+    """The name of a class of expression, or an operator's sign."""
     return node if isinstance(node, str) else node.__name__
 
 
 def support_matrix() -> str:
-    """A Markdown table of what each imported target handles itself and what it leaves as a residual."""
+    """A Markdown table of the expressions and operators that each target tests, and those it leaves as a residual.
+
+    It has the targets that are imported; those that need an extra may be missing.
+    """
     targets = sorted(TARGETS)
     rows = [f"| | {' | '.join(targets)} |", "|---" * (len(targets) + 1) + "|"]
     for node in EXPRESSIONS:

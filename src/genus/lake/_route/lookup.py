@@ -34,7 +34,7 @@ from genus.lake._route.shape_match import WORD
 from genus.lake._route.templates import RESIDUAL_OF, Residuals, Slot, Templates, attributes_in
 from genus.lake._tables.columns import SHAPE, SUBSCRIPTION, TYPE, spark_type
 from genus.model import AttributeType
-from genus.targets.spark import SparkCompiler
+from genus.targets.spark._compiler import SparkCompiler
 
 MATCHES = "matches"
 """The column of counts."""

@@ -17,7 +17,7 @@ from pyspark.sql import Column
 import genus.filters._expression as x
 from genus.filters._evaluate import normalize
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, TextType
-from genus.targets.spark import SparkCompiler
+from genus.targets.spark._compiler import SparkCompiler
 
 # Slots: the few native types in which the values of all attributes are looked up and compared.
 
