@@ -27,7 +27,7 @@ def test_every_target_compiles_to_something_that_explains_itself(name: str) -> N
     assert module.__name__ == f"genus.targets.{name}"
     assert {"compile", MADE[name].__name__} <= set(module.__all__)
     assert inspect.signature(module.compile).return_annotation in (MADE[name], MADE[name].__name__)
-    assert callable(MADE[name].explain)
+    assert callable(getattr(MADE[name], "explain", None))
 
 
 def test_importing_the_package_imports_no_target() -> None:
