@@ -113,7 +113,7 @@ def partitions(items: Sequence[Pair]) -> Iterator[list[list[Pair]]]:
 
 
 def cost(pairs: Sequence[Pair], needed: Sequence[Pair], weights: EtagWeights) -> Weight:
-    accepted, wanted = (reduce(int.__or__, map(weights.accepted, group), 0) for group in (pairs, needed))
+    accepted, wanted = (reduce(int.__or__, map(weights.accepted_etags, group), 0) for group in (pairs, needed))
     return weights.weight(accepted & ~wanted)
 
 

@@ -329,7 +329,7 @@ class Catalog:
     def load(cls, path: Path) -> Self:
         """Read a catalog from a file.
 
-        Raises CatalogUnavailable if the file cannot be read, and CatalogDamaged, with the place, if it is no catalog.
+        Raises CatalogUnavailable if the file cannot be read, and CatalogDamaged, with the line, if it is no catalog.
         """
         text = read_text(real_path(path))
         if text is None:

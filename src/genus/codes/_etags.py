@@ -1,4 +1,4 @@
-"""Event tags laid out as prefixes, so that one acceptance filter stands for a type and everything below it.
+"""Event tags laid out as prefixes, so that one acceptance filter accepts a type and everything below it.
 
 Codes need division; the filter of a CAN controller can only mask. So a type also owns aligned blocks of a power of two
 of event tags, each one (value, mask) pair. Its first block begins with its own event tag, or with an aligned `unit` of
@@ -154,7 +154,7 @@ class EtagSpace:
         order = order_breadth_first(hierarchy, self._owners)
         several = next((name for name in order if len(hierarchy[name]) > 1), None)
         if several is not None:
-            raise HierarchyError(f"cannot place {several!r}: an event tag lies in one block, so a type has one parent")
+            raise HierarchyError(f"cannot add {several!r}: an event tag lies in one block, so a type has one parent")
         sizes = self._choose_sizes(hierarchy, order)
         for name in sorted(order, key=lambda name: -sizes[name]):
             self.add(name, next(iter(hierarchy[name]), None), sizes[name])

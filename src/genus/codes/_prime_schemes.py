@@ -36,7 +36,7 @@ from genus.errors import HierarchyError
 
 
 class PrimeForest:
-    """State: the own factors of a forest's vertices; None stands for the parent of all roots.
+    """State: the own factors of a forest's vertices; None is the parent of all roots.
 
     Every vertex has at most one parent, and primes are used again in other branches. A new child v of p with own
     factor q makes no false pair if and only if
@@ -66,7 +66,7 @@ class PrimeForest:
 
     def rule(self, parent: str | None) -> Rule:
         """The own factors that a new child of a vertex may have."""
-        taken = self._below[parent] | self._beside(parent)
+        taken = self._below[parent] | self._sibling_factors(parent)
         return lambda factor: factor not in taken
 
     def line_factors(self, name: str | None) -> set[int]:
@@ -78,7 +78,7 @@ class PrimeForest:
         """Every own factor in use."""
         return self._below[None]
 
-    def _beside(self, name: str | None) -> set[int]:
+    def _sibling_factors(self, name: str | None) -> set[int]:
         line = self._line(name)
         return {f for a in line[1:] for f, child in self._child_by_factor[a].items() if child not in line}
 

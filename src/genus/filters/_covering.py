@@ -60,24 +60,24 @@ def covers(wide: Selection, narrow: Selection) -> bool:
         _types_cover(wide, narrow)
         and set(wide.has) <= set(required_attributes(narrow))
         and set(wide.lacks) <= set(narrow.lacks)
-        and all(_implied(part, narrow) for part in conjuncts(wide.where))
+        and all(_is_implied(part, narrow) for part in conjuncts(wide.where))
     )
 
 
 def _types_cover(wide: Selection, narrow: Selection) -> bool:
     if wide.exact:
-        return narrow.exact and _declared(wide.type) is _declared(narrow.type)
-    asked = (_declared(narrow.type),) if narrow.exact else narrow.types
+        return narrow.exact and _exact_type(wide.type) is _exact_type(narrow.type)
+    asked = (_exact_type(narrow.type),) if narrow.exact else narrow.types
     return all(any(issubclass(cls, wanted) for cls in asked) for wanted in wide.types)
 
 
-def _declared(cls: type) -> type:
-    """The type a class stands for: a pure class for its kind, any other for itself."""
+def _exact_type(cls: type) -> type:
+    """The type that an exact subscription to a class selects: the kind of a pure class, else the class."""
     return pure_kind(cls) or cls
 
 
 def conjuncts(predicate: x.Predicate | None) -> tuple[x.Predicate, ...]:
-    """The parts that must all hold."""
+    """The operands of a conjunction, which must all be true; a single predicate is its own, None has none."""
     if predicate is None:
         return ()
     return predicate.operands if isinstance(predicate, x.And) else (predicate,)
@@ -88,17 +88,17 @@ def required_attributes(subscription: Selection) -> Iterator[str]:
     yield from subscription.has
     yield from (a.name for a in attributes(subscription.type) if not a.optional and not subscription.exact)
     for part in conjuncts(subscription.where):
-        yield from _needed(part)
+        yield from _attributes_needed(part)
 
 
-def _needed(part: x.Predicate) -> Iterator[str]:
+def _attributes_needed(part: x.Predicate) -> Iterator[str]:
     """The attributes that must be present for a conjunct to be true."""
     match part:
         case x.Compare() | x.OneOf() | x.TextTest() | x.Not(x.Compare() | x.OneOf() | x.TextTest()) | x.Present():
             yield from (node.name for node in part.walk() if isinstance(node, x.AttributeRef))
 
 
-def _implied(part: x.Predicate, narrow: Selection) -> bool:
+def _is_implied(part: x.Predicate, narrow: Selection) -> bool:
     if isinstance(part, x.Present):
         return part.attribute.name in set(required_attributes(narrow))
     if isinstance(part, x.Not) and isinstance(part.operand, x.Present) and part.operand.attribute.name in narrow.lacks:

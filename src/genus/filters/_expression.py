@@ -27,7 +27,7 @@ MAX_DEPTH = 64
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 UNESCAPES = {escaped[1]: letter for letter, escaped in _ESCAPES.items()}
-"""What the letter after a backslash stands for in a text literal."""
+"""The character for each letter after a backslash in a text literal."""
 
 
 class Expression(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Value(Expression, frozen=True):
 
 @runtime_checkable
 class HasNode(Protocol):
-    """A wrapper of a value, which may stand for it: a `Term`."""
+    """A wrapper of a value that can be used in its place: a `Term`."""
 
     node: Value
 

@@ -212,13 +212,13 @@ class _Parser:
         return result
 
     def conjunction(self) -> x.Predicate:
-        result = self.negated()
+        result = self.negation()
         while self.take("and"):
-            result = result & self.negated()
+            result = result & self.negation()
         return result
 
-    def negated(self) -> x.Predicate:
-        return ~self.deeper(self.negated) if self.take("not") else self.test()
+    def negation(self) -> x.Predicate:
+        return ~self.deeper(self.negation) if self.take("not") else self.test()
 
     def test(self) -> x.Predicate:
         """A comparison, or a predicate in parentheses; which of the two an opening one starts shows only later."""

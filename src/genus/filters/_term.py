@@ -135,7 +135,7 @@ class Term:
 
 
 class This:
-    """The class of `this`, which stands for the event in a predicate: `this.speed > 30` is an expression tree.
+    """The class of `this`, the event in a predicate: `this.speed > 30` is an expression tree.
 
     >>> (this.speed * 3.6 > 30) & this.category.isin(["truck", "car"])  # doctest: +ELLIPSIS
     And(operands=(Compare(op='>', ...

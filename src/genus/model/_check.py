@@ -49,11 +49,11 @@ def check(event: Event) -> None:
             continue
         if not _FITS[type(attribute.type)](value, attribute.type):
             raise EventError(
-                f"{name_of(type(event))}.{attribute.name} is {value!r}, but must be {_expected(attribute)}"
+                f"{name_of(type(event))}.{attribute.name} is {value!r}, but must be {_describe_expected(attribute)}"
             )
 
 
-def _expected(attribute: Attribute) -> str:
+def _describe_expected(attribute: Attribute) -> str:
     match attribute.type:
         case TimeType():
             return "a datetime with a time zone, in years 1 to 9999 of UTC"

@@ -123,7 +123,7 @@ def subtypes(cls: C) -> Iterator[C]:
 
 
 def pure_kind(cls: type) -> type | None:
-    """The kind that a pure class stands for; None for every other class.
+    """The kind of a pure class; None for every other class.
 
     A class is pure if it derives from `Event` and one kind and adds no public member to that kind. An exact
     subscription to a pure class equals the exact subscription to its kind.

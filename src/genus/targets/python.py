@@ -329,19 +329,19 @@ def bounds(node: x.Value) -> tuple[int, int]:
         case x.AttributeRef(_, IntType(bits, signed)):
             return int_range(bits, signed)
         case x.Negation(operand):
-            low, high = _clipped(operand)
+            low, high = _clip_bounds(operand)
             return -high, -low
         case x.Arithmetic(op, left, right):
-            return _combined(op, _clipped(left), _clipped(right))
+            return _combine_bounds(op, _clip_bounds(left), _clip_bounds(right))
     return INT64_MIN, INT64_MAX
 
 
-def _clipped(node: x.Value) -> tuple[int, int]:
+def _clip_bounds(node: x.Value) -> tuple[int, int]:
     low, high = bounds(node)
     return max(low, INT64_MIN), min(high, INT64_MAX)
 
 
-def _combined(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+def _combine_bounds(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
     if op == "+":
         return left[0] + right[0], left[1] + right[1]
     if op == "-":

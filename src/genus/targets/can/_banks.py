@@ -90,7 +90,7 @@ def fit_bank(
     needed = condense([*(pair for each in compiled for pair in each.pairs), *(Pair(*pair) for pair in always)])
     weights = EtagWeights(catalog, traffic)
     pairs = fit_pairs(needed, banks, weights)
-    extra = _accepted(pairs, weights) & ~_accepted(needed, weights)
+    extra = _accepted_etags(pairs, weights) & ~_accepted_etags(needed, weights)
     weight, total = weights.weight(extra), weights.weight(weights.everything)
     unwanted = dict.fromkeys(catalog.type_of(etag) or f"event tag {etag}" for etag in weights.etags_of(extra))
     if traffic is None:
@@ -126,7 +126,7 @@ class _Step(NamedTuple):
 def fit_pairs(needed: Iterable[Pair], banks: int, weights: EtagWeights) -> tuple[Pair, ...]:
     """The pairs, joined until there are at most `banks`."""
     pairs = drop_covered(needed)
-    states = [_State(pairs, _accepted(pairs, weights))]
+    states = [_State(pairs, _accepted_etags(pairs, weights))]
     wanted = states[0].accepted
     width = max(1, min(BEAM, 6 * EFFORT // (len(pairs) ** 3 + 1)))
     done: list[tuple[Weight, tuple[Pair, ...]]] = []
@@ -135,14 +135,14 @@ def fit_pairs(needed: Iterable[Pair], banks: int, weights: EtagWeights) -> tuple
         steps = [step for state in states if len(state.pairs) > banks for step in _steps(state, wanted, weights)]
         chosen = {step.after(): step for step in nsmallest(4 * width, steps, key=lambda step: step[:3])}
         following = list(chosen.items())[:width]
-        states = [_State(after, s.before.accepted | weights.accepted(s.pair)) for after, s in following]
+        states = [_State(after, s.before.accepted | weights.accepted_etags(s.pair)) for after, s in following]
     return min(done)[1]
 
 
 def _steps(state: _State, wanted: EtagSet, weights: EtagWeights) -> Iterator[_Step]:
     for one, other in _candidates(state.pairs):
         pair = one.join(other)
-        extra = (state.accepted | weights.accepted(pair)) & ~wanted
+        extra = (state.accepted | weights.accepted_etags(pair)) & ~wanted
         yield _Step(weights.weight(extra), -pair.mask.bit_count(), pair, state)
 
 
@@ -150,10 +150,10 @@ def _candidates(pairs: Sequence[Pair]) -> Iterable[tuple[Pair, Pair]]:
     return combinations(pairs, 2) if len(pairs) <= MANY else pairwise(pairs)
 
 
-def _accepted(pairs: Iterable[Pair], weights: EtagWeights) -> EtagSet:
+def _accepted_etags(pairs: Iterable[Pair], weights: EtagWeights) -> EtagSet:
     found = 0
     for pair in pairs:
-        found |= weights.accepted(pair)
+        found |= weights.accepted_etags(pair)
     return found
 
 

@@ -142,7 +142,7 @@ def _all_of(parts: Iterable[Presence]) -> Presence:
 
 
 def _any_of(parts: Iterable[Presence]) -> Presence:
-    """The presence required whichever part is true."""
+    """The presence required if any one part must be true."""
     possible = [one for one in parts if one is not None]
     if not possible:
         return None

@@ -50,8 +50,8 @@ class Pair(NamedTuple):
         return self.mask == other.mask and (self.value ^ other.value).bit_count() == 1
 
     def __str__(self) -> str:
-        places = [1 << place for place in reversed(range(ETAG_BITS))]
-        pattern = "".join("-" if not self.mask & bit else "1" if self.value & bit else "0" for bit in places)
+        bits = [1 << number for number in reversed(range(ETAG_BITS))]
+        pattern = "".join("-" if not self.mask & bit else "1" if self.value & bit else "0" for bit in bits)
         return f"{self.value:#06x}/{self.mask:#06x}  {pattern}"
 
 
@@ -117,7 +117,7 @@ class EtagWeights:
     >>> catalog = Catalog()
     >>> added = catalog.register(Bell, Chime)
     >>> weights = EtagWeights(catalog, {"Bell": 30.0, 8: 10.0})
-    >>> bells = weights.accepted(Pair(catalog.etag(Bell), 0x3FFF))
+    >>> bells = weights.accepted_etags(Pair(catalog.etag(Bell), 0x3FFF))
     >>> weights.weight(bells), weights.weight(weights.everything)
     (Weight(rate=30.0, types=1.0), Weight(rate=40.0, types=3.0))
     """
@@ -135,7 +135,7 @@ class EtagWeights:
             for bit in range(ETAG_BITS):
                 self._planes[bit] |= (tag >> bit & 1) << number
 
-    def accepted(self, pair: Pair) -> EtagSet:
+    def accepted_etags(self, pair: Pair) -> EtagSet:
         """The event tags that a pair accepts; other bits of the identifier are ignored."""
         found = self._accepted.get(pair)
         if found is None:

@@ -311,7 +311,7 @@ class FamilyIndex:
         if shape is None:
             shape = self._new_shape(type(event), present)
         elif len(shape.accepted) < len(self.decomposition.profiles):
-            shape.accepted = self._accepted(shape.cls, shape.present, shape.accepted)
+            shape.accepted = self._accept_profiles(shape.cls, shape.present, shape.accepted)
         return shape
 
     def _watched_names(self, cls: type) -> list[str | None]:
@@ -324,7 +324,7 @@ class FamilyIndex:
 
     def _new_shape(self, cls: type, presence: tuple[bool, ...]) -> IndexedShape:
         present = {name for name, there in zip(self.decomposition.watched, presence, strict=True) if there}
-        accepted = self._accepted(cls, present, np.empty(0, np.bool_))
+        accepted = self._accept_profiles(cls, present, np.empty(0, np.bool_))
         indexed = slice(self._indexed)
         rejected = ~pack(accepted[self._profile.values[indexed]] & self._alive.values[indexed])
         for dimension in self.decomposition.dimensions:
@@ -337,7 +337,7 @@ class FamilyIndex:
         self._shapes[cls, presence] = shape
         return shape
 
-    def _accepted(self, cls: type, present: set[str], known: Flags) -> Flags:
+    def _accept_profiles(self, cls: type, present: set[str], known: Flags) -> Flags:
         more = [profile.accepts(cls, present) for profile in self.decomposition.profiles[len(known) :]]
         return np.concatenate([known, np.array(more, np.bool_)])
 

@@ -216,7 +216,7 @@ class SparkCompiler(Compiler):
 
     def visit_Compare(self, node: x.Compare, wanted: bool = True) -> Column:
         """A comparison or its opposite, on the stored column where possible."""
-        stored = self._stored(node, wanted)
+        stored = self._stored_column(node, wanted)
         if stored is not None:
             return stored
         left, right = self.visit(node.left), self.visit(node.right)
@@ -225,7 +225,7 @@ class SparkCompiler(Compiler):
 
     def visit_OneOf(self, node: x.OneOf, wanted: bool = True) -> Column:
         """`IN`, on the stored column where possible."""
-        stored = self._stored(node, wanted)
+        stored = self._stored_column(node, wanted)
         if stored is not None:
             return stored
         item, *options = [_with_one_zero(value, self.visit(value)) for value in (node.item, *node.options)]
@@ -237,7 +237,7 @@ class SparkCompiler(Compiler):
         test = self.operators[node.op](self.visit(node.item), self.visit(node.part))
         return test if wanted else ~test
 
-    def _stored(self, node: x.Predicate, wanted: bool) -> Column | None:
+    def _stored_column(self, node: x.Predicate, wanted: bool) -> Column | None:
         """The test on the stored column; None if it has no such form, or constants are parameters."""
         test = stored_test(node, wanted) if self._literal is None else None
         return None if test is None else test.on(self._column(test.attribute.name))
