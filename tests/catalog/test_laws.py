@@ -95,7 +95,7 @@ def test_a_tag_names_what_the_event_carries(made: list[type], seed: int) -> None
 
 @FEW
 @given(hierarchies(), st.integers(0, 1000))
-def test_an_events_tag_on_the_bus_tells_its_type_and_its_tagged_attributes(made: list[type], seed: int) -> None:
+def test_an_event_tag_gives_the_type_and_the_tagged_attributes(made: list[type], seed: int) -> None:
     generator, catalog = Generator(seed), Catalog()
     for call in calls(made, seed):
         catalog.register(*call)

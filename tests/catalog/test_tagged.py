@@ -1,4 +1,4 @@
-"""Tagged attributes: a family whose event tags tell what an event carries, agreed once and for all."""
+"""Tagged attributes: a family whose event tags contain presence bits; they never change once registered."""
 
 import json
 from collections.abc import Sequence

@@ -94,7 +94,7 @@ def test_a_full_space_refuses_and_stays_right(tree: Hierarchy, bits: int) -> Non
 
 @given(tree=trees(size=30, roots=3), units=st.lists(st.sampled_from([1, 2, 4, 8]), min_size=30, max_size=30))
 @settings(max_examples=60, deadline=None)
-def test_a_type_with_several_own_tags_shares_them_with_nobody(tree: Hierarchy, units: list[int]) -> None:
+def test_a_type_does_not_share_its_own_event_tags(tree: Hierarchy, units: list[int]) -> None:
     """Whatever units are mixed: own tags are aligned, disjoint and inside the type's filters, also when restored."""
     space, unit = EtagSpace(), dict(zip(tree, units, strict=False))
     for name, parents in tree.items():

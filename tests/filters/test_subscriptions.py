@@ -270,7 +270,7 @@ class TestText:
         assert shown.strip() == text.strip()
         assert mark.index("^") == 2 + column - 1
 
-    def test_names_that_two_types_share_must_be_told_apart(self) -> None:
+    def test_a_name_that_two_types_share_is_refused(self) -> None:
         def here() -> type:
             class Twin(Event):
                 pass
@@ -288,9 +288,9 @@ class TestText:
             Subscription.parse("Twin", [one, two])
         assert Subscription.parse("Twin", [one]) == Subscription(one)
         again = here()
-        assert Subscription.parse("Twin", [one, again]) == Subscription(again), "defined anew, as in a notebook"
+        assert Subscription.parse("Twin", [one, again]) == Subscription(again), "defined again, as in a notebook"
 
-    def test_a_type_with_kinds_is_found_without_being_told_where(self) -> None:
+    def test_a_type_with_kinds_is_found_among_all_declared_types(self) -> None:
         class Unmistakable(Event, Roadside):
             lane: int
 

@@ -85,7 +85,7 @@ def test_tagged_is_of_the_whole_family() -> None:
     assert tagged_attributes(declare(Event, options={"tagged": ["place", "time"]})) == ("place", "time")
 
 
-def test_the_signature_tells_everything_a_target_needs() -> None:
+def test_the_signature_has_everything_a_target_needs() -> None:
     found = signature(Truck)
     assert found.name == "Truck"
     assert found.parents == ("Car", "Heavy")

@@ -299,7 +299,7 @@ INT64 = st.one_of(st.sampled_from(INTS), st.integers(INT64_MIN, INT64_MAX))
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20), INT64)
 def test_an_integer_result_outside_64_bits_is_unknown(pairs: list[tuple[int, int]], constant: int) -> None:
-    """Asked for both a comparison and its opposite, so that unknown is told from false."""
+    """Asked for both a comparison and its opposite, so that unknown and false are distinguished."""
     events = [Sample(i64=a, j64=b) for a, b in pairs]
     for result in (this.i64 + this.j64, this.i64 - this.j64, this.i64 * this.j64, this.i64 * constant, -this.i64):
         agree(Subscription(Sample, where=result >= constant), events)
@@ -317,7 +317,7 @@ def test_overflow_is_found_exactly(name: str, pairs: list[tuple[int, int]]) -> N
 
 @pytest.mark.parametrize("off", [-2, -1, 0, 1, 2])
 def test_overflow_is_found_at_the_very_border(off: int) -> None:
-    """Products next to ±2**63, where doubles cannot tell neighbours apart."""
+    """Products next to ±2**63, where doubles do not distinguish adjacent integers."""
     factors = [3, 7, 127, 3037000499, 3037000500, 2**31 - 1, 2**32 + 1, 2**61 - 1]
     pairs = [(sign * a, border // a + off) for a in factors for sign in (1, -1) for border in (2**63, -(2**63))]
     events = [Sample(i64=a, j64=b) for a, b in pairs] + [Sample(i64=INT64_MIN, j64=-1)]

@@ -334,7 +334,7 @@ def test_a_type_declared_after_its_subscription_is_found() -> None:
     assert index.match(Crane(speed=1.0, lane=1, reach=2.0)).tolist() == [0, 1]
 
 
-def test_many_texts_are_told_apart_and_forgotten(eager: None) -> None:
+def test_many_texts_are_distinguished_and_dropped_when_unused(eager: None) -> None:
     subscriptions = [Subscription(Vehicle, where=this.label == f"place {n}") for n in range(1_000)]
     index = SubscriptionIndex(subscriptions)
     assert index.match(Vehicle(speed=1.0, lane=1, label="place 77")).tolist() == [77]

@@ -310,7 +310,7 @@ def test_the_sessions_settings_do_not_matter(session: SparkSession) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_constants_may_be_columns_of_parameters(session: SparkSession, tmp_path: Path, seed: int) -> None:
-    """A compiler that is told where attributes and constants are found gives the same answers from there."""
+    """A compiler with other columns for attributes and constants gives the same answers."""
     generator = Generator(seed)
     asked, events = generator.subscriptions(60), generator.events(40)
     for family, positions in by_family(events):
@@ -372,7 +372,7 @@ def test_a_condition_is_false_or_null_where_it_is_not_true(gauges: DataFrame) ->
 # -- explain -----------------------------------------------------------------------------------------------------------
 
 
-def test_explain_tells_files_from_rows() -> None:
+def test_explain_separates_files_from_rows() -> None:
     fast = Subscription(
         Gauge, has="place", lacks="source", where=((this.real > 1) | (this.tiny == 2)) & (this.real > this.number)
     )

@@ -168,7 +168,7 @@ def _check_narrowing(owner: str, attribute: Attribute, base: type | None) -> Non
 
 
 class MissingAttribute(EventError, msgspec.ValidationError):
-    """An event was made, or decoded, without an attribute that its type requires."""
+    """An event was created or decoded without an attribute that its type requires."""
 
 
 def _set_default(owner: str, attribute: Attribute, namespace: dict[str, Any]) -> None:
@@ -193,18 +193,22 @@ def _set_default(owner: str, attribute: Attribute, namespace: dict[str, Any]) ->
         namespace[attribute.name] = msgspec.field(default_factory=lambda: copy(default))
 
 
-def _set_missing(name: str, required: Mapping[str, object], namespace: dict[str, Any]) -> None:
-    """Give the attributes that must be given a default that raises an error with the name of the class.
+def _set_required(name: str, base: type | None, own: Mapping[str, object], namespace: dict[str, Any]) -> None:
+    """Set a default that raises MissingAttribute for every attribute without a default.
 
     msgspec's own error does not name the class. Inherited attributes are declared again, with the same annotation, so
     that the error names the class that was called and not the one it derives from.
     """
+    inherited: dict[str, object] = getattr(base, "__genus_required__", {})
+    required = {field: note for field, note in {**inherited, **own}.items() if field not in namespace}
+    namespace["__genus_required__"] = required
     for field, note in required.items():
         namespace["__annotations__"].setdefault(field, note)
         namespace[field] = msgspec.field(default_factory=_raise_missing(name, field, required))
 
 
 def _raise_missing(name: str, field: str, required: Iterable[str]) -> Callable[[], NoReturn]:
+    """A function that raises MissingAttribute for an attribute."""
     message = f"{name} requires {', '.join(required)}, but {field!r} was not given"
 
     def fail() -> NoReturn:
@@ -254,7 +258,7 @@ class Kind(metaclass=KindMeta):
     if not typing.TYPE_CHECKING:  # type checkers would take it for the constructor of event types
 
         def __new__(cls, *_: object, **__: object) -> NoReturn:
-            """Refuse: only event types have instances."""
+            """Raise EventError: only event types have instances."""
             known = [each.__name__ for each in type.__subclasses__(cls) if isinstance(each, EventMeta)]
             example = known[0] if known else f"class X(Event, {cls.__name__})"
             raise EventError(
@@ -290,10 +294,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             _set_default(name, attribute, namespace)
         own = {a.name: _decoder_annotation(a, notes[a.name]) for a in declared}
         namespace["__annotations__"] = dict(own)
-        required = {**getattr(base, "__genus_required__", {}), **own}
-        required = {field: note for field, note in required.items() if field not in namespace}
-        namespace["__genus_required__"] = required
-        _set_missing(name, required, namespace)
+        _set_required(name, base, own, namespace)
         inherited = getattr(base, "__genus_attributes__", ())
         namespace["__genus_name__"] = label
         namespace["__genus_attributes__"] = all_attributes = _override(inherited, declared)

@@ -60,13 +60,21 @@ def int_range(bits: int, signed: bool) -> tuple[int, int]:
 
 if typing.TYPE_CHECKING:
     Int8: TypeAlias = int
+    """The annotation of an integer of 8 signed bits."""
     Int16: TypeAlias = int
+    """The annotation of an integer of 16 signed bits."""
     Int32: TypeAlias = int
+    """The annotation of an integer of 32 signed bits."""
     Int64: TypeAlias = int
+    """The annotation of an integer of 64 signed bits."""
     UInt8: TypeAlias = int
+    """The annotation of an integer of 8 unsigned bits."""
     UInt16: TypeAlias = int
+    """The annotation of an integer of 16 unsigned bits."""
     UInt32: TypeAlias = int
+    """The annotation of an integer of 32 unsigned bits."""
     Float32: TypeAlias = float
+    """The annotation of an IEEE 754 number of 32 bits."""
 else:
     Int8, Int16, Int32, Int64 = (_int_annotation(bits, True) for bits in (8, 16, 32, 64))
     UInt8, UInt16, UInt32 = (_int_annotation(bits, False) for bits in (8, 16, 32))
