@@ -104,7 +104,15 @@ def test_a_text_that_is_wrong_says_what_to_write(written: str, message: str, adv
 
 
 @pytest.mark.parametrize(
-    "where", ["lane == 1e5", "celsius > 2.", "celsius > .5", "celsius < 1.5E-3", "expires - time > 1.5h"]
+    "where",
+    [
+        "lane == 1e5",
+        "celsius > 2.",
+        "celsius > .5",
+        "celsius < 1.5E-3",
+        "expires - time > 1.5h",
+        "celsius > 2.5and lane == 1",
+    ],
 )
 def test_numbers_and_durations_are_not_taken_for_numbers_with_a_unit(where: str) -> None:
     accepted(f"Loop where {where}")
