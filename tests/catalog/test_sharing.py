@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from genus.catalog import Catalog, lock_file
+from genus.catalog import Catalog
+from genus.catalog._file import lock_file
 from genus.errors import CatalogUnavailable, NotRegistered
 
 from .declaring import event_type

@@ -2,7 +2,6 @@
 
 from genus.catalog._catalog import Catalog
 from genus.catalog._declare import types_in
-from genus.catalog._file import lock_file
 from genus.catalog._records import Finding, RegistrationResult, TypeEntry
 
-__all__ = ["Catalog", "Finding", "RegistrationResult", "TypeEntry", "lock_file", "types_in"]
+__all__ = ["Catalog", "Finding", "RegistrationResult", "TypeEntry", "types_in"]
