@@ -146,11 +146,9 @@ class Lake:
         nothing about are dead letters too, unless `unknown` lets them pass.
         """
         began = time.monotonic()
-        if dbc is not None:
-            from genus.lake._ingest.can_logs import types_of_dbc
-
-            self.register(*types_of_dbc(dbc))
         formats = Chooser(format, mapping, dbc, unknown)
+        if dbc is not None:
+            self.register(*formats.types)
         formats.check(types_of(self._agreed.text))
         paths = find_files(self.spark, sources, any_ending=format is not None)
         wanted = list(self._unread(job.inputs_of(paths, formats), retry))
