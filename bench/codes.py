@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from bench.timing import markdown
-from genus.codes import read_hierarchy
-from genus.codes._report import Cost, NotApplicable, figure_2, report
+from genus.codes import CodeCost, NotApplicable, compare_schemes, measure_balanced_trees, read_hierarchy
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 FILES = {
@@ -22,11 +21,11 @@ def table() -> str:
     return markdown(head, [row(name, line) for name, file in FILES.items() for line in lines(file)])
 
 
-def lines(file: str) -> list[Cost | NotApplicable]:
-    return report(read_hierarchy(str(DATA / file)))
+def lines(file: str) -> list[CodeCost | NotApplicable]:
+    return compare_schemes(read_hierarchy(str(DATA / file)))
 
 
-def row(name: str, line: Cost | NotApplicable) -> list[str]:
+def row(name: str, line: CodeCost | NotApplicable) -> list[str]:
     if isinstance(line, NotApplicable):
         return [name, line.scheme, "", "", f"n/a: {line.reason}", "", "", ""]
     sizes = [f"{line.mean_bytes:.2f}", str(line.max_bytes), f"{line.density_percent:.1g} %"]
@@ -35,7 +34,7 @@ def row(name: str, line: Cost | NotApplicable) -> list[str]:
 
 def figure_table() -> str:
     """The paper's figure 2: bytes of the largest code over all trees of 2 to 8 levels and children."""
-    cells = figure_2()
+    cells = measure_balanced_trees()
     rows = []
     for scheme in dict.fromkeys(cell.scheme for cell in cells):
         sizes = [cell.bytes for cell in cells if cell.scheme == scheme]

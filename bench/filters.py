@@ -16,7 +16,7 @@ from bench.dispatch import handlers
 from bench.timing import Contestant, human, least_ns, markdown
 from genus import Event, open_bus, this
 from genus.codes import LinePrimes
-from genus.targets import dispatch as channel
+from genus.targets import dispatch
 
 SUBSCRIPTIONS = 1000
 
@@ -76,13 +76,13 @@ def getattr_loop(choices: int) -> Contestant:
 
 def genus(choices: int, *, indexed: bool) -> Contestant:
     """The bus; without index, every subscription is an `if` of the generated function, as in the paper."""
-    many = channel.MANY
-    channel.MANY = many if indexed else 10**9
+    many = dispatch.MANY
+    dispatch.MANY = many if indexed else 10**9
     readings = open_bus("local:").collection(Reading)
     for number, handler in enumerate(handlers(SUBSCRIPTIONS, False)):
         readings.subscribe(handler, where=this.value == number % choices)
     readings.publish(EVENT)
-    channel.MANY = many
+    dispatch.MANY = many
     return "readings.publish(event)", {"readings": readings, "event": EVENT}
 
 

@@ -31,7 +31,7 @@ from genus.lake._ingest.job import run as run_job
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.recordings import Recordings
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 
 EVENTS = 1_000_000
 RUNS = 3

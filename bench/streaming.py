@@ -18,7 +18,7 @@ from bench.timing import markdown
 from genus import Subscription, this
 from genus.bus._recording import RecordingWriter
 from genus.lake import Inboxes, Lake, Progress, Routed
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 
 FILES, EVENTS_EACH, FILES_PER_BATCH = 40, 20_000, 5
 WANTED = [

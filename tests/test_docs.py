@@ -13,8 +13,10 @@ import pytest
 
 from docs.pictures.gallery import PICTURES
 from genus.cli import COMMANDS, genus
-from genus.targets import arrow, can, python, spark
-from genus.targets._compiler import Compiler, support_matrix
+from genus.targets import arrow, python, support_matrix
+from genus.targets._compiler import Compiler
+from genus.targets.can._compiler import CanCompiler
+from genus.targets.spark._compiler import SparkCompiler
 
 ROOT = Path(__file__).parents[1]
 HELP = ["-h", "--help"]
@@ -45,7 +47,7 @@ def shown_commands() -> Iterator[Shown]:
 
 
 def test_the_support_matrix_is_the_compilers_own() -> None:
-    compilers = (arrow.ArrowCompiler, can.CanCompiler, python.PythonCompiler, spark.SparkCompiler)
+    compilers = (arrow.ArrowCompiler, CanCompiler, python.PythonCompiler, SparkCompiler)
     assert {compiler.target for compiler in compilers} == {"arrow", "can", "python", "spark"}
     assert support_matrix() in (ROOT / "docs" / "targets.md").read_text()
 

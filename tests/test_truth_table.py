@@ -197,7 +197,7 @@ def test_acceptance_filters_never_accept_too_little(seed: int) -> None:
     subscriptions, events = generator.subscriptions(30), generator.events(60)
     catalog = agreed(subscriptions, events)
     filters = [can.compile(subscription, catalog) for subscription in subscriptions]
-    banks = [can.bank(filters, catalog, banks=banks) for banks in (1, 2, 3, 5, 8, 40)]
+    banks = [can.fit_bank(filters, catalog, banks=banks) for banks in (1, 2, 3, 5, 8, 40)]
     refused = 0
     for event in events:
         identifier = NODE_AND_PRIORITY | catalog.etag_of(event)

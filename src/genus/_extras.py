@@ -1,11 +1,11 @@
-"""Optional parts: what to install when a module that an extra brings is missing."""
+"""Messages for missing extras: which command installs them."""
 
 import json
 from importlib.metadata import PackageNotFoundError, distribution
 
 
 def missing_extra(what: str, extra: str) -> ImportError:
-    """The error for something that needs an extra: it names the command that installs the extra here.
+    """An ImportError that says what needs an extra, and the command that installs it.
 
     >>> str(missing_extra("the lake needs pyspark", "lake")).startswith("the lake needs pyspark: pip install ")
     True
@@ -14,7 +14,7 @@ def missing_extra(what: str, extra: str) -> ImportError:
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation of Genus, be it of a checkout or of a package."""
+    """The command that installs an extra into this environment, for a checkout or for a package."""
     checkout = _checkout()
     return f"pip install 'genus[{extra}]'" if checkout is None else f"pip install -e '{checkout}[{extra}]'"
 

@@ -1,7 +1,7 @@
-"""Front doors that import a module only when one of its names is asked for.
+"""Lazy front doors: a package that imports a submodule only when one of its names is used.
 
-A room's `__init__` lists its names in `__all__`, imports them under `TYPE_CHECKING` for type checkers, and hands the
-same table to `lazy`: so `import genus.can` needs neither python-can nor matplotlib.
+A package's `__init__` lists its names in `__all__`, imports them under `TYPE_CHECKING` for type checkers, and passes
+the same table to `lazy`. So `import genus.can` needs neither python-can nor matplotlib.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,9 @@ from typing import Any
 
 
 def lazy(package: str, **homes: str) -> Callable[[str], Any]:
-    """A module's `__getattr__`: `homes` has the names of each submodule, separated by spaces; `__` stands for a dot.
+    """The `__getattr__` of a package: `homes` has the names of each submodule, separated by spaces.
+
+    In the name of a submodule `__` stands for a dot. A submodule whose names include its own is given itself.
 
     >>> get = lazy("genus.testing", _clock="VirtualClock")
     >>> get("VirtualClock").__name__
@@ -24,6 +26,7 @@ def lazy(package: str, **homes: str) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+        home = import_module(f"{package}.{home_of[name]}")
+        return home if name == home_of[name] else getattr(home, name)
 
     return find

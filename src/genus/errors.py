@@ -1,14 +1,35 @@
 """The errors Genus raises, grouped by what the caller can do about them.
 
-Each also derives from the standard-library error it refines, so code that does not know Genus still catches it.
-Bytes from a wire or a file never raise one of these into a handler: they are counted and dropped.
+Each also derives from the standard-library error it refines, so code that does not know Genus can catch it.
+Malformed bytes from a wire or a file never raise one of these into a handler: they are counted and dropped.
 """
 
 from collections.abc import Iterable
 
+__all__ = [
+    "BusError",
+    "CatalogConflict",
+    "CatalogDamaged",
+    "CatalogUnavailable",
+    "DbcError",
+    "DeclarationError",
+    "EventError",
+    "GenusError",
+    "HierarchyError",
+    "LakeDamaged",
+    "LakeError",
+    "NotRegistered",
+    "PlanError",
+    "QueueFull",
+    "RecordingError",
+    "SubscriptionError",
+    "SyntaxProblem",
+    "TableDamaged",
+]
+
 
 class GenusError(Exception):
-    """Anything Genus raises on purpose; catch this to catch them all."""
+    """The base class of all errors that Genus raises."""
 
 
 class DeclarationError(GenusError, TypeError):
@@ -16,7 +37,7 @@ class DeclarationError(GenusError, TypeError):
 
 
 class EventError(GenusError, TypeError):
-    """An event holds a value that its attribute's type does not allow. Mend the publisher."""
+    """An event lacks a required attribute or has a value that its type does not allow. Correct the event."""
 
 
 class SubscriptionError(GenusError, ValueError):
@@ -28,15 +49,15 @@ class SyntaxProblem(SubscriptionError):
 
 
 class CatalogConflict(GenusError, ValueError):
-    """A registration would change what the catalog already gave. Rename, or undo the change of the class."""
+    """A registration would change an entry of the catalog. Rename the class, or undo its change."""
 
 
 class CatalogDamaged(GenusError, ValueError):
-    """A catalog file does not hold a catalog; the message says where. Restore the file; it was left as it is."""
+    """A catalog file is not a valid catalog; the message says where. Restore the file; it was not changed."""
 
 
 class CatalogUnavailable(GenusError, OSError):
-    """A catalog file cannot be read, written or locked; the message says why. Mend the path, make room or wait."""
+    """A catalog file cannot be read, written or locked; the message says why. Correct the path or wait."""
 
 
 class NotRegistered(GenusError, LookupError):
@@ -48,30 +69,30 @@ class RecordingError(GenusError, OSError):
 
 
 class HierarchyError(GenusError, ValueError):
-    """A type hierarchy has a cycle, a missing parent or a broken row; the message says where. Mend the input."""
+    """A type hierarchy has a cycle, a missing parent or a malformed row; the message says where. Correct the input."""
 
 
 class BusError(GenusError, RuntimeError):
-    """A bus was used in a way it cannot serve: closed, or of an unknown address. Change the call."""
+    """A bus cannot do what was asked: it is closed, say, or its address is unknown. Change the call."""
 
 
 class QueueFull(GenusError, RuntimeError):
-    """A bounded queue whose policy is `raise` had no room. Slow down, widen the queue or choose another policy."""
+    """A bounded queue with the policy `raise` is full. Publish less, or choose a larger queue or another policy."""
 
     queue: object = None
-    """The queue that had no room."""
+    """The queue that is full."""
 
 
 class DbcError(GenusError, ValueError):
-    """A DBC file cannot be read; the message says why. Mend the file, or choose another."""
+    """A DBC file cannot be read; the message says why. Correct the file, or choose another."""
 
 
 class TableDamaged(GenusError, ValueError):
-    """A broker's table file does not hold its tables; the message says where. Mend the file; it was left as it is."""
+    """A broker's table file is not valid; the message says where. Correct the file; it was not changed."""
 
 
 class PlanError(GenusError, ValueError):
-    """A system or calendar file cannot be used; the message names file, table and key. Mend the file."""
+    """A system or calendar file cannot be used; the message names file, table and key. Correct the file."""
 
 
 class LakeError(GenusError, ValueError):
@@ -79,16 +100,16 @@ class LakeError(GenusError, ValueError):
 
 
 class LakeDamaged(LakeError):
-    """A lake's own files do not hold what they should; the message says which. Restore them; they were left alone."""
+    """A lake's own files are not valid; the message says which. Restore them; they were not changed."""
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """For a message: the known word that was probably meant, or nothing.
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint for an error message that names the known word most like `word`, or an empty text.
 
-    >>> near("plcae", ["place", "lane"]), near("x", ["place", "lane"])
+    >>> did_you_mean("plcae", ["place", "lane"]), did_you_mean("x", ["place", "lane"])
     ("did you mean 'place'? ", '')
     """
-    from difflib import get_close_matches  # needed only when something is wrong
+    from difflib import get_close_matches  # imported only when an error is raised
 
     close = get_close_matches(word, list(known), n=1)
     return f"did you mean {close[0]!r}? " if close else ""

@@ -392,7 +392,7 @@ def test_a_channel_without_announcement_is_segmented_exactly_if_its_largest_even
     directory = CatalogIndex(catalog)
     for cls in (Loop, Radar, Swarm):
         name = cls.__name__
-        largest = PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged(cls)).max_size_carrying()
+        largest = PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged_attributes(cls)).max_size_carrying()
         long = largest is None or largest > 8
         assert directory.supply(subject_uid(name), {}).segmented == long
         announced = AnnouncedChannel(QosClass.NONE, not long)

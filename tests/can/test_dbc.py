@@ -26,7 +26,7 @@ from genus.can._dbc import Dbc, SignalLayout, decode_log, load_dbc, python_sourc
 from genus.cli import genus
 from genus.cli._can_dbc import types_
 from genus.errors import DbcError
-from genus.model import ChoiceType, attributes, below, name_of, parents, signature, vector
+from genus.model import ChoiceType, attributes, name_of, parents, signature, subtypes, vector
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "can"
 GOLDEN = Path(__file__).parent / "golden"
@@ -485,9 +485,9 @@ def test_the_module_of_every_real_file_declares_the_same_types(real: dict[str, D
 def test_a_dbc_can_be_loaded_onto_the_classes_of_its_module(house: Dbc) -> None:
     module = imported(house)
     given = [module[name] for name in ("house", "Lamp", "Event_", "Lamp_2", "Engine", "Meter")]
-    before = len(list(below(Event)))
+    before = len(list(subtypes(Event)))
     dbc = load_dbc(HOUSE, given)
-    assert len(list(below(Event))) <= before, "no classes of the same names beside them"
+    assert len(list(subtypes(Event))) <= before, "no classes of the same names beside them"
     assert dbc.kind is module["house"]
     assert type(dbc.decode(256, bytes(8))) is module["Lamp"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from genus import Event, Kind, Maybe, Subscription, Unit
 from genus.catalog import Catalog, types_in
-from genus.catalog._numbers import Numbers
-from genus.catalog._records import Ledger
+from genus.catalog._numbers import NumberAllocator
+from genus.catalog._records import TypeTable
 from genus.codes import EtagSpace
 from genus.errors import CatalogConflict, DeclarationError, NotRegistered, SubscriptionError
 from genus.model import vector
@@ -152,7 +152,7 @@ def test_thousands_of_families_find_tags() -> None:
 
 
 def test_when_tags_run_out_nothing_is_registered() -> None:
-    catalog = Catalog._of(Ledger({}, {}), Numbers(tags=EtagSpace(bits=8)))
+    catalog = Catalog._of(TypeTable({}, {}), NumberAllocator(etags=EtagSpace(bits=8)))
     catalog.register(Event, *(event_type(f"F{number}") for number in range(5)))
     before, others = catalog.text(), [event_type(f"G{number}") for number in range(130)]
     assert [finding.status for finding in catalog.check(*others)] == ["refused"]

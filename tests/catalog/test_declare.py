@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from genus import Event, Float32, Int8, Int16, Kind, Maybe, Subscription, UInt8, UInt16, UInt32, Unit, check
 from genus.catalog import Catalog
 from genus.errors import DeclarationError, EventError, NotRegistered
-from genus.model import Int32, attributes, name_of, parents, tagged, vector
+from genus.model import Int32, attributes, name_of, parents, tagged_attributes, vector
 
 from .declaring import event_type, hierarchies, kind, reread
 
@@ -81,7 +81,7 @@ CLASSES = (Everything, Narrowed, Pure)
 IN_ANOTHER_PROCESS = """
 import sys
 from genus.catalog import Catalog
-from genus.model import tagged
+from genus.model import tagged_attributes
 path = sys.argv[1]
 catalog = Catalog.load(path)
 classes = [catalog.declare(name) for name in catalog.types]
@@ -94,7 +94,7 @@ fresh.register(*classes)
 assert {n: (e.parents, e.attributes) for n, e in fresh.entries.items()} == {
     n: (e.parents, e.attributes) for n, e in catalog.entries.items()}
 assert {n: set(v) for n, v in fresh.families.items()} == {n: set(v) for n, v in catalog.families.items()}
-assert all(fresh.tagged(name) == catalog.tagged(name) for name in catalog.types)
+assert all(fresh.tagged_attributes(name) == catalog.tagged_attributes(name) for name in catalog.types)
 print(len(classes))
 """
 
@@ -127,7 +127,7 @@ def test_whatever_is_declared_from_a_catalog_adds_nothing_to_it(made: list[type]
     for cls in classes:
         entry = catalog.entries[name_of(cls)]
         assert tuple(map(name_of, parents(cls))) == entry.parents
-        assert tagged(cls) == catalog.tagged(cls)
+        assert tagged_attributes(cls) == catalog.tagged_attributes(cls)
         if not entry.kind and cls is not Event:
             assert [a.name for a in vector(cls)] == [a.name for a in catalog.vector(cls)]
 

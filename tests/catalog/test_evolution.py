@@ -88,7 +88,11 @@ REFUSED = {
     ),
     "a required attribute more": (loop({}), loop(LANE), r"Loop\.lane is new and required.*Maybe"),
     "a required attribute less": (loop(LANE), loop({}), r"Loop\.lane is required in the catalog.*declare it again"),
-    "optional becomes required": (loop({"x": int | None}), loop({"x": int}), r"Loop\.x is required, but may be absent"),
+    "optional becomes required": (
+        loop({"x": int | None}),
+        loop({"x": int}),
+        r"Loop\.x is required, but optional in the catalog",
+    ),
     "required becomes optional": (loop({"x": int}), loop({"x": int | None}), r"Loop\.x may be absent, but is required"),
     "narrowed below later": (sub({"x": int | None}, {}), sub({"x": int | None}, {"x": int}), r"Radar\.x is required"),
     "widened below later": (sub({"x": int | None}, {"x": int}), sub({"x": int | None}, {}), r"Radar\.x may be absent"),

@@ -147,7 +147,7 @@ DAMAGE: dict[str, tuple[Callable[[Data], None], str]] = {
     "a lost vector entry": (drop("families.1.vector", 5), r"types\[2\]\.attributes: 'lane' is not in the vector of"),
     "a lost family": (drop("families", 2), r"types\[3\]\.name: family 'Camera' has no vector"),
     "a family twice": (twice("families", 1), r"families\[3\]\.name: family 'Loop' is there already"),
-    "a family of nobody": (put("families.2.name", "Bus"), r"types\[3\]\.name: family 'Camera' has no vector"),
+    "a family without a root type": (put("families.2.name", "Bus"), r"types\[3\]\.name: family 'Camera' has no vector"),
     "a family further down": (
         lambda data: data["families"].append({"name": "Radar", "vector": []}),
         r"families\[3\]\.name: 'Radar' is no type directly below Event",
@@ -221,7 +221,7 @@ def test_a_file_is_not_overwritten_by_a_catalog_that_does_not_extend_it(tmp_path
     data = path.read_bytes()
     other = Catalog()
     other.register(event_type("Barrier"))
-    with pytest.raises(CatalogConflict, match=r"catalog\.json holds .* use Catalog\.update"):
+    with pytest.raises(CatalogConflict, match=r"catalog\.json has .* use Catalog\.update"):
         other.save(path)
     assert path.read_bytes() == data
     longer = Catalog.load(path)

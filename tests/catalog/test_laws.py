@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from genus import Event
 from genus.catalog import Catalog
-from genus.model import attributes, is_event_type, name_of, tagged
+from genus.model import attributes, is_event_type, name_of, tagged_attributes
 from genus.testing import Generator
 
 from .declaring import event_types, hierarchies, reread
@@ -58,7 +58,7 @@ def test_codes_and_filters_accept_what_conforms_and_nothing_else(made: list[type
             conforms = issubclass(cls, wanted)
             assert catalog.subsumes(wanted, cls) == conforms
             if is_event_type(cls):
-                own = catalog.own_tags(cls)
+                own = catalog.own_etags(cls)
                 accepted = {
                     any(block.accepts(tag) for block in catalog.filters(wanted))
                     for tag in range(own.value, own.value + own.size)
@@ -95,7 +95,7 @@ def test_a_tag_names_what_the_event_carries(made: list[type], seed: int) -> None
 
 @FEW
 @given(hierarchies(), st.integers(0, 1000))
-def test_an_events_tag_on_the_bus_tells_its_type_and_its_tagged_attributes(made: list[type], seed: int) -> None:
+def test_an_event_tag_gives_the_type_and_the_tagged_attributes(made: list[type], seed: int) -> None:
     generator, catalog = Generator(seed), Catalog()
     for call in calls(made, seed):
         catalog.register(*call)
@@ -103,15 +103,15 @@ def test_an_events_tag_on_the_bus_tells_its_type_and_its_tagged_attributes(made:
     for cls in event_types(made):
         event = generator.event(cls)
         for each in (catalog, reread(catalog)):
-            etag, names = each.etag_of(event), each.tagged(cls)
+            etag, names = each.etag_of(event), each.tagged_attributes(cls)
             assert each.type_of(etag) == name_of(cls)
-            assert names == tagged(cls)
+            assert names == tagged_attributes(cls)
             bits = [getattr(event, name) is not None for name in names]
             assert etag == each.etag(cls) + sum(bit << place for place, bit in enumerate(reversed(bits)))
             assert each.etag(cls) % (1 << len(names)) == 0
             assert all(block.size >= 1 << len(names) for block in each.entries[name_of(cls)].blocks)
-        own = catalog.own_tags(cls)
-        assert own.size == 1 << len(tagged(cls))
+        own = catalog.own_etags(cls)
+        assert own.size == 1 << len(tagged_attributes(cls))
         for tag in range(own.value, own.value + own.size):
             assert owners.setdefault(tag, name_of(cls)) == name_of(cls) == catalog.type_of(tag)
 

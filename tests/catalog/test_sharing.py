@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from genus.catalog import Catalog
-from genus.catalog._file import locked
+from genus.catalog._file import lock_file
 from genus.errors import CatalogUnavailable, NotRegistered
 
 from .declaring import event_type
@@ -106,9 +106,9 @@ def test_a_process_killed_at_any_time_leaves_a_whole_file(tmp_path: Path) -> Non
     Catalog.update(path, event_type("After"), timeout=1)
 
 
-def test_who_waits_too_long_is_told(tmp_path: Path) -> None:
+def test_waiting_too_long_is_an_error(tmp_path: Path) -> None:
     path = str(tmp_path / "catalog.json")
-    with locked(path, timeout=1), pytest.raises(CatalogUnavailable, match=r"held .*catalog\.json\.lock for 0\.02 s"):
+    with lock_file(path, timeout=1), pytest.raises(CatalogUnavailable, match=r"held .*catalog\.json\.lock for 0\.02 s"):
         Catalog.update(path, event_type("Late"), timeout=0.02)
     Catalog.update(path, event_type("Late"), timeout=0.02)
 
@@ -118,14 +118,14 @@ def test_what_is_registered_already_needs_no_lock_and_writes_nothing(tmp_path: P
     cls = event_type("Known")
     Catalog.update(path, cls)
     before = path.stat()
-    with locked(str(path), timeout=1):
+    with lock_file(str(path), timeout=1):
         catalog, added = Catalog.update(path, cls, timeout=0)
     assert not added
     assert "Known" in catalog
     assert path.stat().st_ino == before.st_ino
 
 
-def test_a_full_disk_is_told_and_the_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_and_the_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "catalog.json"
     Catalog().save(path)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Tagged attributes: a family whose event tags tell what an event carries, agreed once and for all."""
+"""Tagged attributes: a family whose event tags contain presence bits; they never change once registered."""
 
 import json
 from collections.abc import Sequence
@@ -34,16 +34,16 @@ def test_the_first_name_is_the_highest_bit() -> None:
     assert catalog.etag_of(cls(lane=1, category="car")) == base + 0b01
     assert catalog.etag_of(cls(lane=1, place="A8")) == base + 0b10
     assert catalog.type_of(base + 0b11) == "Loop"
-    assert catalog.tagged(cls) == catalog.tagged("Loop") == ("place", "category")
+    assert catalog.tagged_attributes(cls) == catalog.tagged_attributes("Loop") == ("place", "category")
 
 
 def test_what_has_no_family_has_nothing_tagged() -> None:
     catalog = registered(kind("Lit"), loop())
-    assert [catalog.tagged(name) for name in ("Event", "Lit", "Loop")] == [(), (), ()]
+    assert [catalog.tagged_attributes(name) for name in ("Event", "Lit", "Loop")] == [(), (), ()]
     with pytest.raises(NotRegistered, match="Lit is a kind and has no event tag"):
-        catalog.own_tags("Lit")
+        catalog.own_etags("Lit")
     with pytest.raises(NotRegistered, match="'Radar' is not in the catalog"):
-        catalog.tagged("Radar")
+        catalog.tagged_attributes("Radar")
 
 
 def test_a_tag_that_no_type_has_is_of_none_until_one_gets_it() -> None:
@@ -101,7 +101,7 @@ def test_diff_and_extends_see_it() -> None:
         (1, ["place", 3], r"families\[1\]\.tagged\[1\]: Expected `str`"),
         (1, "place", r"families\[1\]\.tagged: Expected `array`"),
         (0, ["place"], r"families\[0\]\.tagged: 'place' is no optional attribute of a type directly below Event"),
-        (1, ["place", "category", "time"], r"types\[2\]\.etags: .*smaller than the 8 tags of its own"),
+        (1, ["place", "category", "time"], r"types\[2\]\.etags: .*smaller than its 8 own event tags"),
         (1, ["place"], r"types\[2\]\.etags: .*not free in 'Loop'"),
     ],
 )
@@ -122,7 +122,7 @@ def test_many_tagged_families_find_tags_and_keep_finding_them() -> None:
     for number in range(40):
         catalog.register(event_type(f"F{number}", fields=fields, tagged=names[: 1 + number % 8]))
     before = catalog.text()
-    with pytest.raises(CatalogConflict, match=r"event tags exhausted.*256 adjacent tags"):
+    with pytest.raises(CatalogConflict, match=r"event tags exhausted.*256 adjacent event tags"):
         catalog.register(*(event_type(f"G{number}", fields=fields, tagged=names) for number in range(60)))
     assert catalog.text() == before
     assert catalog.register(event_type("H", Event))

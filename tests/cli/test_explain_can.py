@@ -34,16 +34,16 @@ def test_filters_are_shown_beside_the_other_targets_when_a_catalog_is_given() ->
     assert "can:" not in genus(*asked).stdout
     shown = genus(*asked, "--catalog", "city.json").stdout
     assert "python: Loop has place where lane > 1" in shown
-    assert "can: Loop has place where lane > 1\n  type: Loop, and all below\n  tagged: place present\n" in shown
+    assert "can: Loop has place where lane > 1\n  type: Loop, and all subtypes\n  tagged: place present\n" in shown
     assert shown.endswith("  residual: Loop where lane > 1\n\n")
 
 
 def test_banks_show_what_is_accepted_in_vain() -> None:
     done = genus("explain", "-t", "road.py", "--catalog", "city.json", "--target", "can", "--banks", "1", "Roadside")
-    assert done.stdout.startswith("can: Roadside\n  type: Loop, Lamp, Gate, and all below\n")
+    assert done.stdout.startswith("can: Roadside\n  type: Loop, Lamp, Gate, and all subtypes\n")
     assert "python:" not in done.stdout
     assert "pairs fitted into 1\n" in done.stdout
-    assert "accepted in vain: " in done.stdout
+    assert "accepted, but unwanted: " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,12 @@ def test_a_full_space_refuses_and_stays_right(tree: Hierarchy, bits: int) -> Non
 
 @given(tree=trees(size=30, roots=3), units=st.lists(st.sampled_from([1, 2, 4, 8]), min_size=30, max_size=30))
 @settings(max_examples=60, deadline=None)
-def test_a_type_with_several_own_tags_shares_them_with_nobody(tree: Hierarchy, units: list[int]) -> None:
+def test_a_type_does_not_share_its_own_event_tags(tree: Hierarchy, units: list[int]) -> None:
     """Whatever units are mixed: own tags are aligned, disjoint and inside the type's filters, also when restored."""
     space, unit = EtagSpace(), dict(zip(tree, units, strict=False))
     for name, parents in tree.items():
         space.add(name, next(iter(parents), None), unit=unit[name])
-    owns = {name: space.own_tags(name) for name in tree}
+    owns = {name: space.own_etags(name) for name in tree}
     taken = [tag for own in owns.values() for tag in range(own.value, own.value + own.size)]
     assert len(taken) == len(set(taken)) == sum(unit.values())
     assert all(own.value % unit[name] == 0 and own.value == space.etag(name) for name, own in owns.items())
@@ -114,10 +114,10 @@ def test_a_type_with_several_own_tags_shares_them_with_nobody(tree: Hierarchy, u
 
 def test_a_type_that_finds_too_few_adjacent_tags_is_refused() -> None:
     space = EtagSpace(bits=4, reserved=2)
-    with pytest.raises(HierarchyError, match="leave no 16 adjacent tags of 4 bits for 'A'"):
+    with pytest.raises(HierarchyError, match="leave no 16 adjacent event tags of 4 bits for 'A'"):
         space.add("A", unit=16)
     assert space.add("A", room=1, unit=4) == Block(4, 12)
-    with pytest.raises(HierarchyError, match="a power of two of them, not 3"):
+    with pytest.raises(HierarchyError, match="must be a power of two, not 3"):
         space.add("B", unit=3)
 
 
@@ -152,7 +152,7 @@ def test_halves_of_a_block_make_one_filter() -> None:
         (Grant("B", "A", Block(8208, 16367)), "not an aligned block"),
         (Grant("A", "A", Block(8208, 16368)), "another parent"),
         (Grant("A", None, Block(128, 16368), 4), "another unit"),
-        (Grant("B", "A", Block(8208, 16382), 4), "smaller than the 4 tags of its own"),
+        (Grant("B", "A", Block(8208, 16382), 4), "smaller than its 4 own event tags"),
         (Grant("B", "A", Block(8208, 16368), 0), "a power of two"),
     ],
 )
@@ -169,7 +169,7 @@ def test_several_parents_and_unknown_names_are_refused() -> None:
     with pytest.raises(HierarchyError, match="unknown type 'A'"):
         space.filters("A")
     space.add("A")
-    with pytest.raises(HierarchyError, match="it has a tag already"):
+    with pytest.raises(HierarchyError, match="it has an event tag already"):
         space.add("A")
     with pytest.raises(ValueError, match="at least 1"):
         space.add("B", "A", room=0)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from genus.codes import read_hierarchy
-from genus.codes._hierarchy import load_module
+from genus.codes import load_module, read_hierarchy
 from genus.errors import HierarchyError
 
 
@@ -88,7 +87,7 @@ def test_a_file_that_leaves_or_is_missing_is_one_line(tmp_path: Path) -> None:
         load_module(tmp_path / "missing.py")
 
 
-def test_a_file_is_a_module_like_any_other_and_takes_nobody_s_name(tmp_path: Path) -> None:
+def test_a_file_is_a_module_and_replaces_no_other_module(tmp_path: Path) -> None:
     """Data classes with annotations as text look their module up by name."""
     text = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\n"
     assert load_module(write(tmp_path / "own_name.py", text)).__name__ == "own_name"

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme
-from genus.codes._report import Cost, report
-from genus.codes._schemes import kinds_of
+from genus.codes import CodeCost, CompactPrimes, LinePrimes, OriginalPrimes, Scheme, compare_schemes
+from genus.codes._prime_schemes import kinds_of
 
 from .laws import Hierarchy, shuffled, wrong_pairs
 
@@ -76,6 +75,6 @@ def test_three_versions_of_brick_keep_all_codes(real: Read) -> None:
 
 @pytest.mark.parametrize("path", [VSS, BRICK[2], PYTHON])
 def test_line_codes_are_the_smallest(real: Read, path: str) -> None:
-    costs = {line.scheme: line for line in report(real(path)) if isinstance(line, Cost)}
+    costs = {line.scheme: line for line in compare_schemes(real(path)) if isinstance(line, CodeCost)}
     best = costs.pop("line")
     assert all(best.mean_bytes <= c.mean_bytes and best.max_bytes <= c.max_bytes for c in costs.values())

@@ -7,8 +7,17 @@ import pytest
 from click.testing import CliRunner
 
 from genus.cli._codes import codes
-from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme
-from genus.codes._report import FIGURE_2, Cost, NotApplicable, figure_2, report
+from genus.codes import (
+    LARGEST_CODES,
+    CodeCost,
+    CompactPrimes,
+    LinePrimes,
+    NotApplicable,
+    OriginalPrimes,
+    Scheme,
+    compare_schemes,
+    measure_balanced_trees,
+)
 
 
 def balanced(levels: int, children: int) -> dict[str, list[str]]:
@@ -29,12 +38,12 @@ def test_figure_2_needs_no_tree(levels: int, children: int) -> None:
     }
     for label, scheme in schemes.items():
         scheme.add_all(balanced(levels, children))
-        assert max(scheme.codes.values()) == FIGURE_2[label](levels, children)
+        assert max(scheme.codes.values()) == LARGEST_CODES[label](levels, children)
 
 
 def test_figure_2_is_the_papers() -> None:
-    cells = figure_2()
-    sizes = {label: [cell.bytes for cell in cells if cell.scheme == label] for label in FIGURE_2}
+    cells = measure_balanced_trees()
+    sizes = {label: [cell.bytes for cell in cells if cell.scheme == label] for label in LARGEST_CODES}
     assert max(sizes["original"]) == 14
     assert max(sizes["compact"]) == 6
     assert sum(sizes["original"]) / 49 == pytest.approx(5.20, abs=0.005)
@@ -43,13 +52,13 @@ def test_figure_2_is_the_papers() -> None:
 
 
 def test_table_1_counts_primes_bytes_and_density() -> None:
-    lines = {line.scheme: line for line in report({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})}
-    assert lines["compact"] == Cost("compact", 4, 3, 10, 1.0, 1, 40.0)
-    assert lines["line"] == Cost("line", 4, 2, 4, 1.0, 1, 100.0)
+    lines = {line.scheme: line for line in compare_schemes({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})}
+    assert lines["compact"] == CodeCost("compact", 4, 3, 10, 1.0, 1, 40.0)
+    assert lines["line"] == CodeCost("line", 4, 2, 4, 1.0, 1, 100.0)
 
 
 def test_compact_codes_do_not_apply_to_several_parents() -> None:
-    lines = report({"A": [], "B": [], "C": ["A", "B"]})
+    lines = compare_schemes({"A": [], "B": [], "C": ["A", "B"]})
     assert NotApplicable("compact", "several parents") in lines
 
 

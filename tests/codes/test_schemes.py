@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.codes import CompactPrimes, Entry, LinePrimes, OriginalPrimes, Scheme
-from genus.codes._topological import breadth_first
+from genus.codes import CodeEntry, CompactPrimes, LinePrimes, OriginalPrimes, Scheme
+from genus.codes._topological import order_breadth_first
 from genus.errors import HierarchyError
 
 from .laws import Hierarchy, dags, lines_and_kinds, shuffled, trees, wrong_pairs
@@ -136,7 +136,7 @@ def test_restoring_keeps_kinds(drawn: tuple[Hierarchy, set[str]]) -> None:
     ],
 )
 def test_a_stored_code_that_makes_a_false_pair_is_refused_by_name(code: int, why: str) -> None:
-    entries = [Entry("A", (), 2), Entry("B", (), 5), Entry("C", ("A",), 6), Entry("D", ("A",), code)]
+    entries = [CodeEntry("A", (), 2), CodeEntry("B", (), 5), CodeEntry("C", ("A",), 6), CodeEntry("D", ("A",), code)]
     with pytest.raises(HierarchyError, match="'D'"):
         LinePrimes.restore(entries)
 
@@ -264,4 +264,4 @@ def test_a_cycle_is_refused_before_anything_is_added() -> None:
 
 
 def test_breadth_first_is_by_level() -> None:
-    assert breadth_first(PAPER) == list("ABCDEFGHIJ")
+    assert order_breadth_first(PAPER) == list("ABCDEFGHIJ")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, this
-from genus.filters import bindings, merge
+from genus.filters import count_bindings, merge
 from genus.filters._covering import covers
 from genus.testing import Generator
 
@@ -143,10 +143,10 @@ class TestMerging:
         ]
 
     def test_binding_tables_with_and_without_super_types(self) -> None:
-        table = bindings(map(sub, ["Door", "Window", "Heater"]))
+        table = count_bindings(map(sub, ["Door", "Window", "Heater"]))
         assert (table.per_class, table.per_type, len(table.merged)) == (5, 3, 2)
         assert table.saved == pytest.approx(0.6)
-        assert bindings([]).saved == 0
+        assert count_bindings([]).saved == 0
 
 
 def test_a_predicate_that_names_a_property_covers_by_what_it_stands_for() -> None:

@@ -23,10 +23,10 @@ from genus.model import (
     TimeType,
     attributes,
     conforms,
-    is_pure,
     parse_type,
+    pure_kind,
     signature,
-    tagged,
+    tagged_attributes,
     vector,
 )
 
@@ -79,12 +79,13 @@ def test_a_name_of_its_own() -> None:
 def test_tagged_is_of_the_whole_family() -> None:
     root = declare(Event, Moving, options={"tagged": ("x", "place")}, x=int | None)
     below = declare(declare(root, x=int), Heavy, y=int)
-    assert [tagged(cls) for cls in (root, below, Car, Event, Moving)] == [("x", "place"), ("x", "place"), (), (), ()]
-    assert tagged(declare(Event, options={"tagged": "place"})) == ("place",)
-    assert tagged(declare(Event, options={"tagged": ["place", "time"]})) == ("place", "time")
+    assert tagged_attributes(root) == tagged_attributes(below) == ("x", "place")
+    assert [tagged_attributes(cls) for cls in (Car, Event, Moving)] == [(), (), ()]
+    assert tagged_attributes(declare(Event, options={"tagged": "place"})) == ("place",)
+    assert tagged_attributes(declare(Event, options={"tagged": ["place", "time"]})) == ("place", "time")
 
 
-def test_the_signature_tells_everything_a_target_needs() -> None:
+def test_the_signature_has_everything_a_target_needs() -> None:
     found = signature(Truck)
     assert found.name == "Truck"
     assert found.parents == ("Car", "Heavy")
@@ -256,8 +257,9 @@ def test_purity_and_exact_conformance() -> None:
     class Fixed(Event, Heavy):
         place: str  # pyright: ignore
 
-    assert [is_pure(cls) for cls in (Buoy, Anchor, Chain, Moored, Truck)] == [True, True, False, False, False]
-    assert not is_pure(Fixed), "it requires what its kind does not"
+    pure = [cls for cls in (Buoy, Anchor, Chain, Moored, Truck) if pure_kind(cls) is not None]
+    assert pure == [Buoy, Anchor]
+    assert pure_kind(Fixed) is None, "it requires what its kind does not"
     assert conforms(Anchor, Buoy, exact=True), "both stand for the kind"
     assert conforms(Buoy, Heavy, exact=True)
     assert not conforms(Chain, Heavy, exact=True)

@@ -18,7 +18,7 @@ from genus.testing import Generator
 from ..catalog.declaring import event_type, hierarchies
 
 ETAG = 0x3FFF
-NOBODY = 0x1FFFC000
+OTHER_BITS = 0x1FFFC000
 """Priority and node, which no filter looks at."""
 
 
@@ -67,7 +67,7 @@ def accepted(made: can.CanFilter, catalog: Catalog) -> dict[str, set[int]]:
     """Which low bits of which types' tags pass, by trying every event tag there is."""
     found: dict[str, set[int]] = {}
     for etag in range(1 << 14):
-        if made.accepts(NOBODY | etag) and (name := catalog.type_of(etag)):
+        if made.accepts(OTHER_BITS | etag) and (name := catalog.type_of(etag)):
             found.setdefault(name, set()).add(etag - catalog.etag(name))
     return found
 
@@ -118,8 +118,8 @@ def test_a_kind_is_the_types_that_take_it_on_each_with_its_own_bits(catalog: Cat
     made = compiled(Roadside, catalog, has="place")
     loops = {name: {2, 3} for name in LOOPS}
     assert accepted(made, catalog) == {**loops, "Camera": {2, 3, 6, 7}, "Barrier": {0}, "Gate": {0}}
-    assert made.residual == Subscription(Roadside, has="place"), "Barrier's tags do not tell"
-    assert compiled(Lit, catalog, has="place").residual is None, "all tags of these types tell"
+    assert made.residual == Subscription(Roadside, has="place"), "Barrier has no tagged attributes"
+    assert compiled(Lit, catalog, has="place").residual is None, "place is tagged in all these types"
     assert accepted(compiled(Lit, catalog, lacks="place"), catalog) == {"Dopplar": {0, 1}, "Camera": {0, 1, 4, 5}}
 
 
@@ -227,7 +227,7 @@ def test_explain_shows_pairs_and_what_is_left(catalog: Catalog) -> None:
     asked = Subscription(Lit, has="place", where=this.source.is_present() & (this.time > this.deadline))
     assert can.compile(asked, catalog).explain() == (
         "can: Lit has place where source is present and time > deadline\n"
-        "  type: Camera, Dopplar, and all below\n"
+        "  type: Camera, Dopplar, and all subtypes\n"
         "  tagged: place present, source present\n"
         f"  {can.compile(asked, catalog).pairs[0]}\n"
         f"  {can.compile(asked, catalog).pairs[1]}\n"
@@ -259,7 +259,7 @@ def questions(draw: st.DrawFn) -> tuple[list[type], list[Subscription]]:
 def test_filter_and_residual_together_are_the_subscription(
     asked: tuple[list[type], list[Subscription]], seed: int
 ) -> None:
-    """For any family, with and without tagged attributes, and any subscription: what matches passes, and is told."""
+    """For any family and subscription, with and without tagged attributes: what matches passes filter and residual."""
     made, subscriptions = asked
     generator, catalog = Generator(seed), Catalog()
     catalog.register(*made)
@@ -267,6 +267,6 @@ def test_filter_and_residual_together_are_the_subscription(
     for subscription in subscriptions:
         found = can.compile(subscription, catalog)
         for event in events:
-            passed = found.accepts(NOBODY | catalog.etag_of(event))
+            passed = found.accepts(OTHER_BITS | catalog.etag_of(event))
             left = found.residual is None or found.residual.matches(event)
             assert subscription.matches(event) is (passed and left), found.explain()

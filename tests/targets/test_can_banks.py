@@ -13,9 +13,9 @@ from genus import Event, Subscription
 from genus.catalog import Catalog
 from genus.errors import NotRegistered, SubscriptionError
 from genus.targets import can
-from genus.targets.can import Bank, Pair, SharedFilters, bank
+from genus.targets.can import FilterBank, Pair, SharedFilters, fit_bank
 from genus.targets.can import _banks as banks_module
-from genus.targets.can._masks import Census, Weight, condensed, uncovered
+from genus.targets.can._masks import EtagWeights, Weight, condense, drop_covered
 
 from ..catalog.declaring import event_type, kind
 
@@ -46,26 +46,26 @@ class World:
         has = ("place",) if chance.random() < 0.3 else ()
         return Subscription(chance.choice(self.types), exact=chance.random() < 0.3, has=has)
 
-    def bank(self, banks: int) -> Bank:
-        return bank(self.asked, self.catalog, banks=banks, traffic=self.traffic)
+    def bank(self, banks: int) -> FilterBank:
+        return fit_bank(self.asked, self.catalog, banks=banks, traffic=self.traffic)
 
 
 @settings(max_examples=200)
 @given(st.lists(PAIRS, max_size=12))
 def test_condensed_pairs_accept_exactly_the_same(pairs: list[Pair]) -> None:
-    found = condensed(pairs)
-    assert tags(found) == tags(pairs) == tags(uncovered(pairs))
-    assert len(found) <= len(uncovered(pairs)) <= len(set(pairs))
-    assert condensed(found) == found
+    found = condense(pairs)
+    assert tags(found) == tags(pairs) == tags(drop_covered(pairs))
+    assert len(found) <= len(drop_covered(pairs)) <= len(set(pairs))
+    assert condense(found) == found
 
 
 @settings(max_examples=200)
 @given(PAIRS, PAIRS)
 def test_covering_and_joining_are_those_of_sets(one: Pair, other: Pair) -> None:
     assert one.covers(other) == (tags([one]) >= tags([other]))
-    joined = one.joined(other)
+    joined = one.join(other)
     assert tags([joined]) >= tags([one, other])
-    assert (tags([joined]) == tags([one, other])) or not one.is_twin_of(other)
+    assert (tags([joined]) == tags([one, other])) or not one.is_adjacent(other)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -86,7 +86,7 @@ def share_in_vain(world: World, vain: set[int]) -> float:
     """The same by counting tag by tag."""
     total = wasted = 0.0
     for name in world.catalog.types:
-        own = world.catalog.own_tags(name)
+        own = world.catalog.own_etags(name)
         rate = 1.0 if world.traffic is None else world.traffic.get(name, 0)
         mine = set(range(own.value, own.value + own.size))
         total += rate
@@ -112,15 +112,15 @@ def partitions(items: Sequence[Pair]) -> Iterator[list[list[Pair]]]:
         yield [[first], *groups]
 
 
-def cost(pairs: Sequence[Pair], needed: Sequence[Pair], census: Census) -> Weight:
-    accepted, wanted = (reduce(int.__or__, map(census.accepted, group), 0) for group in (pairs, needed))
-    return census.weight(accepted & ~wanted)
+def cost(pairs: Sequence[Pair], needed: Sequence[Pair], weights: EtagWeights) -> Weight:
+    accepted, wanted = (reduce(int.__or__, map(weights.accepted_etags, group), 0) for group in (pairs, needed))
+    return weights.weight(accepted & ~wanted)
 
 
-def optimum(needed: Sequence[Pair], banks: int, census: Census) -> Weight:
+def optimum(needed: Sequence[Pair], banks: int, weights: EtagWeights) -> Weight:
     """The least that can be: some pair stands for each group of those needed, and none is narrower than their join."""
     few = (groups for groups in partitions(needed) if len(groups) <= banks)
-    return min(cost([reduce(Pair.joined, group) for group in groups], needed, census) for groups in few)
+    return min(cost([reduce(Pair.join, group) for group in groups], needed, weights) for groups in few)
 
 
 def gaps(seeds: range) -> list[float]:
@@ -129,13 +129,13 @@ def gaps(seeds: range) -> list[float]:
     for world in map(World, seeds):
         needed = world.bank(100).needed
         if 4 <= len(needed) <= 8:
-            census = Census(world.catalog, world.traffic)
+            weights = EtagWeights(world.catalog, world.traffic)
             field = 0 if world.traffic else 1
-            total = census.weight(census.everything)[field]
+            total = weights.weight(weights.everything)[field]
             for number in range(1, len(needed)):
-                pairs = banks_module.fitted(needed, number, census)
-                best = optimum(needed, number, census)[field]
-                found.append((cost(pairs, needed, census)[field] - best) / total)
+                pairs = banks_module.fit_pairs(needed, number, weights)
+                best = optimum(needed, number, weights)[field]
+                found.append((cost(pairs, needed, weights)[field] - best) / total)
     return found
 
 
@@ -173,23 +173,23 @@ def test_traffic_decides_what_is_merged() -> None:
     busy_left = {catalog.type_of(catalog.etag(order[index])): 100.0 for index in (1, 2)}
     busy_right = {catalog.type_of(catalog.etag(order[index])): 100.0 for index in (4, 6, 7)}
     for traffic in (busy_left, busy_right):
-        found = bank(asked, catalog, banks=2, traffic=traffic)  # type: ignore[arg-type]
+        found = fit_bank(asked, catalog, banks=2, traffic=traffic)  # type: ignore[arg-type]
         assert len(found.pairs) == 2
         assert (found.false_accepts, found.false_rate) == (0.0, 0.0)
-    assert bank(asked, catalog, banks=1, traffic=busy_left).false_rate == 200.0  # type: ignore[arg-type]
+    assert fit_bank(asked, catalog, banks=1, traffic=busy_left).false_rate == 200.0  # type: ignore[arg-type]
 
 
 def test_what_a_node_needs_besides_is_kept() -> None:
     world = World(3)
     protocol, broker = (0, 0x3F80), (0x7F << 14, 0x7F << 14 | 0x3F80)
-    found = bank(world.asked, world.catalog, banks=3, always=[protocol, broker])
+    found = fit_bank(world.asked, world.catalog, banks=3, always=[protocol, broker])
     assert all(found.accepts(tag) for tag in range(128))
     assert any(pair.covers(Pair(*protocol)) for pair in found.pairs)
     assert Pair(*broker) not in found.needed, "the first covers it"
 
 
 def test_nothing_asked_is_nothing_accepted() -> None:
-    found = bank([], Catalog(), banks=4)
+    found = fit_bank([], Catalog(), banks=4)
     assert (found.pairs, found.needed, found.false_accepts) == ((), (), 0.0)
     assert not found.accepts(8192)
 
@@ -199,7 +199,7 @@ def test_hundreds_of_filters_are_fitted() -> None:
     types = [event_type(f"T{index}", tagged=("place",)) for index in range(400)]
     catalog.register(*types)
     asked = [Subscription(cls, has="place") for cls in random.Random(1).sample(types, 150)]
-    found = bank(asked, catalog, banks=14)
+    found = fit_bank(asked, catalog, banks=14)
     assert len(found.pairs) <= 14 < len(found.needed)
     assert all(found.accepts(catalog.etag_of(each.type(place="here"))) for each in asked)
     assert found.false_accepts < 0.5
@@ -213,23 +213,23 @@ def test_hundreds_of_filters_are_fitted() -> None:
         (1, {"T0": -1.0}, "traffic of 'T0' is -1.0"),
         (1, {"T0": float("nan")}, "traffic of 'T0' is nan"),
         (1, {8200: float("inf")}, "traffic of 8200 is inf"),
-        (1, {1 << 14: 1.0}, "the event tag 16384, which does not have 14 bits"),
+        (1, {1 << 14: 1.0}, "the event tag 16384, which does not fit 14 bits"),
         (1, {-1: 1.0}, "the event tag -1"),
     ],
 )
 def test_wrong_numbers_are_named(banks: int, traffic: Any, message: str) -> None:
     world = World(0)
     with pytest.raises(SubscriptionError, match=message):
-        bank(world.asked, world.catalog, banks=banks, traffic=traffic)
+        fit_bank(world.asked, world.catalog, banks=banks, traffic=traffic)
 
 
 def test_traffic_of_what_is_not_registered_or_a_kind_is_refused() -> None:
     catalog = Catalog()
     catalog.register(kind("Lit"))
     with pytest.raises(NotRegistered, match="'Unknown' is not in the catalog"):
-        bank([], catalog, banks=1, traffic={"Unknown": 1.0})
+        fit_bank([], catalog, banks=1, traffic={"Unknown": 1.0})
     with pytest.raises(NotRegistered, match="Lit is a kind"):
-        bank([], catalog, banks=1, traffic={"Lit": 1.0})
+        fit_bank([], catalog, banks=1, traffic={"Lit": 1.0})
 
 
 def test_explain_says_what_it_costs() -> None:
@@ -238,14 +238,14 @@ def test_explain_says_what_it_costs() -> None:
     catalog.register(*types)
     order = sorted(types, key=catalog.etag)
     asked = [Subscription(order[0]), Subscription(order[13])]
-    found = bank(asked, catalog, banks=1)
+    found = fit_bank(asked, catalog, banks=1)
     lines = found.explain().splitlines()
     assert lines[0] == "bank: 2 pairs fitted into 1"
     assert lines[1] == f"  {found.pairs[0]}"
-    assert lines[2] == f"  accepted in vain: {14 / 17:.1%} of all traffic"
+    assert lines[2] == f"  accepted, but unwanted: {14 / 17:.1%} of all traffic"
     assert lines[3].startswith("  from: Event, ")
     assert lines[3].endswith(" and 6 more")
-    assert "5 of the rate given" in bank(asked, catalog, banks=1, traffic={"Event": 5.0}).explain()
+    assert "5 of the rate given" in fit_bank(asked, catalog, banks=1, traffic={"Event": 5.0}).explain()
 
 
 # -- shared ------------------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_a_handle_is_good_once() -> None:
     shared = SharedFilters(World(1).catalog)
     handle = shared.add(Subscription(Event))
     shared.remove(handle)
-    with pytest.raises(SubscriptionError, match=f"handle {handle} here; was it removed already"):
+    with pytest.raises(SubscriptionError, match=f"handle {handle}; was it removed already"):
         shared.remove(handle)
     assert shared.add(Subscription(Event)) != handle
 

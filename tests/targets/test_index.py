@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus import Event, Kind, Maybe, Subscription, all_of, this
+from genus import Event, Kind, Maybe, Subscription, all_of, targets, this
 from genus.errors import SubscriptionError
 from genus.filters._expression import Predicate
 from genus.model import Float32
 from genus.targets.index import SubscriptionIndex
-from genus.targets.index import _partition as partition
-from genus.targets.index._bitmaps import MOST_BUCKETS
+from genus.targets.index import _family_index as family_index
+from genus.targets.index._bitmaps import MAX_BUCKETS
 
 
 class Category(Enum):
@@ -195,9 +195,9 @@ def check(index: SubscriptionIndex, subscriptions: dict[int, Subscription], even
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Paint after a few slots, so that small tests cross every boundary."""
-    monkeypatch.setattr(partition, "LEAST_ROOM", 8)
-    monkeypatch.setattr(partition, "UNPAINTED", 5)
-    monkeypatch.setattr(partition, "CHUNK", 64)
+    monkeypatch.setattr(family_index, "MIN_ROOM", 8)
+    monkeypatch.setattr(family_index, "MAX_UNINDEXED", 5)
+    monkeypatch.setattr(family_index, "CHUNK", 64)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -256,15 +256,15 @@ def test_stays_exact_across_painting_and_growth() -> None:
             one = rng.choice(pooled)
             known[index.add(one)] = one
         check(index, known, [random_event(rng) for _ in range(2)])
-    assert "painted" in index.explain()
+    assert "in bitmaps" in index.explain()
 
 
-def test_subscriptions_are_painted_also_while_events_keep_coming() -> None:
+def test_bitmaps_grow_also_while_events_keep_coming() -> None:
     index = SubscriptionIndex()
     for limit in range(300):
         index.add(Subscription(Weather, where=this.speed > limit))
         assert index.count(Weather(speed=1_000)) == limit + 1
-    assert "256 of them painted" in index.explain()
+    assert "256 in bitmaps" in index.explain()
 
 
 def test_a_removed_subscription_matches_no_more_and_its_handle_is_given_again() -> None:
@@ -308,13 +308,13 @@ def test_integers_beyond_what_floats_can_tell_apart() -> None:
     assert [as_floats.count(Weather(speed=big + n)) for n in (-1, 0, 1, 2)] == [0, 1, 1, 0]
 
 
-@pytest.mark.parametrize("painted", [False, True])
-def test_absent_and_not_a_number_match_no_comparison(painted: bool) -> None:
+@pytest.mark.parametrize("in_bitmaps", [False, True])
+def test_absent_and_not_a_number_match_no_comparison(in_bitmaps: bool) -> None:
     wanted = [this.heading > -math.inf, this.heading <= math.inf, this.heading == 1.0, this.narrow < 5.0]
-    index = SubscriptionIndex(Subscription(Vehicle, where=one) for one in wanted * (200 if painted else 1))
+    index = SubscriptionIndex(Subscription(Vehicle, where=one) for one in wanted * (200 if in_bitmaps else 1))
     assert index.count(Vehicle(speed=1.0, lane=1)) == 0
     assert index.count(Vehicle(speed=1.0, lane=1, heading=math.nan, narrow=math.nan)) == 0
-    assert index.count(Vehicle(speed=1.0, lane=1, heading=1.0)) == (600 if painted else 3)
+    assert index.count(Vehicle(speed=1.0, lane=1, heading=1.0)) == (600 if in_bitmaps else 3)
 
 
 def test_one_name_may_have_another_type_in_another_family() -> None:
@@ -334,7 +334,7 @@ def test_a_type_declared_after_its_subscription_is_found() -> None:
     assert index.match(Crane(speed=1.0, lane=1, reach=2.0)).tolist() == [0, 1]
 
 
-def test_many_texts_are_told_apart_and_forgotten(eager: None) -> None:
+def test_many_texts_are_distinguished_and_dropped_when_unused(eager: None) -> None:
     subscriptions = [Subscription(Vehicle, where=this.label == f"place {n}") for n in range(1_000)]
     index = SubscriptionIndex(subscriptions)
     assert index.match(Vehicle(speed=1.0, lane=1, label="place 77")).tolist() == [77]
@@ -342,7 +342,7 @@ def test_many_texts_are_told_apart_and_forgotten(eager: None) -> None:
         index.remove(handle)
     index.compact()
     assert [index.count(Vehicle(speed=1.0, lane=1, label=f"place {n}")) for n in (77, 989, 990, 999)] == [0, 0, 1, 1]
-    (domain,) = {id(d.domain): d.domain for p in index._partitions.values() for d in p.anatomy.dimensions}.values()
+    (domain,) = {id(d.domain): d.domain for p in index._families.values() for d in p.decomposition.dimensions}.values()
     assert len(domain.codes) == 10  # type: ignore[attr-defined]
 
 
@@ -380,7 +380,7 @@ def test_an_empty_index_matches_nothing() -> None:
 
 
 def test_more_shapes_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "SHAPES", 2)
+    monkeypatch.setattr(family_index, "MAX_SHAPES", 2)
     rng = random.Random(5)
     subscriptions = [random_subscription(rng) for _ in range(600)]
     check(SubscriptionIndex(subscriptions), dict(enumerate(subscriptions)), [random_event(rng) for _ in range(30)])
@@ -391,13 +391,30 @@ def test_explain_says_what_is_indexed_and_what_it_takes() -> None:
         Subscription(Vehicle, where=(this.speed > n) & (this.label.contains("x"))) for n in range(1_000)
     )
     text = index.explain()
-    assert "Vehicle: 1000 subscriptions, 1000 of them painted, 0 removed, 1 profiles, 1000 with a residual" in text
-    assert f"speed: 1000 intervals in {MOST_BUCKETS} buckets" in text
-    assert index.nbytes > MOST_BUCKETS * 1_000 // 8
+    assert "Vehicle: 1000 subscriptions, 1000 in bitmaps and 0 compared one by one\n" in text
+    assert "1 combination of type and attributes, 1000 subscriptions with a part that is evaluated\n" in text
+    assert f"speed: 1000 ranges in {MAX_BUCKETS} buckets" in text
+    assert index.nbytes > MAX_BUCKETS * 1_000 // 8
 
 
 def test_without_numpy_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.delitem(sys.modules, "genus.targets.index")
-    with pytest.raises(ImportError, match=r"pip install 'genus\[index\]'"):
+    with pytest.raises(ImportError, match=r"pip install .*\[index\]'"):
         importlib.import_module("genus.targets.index")
+
+
+def test_explain_says_of_one_subscription_what_is_looked_up_and_what_is_evaluated() -> None:
+    asked = Subscription(
+        Vehicle, has="place", lacks="source", where=(this.speed > 30) & ((this.lane == 1) | (this.speed < 9))
+    )
+    index = targets.index.compile([Subscription(Event), asked])
+    assert index.explain(1) == (
+        "index: Vehicle has place lacks source where speed > 30.0 and (lane == 1 or speed < 9.0)\n"
+        "  type: Vehicle and its subtypes, decided once for each class and set of attributes\n"
+        "  attributes: place present, source absent\n"
+        "  contents: speed > 30.0, looked up by value; lane == 1 or speed < 9.0, evaluated if all else matches"
+    )
+    assert index.explain(0).endswith("  attributes: any\n  contents: any")
+    with pytest.raises(KeyError, match="no subscription has the handle 2"):
+        index.explain(2)

@@ -1,12 +1,11 @@
-"""Generated Python: what a subscription and a channel become, to the letter."""
+"""Generated Python: what a subscription and the dispatch of a class become, to the letter."""
 
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from genus import Event, Float32, Int8, Maybe, Subscription, open_bus, this
-from genus.targets import python
-from genus.targets.dispatch import Channel
+from genus import Event, Float32, Int8, Kind, Maybe, Subscription, open_bus, this
+from genus.targets import dispatch, python
 
 
 class Category(Enum):
@@ -76,27 +75,27 @@ def test_narrow_integers_need_no_overflow_check_and_wide_ones_do() -> None:
     assert ":=" in source(where=this.lane * (2**62) > 3)
 
 
-def test_shared_parts_are_computed_once_for_all_subscriptions_of_a_channel() -> None:
+def test_shared_parts_are_computed_once_for_all_subscriptions_of_a_class() -> None:
     ratio = this.speed / this.lane
-    channel = Channel(Loop, [Sink(where=ratio > 2), Sink(where=(ratio > 2) & (this.lane == 1)), Sink(where=ratio < 9)])
-    generated = channel.explain()
+    sinks = [Sink(where=ratio > 2), Sink(where=(ratio > 2) & (this.lane == 1)), Sink(where=ratio < 9)]
+    generated = dispatch.compile(Loop, sinks).explain()
     assert generated.count("e.speed") == 1
     assert generated.count(" / ") == 1
     assert generated.count("> 2.0") == 1
 
 
 def test_few_are_ifs_and_many_are_one_look_up() -> None:
-    few = Channel(Loop, [Sink(where=this.lane == number) for number in range(7)]).explain()
-    many = Channel(Loop, [Sink(where=this.lane == number) for number in range(9)]).explain()
-    ranges = Channel(Loop, [Sink(where=this.lane > number) for number in range(9)]).explain()
+    few = dispatch.compile(Loop, [Sink(where=this.lane == number) for number in range(7)]).explain()
+    many = dispatch.compile(Loop, [Sink(where=this.lane == number) for number in range(9)]).explain()
+    ranges = dispatch.compile(Loop, [Sink(where=this.lane > number) for number in range(9)]).explain()
     assert few.count("if a_lane ==") == 7
     assert "if a_lane ==" not in many
     assert many.count(".get(a_lane)") == 1
     assert ranges.count("bisect_left(") == 1
 
 
-def test_a_channel_without_conditions_tests_nothing() -> None:
-    assert Channel(Bare, [Sink()]).explain() == (
+def test_dispatch_without_conditions_tests_nothing() -> None:
+    assert dispatch.compile(Bare, [Sink()]).explain() == (
         "def deliver(e):  # Bare\n    N.events += 1\n    try: h0(e)\n    except Exception as x: l0.failed(e, x)"
     )
 
@@ -113,3 +112,52 @@ def test_generated_code_runs_no_text_from_outside() -> None:
             bus.collection(Loop).subscribe(found.append, where=this.place.contains(text))
         bus.publish(Loop(lane=1, place=nasty))
     assert len(found) == 2
+
+
+class Reading(Event):
+    pass
+
+
+class Thermometer(Reading):
+    celsius: float
+
+
+class Freezer(Thermometer):
+    alarm: Maybe[bool] = None
+
+
+class Hygrometer(Reading):
+    celsius: Maybe[float] = None
+
+
+class Barometer(Reading):
+    hectopascal: float
+
+
+def test_explain_shows_every_class_that_the_subscription_accepts() -> None:
+    """Equal code is shown once, with all classes it is for; code that never matches is last."""
+    asked = Subscription.parse("Reading has place where celsius > 3", [Reading])
+    load = "if a_celsius.__class__ is not float and a_celsius is not None: a_celsius = a_celsius * 1.0\n"
+    assert python.compile(asked).explain() == (
+        "python: Reading has place where celsius > 3.0\n"
+        "  type: one look-up by class; all other tests are in its function\n"
+        "def matches(e):  # Thermometer, Freezer\n"
+        "    a_place = e.place\n"
+        "    a_celsius = e.celsius\n"
+        f"    {load}"
+        "    return a_place is not None and a_celsius > 3.0\n"
+        "def matches(e):  # Hygrometer\n"
+        "    a_place = e.place\n"
+        "    a_celsius = e.celsius\n"
+        f"    {load}"
+        "    return a_place is not None and a_celsius is not None and a_celsius > 3.0\n"
+        "def matches(e):  # Reading, Barometer\n"
+        "    return False"
+    )
+
+
+def test_explain_of_a_kind_without_event_types() -> None:
+    class Lonely(Kind):
+        pass
+
+    assert python.compile(Subscription(Lonely)).explain().endswith("\n  no event type declared so far can match")

@@ -24,13 +24,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 import genus.filters._expression as x
 from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError
-from genus.filters._evaluate import COMPARE, round_to_float32, truth
-from genus.filters._expression import Predicate
+from genus.filters import Predicate, Term
+from genus.filters._evaluate import COMPARE, evaluate, round_to_float32
 from genus.lake._tables.columns import POSITION, TYPE, spark_type
 from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vector
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import spark
-from genus.targets.spark._compiler import StoredTest, stored_constant, stored_test
+from genus.targets.spark._compiler import SparkCompiler, StoredTest, stored_constant, stored_test
 from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, spark_session
 from genus.testing._generators import pool
 
@@ -219,7 +219,7 @@ def test_files_tell_the_zeros_apart_but_subscriptions_do_not(session: SparkSessi
     """The dictionary of a row group with -0.0 alone does not hold 0.0, and is still read for `== 0.0`; NaN is not."""
     events: list[Event] = [Gauge(real=value, single=value) for value in (0.0, -0.0, 1.0, -1.0, INF, NAN)]
     events.append(Gauge())
-    tests: list[Callable[[x.Term], Predicate]] = [
+    tests: list[Callable[[Term], Predicate]] = [
         lambda term: term == 0.0,
         lambda term: term == -0.0,
         lambda term: term >= 0.0,
@@ -255,7 +255,7 @@ FLOATS = st.floats(allow_nan=False)
 @given(st.floats(allow_nan=False, width=32), FLOATS, st.sampled_from(sorted(COMPARE)), st.booleans())
 def test_a_bound_moved_to_32_bits_means_the_same(value: float, constant: float, op: str, wanted: bool) -> None:
     """For every number of 32 bits, however the constant lies between two of them."""
-    test = stored_test(x.Compare(op, x.Attribute("single", FloatType(32)), x.Literal(constant, FloatType())), wanted)
+    test = stored_test(x.Compare(op, x.AttributeRef("single", FloatType(32)), x.Literal(constant, FloatType())), wanted)
     if test is None:
         assert round_to_float32(constant) != constant
         assert op in ("==", "!=")
@@ -271,7 +271,7 @@ def test_a_bound_moved_to_32_bits_means_the_same(value: float, constant: float, 
 )
 def test_what_holds_also_holds_in_the_order_of_files(value: float, constant: float, op: str) -> None:
     """Files order numbers by their bits, so -0.0 before 0.0; a match must not be lost by that."""
-    test = stored_test(x.Compare(op, x.Attribute("real", FloatType()), x.Literal(constant, FloatType())))
+    test = stored_test(x.Compare(op, x.AttributeRef("real", FloatType()), x.Literal(constant, FloatType())))
     assert test is not None
     if COMPARE[op](value, constant):
         assert COMPARE[test.op](_rank(value), _rank(test.constants[0]))
@@ -310,7 +310,7 @@ def test_the_sessions_settings_do_not_matter(session: SparkSession) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_constants_may_be_columns_of_parameters(session: SparkSession, tmp_path: Path, seed: int) -> None:
-    """A compiler that is told where attributes and constants are found gives the same answers from there."""
+    """A compiler with other columns for attributes and constants gives the same answers."""
     generator = Generator(seed)
     asked, events = generator.subscriptions(60), generator.events(40)
     for family, positions in by_family(events):
@@ -319,17 +319,17 @@ def test_constants_may_be_columns_of_parameters(session: SparkSession, tmp_path:
         constants: list[Column] = []
 
         def parameter(literal: x.Literal, constants: list[Column] = constants) -> Column:
-            constants.append(spark.SparkCompiler().visit(literal).alias(f"k{len(constants)}"))
+            constants.append(SparkCompiler().visit(literal).alias(f"k{len(constants)}"))
             return F.col(f"given.k{len(constants) - 1}")
 
-        compiler = spark.SparkCompiler(lambda name: F.col(f"event.{name}"), parameter)
+        compiler = SparkCompiler(lambda name: F.col(f"event.{name}"), parameter)
         conditions = [compiler.visit(where) for where in wheres]
         if not constants:
             continue
         frame = stored_frame(session, here, tmp_path)
         frame = frame.select(POSITION, F.struct("*").alias("event"), F.struct(*constants).alias("given"))
         for where, found in zip(wheres, truths(frame, conditions), strict=True):
-            assert found == [truth(where, event) is True for event in here], str(where)
+            assert found == [evaluate(where, event) is True for event in here], str(where)
 
 
 def test_a_lake_says_which_types_match(gauges: DataFrame) -> None:
@@ -365,14 +365,14 @@ def test_a_condition_is_false_or_null_where_it_is_not_true(gauges: DataFrame) ->
     """The other question has its own column: `wanted` asks where a predicate is false, and unknown is neither."""
     where = Subscription(Gauge, where=this.number > 7).where
     assert where is not None
-    is_true, is_false = (spark.SparkCompiler().visit(where, wanted) for wanted in (True, False))
-    assert [gauges.where(one).count() for one in (is_true, is_false, spark.contents(where))] == [2, 8, 2]
+    is_true, is_false = (SparkCompiler().visit(where, wanted) for wanted in (True, False))
+    assert [gauges.where(one).count() for one in (is_true, is_false, SparkCompiler().visit(where))] == [2, 8, 2]
 
 
 # -- explain -----------------------------------------------------------------------------------------------------------
 
 
-def test_explain_tells_files_from_rows() -> None:
+def test_explain_separates_files_from_rows() -> None:
     fast = Subscription(
         Gauge, has="place", lacks="source", where=((this.real > 1) | (this.tiny == 2)) & (this.real > this.number)
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus.errors import EventError
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 from genus_traffic.accuracy import accuracy_of
 from genus_traffic.edges import read_edges, read_truth_file
 from genus_traffic.passages.finder import PATIENCE_US, Found, FoundAt, PassageFinder, edge_of, find_passages

@@ -317,5 +317,5 @@ def test_the_type_of_the_next_generation_is_in_the_block_of_its_parent() -> None
     """So no filter has to change when it comes."""
     catalog = city_catalog()
     blocks = catalog.entries["Loop"].blocks
-    own = catalog.own_tags("ConfidentLoop")
+    own = catalog.own_etags("ConfidentLoop")
     assert any(own.value & block.mask == block.value and own.mask & block.mask == block.mask for block in blocks)

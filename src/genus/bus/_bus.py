@@ -25,7 +25,7 @@ from genus.model import Event, check, name_of
 if TYPE_CHECKING:
     import logging
 
-    from genus.targets.dispatch import Channel, Deliver
+    from genus.targets.dispatch import ClassDispatcher, Deliver
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Bus:
         self._listeners: dict[Listener[Any], None] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
-        self._dispatchers: dict[type, Channel] = {}
+        self._dispatchers: dict[type, ClassDispatcher] = {}
         self._published: dict[str, int] = {}
         self._closed = False
         if link is not None:
@@ -218,15 +218,15 @@ class Bus:
 
     # -- for collections, listeners, channels and links --------------------------------------------------------------
 
-    def dispatcher(self, cls: type) -> "Channel":
+    def dispatcher(self, cls: type) -> "ClassDispatcher":
         """The code that delivers events of a class, made if need be."""
-        from genus.targets.dispatch import Channel  # with the first event: `import genus` stays quick
+        from genus.targets.dispatch import ClassDispatcher  # with the first event: `import genus` stays quick
 
         with self.lock:
             self._check_open()
             if cls not in self._dispatchers:
                 entries = [one for one in self._listeners if one.subscription.accepts(cls)]
-                self._dispatchers[cls] = Channel(cls, entries, self._before)
+                self._dispatchers[cls] = ClassDispatcher(cls, entries, self._before)
             return self._dispatchers[cls]
 
     def receive(self, event: Event) -> None:
@@ -377,7 +377,7 @@ def _nanoseconds_of(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def _delivered(dispatcher: "Channel", listener: Listener[Any]) -> int:
+def _delivered(dispatcher: "ClassDispatcher", listener: Listener[Any]) -> int:
     return sum(dispatcher.delivered(i) for i, entry in enumerate(dispatcher.entries) if entry is listener)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from genus.errors import EventError
-from genus.model import Event, below, check, is_event_type, name_of
+from genus.model import Event, check, is_event_type, name_of, subtypes
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -50,7 +50,7 @@ class EventDecoder:
     """
 
     def __init__(self, types: Iterable[type] | None = None) -> None:
-        self._given = None if types is None else [cls for root in types for cls in below(root)]
+        self._given = None if types is None else [cls for root in types for cls in subtypes(root)]
         self._open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
         self._decoders: dict[str, msgspec.msgpack.Decoder[Event]] = {}
 
@@ -69,7 +69,7 @@ class EventDecoder:
             return Rejected(f"not a {name}: {problem}")
 
     def _find(self, name: str) -> "msgspec.msgpack.Decoder[Event] | None":
-        known = self._given if self._given is not None else below(Event)
+        known = self._given if self._given is not None else subtypes(Event)
         found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name]
         if not found:
             return None

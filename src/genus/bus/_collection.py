@@ -19,12 +19,11 @@ from genus.bus._listener import (
 )
 from genus.bus._queue import WhenFull
 from genus.errors import BusError, EventError
-from genus.filters import AllOf, Predicate, Subscription, Term
-from genus.filters._subscription import Names
+from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.model import Event, name_of
 
 if TYPE_CHECKING:
-    from genus.targets.dispatch import Channel
+    from genus.targets.dispatch import ClassDispatcher
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Listener[Any])
@@ -42,7 +41,7 @@ class CollectionOwner(ListenerOwner, Protocol):
     lock: threading.RLock
     wait_for: WaitFor | None
 
-    def dispatcher(self, cls: type) -> "Channel":
+    def dispatcher(self, cls: type) -> "ClassDispatcher":
         """The code that delivers events of a class."""
 
     def add(self, listener: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
@@ -123,8 +122,8 @@ class Collection(Generic[T]):
         handler: Handler[T],
         *,
         exact: bool = ...,
-        has: Names = ...,
-        lacks: Names = ...,
+        has: AttributeNames = ...,
+        lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
@@ -136,8 +135,8 @@ class Collection(Generic[T]):
         self,
         *,
         exact: bool = ...,
-        has: Names = ...,
-        lacks: Names = ...,
+        has: AttributeNames = ...,
+        lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
@@ -149,8 +148,8 @@ class Collection(Generic[T]):
         handler: Handler[T] | None = None,
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
@@ -175,8 +174,8 @@ class Collection(Generic[T]):
         self,
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",

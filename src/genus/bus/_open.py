@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._link import Link
-from genus.errors import BusError, near
+from genus.errors import BusError, did_you_mean
 
 LINK_ENTRY_POINTS = "genus.links"
 """The group of entry points by which packages add links: the name is the scheme, the object a `LinkFactory`."""
@@ -36,7 +36,7 @@ def open_bus(address: str = "local:", *, on_error: ErrorHandler | None = None, c
     factory = _find_factory(scheme) if colon else None
     if factory is None:
         known = sorted({*_FACTORIES, *_added_schemes()})
-        likely = near(scheme, known) if colon else ""
+        likely = did_you_mean(scheme, known) if colon else ""
         raise BusError(
             f"{address!r} is no address of a bus: {likely}known are {', '.join(f'{name}:' for name in known)}"
         )

@@ -1,7 +1,8 @@
-"""Classes made from a catalog's entries, so that a process can receive events of types it never imported.
+"""Classes generated from a catalog, so that a process can receive events of types it never imported.
 
-Such a class stands in for the one that another program wrote: it has the same name, parents, attributes, units and
-tagged attributes, and nothing that a catalog does not hold. Text from a catalog is never evaluated.
+A generated class has the same name, parents, attributes, units and tagged attributes as the class it replaces, and
+nothing that a catalog does not hold. Text from a catalog is never evaluated. Also here: which classes a registration
+contains, and in which order.
 """
 
 import typing
@@ -15,9 +16,9 @@ from typing import Annotated, Any
 import msgspec
 
 import genus.model as model
-from genus.catalog._records import ROOT, Declared, Ledger
-from genus.catalog._registration import Draft
-from genus.codes._topological import heaviest_first
+from genus.catalog._records import ROOT, TypeRecord, TypeTable
+from genus.catalog._registration import Registration
+from genus.codes._topological import order_heaviest_first
 from genus.errors import DeclarationError
 from genus.model import (
     Attribute,
@@ -41,77 +42,79 @@ _ANNOTATIONS: Mapping[AttributeType, Any] = {
 }
 
 
-def is_stand_in(cls: type) -> bool:
-    """Whether a class was made here."""
+def is_generated(cls: type) -> bool:
+    """Whether a class was generated from a catalog."""
     return cls.__module__ == __name__
 
 
-class Declarations:
-    """State: the classes of one catalog's types, each found or made once."""
+class ClassCache:
+    """State: the classes of one catalog's types, each found or generated once."""
 
     def __init__(self) -> None:
         self._classes: dict[str, type[Any]] = {ROOT: Event}
 
-    def declare(self, name: str, ledger: Ledger, registered: Mapping[str, type]) -> type[Any]:
-        """The class of a type: one that is registered before others that fit, of these the latest, else a new one."""
+    def declare(self, name: str, table: TypeTable, registered: Mapping[str, type]) -> type[Any]:
+        """The class of a type: the registered one, else the latest that fits the record, else a generated one."""
         if name not in self._classes:
-            entry = ledger.types[name]
-            above = tuple(self.declare(parent, ledger, registered) for parent in entry.parents)
-            found = _known(entry, above, ledger, registered.get(name)) or stand_in(entry, above, ledger)
-            _compared(found, ledger).settle()
+            entry = table.types[name]
+            above = tuple(self.declare(parent, table, registered) for parent in entry.parents)
+            found = _find_class(entry, above, table, registered.get(name)) or generate_class(entry, above, table)
+            _compare(found, table).raise_problems()
             self._classes[name] = found
         return self._classes[name]
 
 
-def _known(entry: Declared, above: tuple[type, ...], ledger: Ledger, registered: type | None) -> type[Any] | None:
-    """A class that a program wrote below these others and that adds nothing to an entry."""
+def _find_class(
+    entry: TypeRecord, above: tuple[type, ...], table: TypeTable, registered: type | None
+) -> type[Any] | None:
+    """A class of the program that is derived from these classes and adds nothing to a record."""
     beside: list[type] = type.__subclasses__(above[0] if above else Kind)
-    named = [cls for cls in beside if name_of(cls) == entry.name and not is_stand_in(cls)]
-    fitting = [cls for cls in named if set(parents(cls)) == set(above) and _fits(cls, ledger)]
+    named = [cls for cls in beside if name_of(cls) == entry.name and not is_generated(cls)]
+    fitting = [cls for cls in named if set(parents(cls)) == set(above) and _fits(cls, table)]
     return registered if registered in fitting else fitting[-1] if fitting else None
 
 
-def _fits(cls: type, ledger: Ledger) -> bool:
-    draft = _compared(cls, ledger)
-    return not draft.problems and not draft.registered
+def _fits(cls: type, table: TypeTable) -> bool:
+    registration = _compare(cls, table)
+    return not registration.problems and not registration.result
 
 
-def _compared(cls: type, ledger: Ledger) -> Draft:
-    draft = Draft(ledger)
-    draft.admit(cls)
-    return draft
+def _compare(cls: type, table: TypeTable) -> Registration:
+    registration = Registration(table)
+    registration.add_class(cls)
+    return registration
 
 
-def stand_in(entry: Declared, above: tuple[type, ...], ledger: Ledger) -> type[Any]:
-    """A class with all that an entry says, below these classes; DeclarationError if these do not allow it."""
+def generate_class(entry: TypeRecord, above: tuple[type, ...], table: TypeTable) -> type[Any]:
+    """A class with all that a record says, derived from these classes; DeclarationError if they do not allow it."""
     name = entry.name.rpartition(".")[2]
     namespace = {"__module__": __name__, "__doc__": f"{entry.name}, as a catalog describes it."}
     try:
         if entry.kind:
             metaclass: Any = type(Kind)
             return metaclass(name, above or (Kind,), namespace, name=entry.name)  # type: ignore[no-any-return]
-        return _event_type(entry, name, above, namespace, ledger)
+        return _event_type(entry, name, above, namespace, table)
     except TypeError as problem:
         raise DeclarationError(f"{entry.name} cannot be declared here: {problem}") from problem
 
 
 def _event_type(
-    entry: Declared, name: str, above: tuple[type, ...], namespace: dict[str, Any], ledger: Ledger
+    entry: TypeRecord, name: str, above: tuple[type, ...], namespace: dict[str, Any], table: TypeTable
 ) -> type[Any]:
     assert entry.family is not None
     is_root = entry.name == entry.family
     known = {} if is_root else {attribute.name: attribute for attribute in vector(above[0])}
-    agreed = {a.name: _with_enum(_agreed(known.get(a.name), a)) for a in ledger.vectors[entry.family].values()}
+    agreed = {a.name: _with_enum(_choose(known.get(a.name), a)) for a in table.vectors[entry.family].values()}
     namespace["__annotations__"] = {own: annotation(agreed[own], must) for own, must in entry.attributes.items()}
     metaclass: Any = type(above[0])
-    made: type[Any] = metaclass(name, above, namespace, name=entry.name, tagged=ledger.tagged.get(entry.name, ()))
+    made: type[Any] = metaclass(name, above, namespace, name=entry.name, tagged=table.tagged.get(entry.name, ()))
     if is_root:  # so that subscriptions to it may name what only types below it carry, declared or not
-        vars(made)["__genus_family__"].admit(agreed.values())
+        vars(made)["__genus_family__"].append_new(agreed.values())
     return made
 
 
-def _agreed(known: Attribute | None, stored: Attribute) -> Attribute:
-    """An attribute as its family has it here, which may know fewer values of an enumeration or no unit."""
+def _choose(known: Attribute | None, stored: Attribute) -> Attribute:
+    """The attribute as the family has it in this process, which may have fewer values of an enumeration or no unit."""
     if known is None:
         return stored
     alike = isinstance(known.type, ChoiceType) and isinstance(stored.type, ChoiceType)
@@ -144,15 +147,15 @@ def _with_enum(attribute: Attribute) -> Attribute:
     """The attribute with an Enum for its choices, one for the whole family."""
     match attribute.type:
         case ChoiceType(values, None):
-            made = ChoiceType(values, enum_of(attribute.name, values))
+            made = ChoiceType(values, make_enum(attribute.name, values))
             return msgspec.structs.replace(attribute, type=made)
     return attribute
 
 
-def enum_of(name: str, values: Sequence[str | int]) -> type[Enum]:
+def make_enum(name: str, values: Sequence[str | int]) -> type[Enum]:
     """An Enum for the values of an attribute; members are named for the values as far as Python allows.
 
-    >>> list(enum_of("road_user", ["car", "e-bike", "2 wheels", "car!"]))  # doctest: +NORMALIZE_WHITESPACE
+    >>> list(make_enum("road_user", ["car", "e-bike", "2 wheels", "car!"]))  # doctest: +NORMALIZE_WHITESPACE
     [<RoadUser.CAR: 'car'>, <RoadUser.E_BIKE: 'e-bike'>, <RoadUser.V2_WHEELS: '2 wheels'>, <RoadUser.CAR_1: 'car!'>]
     """
     members: dict[str, str | int] = {}
@@ -170,11 +173,8 @@ def _label(value: str | int) -> str:
     return next(label for label in (text, f"V{text}", "V") if label.isidentifier())
 
 
-# From what is given to register, to classes in the order in which they are entered.
-
-
 def types_in(module: ModuleType) -> list[type]:
-    """The event types and kinds defined in a module or imported into it, in their order; not `Event` and `Kind`.
+    """The event types and kinds defined in a module or imported into it, in order; without `Event` and `Kind`.
 
     >>> import genus.testing._generators
     >>> [cls.__name__ for cls in types_in(genus.testing._generators)][:3]
@@ -184,10 +184,10 @@ def types_in(module: ModuleType) -> list[type]:
     return [cls for cls in found if cls not in (Event, Kind)]
 
 
-def types_of(what: Iterable[type | ModuleType]) -> list[type]:
-    """Classes, and those of modules; anything else is refused.
+def collect_types(what: Iterable[type | ModuleType]) -> list[type]:
+    """The given classes and those of the given modules; DeclarationError for anything else.
 
-    >>> types_of([Event, int])
+    >>> collect_types([Event, int])
     Traceback (most recent call last):
     genus.errors.DeclarationError: <class 'int'> is neither an event type nor a kind nor a module of them
     """
@@ -202,8 +202,8 @@ def types_of(what: Iterable[type | ModuleType]) -> list[type]:
     return list(found)
 
 
-def in_order(classes: Iterable[type]) -> list[type]:
-    """The classes and all above them, those with most of them below first: heavy subtrees get the small codes."""
+def order_classes(classes: Iterable[type]) -> list[type]:
+    """The classes and all above them, those with most types below them first: heavy subtrees get the small codes."""
     by_name: dict[str, dict[type, None]] = {}
     queue = list(classes)
     for cls in queue:
@@ -211,16 +211,16 @@ def in_order(classes: Iterable[type]) -> list[type]:
             same_name[cls] = None
             queue.extend(parents(cls))
     hierarchy = {name: tuple(map(name_of, parents(next(iter(found))))) for name, found in by_name.items()}
-    return [cls for name in heaviest_first(hierarchy) for cls in by_name[name]]
+    return [cls for name in order_heaviest_first(hierarchy) for cls in by_name[name]]
 
 
-def clash(known: type, cls: type) -> str | None:
-    """What is wrong with two classes of one name; nothing if one is defined again in its place (a notebook does).
+def describe_clash(known: type, cls: type) -> str | None:
+    """What is wrong with two classes of one name; None if one is defined again in its place, as in a notebook.
 
-    Nothing either if one stands in for the other, being made from a catalog.
+    None also if one of them was generated from a catalog.
     """
     places = [f"{each.__module__}.{each.__qualname__}" for each in (known, cls)]
-    if places[0] == places[1] or is_stand_in(known) or is_stand_in(cls):
+    if places[0] == places[1] or is_generated(known) or is_generated(cls):
         return None
     return (
         f"is the name of two classes, {' and '.join(places)}; "

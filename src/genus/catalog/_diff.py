@@ -1,4 +1,4 @@
-"""What sets two catalogs apart, and whether one extends the other."""
+"""The differences between two catalogs, and whether one extends the other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -8,8 +8,8 @@ from genus.catalog._records import Finding, TypeEntry
 from genus.model import Attribute, ChoiceType, Vector
 
 
-class Book(Protocol):
-    """What is compared of a catalog."""
+class CatalogView(Protocol):
+    """The parts of a catalog that are compared."""
 
     @property
     def entries(self) -> Mapping[str, TypeEntry]:
@@ -19,12 +19,12 @@ class Book(Protocol):
     def families(self) -> Mapping[str, Vector]:
         """Its vectors."""
 
-    def tagged(self, type_: str, /) -> tuple[str, ...]:
-        """What the event tags of a type tell."""
+    def tagged_attributes(self, type_: str, /) -> tuple[str, ...]:
+        """Its tagged attributes."""
 
 
-def differences(old: Book, new: Book) -> Iterator[Finding]:
-    """What the new one added, deprecated or lacks, and where the two contradict each other."""
+def compare_catalogs(old: CatalogView, new: CatalogView) -> Iterator[Finding]:
+    """What the new catalog added, deprecated or lacks, and where the two contradict each other."""
     before, now = old.entries, new.entries
     for name in dict.fromkeys((*before, *now)):
         if name not in before:
@@ -36,15 +36,15 @@ def differences(old: Book, new: Book) -> Iterator[Finding]:
     vectors = new.families
     for family, vector in old.families.items():
         if family in vectors:
-            yield from _between_tags(family, old.tagged(family), new.tagged(family))
+            yield from _between_tagged(family, old.tagged_attributes(family), new.tagged_attributes(family))
             yield from _between_vectors(vector, vectors[family])
 
 
-def extends(new: Book, old: Book) -> bool:
-    """Whether the new one holds all that the old one does, in the same order and unchanged."""
+def extends(new: CatalogView, old: CatalogView) -> bool:
+    """Whether the new catalog has everything the old one has, in the same order and unchanged."""
     before = list(old.entries)
     begins_alike = list(new.entries)[: len(before)] == before
-    return begins_alike and all(found.status in ("added", "deprecated") for found in differences(old, new))
+    return begins_alike and all(found.status in ("added", "deprecated") for found in compare_catalogs(old, new))
 
 
 def _between_types(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
@@ -67,7 +67,9 @@ def _between_blocks(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
         yield Finding("conflict", old.name, "has other event tags")
     elif len(new.blocks) != len(old.blocks):
         more = abs(len(new.blocks) - len(old.blocks))
-        yield Finding("added" if len(new.blocks) > shared else "missing", old.name, f"has {more} more block(s) of tags")
+        yield Finding(
+            "added" if len(new.blocks) > shared else "missing", old.name, f"has {more} more block(s) of event tags"
+        )
 
 
 def _between_attributes(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
@@ -82,7 +84,7 @@ def _between_attributes(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
             yield Finding("conflict", f"{old.name}.{name}", f"is {now}, but was {before}")
 
 
-def _between_tags(family: str, old: tuple[str, ...], new: tuple[str, ...]) -> Iterator[Finding]:
+def _between_tagged(family: str, old: tuple[str, ...], new: tuple[str, ...]) -> Iterator[Finding]:
     if old != new:
         now, before = (", ".join(names) or "nothing" for names in (new, old))
         yield Finding("conflict", family, f"has tagged {now}, but had {before}")
@@ -98,18 +100,18 @@ def _between_vectors(old: Vector, new: Vector) -> Iterator[Finding]:
             yield from _between_bits(f"{old.scope} bit {bit}", before, now)
 
 
-def _between_bits(place: str, old: Attribute, new: Attribute) -> Iterator[Finding]:
+def _between_bits(where: str, old: Attribute, new: Attribute) -> Iterator[Finding]:
     before, now = _values(old), _values(new)
     grown = before and now and before[: len(now)] == now[: len(before)]
     if old.name != new.name or old.unit != new.unit or (old.type != new.type and not grown):
-        yield Finding("conflict", place, f"is {_spell(new)}, but was {_spell(old)}")
+        yield Finding("conflict", where, f"is {_describe(new)}, but was {_describe(old)}")
     elif len(before) != len(now):
         longer = max(before, now, key=len)[min(len(before), len(now)) :]
         values = ", ".join(map(repr, longer))
-        yield Finding("added" if len(now) > len(before) else "missing", place, f"{new.name} may be {values}")
+        yield Finding("added" if len(now) > len(before) else "missing", where, f"{new.name} may be {values}")
 
 
-def _spell(attribute: Attribute) -> str:
+def _describe(attribute: Attribute) -> str:
     unit = f" in {attribute.unit}" if attribute.unit else ""
     return f"{attribute.name}: {attribute.type.describe()}{unit}"
 

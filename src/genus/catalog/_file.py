@@ -1,7 +1,11 @@
-"""The text of a catalog file: JSON with one line per type and one per attribute, the same bytes for the same catalog.
+"""Catalog files: their text, and how they are read, locked and replaced on disk.
 
-Codes are written as decimal text, always: JSON readers that keep numbers as floats would lose the larger ones, and a
-reader that has to expect both forms would forget one.
+The text is JSON with one line per type and one per attribute, the same bytes for the same catalog. Codes are always
+written as decimal text, because JSON readers that keep numbers as floats would lose the larger ones.
+
+A file is replaced by renaming a complete one over it, so a reader never sees a partial file and needs no lock. Writers
+take an advisory lock (flock) on a sidecar file, which the kernel releases when its holder ends. The sidecar is not
+removed: otherwise two writers could lock two different files.
 """
 
 import json
@@ -13,27 +17,20 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 
-from genus.catalog._numbers import Numbers
-from genus.catalog._records import ROOT, Declared, Ledger, Tagged, TypeEntry
+from genus.catalog._numbers import NumberAllocator
+from genus.catalog._records import ROOT, TaggedNames, TypeEntry, TypeRecord, TypeTable
 from genus.codes._etags import Block, EtagSpace, Grant
-from genus.codes._scheme import Entry
-from genus.codes._schemes import LinePrimes
+from genus.codes._prime_schemes import LinePrimes
+from genus.codes._scheme import CodeEntry
 from genus.errors import CatalogDamaged, CatalogUnavailable, HierarchyError
-from genus.model import MOST_TAGGED, RESERVED, Attribute, AttributeType, Vector, is_attribute_name, parse_type
+from genus.model import MAX_TAGGED, RESERVED_WORDS, Attribute, AttributeType, Vector, is_attribute_name, parse_type
 from genus.model._types import is_encodable
-
-# Catalog files on disk: read, locked and replaced whole.
-#
-# A file is replaced by renaming a complete one over it, so a reader never sees half of one and needs no lock. Writers
-# take turns by an advisory lock (flock) on a sidecar file, which the kernel releases when its holder dies. The sidecar
-# stays: removing it would let two writers lock two different files.
-
 
 POLL_SECONDS = 0.01
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """Where a path leads: a symbolic link is followed, not replaced."""
+    """A path with symbolic links resolved, so that the file is replaced and not the link."""
     return os.path.realpath(path)
 
 
@@ -54,7 +51,7 @@ def read_text(path: str) -> str | None:
 
 
 def replace_text(path: str, text: str) -> None:
-    """Put a text in the place of a file, all or nothing, and have it on disk on return. Call it under the lock."""
+    """Replace the text of a file atomically; it is on disk on return. Call it under the lock."""
     folder, name = os.path.split(path)
     beside = os.path.join(folder, f".{name}.new")
     try:
@@ -62,15 +59,20 @@ def replace_text(path: str, text: str) -> None:
         os.replace(beside, path)
         _sync_folder(folder)
     except OSError as problem:
-        _forget(beside)
+        _remove(beside)
         raise _unavailable(path, "written", problem) from problem
 
 
 @contextmanager
-def locked(path: str, timeout: float) -> Iterator[None]:
-    """Hold the lock of a catalog file; other processes and other threads wait, up to a time-out in seconds."""
+def lock_file(path: str | os.PathLike[str], timeout: float) -> Iterator[None]:
+    """Hold the lock of a file (a sidecar with the suffix `.lock`) for the length of a `with` block.
+
+    Other processes and threads that lock the same file wait up to their `timeout`, in seconds, and then get
+    CatalogUnavailable.
+    """
     import fcntl  # here, so that platforms without it can still use catalogs in memory
 
+    path = real_path(path)
     lock = f"{path}.lock"
     try:
         file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -128,7 +130,7 @@ def _sync_folder(folder: str) -> None:
         os.close(file)
 
 
-def _forget(path: str) -> None:
+def _remove(path: str) -> None:
     try:
         os.remove(path)
     except OSError:
@@ -144,10 +146,10 @@ VERSION = 1
 
 
 class Damage(Exception):
-    """What is wrong with a text, and where."""
+    """A text that is not a catalog: where it is wrong, and how."""
 
-    def __init__(self, place: str, text: str) -> None:
-        super().__init__(f"{place}: {text}")
+    def __init__(self, where: str, text: str) -> None:
+        super().__init__(f"{where}: {text}")
 
 
 class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -182,15 +184,15 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def spell(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, Tagged]) -> str:
+def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, TaggedNames]) -> str:
     """The text of a catalog."""
     types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
-    families = ",\n".join(_spell_family(vector, tagged.get(vector.scope, ())) for vector in vectors)
+    families = ",\n".join(_format_family(vector, tagged.get(vector.scope, ())) for vector in vectors)
     head = f'  "format": "{FORMAT}",\n  "version": {VERSION},\n'
     return f'{{\n{head}  "types": [\n{types}\n  ],\n  "families": [\n{families}\n  ]\n}}\n'
 
 
-def _spell_family(vector: Vector, tagged: Tagged) -> str:
+def _format_family(vector: Vector, tagged: TaggedNames) -> str:
     lines = ",\n".join(f"      {_line(_attribute_of(attribute))}" for attribute in vector)
     name = _line(vector.scope) + (f', "tagged": {_line(tagged)}' if tagged else "")
     return f'    {{"name": {name}, "vector": [\n{lines}\n    ]}}'
@@ -223,24 +225,24 @@ def _line(value: object) -> str:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def parse(text: str) -> tuple[Ledger, Numbers]:
-    """The catalog a text holds; Damage says what is wrong and where."""
-    file = _file(_json(text))
-    ledger = Ledger({}, {})
+def parse_catalog(text: str) -> tuple[TypeTable, NumberAllocator]:
+    """The type table and the numbers of a catalog text; Damage says what is wrong and where."""
+    file = _read_file(_read_json(text))
+    table = TypeTable({}, {})
     for index, family in enumerate(file.families):
-        _take_family(ledger, family, f"families[{index}]")
+        _read_family(table, family, f"families[{index}]")
     for index, stored in enumerate(file.types):
-        _take_type(ledger, stored, f"types[{index}]")
+        _read_type(table, stored, f"types[{index}]")
     for index, family in enumerate(file.families):
-        if getattr(ledger.types.get(family.name), "family", None) != family.name:
+        if getattr(table.types.get(family.name), "family", None) != family.name:
             raise Damage(f"families[{index}].name", f"{family.name!r} is no type directly below {ROOT}")
-        _take_tagged(ledger, family, f"families[{index}].tagged")
-    return ledger, _numbers(file.types, ledger)
+        _read_tagged(table, family, f"families[{index}].tagged")
+    return table, _restore_numbers(file.types, table)
 
 
-def _json(text: str) -> object:
+def _read_json(text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=_refuse_repeated_keys)
     except json.JSONDecodeError as problem:
         raise Damage(f"line {problem.lineno} column {problem.colno}", f"not JSON: {problem.msg}") from None
     except RecursionError:
@@ -249,7 +251,7 @@ def _json(text: str) -> object:
         raise Damage("top", str(problem)) from None
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -258,75 +260,75 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _file(data: object) -> _File:
+def _read_file(data: object) -> _File:
     version = data.get("version", VERSION) if isinstance(data, dict) else VERSION
     if version != VERSION:
         raise Damage("version", f"is {version!r}; this Genus reads version {VERSION}")
     try:
         return msgspec.convert(data, _File)
     except msgspec.ValidationError as problem:
-        what, _, place = str(problem).partition(" - at ")
-        raise Damage(place.strip("`").removeprefix("$.") or "top", what) from None
+        what, _, path = str(problem).partition(" - at ")
+        raise Damage(path.strip("`").removeprefix("$.") or "top", what) from None
 
 
-def _take_family(ledger: Ledger, family: _Family, place: str) -> None:
-    if family.name in ledger.vectors:
-        raise Damage(f"{place}.name", f"family {family.name!r} is there already")
+def _read_family(table: TypeTable, family: _Family, where: str) -> None:
+    if family.name in table.vectors:
+        raise Damage(f"{where}.name", f"family {family.name!r} is there already")
     vector: dict[str, Attribute] = {}
     for bit, stored in enumerate(family.vector):
-        at = f"{place}.vector[{bit}]"
+        at = f"{where}.vector[{bit}]"
         if not is_attribute_name(stored.name) or stored.name in vector:
             why = "is there already" if stored.name in vector else "cannot name an attribute"
             raise Damage(f"{at}.name", f"{stored.name!r} {why}")
         vector[stored.name] = Attribute(stored.name, _attribute_type(stored, at), True, stored.unit)
-    ledger.vectors[family.name] = vector
+    table.vectors[family.name] = vector
 
 
-def _take_tagged(ledger: Ledger, family: _Family, place: str) -> None:
-    """Few names, each once, of attributes that the events of the root may lack; none of the family of `Event` alone."""
-    required = ledger.carried(family.name) if family.name != ROOT else {}
-    if len(family.tagged) > MOST_TAGGED or len(set(family.tagged)) < len(family.tagged):
-        raise Damage(place, f"up to {MOST_TAGGED} attributes, each once")
+def _read_tagged(table: TypeTable, family: _Family, where: str) -> None:
+    """The tagged attributes of a family: few, each once and optional in its root; the family of `Event` has none."""
+    required = table.attributes_of(family.name) if family.name != ROOT else {}
+    if len(family.tagged) > MAX_TAGGED or len(set(family.tagged)) < len(family.tagged):
+        raise Damage(where, f"up to {MAX_TAGGED} attributes, each once")
     for name in family.tagged:
         if required.get(name) is not False:
-            raise Damage(place, f"{name!r} is no optional attribute of a type directly below {ROOT}")
-    ledger.tagged |= {family.name: family.tagged} if family.tagged else {}
+            raise Damage(where, f"{name!r} is no optional attribute of a type directly below {ROOT}")
+    table.tagged |= {family.name: family.tagged} if family.tagged else {}
 
 
-def _attribute_type(stored: _Attribute, place: str) -> AttributeType:
+def _attribute_type(stored: _Attribute, where: str) -> AttributeType:
     try:
         found = parse_type(stored.type)
     except ValueError as problem:
-        raise Damage(f"{place}.type", str(problem)) from None
+        raise Damage(f"{where}.type", str(problem)) from None
     if found.describe() != stored.type:
-        raise Damage(f"{place}.type", f"{stored.type!r} is not how {found.describe()!r} is written")
+        raise Damage(f"{where}.type", f"{stored.type!r} is not how {found.describe()!r} is written")
     return found
 
 
-def _take_type(ledger: Ledger, stored: _Type, place: str) -> None:
-    _check_place(ledger, stored, place)
+def _read_type(table: TypeTable, stored: _Type, where: str) -> None:
+    _check_parents(table, stored, where)
     line = stored.parents[0] if stored.parents and not stored.kind else None
-    family = None if stored.kind else ledger.family_of(stored.name, line)
+    family = None if stored.kind else table.family_of(stored.name, line)
     own = {name: word == "required" for name, word in stored.attributes.items()}
     if family is not None:
-        _check_attributes(ledger, own, line, family, place)
-    ledger.put(Declared(stored.name, stored.parents, stored.kind, family, own, stored.deprecated))
+        _check_attributes(table, own, line, family, where)
+    table.put(TypeRecord(stored.name, stored.parents, stored.kind, family, own, stored.deprecated))
 
 
-def _check_place(ledger: Ledger, stored: _Type, place: str) -> None:
+def _check_parents(table: TypeTable, stored: _Type, where: str) -> None:
     """A type's name is new, its parents came before it, and all but the first are kinds."""
 
     def wrong(field: str, text: str) -> NoReturn:
-        raise Damage(f"{place}.{field}", text)
+        raise Damage(f"{where}.{field}", text)
 
-    if stored.name in ledger.types or not _is_type_name(stored.name):
-        why = "is there already" if stored.name in ledger.types else "cannot name a type"
+    if stored.name in table.types or not _is_type_name(stored.name):
+        why = "is there already" if stored.name in table.types else "cannot name a type"
         wrong("name", f"{stored.name!r} {why}")
-    if (stored.name == ROOT) != (not ledger.types):
+    if (stored.name == ROOT) != (not table.types):
         wrong("name", f"is {stored.name!r}; {ROOT} comes first, once")
-    if unknown := [parent for parent in stored.parents if parent not in ledger.types]:
+    if unknown := [parent for parent in stored.parents if parent not in table.types]:
         wrong("parents", f"{unknown[0]!r} does not come before {stored.name!r}")
-    lines = [not ledger.types[parent].kind for parent in stored.parents]
+    lines = [not table.types[parent].kind for parent in stored.parents]
     wanted = [] if stored.kind or stored.name == ROOT else [True]
     if lines != [*wanted, *[False] * (len(lines) - len(wanted))] or len(set(stored.parents)) < len(lines):
         wrong("parents", "an event type first, then kinds, each once" if wanted else "only kinds, each once")
@@ -336,49 +338,49 @@ def _check_place(ledger: Ledger, stored: _Type, place: str) -> None:
         wrong("etags", "an event type has at least one block")
 
 
-def _check_attributes(ledger: Ledger, own: dict[str, bool], line: str | None, family: str, place: str) -> None:
+def _check_attributes(table: TypeTable, own: dict[str, bool], line: str | None, family: str, where: str) -> None:
     """All that a type carries is in the vector of its family, and what is required above stays so."""
-    if family not in ledger.vectors:
-        raise Damage(f"{place}.name", f"family {family!r} has no vector")
-    above = ledger.carried(line) if line is not None else {}
-    vector = ledger.vectors[family]
+    if family not in table.vectors:
+        raise Damage(f"{where}.name", f"family {family!r} has no vector")
+    above = table.attributes_of(line) if line is not None else {}
+    vector = table.vectors[family]
     for name, required in (above | own).items():
         if name not in vector:
-            raise Damage(f"{place}.attributes", f"{name!r} is not in the vector of family {family!r}")
+            raise Damage(f"{where}.attributes", f"{name!r} is not in the vector of family {family!r}")
         if above.get(name) and not required:
-            raise Damage(f"{place}.attributes", f"{name!r} is optional, but required in {line!r} above")
-        if line == ROOT and name in above and vector[name].type != ledger.vectors[ROOT][name].type:
-            raise Damage(f"{place}.attributes", f"{name!r} has another type in family {family!r} than in {ROOT}")
+            raise Damage(f"{where}.attributes", f"{name!r} is optional, but required in {line!r} above")
+        if line == ROOT and name in above and vector[name].type != table.vectors[ROOT][name].type:
+            raise Damage(f"{where}.attributes", f"{name!r} has another type in family {family!r} than in {ROOT}")
 
 
 def _is_type_name(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split(".")) and name not in (*RESERVED, "Kind")
+    return all(part.isidentifier() for part in name.split(".")) and name not in (*RESERVED_WORDS, "Kind")
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _numbers(types: tuple[_Type, ...], ledger: Ledger) -> Numbers:
-    entries = [Entry(t.name, t.parents, int(t.code), t.kind, t.deprecated is not None) for t in types]
+def _restore_numbers(types: tuple[_Type, ...], table: TypeTable) -> NumberAllocator:
+    entries = [CodeEntry(t.name, t.parents, int(t.code), t.kind, t.deprecated is not None) for t in types]
     grants = [
-        (index, Grant(t.name, t.parents[0] if t.parents else None, Block(*block), ledger.unit(t.name)))
+        (index, Grant(t.name, t.parents[0] if t.parents else None, Block(*block), table.own_etag_count(t.name)))
         for index, t in enumerate(types)
         for block in t.etags
     ]
     codes = _restore(LinePrimes.restore, entries, lambda bad: f"types[{bad}].code")
-    tags = _restore(EtagSpace.restore, [grant for _, grant in grants], lambda bad: f"types[{grants[bad][0]}].etags")
-    return Numbers(codes, tags)
+    etags = _restore(EtagSpace.restore, [grant for _, grant in grants], lambda bad: f"types[{grants[bad][0]}].etags")
+    return NumberAllocator(codes, etags)
 
 
-def _restore(restore: Callable[[list[Any]], Any], rows: list[Any], place: Callable[[int], str]) -> Any:
+def _restore(restore: Callable[[list[Any]], Any], rows: list[Any], locate: Callable[[int], str]) -> Any:
     try:
         return restore(rows)
     except HierarchyError as problem:
-        raise Damage(place(_first_refused(restore, rows)), str(problem)) from None
+        raise Damage(locate(_first_refused(restore, rows)), str(problem)) from None
 
 
 def _first_refused(restore: Callable[[list[Any]], Any], rows: list[Any]) -> int:
-    """The first row that cannot follow those before it, by halving."""
+    """The first row that cannot follow those before it, found by bisection."""
     good, bad = 0, len(rows)
     while bad - good > 1:
         middle = (good + bad) // 2

@@ -1,7 +1,7 @@
-"""The ledger: which types a catalog knows, what they declare, and the vector of each family. It knows no numbers.
+"""The type table: which types a catalog knows, what they declare, and the vector of each family. It holds no numbers.
 
-A type's entry holds only what it declares itself; what it carries follows from its line up to `Event`. So a type that
-gains an attribute gives it to all below it, without a change of their entries.
+The record of a type holds only what the type declares itself; inherited attributes follow from the types above it. So a
+type that gains an attribute gives it to all below it, without a change of their records.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,14 +12,15 @@ import msgspec
 from genus.codes._etags import Block
 from genus.model import Attribute, Vector
 
-# What a catalog says: entries, findings and the record of a registration. All frozen.
-
-
 Status = Literal["added", "deprecated", "kept", "missing", "refused", "conflict"]
 
 
 class TypeEntry(msgspec.Struct, frozen=True):
-    """One type as the catalog holds it; `attributes` says of each it declares itself whether it is required."""
+    """One type as the catalog has it: its declaration, code and event tags.
+
+    `attributes` are those the type declares itself, each with whether it is required (True) or may be absent (False).
+    `blocks` are its blocks of event tags, and `deprecated` is the note of a deprecated type, else None.
+    """
 
     name: str
     parents: tuple[str, ...]
@@ -32,7 +33,10 @@ class TypeEntry(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of a check or a difference: what happens to a type or attribute, and why."""
+    """One line of `Catalog.check` or `Catalog.diff`: the status of a type or attribute, and the reason.
+
+    `subject` is the name of a type, or `family.attribute`; `str()` gives the line as text.
+    """
 
     status: Status
     subject: str
@@ -42,11 +46,11 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.status}: {self.subject}" + (f" {self.text}" if self.text else "")
 
 
-class Registered(msgspec.Struct, frozen=True):
-    """What one registration added; false when it added nothing.
+class RegistrationResult(msgspec.Struct, frozen=True):
+    """What a registration added; false if it added nothing.
 
-    `attributes` are the names a family's vector grew by, `gained` those that types known before may now carry, and
-    `values` those that an enumeration (`family.attribute`) grew by.
+    `types` are the new types, `attributes` the new names in the vector of each family, `gained` the new attributes of
+    types that were registered before, and `values` the new values of enumerations (`family.attribute`).
     """
 
     types: tuple[str, ...] = ()
@@ -58,7 +62,7 @@ class Registered(msgspec.Struct, frozen=True):
         return any((self.types, self.attributes, self.gained, self.values))
 
     def findings(self) -> Iterator[Finding]:
-        """The same as lines."""
+        """The additions as findings, one for each."""
         for name in self.types:
             yield Finding("added", name)
         for family, names in self.attributes.items():
@@ -66,20 +70,20 @@ class Registered(msgspec.Struct, frozen=True):
                 yield Finding("added", f"{family}.{name}", "(attribute)")
         for type_, names in self.gained.items():
             yield Finding("added", type_, f"may now carry {', '.join(names)}")
-        for place, values in self.values.items():
-            yield Finding("added", place, f"may now be {', '.join(map(repr, values))}")
+        for attribute, values in self.values.items():
+            yield Finding("added", attribute, f"may now be {', '.join(map(repr, values))}")
 
 
 ROOT = "Event"
-"""The first type of every catalog; its vector is the context that kinds are described by."""
+"""The first type of every catalog; its vector is also that of kinds."""
 
 
-Tagged: TypeAlias = tuple[str, ...]
-"""Attributes whose presence event tags tell, the first by the highest bit."""
+TaggedNames: TypeAlias = tuple[str, ...]
+"""Tagged attributes, the one with the highest bit first."""
 
 
-class Declared(msgspec.Struct, frozen=True):
-    """A type as declared: each attribute of its own is required (True) or may be absent (False)."""
+class TypeRecord(msgspec.Struct, frozen=True):
+    """A type as declared, with its own attributes: each is required (True) or may be absent (False)."""
 
     name: str
     parents: tuple[str, ...]
@@ -94,32 +98,32 @@ class Declared(msgspec.Struct, frozen=True):
         return self.parents[0] if self.parents and not self.kind else None
 
 
-class Ledger:
-    """State: types by name and vectors by family, both in the order in which they came, and what families tag."""
+class TypeTable:
+    """State: types by name and vectors by family, in the order of registration, and tagged attributes by family."""
 
     def __init__(
         self,
-        types: dict[str, Declared],
+        types: dict[str, TypeRecord],
         vectors: dict[str, dict[str, Attribute]],
-        tagged: dict[str, Tagged] | None = None,
+        tagged: dict[str, TaggedNames] | None = None,
     ) -> None:
         self.types = types
         self.vectors = vectors
-        self.tagged: dict[str, Tagged] = tagged or {}
+        self.tagged: dict[str, TaggedNames] = tagged or {}
 
     def copy(self) -> Self:
-        """One that can change while this stays; entries are shared, as they are frozen."""
+        """A copy that can change while this one stays; the frozen records are shared."""
         return type(self)(dict(self.types), dict(self.vectors), dict(self.tagged))
 
-    def line(self, name: str) -> Iterator[Declared]:
+    def line(self, name: str) -> Iterator[TypeRecord]:
         """A type and the event types it extends, up to `Event`; nothing for a kind."""
         current = None if self.types[name].kind else name
         while current is not None:
             yield self.types[current]
             current = self.types[current].line
 
-    def carried(self, name: str) -> dict[str, bool]:
-        """Every attribute events of a type may carry, and whether they must."""
+    def attributes_of(self, name: str) -> dict[str, bool]:
+        """Every attribute that events of a type may carry, inherited ones included, and whether it is required."""
         found: dict[str, bool] = {}
         for declared in reversed(list(self.line(name))):
             found |= declared.attributes
@@ -129,22 +133,22 @@ class Ledger:
         """Every family but that of `Event` alone."""
         return [family for family in self.vectors if family != ROOT]
 
-    def tagged_of(self, name: str) -> Tagged:
-        """The attributes that the event tags of a type tell; a kind and `Event` have none."""
+    def tagged_attributes(self, name: str) -> TaggedNames:
+        """The tagged attributes of a type's family; a kind and `Event` have none."""
         return self.tagged.get(self.types[name].family or ROOT, ())
 
-    def unit(self, name: str) -> int:
-        """How many event tags are a type's own: one for each set of tagged attributes that may be present."""
-        return 1 << len(self.tagged_of(name))
+    def own_etag_count(self, name: str) -> int:
+        """The number of a type's own event tags: one for each set of tagged attributes that may be present."""
+        return 1 << len(self.tagged_attributes(name))
 
     def vector(self, family: str) -> Vector:
-        """A family's vector; what its root type requires, every event of the family carries."""
-        required = self.carried(family)
-        among = self.vectors[family].values()
-        return Vector(family, tuple(Attribute(a.name, a.type, not required.get(a.name), a.unit) for a in among))
+        """A family's vector; an attribute that its root type requires is required in the whole family."""
+        required = self.attributes_of(family)
+        found = self.vectors[family].values()
+        return Vector(family, tuple(Attribute(a.name, a.type, not required.get(a.name), a.unit) for a in found))
 
-    def put(self, declared: Declared) -> None:
-        """Enter a type, or replace its entry."""
+    def put(self, declared: TypeRecord) -> None:
+        """Add a type, or replace its record."""
         self.types[declared.name] = declared
 
     def put_attribute(self, family: str, attribute: Attribute) -> None:

@@ -31,7 +31,7 @@ STORY = {
         "catalog": "Keep the codes, bits and event tags a system agrees on",
     },
     "Subscribe to them": {
-        "explain": "Show what a subscription becomes in each place it runs",
+        "explain": "Show what a subscription is compiled to, for each target",
         "bindings": "Count the table entries that many subscriptions need",
     },
     "Run a bus": {

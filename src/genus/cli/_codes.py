@@ -12,8 +12,16 @@ from rich.table import Table
 
 from genus.cli._completion import complete_files
 from genus.cli._groups import StoryGroup
-from genus.codes._hierarchy import read_hierarchy
-from genus.codes._report import FIGURE_2, Cell, Cost, NotApplicable, draw, figure_2, report
+from genus.codes import (
+    LARGEST_CODES,
+    CodeCost,
+    NotApplicable,
+    TreeCodeSize,
+    compare_schemes,
+    draw_balanced_trees,
+    measure_balanced_trees,
+    read_hierarchy,
+)
 
 
 @click.group(cls=StoryGroup)
@@ -40,25 +48,25 @@ def report_command(source: str | None, as_json: bool, fig2: bool, png: Path | No
     if png and not fig2:
         raise click.UsageError("--png draws --fig2")
     with Console(stderr=True).status("computing codes"):
-        lines = report(read_hierarchy(source)) if source else []
-        cells = figure_2() if fig2 else []
+        lines = compare_schemes(read_hierarchy(source)) if source else []
+        cells = measure_balanced_trees() if fig2 else []
     if png:
-        draw(cells, png)
+        draw_balanced_trees(cells, png)
     if as_json:
         click.echo(json.dumps({"table": [asdict(x) for x in lines], "figure_2": [asdict(x) for x in cells]}, indent=2))
     else:
         _show(source, lines, cells)
 
 
-def _show(source: str | None, lines: Sequence[Cost | NotApplicable], cells: Sequence[Cell]) -> None:
+def _show(source: str | None, lines: Sequence[CodeCost | NotApplicable], cells: Sequence[TreeCodeSize]) -> None:
     console = Console()
     if source:
         console.print(_table(source, lines))
-    for scheme in FIGURE_2 if cells else ():
+    for scheme in LARGEST_CODES if cells else ():
         console.print(_grid(scheme, [cell for cell in cells if cell.scheme == scheme]))
 
 
-def _table(source: str, lines: Sequence[Cost | NotApplicable]) -> Table:
+def _table(source: str, lines: Sequence[CodeCost | NotApplicable]) -> Table:
     table = Table(title=f"Codes of {source}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     table.add_column("scheme", no_wrap=True)
     for heading in ("types", "primes", "largest code", "mean bytes", "max bytes", "density"):
@@ -68,7 +76,7 @@ def _table(source: str, lines: Sequence[Cost | NotApplicable]) -> Table:
     return table
 
 
-def _values(line: Cost | NotApplicable) -> tuple[str, ...]:
+def _values(line: CodeCost | NotApplicable) -> tuple[str, ...]:
     if isinstance(line, NotApplicable):
         return ("", "", f"n/a: {line.reason}")
     largest = str(line.largest) if line.max_bytes <= 5 else f"{line.largest.bit_length()} bits"
@@ -76,7 +84,7 @@ def _values(line: Cost | NotApplicable) -> tuple[str, ...]:
     return str(line.vertices), str(line.primes), largest, *sizes, f"{line.density_percent:.2g}%"
 
 
-def _grid(scheme: str, cells: Sequence[Cell]) -> Table:
+def _grid(scheme: str, cells: Sequence[TreeCodeSize]) -> Table:
     mean = sum(cell.bytes for cell in cells) / len(cells)
     table = Table(
         title=f"{scheme}: bytes of the largest code by children and levels, mean {mean:.2f}",

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from genus.catalog._declare import types_in
+from genus.catalog import types_in
 from genus.cli._completion import complete_files
-from genus.codes._hierarchy import load_module
-from genus.errors import HierarchyError, near
-from genus.filters._text import UNITS
-from genus.model import DurationType, Event, TimeType, attributes, check, is_event_type, name_of
+from genus.codes import load_module
+from genus.errors import HierarchyError, did_you_mean
+from genus.filters import DURATION_UNITS
+from genus.model import ChoiceType, DurationType, Event, TimeType, attributes, check, is_event_type, name_of
 
 # Event types named on the command line: a dotted module, or the path of a `.py` or `.dbc` file.
 
@@ -83,10 +83,12 @@ def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
     """An event from attribute values as a person writes them."""
     known = {attribute.name: attribute.type for attribute in attributes(cls)}
     if strangers := sorted(set(given) - set(known)):
-        hint = f"{near(strangers[0], known)}it has {', '.join(known)}"
+        hint = f"{did_you_mean(strangers[0], known)}it has {', '.join(known)}"
         raise click.ClickException(f"{name_of(cls)} has no attribute {', '.join(strangers)}; {hint}")
     try:
-        event = msgspec.convert({name: _plain(value, known[name]) for name, value in given.items()}, cls, strict=False)
+        event = msgspec.convert(
+            {name: _plain(name, value, known[name]) for name, value in given.items()}, cls, strict=False
+        )
         check(event)
     except (msgspec.MsgspecError, ValueError, TypeError) as problem:
         what = re.sub(r"(.*) - at `\$\.(\w+)`", r"\2: \1", str(problem))
@@ -94,13 +96,16 @@ def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
     return event
 
 
-def _plain(value: Any, type_: object) -> Any:
+def _plain(name: str, value: Any, type_: object) -> Any:
+    if isinstance(type_, ChoiceType) and value is not None and str(value) not in map(str, type_.values):
+        hint = did_you_mean(str(value), map(str, type_.values))
+        raise ValueError(f"{name} cannot be {value!r}; {hint}it is one of {', '.join(map(repr, type_.values))}")
     if isinstance(type_, TimeType):
         return datetime.now(UTC) if value == "now" else _time(value)
     if isinstance(type_, DurationType) and isinstance(value, str):
         found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(us|ms|s|min|h|d)", value)
         if found:
-            return float(found[1]) * UNITS[found[2]] / 1e6
+            return float(found[1]) * DURATION_UNITS[found[2]] / 1e6
     return value
 
 
@@ -132,7 +137,12 @@ def event_type(name: str, types: list[type]) -> type[Event]:
     if len(found) == 1:
         return found[0]
     known = sorted(name_of(cls) for cls in types if is_event_type(cls))
-    raise click.ClickException(f"no event type is called {name}; {near(name, known)}known: {', '.join(known)}")
+    if kinds := [cls for cls in types if name_of(cls) == name]:
+        having = [name_of(cls) for cls in types if is_event_type(cls) and issubclass(cls, kinds[0])]
+        raise click.ClickException(
+            f"{name} is a kind and has no events of its own; its event types: {', '.join(having) or 'none'}"
+        )
+    raise click.ClickException(f"no event type is called {name}; {did_you_mean(name, known)}known: {', '.join(known)}")
 
 
 def pairs(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
 
-import importlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from genus import targets
 from genus.cli._completion import complete_types
 from genus.cli._events import TYPES, load_all
 from genus.cli._format import counted, plain_table, print_json
-from genus.filters import Merged, Subscription, merge
-from genus.filters import bindings as count_bindings
+from genus.filters import MergedSubscription, Subscription, count_bindings, merge
 from genus.model import name_of
 
 TARGETS = ("python", "arrow", "index", "spark", "can")
@@ -37,51 +36,46 @@ TARGETS = ("python", "arrow", "index", "spark", "can")
 def explain(
     types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None, as_json: bool
 ) -> None:
-    """Show what a subscription becomes in each place it runs.
+    """Show what a subscription is compiled to, for each target.
 
     \b
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
     genus explain -t examples/traffic.py --catalog city.json --target can --banks 2 "Roadside has place"
     """
     if path is None and (target == "can" or banks is not None):
-        raise click.UsageError("acceptance filters need --catalog FILE: event tags are what a catalog says")
+        raise click.UsageError("acceptance filters need --catalog FILE, which has the event tags")
     asked = Subscription.parse(subscription, load_all(types))
     names = [target] if target else [name for name in TARGETS if name != "can" or path is not None]
-    found = {name: _explained_if_installed(name, asked, path, banks, must=target is not None) for name in names}
+    found = {name: _explain_if_installed(name, asked, path, banks, must=target is not None) for name in names}
     if as_json:
         print_json({"subscription": str(asked), "targets": found})
     else:
         click.echo("".join(f"{text}\n\n" for text in found.values()), nl=False)
 
 
-def _explained_if_installed(name: str, asked: Subscription, path: Path | None, banks: int | None, *, must: bool) -> str:
+def _explain_if_installed(name: str, asked: Subscription, path: Path | None, banks: int | None, *, must: bool) -> str:
     try:
-        return _explained_on_can(asked, path, banks) if name == "can" else _explained(name, asked)
+        return _explain_can(asked, path, banks) if name == "can" else _explain(name, asked)
     except ImportError as problem:
         if must:
             raise
         return f"{name}: {problem}"
 
 
-def _explained_on_can(subscription: Subscription, path: Path | None, banks: int | None) -> str:
+def _explain_can(subscription: Subscription, path: Path | None, banks: int | None) -> str:
     from genus.catalog import Catalog
-    from genus.targets import can
 
     assert path is not None
     catalog = Catalog.load(path)
-    made = can.compile(subscription, catalog)
-    fitted = [] if banks is None else [can.bank([made], catalog, banks=banks).explain()]
+    made = targets.can.compile(subscription, catalog)
+    fitted = [] if banks is None else [targets.can.fit_bank([made], catalog, banks=banks).explain()]
     return "\n".join([made.explain(), *fitted])
 
 
-def _explained(target: str, subscription: Subscription) -> str:
-    if target == "index":
-        from genus.targets.index import SubscriptionIndex
-
-        return SubscriptionIndex([subscription]).explain()
-    module = importlib.import_module(f"genus.targets.{target}")
-    explained: str = module.compile(subscription).explain()
-    return explained
+def _explain(target: str, subscription: Subscription) -> str:
+    module = getattr(targets, target)
+    made = module.compile([subscription]).explain(0) if target == "index" else module.compile(subscription).explain()
+    return str(made)
 
 
 @click.command()
@@ -115,7 +109,7 @@ def bindings(types: tuple[str, ...], file: Path, excess: int, as_json: bool) -> 
     click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(merged)} merged")
 
 
-def _entry(one: Merged) -> dict[str, Any]:
+def _entry(one: MergedSubscription) -> dict[str, Any]:
     return {
         "entry": str(one.subscription),
         "stands_for": list(map(str, one.members)),
@@ -123,7 +117,7 @@ def _entry(one: Merged) -> dict[str, Any]:
     }
 
 
-def _entries(merged: Iterable[Merged], title: str) -> Table:
+def _entries(merged: Iterable[MergedSubscription], title: str) -> Table:
     table = plain_table("merged entry", "stands for", "lets in", title=title)
     for one in merged:
         members = "\n".join(map(str, one.members))

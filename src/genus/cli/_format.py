@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from genus.errors import near
-from genus.filters._text import UNITS
+from genus.errors import did_you_mean
+from genus.filters import DURATION_UNITS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,7 +41,7 @@ class Span(ParamType[float]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d)?", str(value))
         if found is None:
             self.fail(f"{value!r} is no length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
-        seconds = float(found[1]) * UNITS[found[2] or "s"] / 1e6
+        seconds = float(found[1]) * DURATION_UNITS[found[2] or "s"] / 1e6
         if seconds > threading.TIMEOUT_MAX or (seconds == 0 and not self._may_be_zero):
             self.fail(f"{value!r} is too {'long' if seconds else 'short'}", param, ctx)
         return seconds
@@ -88,7 +88,7 @@ def meant(word: str, known: Iterable[str]) -> str:
     ("did you mean 'replay'?", 'there are record, replay')
     """
     names = list(known)
-    return near(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
+    return did_you_mean(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
 
 
 def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None = None) -> "Table":

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import genus.filters._expression as x
 from genus.cli._completion import complete_lake_types
 from genus.cli._format import counted, sized
 from genus.cli._lake_rows import Asked, give, takes_rows
 from genus.cli._lake_session import lake_and, on_spark
-from genus.filters import Subscription
-from genus.filters._covering import conjuncts
+from genus.filters import AttributeRef, Compare, Literal, Predicate, Subscription, conjuncts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,9 +109,9 @@ def _day(part: "Part") -> date | None:
     return date.fromisoformat(text) if text[:4].isdigit() else None
 
 
-def _day_allows(day: date, predicate: x.Predicate) -> bool:
+def _day_allows(day: date, predicate: Predicate) -> bool:
     match predicate:
-        case x.Compare(op, x.Attribute("time"), x.Literal(constant)) if op in _COMPARED:
+        case Compare(op, AttributeRef("time"), Literal(constant)) if op in _COMPARED:
             instant: Any = constant
             return _COMPARED[op](day, instant.date())
     return True

@@ -62,7 +62,9 @@ def show(catalog: Catalog, names: Collection[str], registered: Collection[str] |
     table.add_column("bit attribute: type", overflow="fold")
     for indent, entry in _tree(catalog, names):
         is_new = registered is not None and entry.name not in registered
-        label = _label(indent, entry, is_new, catalog.tagged(entry.name) if entry.name == entry.family else ())
+        label = _label(
+            indent, entry, is_new, catalog.tagged_attributes(entry.name) if entry.name == entry.family else ()
+        )
         table.add_row(label, str(entry.code), _tags(catalog, entry), _bits(catalog, entry))
     Console().print(table)
     click.echo("tag/bits: the CAN event tag, and how many leading bits all types below share")
@@ -132,7 +134,7 @@ def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
         "family": entry.family,
         "code": str(entry.code),
         "etag": None if entry.kind else catalog.etag(entry.name),
-        "tagged": list(catalog.tagged(entry.name)),
+        "tagged": list(catalog.tagged_attributes(entry.name)),
         "filters": [[block.value, block.mask] for block in catalog.filters(entry.name)],
         "attributes": [
             {"name": a.name, "bit": bit, "type": a.type.describe(), "required": not a.optional, "unit": a.unit}

@@ -1,24 +1,18 @@
-"""Divisibility without division, for processors that have none.
+"""Codes on the wire, and the test whether one code divides another on processors without division.
 
-Write a = 2^k * d with d odd. Multiplying by the inverse of d modulo 2^w permutes the w-bit numbers and maps exactly
-the multiples of d onto 0 .. (2^w - 1) // d, so one multiplication and two comparisons decide whether a divides b.
-From Granlund and Montgomery, "Division by invariant integers using multiplication" (1994), section 9.
+The wire form is that of "Types in Their Prime" (its section 4.1): one length byte, then the code in as few big-endian
+bytes as hold it. It is canonical: a leading zero byte, a zero code or a missing byte is malformed, so two equal codes
+are equal as bytes.
 """
 
 from dataclasses import dataclass
 from typing import Self
 
-# Codes on the wire: one length byte, then the code in as few big-endian bytes as hold it.
-#
-# The variable-length form of "Types in Their Prime" (its section 4.1). The form is canonical: a leading zero byte, a
-# zero code or a missing byte is malformed, so two equal codes are equal as bytes.
-
-
-LONGEST_CODE = 255
+MAX_CODE_BYTES = 255
 
 
 def encode_code(code: int) -> bytes:
-    """A code as bytes.
+    """The wire form of a code; ValueError if it is not positive or longer than 255 bytes.
 
     >>> encode_code(30914).hex(" ")
     '02 78 c2'
@@ -26,13 +20,13 @@ def encode_code(code: int) -> bytes:
     if code < 1:
         raise ValueError(f"a code is a positive integer, not {code}")
     size = code_size(code)
-    if size > LONGEST_CODE:
-        raise ValueError(f"a code of {size} bytes does not fit the {LONGEST_CODE} bytes one length byte can count")
+    if size > MAX_CODE_BYTES:
+        raise ValueError(f"a code of {size} bytes does not fit the {MAX_CODE_BYTES} bytes one length byte can count")
     return bytes((size,)) + code.to_bytes(size, "big")
 
 
 def parse_code(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int] | None:
-    """The code at an offset and the offset behind it; None when the bytes are malformed or end too soon.
+    """The code at an offset and the offset after it; None if the bytes are malformed or too few.
 
     >>> parse_code(bytes.fromhex("02 78 c2 01 05"))
     (30914, 3)
@@ -48,7 +42,7 @@ def parse_code(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[i
 
 
 def code_size(code: int) -> int:
-    """How many bytes a code takes, without its length byte.
+    """The number of bytes of a code, without its length byte.
 
     >>> code_size(1), code_size(255), code_size(256)
     (1, 1, 2)
@@ -58,7 +52,12 @@ def code_size(code: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Divisor:
-    """The constants a device needs to test whether one code divides another of at most `width` bits."""
+    """The constants a device needs to test whether one code divides another of at most `width` bits.
+
+    Write a = 2^k * d with d odd. Multiplying by the inverse of d modulo 2^w permutes the w-bit numbers and maps exactly
+    the multiples of d onto 0 .. (2^w - 1) // d, so one multiplication and two comparisons decide whether a divides b.
+    From Granlund and Montgomery, "Division by invariant integers using multiplication" (1994), section 9.
+    """
 
     width: int
     low_bits: int
@@ -67,7 +66,9 @@ class Divisor:
 
     @classmethod
     def of(cls, code: int, width: int) -> Self:
-        """The constants for a code at a word width such as 8, 16, 32 or 64 (any positive width is right).
+        """The constants for a code at a word width such as 8, 16, 32 or 64; any positive width is valid.
+
+        Raises ValueError if the code does not fit the width.
 
         >>> Divisor.of(6, 8)
         Divisor(width=8, low_bits=1, inverse=171, limit=85)
@@ -79,7 +80,7 @@ class Divisor:
         return cls(width, power_of_two - 1, pow(odd, -1, 1 << width), ((1 << width) - 1) // odd)
 
     def divides(self, code: int) -> bool:
-        """Whether the code given to `of` divides this one, which must fit the width.
+        """Whether the code given to `of` divides this one; ValueError if this one does not fit the width.
 
         >>> [b for b in range(1, 20) if Divisor.of(6, 8).divides(b)]
         [6, 12, 18]

@@ -1,41 +1,42 @@
-"""Prefix tags: event tags laid out so that one acceptance filter means a type and everything below it.
+"""Event tags laid out as prefixes, so that one acceptance filter accepts a type and everything below it.
 
-Codes need division; a CAN controller's filter can only mask. So a type also owns aligned blocks of a power of two of
-tags, each one (value, mask) pair. Its first block begins with its own tag, or with an aligned `unit` of own tags whose
-low bits say more about an event; the rest is room for its children's blocks. When the room is used up the type gets
-another block, at least as large as all it has, inside its parent, which may have to grow first in the same way; a root
-grows beside all others. So a type with n types below it has O(log n) blocks, and they contain all below it. Blocks are
-split as in a buddy allocator (Knowlton, "A fast storage allocator", 1965) and never given back: tags are append-only.
+Codes need division; the filter of a CAN controller can only mask. So a type also owns aligned blocks of a power of two
+of event tags, each one (value, mask) pair. Its first block begins with its own event tag, or with an aligned `unit` of
+own event tags whose low bits say which tagged attributes are present; the rest is room for its children's blocks. When
+the room is used up the type gets another block, at least as large as all it has, inside its parent, which may have to
+grow first in the same way; a root grows beside all others. So a type with n types below it has O(log n) blocks, and
+they contain all below it. Blocks are split as in a buddy allocator (Knowlton, "A fast storage allocator", 1965) and
+never freed: event tags are append-only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from genus.codes._topological import breadth_first, children_of
+from genus.codes._topological import children_of, order_breadth_first
 from genus.errors import HierarchyError
 
 ROOT_SHARE = 16
-"""A root that asks for no room gets this part of the largest free block."""
+"""A root added without `room` gets one part in this many of the largest free block."""
 
 FIRST_GROWTH = 8
-"""Tags a type gets at least when it first needs more: enough for most types that have children at all."""
+"""The least event tags a type gets when it first needs more: enough for most types that have children."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Block:
-    """The tags that equal `value` under `mask`: an aligned power of two of them."""
+    """The event tags that equal `value` in the bits of `mask`: an aligned power of two of them."""
 
     value: int
     mask: int
 
     @property
     def size(self) -> int:
-        """How many tags there are in the block."""
+        """The number of event tags in the block."""
         return self.mask & -self.mask
 
     def accepts(self, tag: int) -> bool:
-        """Whether a tag is in the block: the test an acceptance filter makes.
+        """Whether an event tag is in the block: the test of an acceptance filter.
 
         >>> Block(0b1000, 0b1100).accepts(0b1011)
         True
@@ -43,7 +44,7 @@ class Block:
         return tag & self.mask == self.value
 
     def contains(self, other: "Block") -> bool:
-        """Whether all tags of another block are in this one."""
+        """Whether another block lies within this one."""
         return self.size >= other.size and self.accepts(other.value)
 
     def halves(self) -> tuple["Block", "Block"]:
@@ -58,9 +59,10 @@ class Block:
 
 
 class Grant(NamedTuple):
-    """One line of an append-only record of tags: a type's first block, or a further one.
+    """One line of an append-only record of event tags: a type's first block, or a further one.
 
-    The first `unit` tags of its first block, a power of two of them, are the type's own.
+    The first `unit` event tags of its first block, a power of two of them, are the type's own. `EtagSpace.grants` gives
+    the lines and `EtagSpace.restore` reads them.
     """
 
     name: str
@@ -71,7 +73,7 @@ class Grant(NamedTuple):
 
 @dataclass(slots=True)
 class _Owner:
-    """State: a type's blocks, and what is free of them as the largest aligned blocks."""
+    """State: a type's blocks, and their free part as the largest aligned blocks."""
 
     parent: str | None
     blocks: list[Block]
@@ -83,22 +85,24 @@ class _Owner:
         return max((block.size for block in self.free), default=0)
 
     def fit(self, size: int) -> Block | None:
-        """The block of a size that breaks the least: from the smallest free one, the lowest of these."""
+        """A block of a size, cut from the lowest of the smallest free blocks that hold it."""
         whole = min((b for b in self.free if b.size >= size), key=lambda b: (b.size, b.value), default=None)
         return None if whole is None else Block(whole.value, whole.mask + whole.size - size)
 
     def take(self, block: Block) -> bool:
-        """Remove a block from what is free; False if it is not free."""
+        """Remove a block from the free ones; False if it is not free."""
         whole = next((b for b in self.free if b.contains(block)), None)
         if whole is None:
             return False
         self.free.remove(whole)
-        self.free.extend(_around(whole, block))
+        self.free.extend(_split_around(whole, block))
         return True
 
 
 class EtagSpace:
-    """The tags of one bus, shared out to a forest of types; tags below `reserved` belong to the protocol.
+    """The event tags of one bus, allocated to a forest of types.
+
+    There are `1 << bits` event tags; those below `reserved` belong to the protocol.
 
     >>> space = EtagSpace()
     >>> space.add("Event", room=8192), space.add("Loop", "Event", room=16)
@@ -112,29 +116,30 @@ class EtagSpace:
             raise ValueError(f"reserved must be in 1..{(1 << bits) - 1}, not {reserved}")
         self.bits = bits
         self.reserved = reserved
-        self._top = _Owner(None, [], list(_from(reserved, bits)))
+        self._top = _Owner(None, [], list(_aligned_blocks(reserved, bits)))
         self._owners: dict[str, _Owner] = {}
         self._grants: list[Grant] = []
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """Every block ever given, in order: what `restore` needs to continue from here."""
+        """Every block in the order of allocation, as `restore` takes them."""
         return tuple(self._grants)
 
     def add(self, name: str, parent: str | None = None, room: int | None = None, unit: int = 1) -> Block:
-        """Give a new type its first block, with room for that many tags if there still is, else for fewer.
+        """Add a type and return its first block, with room for that many event tags if there still is, else for fewer.
 
-        Without `room` a root gets a sixteenth of the largest free block, others their own tags until they have
-        children. Its own tags are `unit` many, a power of two, and it never gets less.
+        Without `room` a root gets a sixteenth of the largest free block, others their own event tags until they have
+        children. A type has `unit` event tags of its own, a power of two, and never gets less. Raises HierarchyError if
+        the name is taken, the parent is unknown or there is no room left.
 
         >>> space = EtagSpace()
-        >>> space.add("Loop", unit=4, room=16), space.own_tags("Loop"), space.add("Radar", "Loop", unit=4)
+        >>> space.add("Loop", unit=4, room=16), space.own_etags("Loop"), space.add("Radar", "Loop", unit=4)
         (Block(value=128, mask=16368), Block(value=128, mask=16380), Block(value=132, mask=16380))
         """
         self._check_new(name, parent, unit)
         largest = self._largest_free(parent)
         if largest < unit:
-            tags = "tag" if unit == 1 else f"{unit} adjacent tags"
+            tags = "event tag" if unit == 1 else f"{unit} adjacent event tags"
             raise HierarchyError(
                 f"event tags exhausted: {len(self._owners)} types leave no {tags} of {self.bits} bits for {name!r}; "
                 "give less room to types added earlier, or use another bus"
@@ -145,31 +150,34 @@ class EtagSpace:
         return block
 
     def add_all(self, hierarchy: Mapping[str, Sequence[str]]) -> None:
-        """Add whole trees, each block sized for what is below it and, as far as that fits, with room to grow."""
-        order = breadth_first(hierarchy, self._owners)
+        """Add whole trees (type -> parents), each block sized for the types below, with room to grow if that fits."""
+        order = order_breadth_first(hierarchy, self._owners)
         several = next((name for name in order if len(hierarchy[name]) > 1), None)
         if several is not None:
-            raise HierarchyError(f"cannot place {several!r}: a tag has one place, so a type has one parent")
-        sizes = self._roomiest(hierarchy, order)
+            raise HierarchyError(f"cannot add {several!r}: an event tag lies in one block, so a type has one parent")
+        sizes = self._choose_sizes(hierarchy, order)
         for name in sorted(order, key=lambda name: -sizes[name]):
             self.add(name, next(iter(hierarchy[name]), None), sizes[name])
 
     def etag(self, name: str) -> int:
-        """A type's own tag; the first if it has several."""
+        """A type's own event tag; the first if it has several."""
         return self._known(name).blocks[0].value
 
-    def own_tags(self, name: str) -> Block:
-        """The block of the tags that are a type's own, and of no other below it."""
+    def own_etags(self, name: str) -> Block:
+        """The block of a type's own event tags, without those of types below it."""
         owner = self._known(name)
         return Block(owner.blocks[0].value, (1 << self.bits) - owner.unit)
 
     def filters(self, name: str) -> tuple[Block, ...]:
-        """The fewest blocks that accept exactly what belongs to a type: its tag, those below it and its free room."""
-        return merged(self._known(name).blocks)
+        """The fewest blocks that accept exactly a type's event tags, those of types below it and its free room."""
+        return merge_blocks(self._known(name).blocks)
 
     @classmethod
     def restore(cls, grants: Iterable[Grant], bits: int = 14, reserved: int = 128) -> Self:
-        """A space with the blocks as stored, which continues as the one that gave them would have."""
+        """A space with the stored blocks, which continues as the one that allocated them would have.
+
+        Raises HierarchyError, with the type's name, for a block that cannot follow those before it.
+        """
         space = cls(bits, reserved)
         for grant in grants:
             space._check_stored(grant)
@@ -177,7 +185,7 @@ class EtagSpace:
         return space
 
     def _obtain(self, name: str | None, size: int) -> Block:
-        """A block of a size inside a type, which grows if it must; some type on the line above has that much free."""
+        """A block of a size inside a type, which grows if it must; the type or one above it has that much free."""
         owner = self._owner(name)
         block = owner.fit(size)
         if block is None and name is not None:
@@ -196,11 +204,11 @@ class EtagSpace:
             self._owners[name].blocks.append(block)
             self._owners[name].free.append(block)
         else:
-            own_tags = Block(block.value, (1 << self.bits) - unit)
-            self._owners[name] = _Owner(parent, [block], list(_around(block, own_tags)), unit)
+            own_etags = Block(block.value, (1 << self.bits) - unit)
+            self._owners[name] = _Owner(parent, [block], list(_split_around(block, own_etags)), unit)
         self._grants.append(grant)
 
-    def _roomiest(self, hierarchy: Mapping[str, Sequence[str]], order: Sequence[str]) -> dict[str, int]:
+    def _choose_sizes(self, hierarchy: Mapping[str, Sequence[str]], order: Sequence[str]) -> dict[str, int]:
         children = children_of(hierarchy, self._owners)
         for spare in (4, 2):
             sizes = _sizes(order, children, spare)
@@ -229,11 +237,13 @@ class EtagSpace:
 
     def _check_new(self, name: str, parent: str | None, unit: int) -> None:
         if not name or name in self._owners:
-            raise HierarchyError(f"cannot add {name!r}: " + ("it has a tag already" if name else "a type needs a name"))
+            raise HierarchyError(
+                f"cannot add {name!r}: " + ("it has an event tag already" if name else "a type needs a name")
+            )
         if parent is not None and parent not in self._owners:
             raise HierarchyError(f"cannot add {name!r}: its parent {parent!r} is unknown; add the parent first")
         if unit < 1 or unit & (unit - 1):
-            raise HierarchyError(f"cannot add {name!r}: its own tags are a power of two of them, not {unit}")
+            raise HierarchyError(f"cannot add {name!r}: its own event tags must be a power of two, not {unit}")
 
     def _check_stored(self, grant: Grant) -> None:
         name, parent, block, unit = grant
@@ -246,7 +256,7 @@ class EtagSpace:
             what = f"parent than the first: {parent!r}" if first.parent != parent else f"unit than the first: {unit}"
             raise HierarchyError(f"stored block {block} of {name!r} names another {what}")
         if first is None and block.size < unit:
-            raise HierarchyError(f"stored block {block} of {name!r} is smaller than the {unit} tags of its own")
+            raise HierarchyError(f"stored block {block} of {name!r} is smaller than its {unit} own event tags")
 
 
 def _sizes(order: Sequence[str], children: Mapping[str, Sequence[str]], spare: int) -> dict[str, int]:
@@ -265,24 +275,24 @@ def power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def _from(start: int, bits: int) -> Iterator[Block]:
-    """The largest aligned blocks that together hold all tags from one on."""
+def _aligned_blocks(start: int, bits: int) -> Iterator[Block]:
+    """The largest aligned blocks that together hold all event tags from one on."""
     while start < 1 << bits:
         size = start & -start
         yield Block(start, (1 << bits) - size)
         start += size
 
 
-def _around(whole: Block, block: Block) -> Iterator[Block]:
-    """The largest aligned blocks that are left of a block when another inside it is taken."""
+def _split_around(whole: Block, block: Block) -> Iterator[Block]:
+    """The largest aligned blocks that remain of a block when another inside it is taken."""
     while whole != block:
         lower, upper = whole.halves()
         whole, rest = (lower, upper) if lower.contains(block) else (upper, lower)
         yield rest
 
 
-def merged(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Disjoint blocks with every two halves of a block made one, as often as possible."""
+def merge_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Disjoint blocks, with halves of a block merged as often as possible."""
     found: list[Block] = []
     for block in sorted(blocks):
         while found and found[-1].mask == block.mask and found[-1].value ^ block.value == block.size:

@@ -1,4 +1,4 @@
-"""Reading a type hierarchy from a file or from Python classes; the only module of this room that reads anything.
+"""Read a type hierarchy from a file or from Python classes.
 
 * CSV with the header `type,parents` or `type,bases`; several parents are separated by `|`, `;` or spaces.
 * The flat CSV of the COVESA Vehicle Signal Specification: a dotted path is a type, its prefix the parent.
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
-from genus.codes._topological import as_far_as_possible
+from genus.codes._topological import order_acyclic_part
 from genus.errors import HierarchyError
 
 _HEADERS = (["type", "parents"], ["type", "bases"])
@@ -28,6 +28,8 @@ Row = tuple[int, str, tuple[str, ...]]
 def read_hierarchy(source: str | Path) -> Mapping[str, tuple[str, ...]]:
     """A frozen mapping of each type to its parents, parents first, from a CSV file, a `.py` file or a module name.
 
+    Raises HierarchyError, with file and line, if the source cannot be read or is not a hierarchy.
+
     >>> read_hierarchy("numbers")["Integral"]
     ('Rational',)
     """
@@ -38,7 +40,7 @@ def read_hierarchy(source: str | Path) -> Mapping[str, tuple[str, ...]]:
 
 
 def hierarchy_of(module: ModuleType) -> Mapping[str, tuple[str, ...]]:
-    """The hierarchy of the classes found in a module."""
+    """The hierarchy of the classes in a module, as `read_hierarchy` gives it; HierarchyError if there are none."""
     found = {value for _, value in inspect.getmembers(module, inspect.isclass)} - {object}
     ordered = sorted(found, key=lambda cls: (len(cls.__mro__), _name(cls, module)))
     rows = [(0, _name(cls, module), tuple(_name(base, module) for base in _nearest(cls, found))) for cls in ordered]
@@ -58,7 +60,9 @@ def _nearest(cls: type, found: set[type]) -> dict[type, None]:
 
 
 def load_module(source: str | Path) -> ModuleType:
-    """A Python module, by name or by the path of a `.py` file; HierarchyError says why it cannot be imported.
+    """Import a Python module by name, or run a `.py` file as one.
+
+    Raises HierarchyError that says why it cannot be imported. A file is run again at each call.
 
     >>> load_module("numbers").__name__
     'numbers'
@@ -68,7 +72,7 @@ def load_module(source: str | Path) -> ModuleType:
 
 
 def _load(path: Path) -> ModuleType:
-    """Run a file afresh; the module is findable by its name while and after it runs, as imported ones are."""
+    """Run a file; its module is in `sys.modules` while and after it runs, as imported ones are."""
     spec = importlib.util.spec_from_file_location(_free_name(path), path)
     assert spec is not None
     assert spec.loader is not None
@@ -111,7 +115,7 @@ def _rows(path: Path) -> Iterator[Row]:
         for row in filter(None, reader):
             if len(row) != len(header):
                 raise HierarchyError(f"{path}:{reader.line_num}: {len(row)} columns where the header has {len(header)}")
-            yield reader.line_num, row[0], _listed(row[1]) if header in _HEADERS else _dotted_parent(row[0])
+            yield reader.line_num, row[0], _split_parents(row[1]) if header in _HEADERS else _dotted_parent(row[0])
     except csv.Error as problem:
         raise HierarchyError(f"{path}:{reader.line_num}: {problem}") from problem
 
@@ -133,7 +137,7 @@ def _dotted_parent(path: str) -> tuple[str, ...]:
     return (parent,) if parent else ()
 
 
-def _listed(parents: str) -> tuple[str, ...]:
+def _split_parents(parents: str) -> tuple[str, ...]:
     return tuple(filter(None, re.split(r"[|;\s]+", parents)))
 
 
@@ -144,11 +148,11 @@ def _from_rows(source: str, rows: list[Row]) -> Mapping[str, tuple[str, ...]]:
     for line, name, parents in rows:
         problem = _problem(line, name, parents, lines)
         if problem:
-            raise HierarchyError(f"{_place(source, line)}: {problem}")
+            raise HierarchyError(f"{_locate(source, line)}: {problem}")
     hierarchy = {name: parents for _, name, parents in rows}
-    order = as_far_as_possible(hierarchy)
+    order = order_acyclic_part(hierarchy)
     for name in hierarchy.keys() - set(order):
-        raise HierarchyError(f"{_place(source, lines[name])}: {name!r} is in or below a cycle of parents")
+        raise HierarchyError(f"{_locate(source, lines[name])}: {name!r} is in or below a cycle of parents")
     return MappingProxyType({name: hierarchy[name] for name in order})
 
 
@@ -162,5 +166,5 @@ def _problem(line: int, name: str, parents: tuple[str, ...], lines: Mapping[str,
     return next((f"parent {parent!r} of {name!r} is unknown" for parent in parents if parent not in lines), None)
 
 
-def _place(source: str, line: int) -> str:
+def _locate(source: str, line: int) -> str:
     return f"{source}:{line}" if line else source

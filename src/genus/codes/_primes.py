@@ -1,8 +1,8 @@
-"""Prime numbers as far as anybody asks: a sieve of Eratosthenes over odd numbers that doubles when it runs out.
+"""Prime numbers: a sieve of Eratosthenes over odd numbers that doubles when it runs out.
 
-`nth_prime` counts in the sieve without making a list, so the two-millionth prime costs 20 MB for a moment, not 80 for
-good. `is_prime` is the Miller-Rabin test with the first thirteen prime bases, which is proved exact below 3.3e24
-(Sorenson and Webster, "Strong pseudoprimes to twelve prime bases", 2015).
+`nth_prime` counts in the sieve without making a list, so the two-millionth prime takes 20 MB for a moment instead of
+80 MB permanently. `is_prime` is the Miller-Rabin test with the first thirteen prime bases, which is proved exact below
+3.3e24 (Sorenson and Webster, "Strong pseudoprimes to twelve prime bases", 2015).
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _limit = 0
 
 
 def primes() -> Iterator[int]:
-    """Every prime in order, without end.
+    """All primes in order, without end.
 
     >>> from itertools import islice
     >>> list(islice(primes(), 8))
@@ -94,7 +94,7 @@ def _bound(n: int) -> int:
 
 
 def _nth_set(flags: bytearray, n: int) -> int:
-    """The position of the n-th set byte: whole chunks are counted, only the last is walked."""
+    """The position of the n-th set byte: whole chunks are counted, only the last is searched."""
     start, chunk = 0, 1 << 12
     while (inside := flags.count(1, start, start + chunk)) < n:
         n -= inside

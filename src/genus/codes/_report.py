@@ -1,4 +1,4 @@
-"""What codes cost: Table 1 and Figure 2 of "Types in Their Prime", for any hierarchy and for all schemes.
+"""The sizes of codes: Table 1 and Figure 2 of "Types in Their Prime", for any hierarchy and for all schemes.
 
 Figure 2's largest identifiers, of full balanced trees with up to 2.4 million vertices, need no tree: within a level
 all subtrees are alike, so the primes of a level follow from the level above.
@@ -10,16 +10,17 @@ from fractions import Fraction
 from math import lcm, prod
 from pathlib import Path
 
+from genus._extras import install_command
 from genus.codes._encoding import code_size
+from genus.codes._prime_schemes import CompactPrimes, LinePrimes, OriginalPrimes
 from genus.codes._primes import nth_prime
 from genus.codes._scheme import Scheme
-from genus.codes._schemes import CompactPrimes, LinePrimes, OriginalPrimes
 from genus.errors import GenusError, HierarchyError
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """A line of Table 1: what one scheme makes of a hierarchy."""
+class CodeCost:
+    """A line of Table 1: the number and sizes of the codes that one scheme gives a hierarchy."""
 
     scheme: str
     vertices: int
@@ -39,8 +40,8 @@ class NotApplicable:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A point of Figure 2: the bytes of the largest identifier of a full balanced tree."""
+class TreeCodeSize:
+    """A point of Figure 2: the bytes of the largest code of a full balanced tree."""
 
     scheme: str
     levels: int
@@ -48,10 +49,10 @@ class Cell:
     bytes: int
 
 
-def report(hierarchy: Mapping[str, Sequence[str]]) -> list[Cost | NotApplicable]:
-    """Table 1 for a hierarchy.
+def compare_schemes(hierarchy: Mapping[str, Sequence[str]]) -> list[CodeCost | NotApplicable]:
+    """Table 1 for a hierarchy (type -> parents): one line for each scheme.
 
-    >>> [line.largest for line in report({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})]
+    >>> [line.largest for line in compare_schemes({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})]
     [42, 10, 4, 4]
     """
     rooted = sum(not parents for parents in hierarchy.values()) == 1
@@ -64,23 +65,23 @@ def report(hierarchy: Mapping[str, Sequence[str]]) -> list[Cost | NotApplicable]
     return [_line(label, scheme, hierarchy) for label, scheme in schemes.items()]
 
 
-def _line(label: str, scheme: Scheme, hierarchy: Mapping[str, Sequence[str]]) -> Cost | NotApplicable:
+def _line(label: str, scheme: Scheme, hierarchy: Mapping[str, Sequence[str]]) -> CodeCost | NotApplicable:
     try:
         scheme.add_all(hierarchy)
     except HierarchyError:
         if any(len(parents) > 1 for parents in hierarchy.values()):
             return NotApplicable(label, "several parents")
         raise
-    return cost(label, scheme)
+    return measure_scheme(label, scheme)
 
 
-def cost(label: str, scheme: Scheme) -> Cost:
+def measure_scheme(label: str, scheme: Scheme) -> CodeCost:
     """The line of Table 1 for a scheme that has its types already."""
     codes = scheme.codes.values()
     sizes = [code_size(code) for code in codes]
     largest = max(codes)
     density = float(Fraction(100 * len(sizes), largest))
-    return Cost(label, len(sizes), len(_own_factors(scheme)), largest, sum(sizes) / len(sizes), max(sizes), density)
+    return CodeCost(label, len(sizes), len(_own_factors(scheme)), largest, sum(sizes) / len(sizes), max(sizes), density)
 
 
 def _own_factors(scheme: Scheme) -> set[int]:
@@ -117,40 +118,43 @@ def largest_line(levels: int, children: int) -> int:
     return prod(nth_prime(1 + depth * (children - 1)) for depth in range(1, levels))
 
 
-FIGURE_2: Mapping[str, Callable[[int, int], int]] = {
+LARGEST_CODES: Mapping[str, Callable[[int, int], int]] = {
     "original": largest_original,
     "compact": largest_compact,
     "line": largest_line,
 }
+"""For each scheme of Figure 2, a function of levels and children that gives the largest code of a tree."""
 
 
-def figure_2(levels: Iterable[int] = range(2, 9), children: Iterable[int] = range(2, 9)) -> list[Cell]:
-    """The bytes of the largest identifier over a grid of full balanced trees.
+def measure_balanced_trees(
+    levels: Iterable[int] = range(2, 9), children: Iterable[int] = range(2, 9)
+) -> list[TreeCodeSize]:
+    """Figure 2: the bytes of the largest code of full balanced trees, for each scheme, number of levels and children.
 
-    >>> cells = figure_2()
-    >>> {scheme: max(cell.bytes for cell in cells if cell.scheme == scheme) for scheme in FIGURE_2}
+    >>> cells = measure_balanced_trees()
+    >>> {scheme: max(cell.bytes for cell in cells if cell.scheme == scheme) for scheme in LARGEST_CODES}
     {'original': 14, 'compact': 6, 'line': 6}
     """
     grid = [(level, width) for width in children for level in levels]
     return [
-        Cell(scheme, level, width, code_size(largest(level, width)))
-        for scheme, largest in FIGURE_2.items()
+        TreeCodeSize(scheme, level, width, code_size(largest(level, width)))
+        for scheme, largest in LARGEST_CODES.items()
         for level, width in grid
     ]
-
-
-# Figure 2 as a picture: bytes of the largest identifier over the levels of a tree, one line per number of children.
 
 
 _TITLES = {"original": "original primes", "compact": "compact primes", "line": "line primes"}
 
 
-def draw(cells: Sequence[Cell], path: Path) -> None:
-    """Write the picture; its format follows from the suffix. Needs matplotlib."""
+def draw_balanced_trees(cells: Sequence[TreeCodeSize], path: Path) -> None:
+    """Draw Figure 2: bytes of the largest code over the levels of a tree, one line per number of children.
+
+    The suffix of the path chooses the format. Raises GenusError if matplotlib is missing or the file cannot be written.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as problem:
-        raise GenusError("a picture needs matplotlib; install genus[plot]") from problem
+        raise GenusError(f"a picture needs matplotlib: {install_command('plot')}") from problem
     from matplotlib import colormaps
     from matplotlib.ticker import MaxNLocator
 

@@ -1,4 +1,4 @@
-"""Orders in which a hierarchy (name -> parents) can be added: parents always come before their children."""
+"""Topological orders of a hierarchy (name -> parents): parents come before their children."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -7,23 +7,25 @@ from genus.errors import HierarchyError
 Hierarchy = Mapping[str, Sequence[str]]
 
 
-def breadth_first(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
-    """Level by level, siblings side by side: children follow in the order of their first-named parent.
+def order_breadth_first(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
+    """Level by level, siblings together: children follow in the order of their first-named parent.
 
-    >>> breadth_first({"C": ["A"], "E": ["B"], "A": [], "B": [], "D": ["A"]})
+    `known` are parents outside the hierarchy. HierarchyError if there is a cycle or a parent is unknown.
+
+    >>> order_breadth_first({"C": ["A"], "E": ["B"], "A": [], "B": [], "D": ["A"]})
     ['A', 'B', 'C', 'D', 'E']
     """
-    order = as_far_as_possible(hierarchy, known)
+    order = order_acyclic_part(hierarchy, known)
     if len(order) < len(hierarchy):
         stuck = next(name for name in hierarchy if name not in set(order))
         raise HierarchyError(f"{stuck!r} is in or below a cycle of parents")
     return order
 
 
-def as_far_as_possible(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
-    """Breadth first, leaving out what is in or below a cycle.
+def order_acyclic_part(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
+    """The breadth-first order of all types that are not in or below a cycle.
 
-    >>> as_far_as_possible({"A": [], "B": ["A", "C"], "C": ["B"]})
+    >>> order_acyclic_part({"A": [], "B": ["A", "C"], "C": ["B"]})
     ['A']
     """
     children = children_of(hierarchy, known)
@@ -37,13 +39,13 @@ def as_far_as_possible(hierarchy: Hierarchy, known: Collection[str] = ()) -> lis
     return order
 
 
-def heaviest_first(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
+def order_heaviest_first(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
     """The types with most types below them first; among equals, breadth first.
 
-    >>> heaviest_first({"A": [], "B": ["A"], "C": ["A"], "D": ["C"], "E": ["C"]})
+    >>> order_heaviest_first({"A": [], "B": ["A"], "C": ["A"], "D": ["C"], "E": ["C"]})
     ['A', 'C', 'B', 'D', 'E']
     """
-    order = breadth_first(hierarchy, known)
+    order = order_breadth_first(hierarchy, known)
     below = _reachable(order, children_of(hierarchy, known))
     return sorted(order, key=lambda name: -below[name].bit_count())
 
@@ -64,10 +66,10 @@ def children_of(hierarchy: Hierarchy, known: Collection[str] = ()) -> dict[str, 
     return children
 
 
-def above(hierarchy: Hierarchy, names: Iterable[str]) -> set[str]:
+def with_ancestors(hierarchy: Hierarchy, names: Iterable[str]) -> set[str]:
     """The named types and all above them.
 
-    >>> sorted(above({"A": [], "B": ["A"], "C": ["A"]}, ["B"]))
+    >>> sorted(with_ancestors({"A": [], "B": ["A"], "C": ["A"]}, ["B"]))
     ['A', 'B']
     """
     found: set[str] = set()

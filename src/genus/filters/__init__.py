@@ -1,18 +1,62 @@
-"""What a subscription asks: expression trees, `Subscription`, its text form, covering and merging."""
+"""Subscriptions: predicates as expression trees, `Subscription`, its text form, covering and merging."""
 
-from genus.filters._expression import Predicate, Term, this
-from genus.filters._merging import Bindings, Merged, bindings, merge
-from genus.filters._subscription import AllOf, Subscription, all_of
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+from genus.filters._expression import (
+    DURATION_UNITS,
+    And,
+    Arithmetic,
+    AttributeRef,
+    Compare,
+    Expression,
+    Literal,
+    Negation,
+    Not,
+    OneOf,
+    Or,
+    Predicate,
+    Present,
+    TextTest,
+    Value,
+)
+from genus.filters._subscription import AllOf, AttributeNames, Subscription, all_of
+from genus.filters._term import Term, this
+
+if TYPE_CHECKING:
+    from genus.filters._covering import conjuncts
+    from genus.filters._merging import BindingCounts, MergedSubscription, count_bindings, merge
 
 __all__ = [
+    "DURATION_UNITS",
     "AllOf",
-    "Bindings",
-    "Merged",
+    "And",
+    "Arithmetic",
+    "AttributeNames",
+    "AttributeRef",
+    "BindingCounts",
+    "Compare",
+    "Expression",
+    "Literal",
+    "MergedSubscription",
+    "Negation",
+    "Not",
+    "OneOf",
+    "Or",
     "Predicate",
+    "Present",
     "Subscription",
     "Term",
+    "TextTest",
+    "Value",
     "all_of",
-    "bindings",
+    "conjuncts",
+    "count_bindings",
     "merge",
     "this",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__, _covering="conjuncts", _merging="BindingCounts MergedSubscription count_bindings merge"
+    )

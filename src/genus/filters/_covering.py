@@ -1,25 +1,52 @@
 """Covering: whether one subscription accepts everything another does.
 
-Sound, not complete: True is always right, False may mean "could not tell". Predicates are compared by conjuncts,
-each conjunct as a set of values of one expression where it is a range, an equality or a list of constants.
+The test is sound, not complete: True is always right, False may mean that it could not be decided. Predicates are
+compared by conjuncts, each conjunct as a set of values of one expression if it is a range, an equality or a list of
+constants.
 """
 
+from builtins import type as class_
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import genus.filters._expression as x
 from genus.filters._evaluate import COMPARE, TEXT
 from genus.model import attributes, pure_kind
 
-if TYPE_CHECKING:
-    from genus.filters._subscription import Subscription
-
-_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 """The comparison that is true where another is false, both sides being known."""
 
 
-def covers(wide: "Subscription", narrow: "Subscription") -> bool:
+class Selection(Protocol):
+    """The parts of a subscription that covering compares."""
+
+    @property
+    def type(self) -> class_:
+        """The first type."""
+
+    @property
+    def types(self) -> tuple[class_, ...]:
+        """The types that a class must conform to."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether subtypes are left out."""
+
+    @property
+    def has(self) -> tuple[str, ...]:
+        """The attributes that must be present."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """The attributes that must be absent."""
+
+    @property
+    def where(self) -> x.Predicate | None:
+        """The bound predicate."""
+
+
+def covers(wide: Selection, narrow: Selection) -> bool:
     """Whether every event that matches `narrow` also matches `wide`.
 
     >>> from genus import Event, Subscription, this
@@ -31,56 +58,56 @@ def covers(wide: "Subscription", narrow: "Subscription") -> bool:
     """
     return (
         _types_cover(wide, narrow)
-        and set(wide.has) <= set(certainly_present(narrow))
+        and set(wide.has) <= set(required_attributes(narrow))
         and set(wide.lacks) <= set(narrow.lacks)
-        and all(_implied(part, narrow) for part in conjuncts(wide.where))
+        and all(_is_implied(part, narrow) for part in conjuncts(wide.where))
     )
 
 
-def _types_cover(wide: "Subscription", narrow: "Subscription") -> bool:
+def _types_cover(wide: Selection, narrow: Selection) -> bool:
     if wide.exact:
-        return narrow.exact and _declared(wide.type) is _declared(narrow.type)
-    asked = (_declared(narrow.type),) if narrow.exact else narrow.types
+        return narrow.exact and _exact_type(wide.type) is _exact_type(narrow.type)
+    asked = (_exact_type(narrow.type),) if narrow.exact else narrow.types
     return all(any(issubclass(cls, wanted) for cls in asked) for wanted in wide.types)
 
 
-def _declared(cls: type) -> type:
-    """The type a class stands for: a pure class for its kind, any other for itself."""
+def _exact_type(cls: type) -> type:
+    """The type that an exact subscription to a class selects: the kind of a pure class, else the class."""
     return pure_kind(cls) or cls
 
 
 def conjuncts(predicate: x.Predicate | None) -> tuple[x.Predicate, ...]:
-    """The parts that must all hold."""
+    """The operands of a conjunction, which must all be true; a single predicate is its own, None has none."""
     if predicate is None:
         return ()
     return predicate.operands if isinstance(predicate, x.And) else (predicate,)
 
 
-def certainly_present(subscription: "Subscription") -> Iterator[str]:
-    """The attributes that every matching event carries: asked for, always carried, or needed for a true predicate."""
+def required_attributes(subscription: Selection) -> Iterator[str]:
+    """The attributes that every matching event carries: by `has`, by its type, or because the predicate needs them."""
     yield from subscription.has
     yield from (a.name for a in attributes(subscription.type) if not a.optional and not subscription.exact)
     for part in conjuncts(subscription.where):
-        yield from _needed(part)
+        yield from _attributes_needed(part)
 
 
-def _needed(part: x.Predicate) -> Iterator[str]:
-    """The attributes without which a conjunct cannot be true."""
+def _attributes_needed(part: x.Predicate) -> Iterator[str]:
+    """The attributes that must be present for a conjunct to be true."""
     match part:
         case x.Compare() | x.OneOf() | x.TextTest() | x.Not(x.Compare() | x.OneOf() | x.TextTest()) | x.Present():
-            yield from (node.name for node in part.walk() if isinstance(node, x.Attribute))
+            yield from (node.name for node in part.walk() if isinstance(node, x.AttributeRef))
 
 
-def _implied(part: x.Predicate, narrow: "Subscription") -> bool:
+def _is_implied(part: x.Predicate, narrow: Selection) -> bool:
     if isinstance(part, x.Present):
-        return part.attribute.name in set(certainly_present(narrow))
+        return part.attribute.name in set(required_attributes(narrow))
     if isinstance(part, x.Not) and isinstance(part.operand, x.Present) and part.operand.attribute.name in narrow.lacks:
         return True
     return any(implies(known, part) for known in conjuncts(narrow.where))
 
 
 def implies(strong: x.Predicate, weak: x.Predicate) -> bool:
-    """Whether `weak` is true wherever `strong` is; False may mean that it could not be told."""
+    """Whether `weak` is true wherever `strong` is; False may mean that it could not be decided."""
     if strong == weak:
         return True
     if isinstance(strong, x.Or):
@@ -95,7 +122,7 @@ def implies(strong: x.Predicate, weak: x.Predicate) -> bool:
 
 
 def as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
-    """A predicate as (expression, operator, constant) where it has that form, with negation folded in.
+    """A predicate as (expression, operator, constant) if it has that form, else None; negation is resolved.
 
     The operator is a comparison, a text test or "in", whose constant is a tuple.
     """
@@ -103,7 +130,7 @@ def as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
         case x.Compare(op, left, x.Literal(value)) if not isinstance(left, x.Literal):
             return left, op, value
         case x.Compare(op, x.Literal(value), right):
-            return right, _TURNED[op], value
+            return right, _MIRRORED[op], value
         case x.OneOf(item, options):
             return item, "in", tuple(option.value for option in options)
         case x.TextTest(op, item, part):
@@ -129,7 +156,7 @@ def _holds(point: Any, op: str, constant: Any) -> bool:
 
 
 def _open_set_implies(op: str, bound: Any, weak_op: str, weak_bound: Any) -> bool:
-    """The same for tests that more than a few values pass: ranges, inequality, parts of text."""
+    """The same for tests without a list of values: ranges, inequality, parts of text."""
     if op in TEXT:
         return _text_implies(op, bound, weak_op, weak_bound)
     if op in (">", ">="):

@@ -1,7 +1,6 @@
-"""The oracle: evaluates a bound predicate on one event, node by node, in Kleene logic.
+"""The reference evaluation of a bound predicate on one event, node by node, in Kleene logic.
 
-This is the written meaning of docs/semantics.md as code, plain rather than fast. None is unknown. Every target is
-tested against it.
+It is docs/semantics.md as code, simple rather than fast. None is unknown. Every target is tested against it.
 """
 
 import math
@@ -38,68 +37,68 @@ TEXT: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def truth(node: x.Predicate, event: Event) -> Truth:
+def evaluate(node: x.Predicate, event: Event) -> Truth:
     """Whether a bound predicate holds: True, False or None for unknown."""
     match node:
         case x.And(operands):
-            answers = [truth(operand, event) for operand in operands]
+            answers = [evaluate(operand, event) for operand in operands]
             return False if False in answers else None if None in answers else True
         case x.Or(operands):
-            answers = [truth(operand, event) for operand in operands]
+            answers = [evaluate(operand, event) for operand in operands]
             return True if True in answers else None if None in answers else False
         case x.Not(operand):
-            answer = truth(operand, event)
+            answer = evaluate(operand, event)
             return None if answer is None else not answer
         case x.Present(attribute):
-            return carried(event, attribute.name) is not None
+            return read_attribute(event, attribute.name) is not None
         case x.Compare(op, left, right):
-            first, second = value(left, event), value(right, event)
+            first, second = evaluate_value(left, event), evaluate_value(right, event)
             return None if first is None or second is None else COMPARE[op](first, second)
         case x.OneOf(item, options):
-            found = value(item, event)
-            return None if found is None else any(found == value(option, event) for option in options)
+            found = evaluate_value(item, event)
+            return None if found is None else any(found == evaluate_value(option, event) for option in options)
         case x.TextTest(op, item, part):
-            text = value(item, event)
+            text = evaluate_value(item, event)
             return None if text is None else TEXT[op](text, part.value)  # type: ignore[arg-type]
     raise TypeError(f"cannot evaluate {node!r}")
 
 
-def misfit(event: Event, problem: Exception) -> NoReturn:
-    """Say which value of an event does not have its declared type, as the reason why a predicate failed on it."""
+def raise_event_error(event: Event, problem: Exception) -> NoReturn:
+    """Raise EventError that names the value of an event on which a predicate failed, as it is not of its type."""
     check(event)
     raise EventError(f"{event!r} could not be tested: {problem}") from problem
 
 
-def value(node: x.Value, event: Event) -> Any:
+def evaluate_value(node: x.Value, event: Event) -> Any:
     """The value of a bound node on an event; None where it is absent, not a number or has no result."""
     match node:
-        case x.Attribute(name, type_):
-            return _known(plain(carried(event, name), type_))
+        case x.AttributeRef(name, type_):
+            return _known(normalize(read_attribute(event, name), type_))
         case x.Literal(constant, type_):
-            return plain(constant, type_)
+            return normalize(constant, type_)
         case x.ToFloat(operand):
-            number = value(operand, event)
+            number = evaluate_value(operand, event)
             return None if number is None else float(number)
         case x.Micros(operand):
-            return value(operand, event)
+            return evaluate_value(operand, event)
         case x.Negation(operand):
-            number = value(operand, event)
+            number = evaluate_value(operand, event)
             return None if number is None else _result(-number)
         case x.Arithmetic(op, left, right):
-            first, second = value(left, event), value(right, event)
+            first, second = evaluate_value(left, event), evaluate_value(right, event)
             if first is None or second is None or (op == "/" and second == 0):
                 return None
             return _result(COMPUTE[op](first, second))
     raise TypeError(f"cannot evaluate {node!r}")
 
 
-def carried(event: Event, name: str) -> Any:
-    """What an event holds for an attribute; None if it is absent or its class does not have it."""
+def read_attribute(event: Event, name: str) -> Any:
+    """The value of an event's attribute; None if it is absent or its class does not have it."""
     return getattr(event, name) if name in event.__struct_fields__ else None
 
 
-def plain(found: Any, type_: object) -> Any:
-    """A value as predicates see it: an enum's value, a number of the declared width, times in microseconds."""
+def normalize(found: Any, type_: object) -> Any:
+    """A value in the form that predicates compare: an enum's value, a float of its width, times in microseconds."""
     match type_:
         case _ if found is None:
             return None

@@ -1,74 +1,96 @@
-"""The expression tree: predicates are data, built by operators on `this` or by the text parser.
+"""The expression tree of predicates, and its text form.
 
-Values (`Attribute`, `Literal`, `Arithmetic`, `Negation`) and predicates (the rest) are frozen nodes that compare by
-structure. `this.speed` gives a `Term`, a thin wrapper whose operators build nodes; predicates combine with `&`, `|`
-and `~`. A tree is unbound until `bind` has checked it against a type: then every attribute and literal has a type,
-and conversions stand in the tree as `ToFloat` and `Micros`, so that targets never decide them.
+Values (`AttributeRef`, `Literal`, `Arithmetic`, `Negation`) and predicates (the rest) are frozen nodes that compare by
+structure; predicates combine with `&`, `|` and `~`. A tree is built by operators on `this` or by the text parser. It is
+unbound until `bind` has checked it against a type: then every attribute and literal has a type, and conversions are
+explicit as `ToFloat` and `Micros`, so that targets never decide them.
 """
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from genus.errors import SubscriptionError
-from genus.model import AttributeType
+from genus.model import AttributeType, micros_of_duration
 
 Constant: TypeAlias = bool | int | float | str | bytes | datetime | timedelta | Enum
+"""A Python value that an attribute can be compared with."""
+
+DURATION_UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+"""The units a duration may be written in, each with its microseconds."""
+
+MAX_DEPTH = 64
+"""The deepest nesting of a predicate."""
+
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+UNESCAPES = {escaped[1]: letter for letter, escaped in _ESCAPES.items()}
+"""The character for each letter after a backslash in a text literal."""
 
 
-class Node(msgspec.Struct, frozen=True):
-    """Any part of an expression tree."""
+class Expression(msgspec.Struct, frozen=True):
+    """A node of an expression tree: a value or a predicate."""
 
-    def children(self) -> Iterator["Node"]:
+    def children(self) -> Iterator["Expression"]:
         """The nodes directly below, left to right."""
         for value in msgspec.structs.astuple(self):
-            yield from (child for child in (value if isinstance(value, tuple) else (value,)) if isinstance(child, Node))
+            values = value if isinstance(value, tuple) else (value,)
+            yield from (child for child in values if isinstance(child, Expression))
 
-    def walk(self) -> Iterator["Node"]:
+    def walk(self) -> Iterator["Expression"]:
         """This node and all below it."""
         yield self
         for child in self.children():
             yield from child.walk()
 
 
-class Value(Node, frozen=True):
-    """A node that stands for a number, a text, a time..."""
+class Value(Expression, frozen=True):
+    """An expression that has a number, text, time or other value."""
 
 
-class Predicate(Node, frozen=True):
-    """A node that is true, false or unknown of an event; combine with `&`, `|` and `~`."""
+@runtime_checkable
+class HasNode(Protocol):
+    """A wrapper of a value that can be used in its place: a `Term`."""
 
-    def __and__(self, other: "Predicate | Term") -> "Predicate":
+    node: Value
+
+
+class Predicate(Expression, frozen=True):
+    """An expression that is true, false or unknown for an event; combine with `&`, `|` and `~`.
+
+    `str()` gives its text form. It has no truth value in Python: `and`, `or`, `not`, `if` and `in` raise
+    SubscriptionError.
+    """
+
+    def __and__(self, other: "Predicate | HasNode") -> "Predicate":
         return And((*_operands(And, self), *_operands(And, as_predicate(other))))
 
-    def __or__(self, other: "Predicate | Term") -> "Predicate":
+    def __or__(self, other: "Predicate | HasNode") -> "Predicate":
         return Or((*_operands(Or, self), *_operands(Or, as_predicate(other))))
 
-    def __rand__(self, other: "Predicate | Term") -> "Predicate":
+    def __rand__(self, other: "Predicate | HasNode") -> "Predicate":
         return as_predicate(other) & self
 
-    def __ror__(self, other: "Predicate | Term") -> "Predicate":
+    def __ror__(self, other: "Predicate | HasNode") -> "Predicate":
         return as_predicate(other) | self
 
     def __invert__(self) -> "Predicate":
         return Not(self)
 
     def __bool__(self) -> NoReturn:
-        _refuse_truth()
+        refuse_truth()
 
     def __str__(self) -> str:
-        from genus.filters._text import spell
-
-        return spell(self)
+        return format_expression(self)
 
 
-def _refuse_truth() -> NoReturn:
+def refuse_truth() -> NoReturn:
+    """Raise SubscriptionError: a predicate or term has no truth value in Python."""
     raise SubscriptionError(
-        "a predicate has no truth of its own: combine with &, | and ~ instead of and, or and not, "
-        "and write .between(low, high) instead of low <= x <= high"
+        "a predicate is true or false of an event, not in Python: write & | ~ instead of and, or, not; "
+        ".isin([1, 2]) instead of in [1, 2]; .between(low, high) instead of low <= x <= high"
     )
 
 
@@ -76,15 +98,15 @@ def _operands(kind: "type[And | Or]", predicate: Predicate) -> tuple[Predicate, 
     return predicate.operands if isinstance(predicate, kind) else (predicate,)
 
 
-class Attribute(Value, frozen=True):
-    """The value of an attribute; absent if the event does not carry it."""
+class AttributeRef(Value, frozen=True):
+    """The value of an attribute, by its name; unknown if the event does not carry it."""
 
     name: str
     type: AttributeType | None = None
 
 
 class Literal(Value, frozen=True, eq=False):
-    """A constant."""
+    """A constant value; a bound one has the type of what it is compared with."""
 
     value: Constant
     type: AttributeType | None = None
@@ -104,7 +126,7 @@ class Literal(Value, frozen=True, eq=False):
 
 
 class Arithmetic(Value, frozen=True):
-    """`left op right` for op in + - * /; unknown where it has no result."""
+    """`left op right` for op in + - * /; unknown where there is no result, as for a division by zero."""
 
     op: str
     left: Value
@@ -120,13 +142,13 @@ class Negation(Value, frozen=True):
 
 
 class ToFloat(Value, frozen=True):
-    """An integer as the nearest 64-bit float; put in by `bind`, never written."""
+    """An integer as the nearest 64-bit float; inserted by `bind`, not part of the text form."""
 
     operand: Value
 
 
 class Micros(Value, frozen=True):
-    """A time or duration as an integer of microseconds; put in by `bind`, never written."""
+    """A time or duration as an integer of microseconds; inserted by `bind`, not part of the text form."""
 
     operand: Value
 
@@ -157,7 +179,7 @@ class TextTest(Predicate, frozen=True):
 class Present(Predicate, frozen=True):
     """Whether the event carries an attribute: true or false, never unknown."""
 
-    attribute: Attribute
+    attribute: AttributeRef
 
 
 class And(Predicate, frozen=True):
@@ -178,159 +200,107 @@ class Not(Predicate, frozen=True):
     operand: Predicate
 
 
-NODES: tuple[type[Node], ...] = (
-    Attribute, Literal, Arithmetic, Negation, ToFloat, Micros,
+EXPRESSIONS: tuple[type[Expression], ...] = (
+    AttributeRef, Literal, Arithmetic, Negation, ToFloat, Micros,
     Compare, OneOf, TextTest, Present, And, Or, Not,
 )  # fmt: skip
-"""Every node a target must handle or declare unsupported."""
+"""Every node class that a target must handle or declare unsupported."""
 
 ARITHMETIC = ("+", "-", "*", "/")
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 TEXT_TESTS = ("startswith", "endswith", "contains")
 
 
-class Term:
-    """A value under construction: `this.speed * 3.6`. Comparing it gives a predicate."""
-
-    __hash__ = None  # type: ignore[assignment]
-    __slots__ = ("node",)
-
-    def __init__(self, node: Value) -> None:
-        self.node = node
-
-    def __eq__(self, other: object) -> Predicate:  # type: ignore[override]
-        return Compare("==", self.node, as_value(other))
-
-    def __ne__(self, other: object) -> Predicate:  # type: ignore[override]
-        return Compare("!=", self.node, as_value(other))
-
-    def __lt__(self, other: "Term | Constant") -> Predicate:
-        return Compare("<", self.node, as_value(other))
-
-    def __le__(self, other: "Term | Constant") -> Predicate:
-        return Compare("<=", self.node, as_value(other))
-
-    def __gt__(self, other: "Term | Constant") -> Predicate:
-        return Compare(">", self.node, as_value(other))
-
-    def __ge__(self, other: "Term | Constant") -> Predicate:
-        return Compare(">=", self.node, as_value(other))
-
-    def __add__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("+", self.node, as_value(other)))
-
-    def __radd__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("+", as_value(other), self.node))
-
-    def __sub__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("-", self.node, as_value(other)))
-
-    def __rsub__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("-", as_value(other), self.node))
-
-    def __mul__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("*", self.node, as_value(other)))
-
-    def __rmul__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("*", as_value(other), self.node))
-
-    def __truediv__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("/", self.node, as_value(other)))
-
-    def __rtruediv__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("/", as_value(other), self.node))
-
-    def __neg__(self) -> "Term":
-        return Term(Negation(self.node))
-
-    def __and__(self, other: "Predicate | Term") -> Predicate:
-        return as_predicate(self) & other
-
-    def __or__(self, other: "Predicate | Term") -> Predicate:
-        return as_predicate(self) | other
-
-    def __invert__(self) -> Predicate:
-        return ~as_predicate(self)
-
-    def __bool__(self) -> NoReturn:
-        _refuse_truth()
-
-    def __repr__(self) -> str:
-        from genus.filters._text import spell
-
-        return f"<term {spell(self.node)}>"
-
-    def __str__(self) -> str:
-        raise SubscriptionError(f"{self!r} has no text of its own; a predicate cannot convert values to text")
-
-    def isin(self, options: Iterable[Constant]) -> Predicate:
-        """Whether the value is one of some constants."""
-        return OneOf(self.node, tuple(_literal(option) for option in options))
-
-    def between(self, low: "Term | Constant", high: "Term | Constant") -> Predicate:
-        """Whether the value lies between two others, both included."""
-        return (self >= low) & (self <= high)
-
-    def startswith(self, part: str) -> Predicate:
-        """Whether the text begins with a part."""
-        return TextTest("startswith", self.node, _literal(part))
-
-    def endswith(self, part: str) -> Predicate:
-        """Whether the text ends with a part."""
-        return TextTest("endswith", self.node, _literal(part))
-
-    def contains(self, part: str) -> Predicate:
-        """Whether the text contains a part."""
-        return TextTest("contains", self.node, _literal(part))
-
-    def is_present(self) -> Predicate:
-        """Whether the event carries this attribute."""
-        if not isinstance(self.node, Attribute):
-            raise SubscriptionError("only an attribute can be present or absent, not an expression")
-        return Present(self.node)
-
-    def is_absent(self) -> Predicate:
-        """Whether the event does not carry this attribute."""
-        return ~self.is_present()
-
-
-class This:
-    """Stands for the event in a predicate: `this.speed > 30` is a tree, evaluated wherever the event is.
-
-    >>> (this.speed * 3.6 > 30) & this.category.isin(["truck", "car"])  # doctest: +ELLIPSIS
-    And(operands=(Compare(op='>', ...
-    """
-
-    def __getattr__(self, name: str) -> Term:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return Term(Attribute(name))
-
-    def __getitem__(self, name: str) -> Term:
-        """The same for a name that is computed: `this["speed"]`."""
-        return Term(Attribute(name))
-
-
-this = This()
-
-
-def as_value(thing: object) -> Value:
-    """The value node of a term or constant."""
-    return thing.node if isinstance(thing, Term) else _literal(thing)
-
-
 def as_predicate(thing: object) -> Predicate:
-    """The predicate of a predicate or of a bool attribute: `this.moving` is `this.moving == True`."""
+    """The predicate itself, or that of a bool term: `this.moving` is `this.moving == True`.
+
+    SubscriptionError for anything else.
+    """
     if isinstance(thing, Predicate):
         return thing
-    if isinstance(thing, Term):
+    if isinstance(thing, HasNode) and isinstance(thing.node, Value):
         return Compare("==", thing.node, Literal(True))
     raise SubscriptionError(f"{thing!r} is not a predicate; write one with `this`, such as this.speed > 30")
 
 
-def _literal(value: Any) -> Literal:
-    if value is None:
-        raise SubscriptionError("nothing equals an absent value: use .is_absent() or .is_present(), not None")
-    if not isinstance(value, Constant):
-        raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
-    return Literal(value)
+def format_expression(node: Expression) -> str:
+    """The text form of an expression; parsing it gives an equal expression.
+
+    >>> from genus import this
+    >>> format_expression(~((this.speed > 30) | this.place.startswith("A8")) & this.lane.isin([1, 2]))
+    "not (speed > 30 or place startswith 'A8') and lane in (1, 2)"
+    """
+    match node:
+        case AttributeRef(name):
+            return name
+        case Literal(value):
+            return format_literal(value)
+        case ToFloat(operand) | Micros(operand):
+            return format_expression(operand)
+        case Negation(operand):
+            return f"-{_format_inside(operand, 3)}"
+        case Arithmetic(op, left, right):
+            level = 1 if op in "+-" else 2
+            return f"{_format_inside(left, level)} {op} {_format_inside(right, level + 1)}"
+        case Compare(op, left, right):
+            return f"{format_expression(left)} {op} {format_expression(right)}"
+        case OneOf(item, options):
+            return f"{format_expression(item)} in ({', '.join(map(format_expression, options))})"
+        case TextTest(op, item, part):
+            return f"{format_expression(item)} {op} {format_expression(part)}"
+        case Present(attribute):
+            return f"{attribute.name} is present"
+        case Not(Present(attribute)):
+            return f"{attribute.name} is absent"
+        case Not(operand):
+            return f"not {_format_operand(operand, (And, Or))}"
+        case And(operands):
+            return " and ".join(_format_operand(operand, (Or, And)) for operand in operands)
+        case Or(operands):
+            return " or ".join(_format_operand(operand, (Or,)) for operand in operands)
+    raise TypeError(f"cannot format {node!r}")
+
+
+def _format_operand(node: Expression, loose: tuple[type, ...]) -> str:
+    return f"({format_expression(node)})" if isinstance(node, loose) else format_expression(node)
+
+
+def _format_inside(node: Value, level: int) -> str:
+    """A value within an operation that binds at a level; looser ones get parentheses."""
+    inner = node.operand if isinstance(node, ToFloat | Micros) else node
+    if isinstance(inner, Arithmetic) and (1 if inner.op in "+-" else 2) < level:
+        return f"({format_expression(inner)})"
+    return f"({format_expression(inner)})" if isinstance(inner, Negation) and level == 3 else format_expression(inner)
+
+
+def format_literal(value: object) -> str:
+    """The text form of a constant."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"'{''.join(_ESCAPES.get(letter, letter) for letter in value)}'"
+        case bytes():
+            return f"x'{value.hex()}'"
+        case datetime():
+            return f"@{value.astimezone(UTC).isoformat().removesuffix('+00:00')}Z"
+        case timedelta():
+            micros = micros_of_duration(value)
+            unit, size = next((unit, size) for unit, size in DURATION_UNITS.items() if micros % size == 0)
+            return f"{micros // size}{unit}"
+    return repr(value)
+
+
+def python_time(moment: date) -> str:
+    """The Python expression of a date or time, in UTC if it has no time zone.
+
+    >>> python_time(date(2026, 5, 1)), python_time(datetime(2026, 5, 1, 9, 30))
+    ('datetime(2026, 5, 1, tzinfo=UTC)', 'datetime(2026, 5, 1, 9, 30, tzinfo=UTC)')
+    """
+    parts = [moment.year, moment.month, moment.day]
+    if isinstance(moment, datetime):
+        moment = moment if moment.tzinfo is None else moment.astimezone(UTC)
+        parts = list(moment.timetuple()[:6]) + ([moment.microsecond] if moment.microsecond else [])
+        while len(parts) > 3 and parts[-1] == 0:
+            parts.pop()
+    return f"datetime({', '.join(map(str, parts))}, tzinfo=UTC)"

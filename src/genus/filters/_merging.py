@@ -1,43 +1,44 @@
 """Merging: the fewest subscriptions that cover many, for binding tables and acceptance filters.
 
-Three steps. What another subscription covers is dropped. Subscriptions that ask for the same attributes and say the
-same are merged upwards, to the highest types whose classes are all wanted, or nearly all if an excess is allowed.
-Those left on one type are joined into one by `or`, which accepts nothing more.
+Three steps. Subscriptions that another covers are dropped. Those with the same attributes and predicate are replaced by
+one on a higher type if all its classes are wanted, or nearly all if an excess is allowed. Those left on one type are
+joined into one by `or`, which accepts nothing more.
 """
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from genus.errors import SubscriptionError
 from genus.filters._covering import conjuncts, covers
-from genus.filters._expression import And, Attribute, Not, Or, Predicate, Present
+from genus.filters._expression import And, AttributeRef, Not, Or, Predicate, Present
 from genus.filters._subscription import AllOf, Subscription
 from genus.model import name_of, parents
 
 
-class Merged(msgspec.Struct, frozen=True):
-    """A subscription that stands for several, and the classes it accepts that none of them asked for."""
+class MergedSubscription(msgspec.Struct, frozen=True):
+    """A subscription that replaces several (`members`), and the classes it accepts in excess of them."""
 
     subscription: Subscription
     members: tuple[Subscription, ...]
     excess: tuple[type, ...] = ()
 
 
-class Bindings(msgspec.Struct, frozen=True):
-    """How many entries a binding table needs: one per class, one per subscription, and merged."""
+class BindingCounts(msgspec.Struct, frozen=True):
+    """The number of entries of a binding table: one per class, one per subscription, and the merged ones."""
 
     per_class: int
     per_type: int
-    merged: tuple[Merged, ...]
+    merged: tuple[MergedSubscription, ...]
 
     @property
     def saved(self) -> float:
-        """The share of the per-class entries that types make unnecessary."""
+        """The share of the per-class entries that merging makes unnecessary, 0 to 1."""
         return 1 - len(self.merged) / self.per_class if self.per_class else 0.0
 
 
-def bindings(subscriptions: Iterable[Subscription]) -> Bindings:
-    """What a binding table costs without super-types, with them, and merged (LooCI's question).
+def count_bindings(subscriptions: Iterable[Subscription]) -> BindingCounts:
+    """The entries that a binding table needs without super-types, with them, and merged (the comparison of LooCI).
 
     >>> from genus import Event, Kind, Subscription
     >>> class Sensor(Kind): ...
@@ -45,54 +46,56 @@ def bindings(subscriptions: Iterable[Subscription]) -> Bindings:
     ...     open: bool
     >>> class Window(Event, Sensor):
     ...     open: bool
-    >>> table = bindings([Subscription(Sensor)])
+    >>> table = count_bindings([Subscription(Sensor)])
     >>> table.per_class, table.per_type, len(table.merged)
     (2, 1, 1)
     """
     wanted = list(dict.fromkeys(subscriptions))
-    return Bindings(sum(len(one.classes()) for one in wanted), len(wanted), tuple(merge(wanted)))
+    return BindingCounts(sum(len(one.classes()) for one in wanted), len(wanted), tuple(merge(wanted)))
 
 
-def merge(subscriptions: Iterable[Subscription], *, excess: int = 0) -> list[Merged]:
-    """The fewest subscriptions that together cover all, each accepting at most `excess` classes nobody asked for.
+def merge(subscriptions: Iterable[Subscription], *, excess: int = 0) -> list[MergedSubscription]:
+    """The fewest subscriptions that together cover all, each accepting at most `excess` classes in addition.
 
-    Fewest is exact on a tree of types; where kinds overlap, the largest gain is taken first. An event class that
-    nobody can publish yet may be declared later: below a merged type it will be accepted, as below any type.
+    The number is minimal on a tree of types; where kinds overlap, the largest gain is taken first. Only classes that
+    are declared are counted: one declared later below a merged type is accepted, as below any type.
     """
-    wanted = [Merged(one, (one,)) for one in dict.fromkeys(subscriptions)]
-    raised = [one for group in _grouped(_uncovered(wanted)) for one in _raise_types(group, excess)]
-    return _join_alternatives(_uncovered(raised))
+    wanted = [MergedSubscription(one, (one,)) for one in dict.fromkeys(subscriptions)]
+    raised = [one for group in _group(_drop_covered(wanted)) for one in _raise_types(group, excess)]
+    return _join_alternatives(_drop_covered(raised))
 
 
-def _uncovered(merged: list[Merged]) -> list[Merged]:
-    """Those no other one covers, each standing for what it covers."""
-    kept: list[Merged] = []
+def _drop_covered(merged: list[MergedSubscription]) -> list[MergedSubscription]:
+    """Those that no other one covers, each with the members of those it covers."""
+    kept: list[MergedSubscription] = []
     for one in merged:
-        host = next((place for place, other in enumerate(kept) if covers(other.subscription, one.subscription)), None)
+        host = next(
+            (position for position, other in enumerate(kept) if covers(other.subscription, one.subscription)), None
+        )
         if host is not None:
-            kept[host] = _absorbing(kept[host], [one])
+            kept[host] = _absorb(kept[host], [one])
             continue
         covered = [other for other in kept if covers(one.subscription, other.subscription)]
-        kept = [other for other in kept if other not in covered] + [_absorbing(one, covered)]
+        kept = [other for other in kept if other not in covered] + [_absorb(one, covered)]
     return kept
 
 
-def _absorbing(host: Merged, others: list[Merged]) -> Merged:
+def _absorb(host: MergedSubscription, others: list[MergedSubscription]) -> MergedSubscription:
     members = dict.fromkeys(member for one in (host, *others) for member in one.members)
-    return Merged(host.subscription, tuple(members), host.excess)
+    return MergedSubscription(host.subscription, tuple(members), host.excess)
 
 
-def _grouped(merged: list[Merged]) -> list[list[Merged]]:
-    """Grouped by all they ask besides the type."""
-    groups: dict[object, list[Merged]] = {}
+def _group(merged: list[MergedSubscription]) -> list[list[MergedSubscription]]:
+    """Groups with the same attributes and predicate."""
+    groups: dict[object, list[MergedSubscription]] = {}
     for one in merged:
         key = (one.subscription.has, one.subscription.lacks, one.subscription.where)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
 
-def _raise_types(group: list[Merged], excess: int) -> list[Merged]:
-    """Replace several types by one above them while that takes in no more unwanted classes than allowed."""
+def _raise_types(group: list[MergedSubscription], excess: int) -> list[MergedSubscription]:
+    """Replace several types by one above them while that accepts no more unwanted classes than allowed."""
     wanted = {cls for one in group for cls in one.subscription.classes()}
     candidates = _candidates(group, wanted, excess) if len(group) > 1 else []
     remaining, chosen = list(group), []
@@ -101,15 +104,17 @@ def _raise_types(group: list[Merged], excess: int) -> list[Merged]:
         if len(inside) > 1:
             remaining = [one for one in remaining if one not in inside]
             members = tuple(member for one in inside for member in one.members)
-            chosen.append(Merged(candidate, members, tuple(sorted(classes - wanted, key=name_of))))
+            chosen.append(MergedSubscription(candidate, members, tuple(sorted(classes - wanted, key=name_of))))
     return [*chosen, *remaining]
 
 
-def _candidates(group: list[Merged], wanted: set[type], excess: int) -> list[tuple[Subscription, frozenset[type]]]:
+def _candidates(
+    group: list[MergedSubscription], wanted: set[type], excess: int
+) -> list[tuple[Subscription, frozenset[type]]]:
     """Subscriptions to higher types that stay within the excess, the one with most classes first."""
     found = []
     for cls in _ancestors(one.subscription.type for one in group):
-        higher = _retyped(group[0].subscription, cls)
+        higher = _with_type(group[0].subscription, cls)
         classes = frozenset(higher.classes()) if higher is not None else frozenset()
         if higher is not None and len(classes - wanted) <= excess:
             found.append((higher, classes))
@@ -127,25 +132,23 @@ def _ancestors(types: Iterable[type]) -> list[type]:
     return list(seen)
 
 
-def _retyped(subscription: Subscription, cls: type) -> Subscription | None:
-    """The same question asked of another type, if that type knows the attributes."""
-    from genus.errors import SubscriptionError
-
+def _with_type(subscription: Subscription, cls: type) -> Subscription | None:
+    """The same subscription to another type; None if that type does not have the attributes."""
     try:
         return Subscription(cls, has=subscription.has, lacks=subscription.lacks, where=subscription.where)
     except SubscriptionError:
         return None
 
 
-def _join_alternatives(merged: Sequence[Merged]) -> list[Merged]:
-    """One subscription per type: what is common is asked of all, the rest are alternatives."""
-    by_type: dict[object, list[Merged]] = {}
+def _join_alternatives(merged: Sequence[MergedSubscription]) -> list[MergedSubscription]:
+    """One subscription per type: common attributes are required, the rest are alternatives."""
+    by_type: dict[object, list[MergedSubscription]] = {}
     for one in merged:
         by_type.setdefault((one.subscription.types, one.subscription.exact), []).append(one)
-    return [group[0] if len(group) == 1 else _joined(group) for group in by_type.values()]
+    return [group[0] if len(group) == 1 else _join(group) for group in by_type.values()]
 
 
-def _joined(group: list[Merged]) -> Merged:
+def _join(group: list[MergedSubscription]) -> MergedSubscription:
     first = group[0].subscription
     has = set(first.has).intersection(*(one.subscription.has for one in group))
     lacks = set(first.lacks).intersection(*(one.subscription.lacks for one in group))
@@ -153,12 +156,12 @@ def _joined(group: list[Merged]) -> Merged:
     where = None if None in options else Or(tuple(option for option in options if option is not None))
     joined = Subscription(AllOf(first.types), exact=first.exact, has=has, lacks=lacks, where=where)
     members = tuple(member for one in group for member in one.members)
-    return Merged(joined, members, tuple(dict.fromkeys(cls for one in group for cls in one.excess)))
+    return MergedSubscription(joined, members, tuple(dict.fromkeys(cls for one in group for cls in one.excess)))
 
 
 def _rest(subscription: Subscription, has: set[str], lacks: set[str]) -> Predicate | None:
-    """What a subscription asks beyond the common attributes, as one predicate."""
-    present = [Present(Attribute(name)) for name in subscription.has if name not in has]
-    absent = [Not(Present(Attribute(name))) for name in subscription.lacks if name not in lacks]
+    """What a subscription requires beyond the common attributes, as one predicate."""
+    present = [Present(AttributeRef(name)) for name in subscription.has if name not in has]
+    absent = [Not(Present(AttributeRef(name))) for name in subscription.lacks if name not in lacks]
     parts = (*present, *absent, *conjuncts(subscription.where))
     return And(parts) if len(parts) > 1 else parts[0] if parts else None

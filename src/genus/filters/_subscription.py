@@ -1,4 +1,4 @@
-"""`Subscription`: what an event is, has and says, checked when it is made."""
+"""`Subscription`: a filter on an event's type, attributes and contents, checked when it is created."""
 
 import builtins
 import typing
@@ -7,27 +7,37 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.errors import DeclarationError, SubscriptionError
-from genus.filters._bind import bind
-from genus.filters._evaluate import carried, misfit, truth
-from genus.filters._expression import Predicate, Term, as_predicate
-from genus.model import Event, Vector, below, conforms, is_event_type, is_type, name_of, vector
+from genus.errors import DeclarationError, SubscriptionError, SyntaxProblem, did_you_mean
+from genus.filters._bind import Binder, bind
+from genus.filters._evaluate import evaluate, raise_event_error, read_attribute
+from genus.filters._expression import AttributeRef, Compare, Predicate, as_predicate, format_expression
+from genus.filters._parser import (
+    NULL_WORDS,
+    ParsedSubscription,
+    Token,
+    describe_null,
+    parse_parts,
+    parse_predicate,
+    problem_at,
+)
+from genus.filters._term import Term
+from genus.model import Event, Kind, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model._types import read_annotation
 
 T = TypeVar("T")
 
-Names: TypeAlias = "int | str | Iterable[str] | type"
-"""Attributes given as a bit vector, as names, or as a class whose fields are the signature."""
+AttributeNames: TypeAlias = "int | str | Iterable[str] | type"
+"""Attributes given as presence bits, as a name, as names, or as a class whose required fields are the names."""
 
 
 class AllOf(msgspec.Struct, Generic[T], frozen=True):
-    """Several types at once; made by `all_of`."""
+    """Several types that a class must all conform to; made by `all_of`."""
 
     types: tuple[type, ...]
 
 
 def all_of(first: type[T], *others: type) -> AllOf[T]:
-    """Match classes that conform to every one of these types, without naming a new type for that.
+    """The events of classes that conform to every one of these types, for a subscription or a collection.
 
     >>> from genus import Event, Kind, Subscription, all_of
     >>> class Roadside(Kind): ...
@@ -39,10 +49,18 @@ def all_of(first: type[T], *others: type) -> AllOf[T]:
 
 
 class Subscription:
-    """What a subscriber wants: events that are of a type, have some attributes, lack others and say something.
+    """A filter on events: of a type, with some attributes, without others, and for which a predicate is true.
 
-    Names outside the type's vector, comparisons that cannot be, and attributes both wanted and unwanted are refused
-    here, at the call. `str()` gives the text form, which `parse` reads back to an equal subscription.
+    Arguments:
+        type: an event type, a kind, or `all_of` several.
+        exact: only direct conformance; types declared below `type` do not match.
+        has: attributes that an event must carry, and `lacks` those it must not: a name, a tuple of names, presence
+            bits, or a class whose required fields are the names.
+        where: a predicate made with `this`, or its text.
+
+    Raises SubscriptionError if an attribute is not in the type's vector or both in `has` and `lacks`, and if the
+    predicate compares values of different types. A subscription is immutable and hashable; `str()` gives the text form,
+    which `parse` reads back to an equal subscription.
 
     >>> from genus import Event, Maybe, Subscription, this
     >>> class Truck(Event):
@@ -68,27 +86,23 @@ class Subscription:
         type: type | AllOf[Any],
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
     ) -> None:
-        types = narrowest(type.types if isinstance(type, AllOf) else (type,))
+        types = drop_implied(type.types if isinstance(type, AllOf) else (type,))
         if exact and len(types) > 1:
-            raise SubscriptionError("exact asks for one type; all_of names several")
-        scope = vector(types[0])
-        required, unwanted = _names(scope, has), _names(scope, lacks)
+            raise SubscriptionError("exact takes one type, not all_of several")
+        required, unwanted = _names("has", has, types[0]), _names("lacks", lacks, types[0])
         if both := set(required) & set(unwanted):
             raise SubscriptionError(f"{', '.join(sorted(both))} cannot be both present and absent")
-        if isinstance(where, str):
-            from genus.filters._text import parse_predicate
-
-            where = parse_predicate(where)
-        bound = None if where is None else bind(as_predicate(where), types[0])
+        predicate = parse_predicate(where) if isinstance(where, str) else where
+        bound = None if predicate is None else bind(as_predicate(predicate), types[0])
         for field, value in zip(self.__slots__, (exact, required, unwanted, types, bound), strict=True):
             object.__setattr__(self, field, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a subscription does not change: cannot set {name}")
+        raise AttributeError(f"a subscription is immutable: cannot set {name}")
 
     def _key(self) -> tuple[object, ...]:
         return self.types, self.exact, self.has, self.lacks, self.where
@@ -104,7 +118,7 @@ class Subscription:
 
     @property
     def type(self) -> "builtins.type":
-        """The type whose vector the attributes are taken from: the first, and the only one without `all_of`."""
+        """The type whose vector the attributes belong to: the first, and the only one without `all_of`."""
         return self.types[0]
 
     @property
@@ -113,33 +127,33 @@ class Subscription:
         return vector(self.types[0])
 
     def accepts(self, cls: "builtins.type") -> bool:
-        """Whether events of a class can match, going by their type alone."""
+        """Whether events of a class can match, by their type alone."""
         return all(conforms(cls, wanted, exact=self.exact) for wanted in self.types)
 
     def classes(self) -> "tuple[builtins.type, ...]":
         """The event types declared so far whose events can match."""
         root = self.types[0] if not self.exact else Event
-        return tuple(cls for cls in below(root) if is_event_type(cls) and self.accepts(cls))
+        return tuple(cls for cls in subtypes(root) if is_event_type(cls) and self.accepts(cls))
 
     def matches(self, event: Event) -> bool:
-        """Whether an event matches, by plain evaluation; the meaning every target must agree with.
+        """Whether an event matches. This is the reference that every target must agree with; targets are faster.
 
-        An event with a value that its type does not allow is an EventError naming it.
+        Raises EventError if a value that is tested does not have its declared type.
         """
         try:
             return (
                 self.accepts(type(event))
-                and all(carried(event, name) is not None for name in self.has)
-                and all(carried(event, name) is None for name in self.lacks)
-                and (self.where is None or truth(self.where, event) is True)
+                and all(read_attribute(event, name) is not None for name in self.has)
+                and all(read_attribute(event, name) is None for name in self.lacks)
+                and (self.where is None or evaluate(self.where, event) is True)
             )
         except (TypeError, AttributeError, OverflowError) as problem:
-            misfit(event, problem)
+            raise_event_error(event, problem)
 
     def covers(self, other: "Subscription") -> bool:
         """Whether every event that matches the other also matches this one.
 
-        True is always right; False may mean that it could not be told.
+        True is always right; False may mean that it could not be decided.
 
         >>> from genus import Event, Subscription, this
         >>> class Truck(Event):
@@ -147,22 +161,22 @@ class Subscription:
         >>> Subscription(Truck, where=this.axles > 2).covers(Subscription(Truck, where=this.axles == 5))
         True
         """
-        from genus.filters._covering import covers
+        from genus.filters._covering import covers  # here, to keep `import genus` quick
 
         return covers(self, other)
 
     def __str__(self) -> str:
-        from genus.filters._text import spell
-
         parts = [("exact " if self.exact else "") + " & ".join(map(name_of, self.types))]
         parts += [f"has {', '.join(self.has)}"] if self.has else []
         parts += [f"lacks {', '.join(self.lacks)}"] if self.lacks else []
-        parts += [f"where {spell(self.where)}"] if self.where is not None else []
+        parts += [f"where {format_expression(self.where)}"] if self.where is not None else []
         return " ".join(parts)
 
     @classmethod
     def parse(cls, text: str, types: "Iterable[builtins.type] | None" = None) -> "Subscription":
-        """Read the text form; types are looked up among those given, or among all that are declared.
+        """Read the text form of a subscription; types are looked up among those given, or among all declared.
+
+        Raises SyntaxProblem, a SubscriptionError, with the column where the text is wrong.
 
         >>> from genus import Event, Subscription
         >>> class Lamp(Event):
@@ -173,16 +187,30 @@ class Subscription:
           Lamp where watts >
                             ^
         """
-        from genus.filters._text import parse_subscription
+        parsed = parse_parts(text)
+        known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))
+        found: AllOf[Any] = AllOf(tuple(_find_type(token, known, text) for token in parsed.types))
+        try:
+            scope = drop_implied(found.types)[0]
+        except SubscriptionError as problem:
+            raise problem_at(text, parsed.types[0].column, str(problem)) from None
+        _check_names(parsed, scope, text)
+        has, lacks = ([token.text for token in group] for group in (parsed.has, parsed.lacks))
+        try:
+            return cls(found, exact=parsed.exact, has=has, lacks=lacks, where=parsed.where)
+        except SubscriptionError as problem:
+            raise problem_at(text, _column_of_error(parsed, scope), str(problem)) from None
 
-        return parse_subscription(text, types)
 
+def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
+    """The types without those above others, the event type first, then kinds by name.
 
-def narrowest(types: tuple[type, ...]) -> tuple[type, ...]:
-    """The types without those implied by others, the event type first, then kinds by name."""
+    SubscriptionError if one is not a type, or no event can conform to all.
+    """
     for cls in types:
         if not is_type(cls):
-            raise SubscriptionError(f"{cls!r} is not an event type; derive it from Event or Kind")
+            hint = "use Subscription.parse for text" if isinstance(cls, str) else "derive it from Event or Kind"
+            raise SubscriptionError(f"{cls!r} is not an event type; {hint}")
     kept = {cls for cls in types if not any(other is not cls and issubclass(other, cls) for other in types)}
     events = [cls for cls in kept if is_event_type(cls)]
     if len(events) > 1:
@@ -190,25 +218,28 @@ def narrowest(types: tuple[type, ...]) -> tuple[type, ...]:
     return tuple(sorted(kept, key=lambda cls: (not is_event_type(cls), name_of(cls))))
 
 
-def _names(scope: Vector, given: Names) -> tuple[str, ...]:
-    """Attribute names in vector order, whichever way they were given."""
+def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
+    """The attribute names given as `has` or `lacks`, in vector order."""
+    scope = vector(cls)
     if isinstance(given, bool):
-        raise SubscriptionError("attributes are given as bits, names or a class, not as a bool")
+        raise SubscriptionError(f"{option} takes presence bits, names or a class, not a bool")
     if isinstance(given, int):
         return scope.names_of(given)
-    if isinstance(given, type):
-        given = _signature_names(scope, given)
-    return scope.names_of(scope.tag_of([given] if isinstance(given, str) else given))
+    if isinstance(given, str) and len(words := given.replace(",", " ").split()) > 1:
+        names = ", ".join(f'"{word}"' for word in words)
+        raise SubscriptionError(f"{option}={given!r} is one text; give several attributes as a tuple: ({names})")
+    listed = _signature_names(scope, given) if isinstance(given, type) else [given] if isinstance(given, str) else given
+    return scope.names_of(scope.tag_of(scope.find(name, name_of(cls)).name for name in listed))
 
 
 def _signature_names(scope: Vector, signature: type) -> list[str]:
-    """The fields of a class, each with the type the vector has for it; those that may be absent ask for nothing."""
+    """The required fields of a class; each field must have the type that the vector has for it."""
     wanted = []
     context = set(Event.__annotations__) if issubclass(signature, Event) else set()
     try:
         notes = typing.get_type_hints(signature, include_extras=True)
     except NameError as problem:
-        raise SubscriptionError(f"the annotations of {signature.__name__} cannot be read: {problem}") from None
+        raise SubscriptionError(f"the annotations of {signature.__name__} cannot be evaluated: {problem}") from None
     for name, note in notes.items():
         if name.startswith("_") or name in context:
             continue
@@ -223,3 +254,48 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
             )
         wanted += [] if optional else [name]
     return wanted
+
+
+# -- text: names are looked up, and errors get the column of the part that is wrong ------------------------------------
+
+
+def _find_type(token: Token, known: tuple[type, ...], text: str) -> type:
+    """The type of a name; of one that was defined again in the same place, as in a notebook, the latest."""
+    found = {(cls.__module__, cls.__qualname__): cls for cls in known if is_type(cls) and name_of(cls) == token.text}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        places = ", ".join(sorted(f"{module}.{name}" for module, name in found))
+        raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
+    names = sorted({name_of(cls) for cls in known if is_type(cls)})
+    shown = "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    hint = did_you_mean(token.text, names)
+    raise problem_at(text, token.column, f"no event type is called {token.text}; {hint}{shown}")
+
+
+def _check_names(parsed: ParsedSubscription, scope: type, text: str) -> None:
+    names = {attribute.name for attribute in vector(scope)}
+    for token in (*parsed.has, *parsed.lacks, *parsed.attributes):
+        is_property = token in parsed.attributes and isinstance(getattr(scope, token.text, None), property)
+        if token.text not in names and not is_property:
+            raise _unknown_name(token, parsed, scope, text)
+
+
+def _unknown_name(token: Token, parsed: ParsedSubscription, scope: type, text: str) -> SyntaxProblem:
+    for test, _ in parsed.tests:
+        match test:
+            case Compare(op, AttributeRef(name), AttributeRef(null)) if (
+                null == token.text and null.lower() in NULL_WORDS
+            ):
+                return problem_at(text, token.column, describe_null(name, absent=op == "=="))
+    return problem_at(text, token.column, vector(scope).describe_unknown(token.text, name_of(scope)))
+
+
+def _column_of_error(parsed: ParsedSubscription, scope: type) -> int:
+    """The column of the first test that cannot be bound, or of a name that is both in `has` and `lacks`."""
+    for test, column in parsed.tests:
+        try:
+            Binder(scope).predicate(test)
+        except SubscriptionError:
+            return column
+    return next((token.column for token in parsed.lacks if token.text in {t.text for t in parsed.has}), 1)

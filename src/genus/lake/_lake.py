@@ -10,10 +10,9 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from genus.catalog import Catalog, Registered
+from genus.catalog import Catalog, RegistrationResult
 from genus.errors import LakeError
-from genus.filters import AllOf, Predicate, Subscription, Term
-from genus.filters._subscription import Names
+from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.lake._compaction import Compacted, compact
 from genus.lake._increments import missing
 from genus.lake._ingest import job
@@ -103,7 +102,7 @@ class Lake:
         """Where the catalog is; a bus or a broker may be given the same file."""
         return self._agreed.path
 
-    def register(self, *what: type | ModuleType) -> Registered:
+    def register(self, *what: type | ModuleType) -> RegistrationResult:
         """Add types to the catalog; tables grow columns by it, and files written before keep being read."""
         return self._agreed.register(what)
 
@@ -231,8 +230,8 @@ class Lake:
         what: type | AllOf[Any] | Subscription | str,
         *,
         exact: bool = False,
-        has: Names = (),
-        lacks: Names = (),
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
     ) -> DataFrame:
         """The events that match a subscription, given as such, as its text or by its parts.

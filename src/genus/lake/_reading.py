@@ -70,7 +70,7 @@ def day_bounds(subscription: Subscription) -> tuple[str | None, str | None]:
     firsts, lasts = [], []
     for part in conjuncts(subscription.where):
         match part:
-            case x.Compare(op, x.Attribute("time", TimeType()), x.Literal(datetime() as constant)):
+            case x.Compare(op, x.AttributeRef("time", TimeType()), x.Literal(datetime() as constant)):
                 day = constant.date().isoformat()
                 firsts += [day] if op in (">", ">=", "==") else []
                 lasts += [day] if op in ("<", "<=", "==") else []

@@ -1,22 +1,19 @@
-"""What an event is: `Event`, `Kind`, `Maybe`, attribute types and signatures. Imports nothing else of Genus."""
+"""Event types: `Event`, `Kind`, `Maybe`, attribute types, and functions that read what a class declares."""
 
 from genus.model._check import check
-from genus.model._event import MOST_TAGGED, RESERVED, Event, Kind, Maybe, is_attribute_name
+from genus.model._event import MAX_TAGGED, RESERVED_WORDS, Event, Kind, Maybe, is_attribute_name
 from genus.model._signature import (
-    Attribute,
     Signature,
-    Vector,
     attributes,
-    below,
     conforms,
     is_event_type,
-    is_pure,
     is_type,
     name_of,
     parents,
     pure_kind,
     signature,
-    tagged,
+    subtypes,
+    tagged_attributes,
     vector,
 )
 from genus.model._types import (
@@ -40,12 +37,15 @@ from genus.model._types import (
     UInt16,
     UInt32,
     Unit,
+    micros_of_duration,
+    micros_of_time,
     parse_type,
 )
+from genus.model._vector import Attribute, Vector
 
 __all__ = [
-    "MOST_TAGGED",
-    "RESERVED",
+    "MAX_TAGGED",
+    "RESERVED_WORDS",
     "Attribute",
     "AttributeType",
     "BoolType",
@@ -73,18 +73,19 @@ __all__ = [
     "Unit",
     "Vector",
     "attributes",
-    "below",
     "check",
     "conforms",
     "is_attribute_name",
     "is_event_type",
-    "is_pure",
     "is_type",
+    "micros_of_duration",
+    "micros_of_time",
     "name_of",
     "parents",
     "parse_type",
     "pure_kind",
     "signature",
-    "tagged",
+    "subtypes",
+    "tagged_attributes",
     "vector",
 ]

@@ -1,7 +1,7 @@
-"""`check`: whether the values of an event have their declared types.
+"""`check`: test whether the values of an event have their declared types.
 
-Python does not check them when an event is made, and msgspec does when one is decoded; this is for events made by
-hand where the maker is in doubt, and for error messages.
+They are not checked when an event is created in Python, and msgspec checks them when one is decoded. `check` is for
+events created from unchecked input, and for error messages.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 from genus.errors import EventError
 from genus.model._event import Event
-from genus.model._signature import Attribute, attributes, name_of
+from genus.model._signature import attributes, name_of
 from genus.model._types import (
     INT64_MAX,
     INT64_MIN,
@@ -28,10 +28,13 @@ from genus.model._types import (
     is_encodable,
     micros_of_duration,
 )
+from genus.model._vector import Attribute
 
 
 def check(event: Event) -> None:
-    """Raise EventError naming the first attribute whose value does not have its declared type.
+    """Check that the values of an event have their declared types.
+
+    Raises EventError that names the first attribute whose value does not, its value and what it must be.
 
     >>> from genus import Event
     >>> class Lamp(Event):
@@ -45,15 +48,23 @@ def check(event: Event) -> None:
         if value is None and attribute.optional:
             continue
         if not _FITS[type(attribute.type)](value, attribute.type):
-            raise EventError(f"{name_of(type(event))}.{attribute.name} is {value!r}, but must be {_wanted(attribute)}")
+            raise EventError(
+                f"{name_of(type(event))}.{attribute.name} is {value!r}, but must be {_describe_expected(attribute)}"
+            )
 
 
-def _wanted(attribute: Attribute) -> str:
-    described = attribute.type.describe()
-    if isinstance(described, str):
-        words = {"time": "a datetime with a zone, in years 1 to 9999 of UTC", "duration": "a timedelta of 64 bits"}
-        return words.get(described, described)
-    return f"one of {described['enum']}" if "enum" in described else str(described["opaque"])
+def _describe_expected(attribute: Attribute) -> str:
+    match attribute.type:
+        case TimeType():
+            return "a datetime with a time zone, in years 1 to 9999 of UTC"
+        case DurationType():
+            return "a timedelta of 64 bits of microseconds"
+        case ChoiceType(values, enum):
+            members = enum if enum is not None else map(repr, values)
+            return f"one of {', '.join(map(str, members))}"
+        case OpaqueType(text):
+            return text
+    return str(attribute.type.describe())
 
 
 def _is_int(value: Any, type_: AttributeType) -> bool:

@@ -8,42 +8,42 @@ prefix-stable: fields come from one base only, and an attribute name has one typ
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from keyword import iskeyword
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.errors import DeclarationError
-from genus.model._signature import Attribute, Family, Vector, is_type
+from genus.errors import DeclarationError, EventError
 from genus.model._types import INT64_MAX, INT64_MIN, IntType, TimeType, is_bounded, read_annotation
+from genus.model._vector import Attribute, Family, Vector
 
 T = TypeVar("T")
 _FIELD: Any = type(msgspec.field(default=0))
 INT64 = msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)
 
 Maybe: TypeAlias = T | None
-"""`Maybe[T]`: an attribute that may be absent. Absent is `None`, and that is the default unless another is given."""
+"""`Maybe[T]`: the annotation of an attribute that may be absent. Absent is `None`, which is the default value."""
 
-RESERVED = frozenset(
+RESERVED_WORDS = frozenset(
     {"and", "or", "not", "in", "is", "between", "startswith", "endswith", "contains", "present", "absent"}
     | {"true", "false", "inf", "exact", "has", "lacks", "where", "this"}
 )
-"""Words of the subscription text; no attribute may have one as its name."""
+"""Keywords of the subscription text; no attribute may have one as its name."""
 
-MOST_TAGGED = 8
-"""More attributes than this a family cannot have in its event tags: each doubles the tags that every type takes."""
+MAX_TAGGED = 8
+"""The largest number of tagged attributes of a family: each doubles the event tags that every type takes."""
 
 
 def is_attribute_name(name: str) -> bool:
-    """Whether an attribute may have this name: an identifier that is no word of Python or of subscription texts.
+    """Whether an attribute may have this name: an identifier that is no keyword of Python or of subscription texts.
 
     >>> [is_attribute_name(name) for name in ("speed", "from", "where", "_x", "a b")]
     [True, False, False, False, False]
     """
-    return name.isidentifier() and not iskeyword(name) and not name.startswith("_") and name not in RESERVED
+    return name.isidentifier() and not iskeyword(name) and not name.startswith("_") and name not in RESERVED_WORDS
 
 
 def _label(name: str, options: dict[str, Any]) -> str:
@@ -54,7 +54,7 @@ def _label(name: str, options: dict[str, Any]) -> str:
         )
     if not isinstance(label, str) or not all(part.isidentifier() for part in label.split(".")):
         raise DeclarationError(f"{name} cannot be named {label!r}; use letters, digits and _ in parts joined by dots")
-    if label in RESERVED or (label in ("Event", "Kind") and "Event" in globals()):
+    if label in RESERVED_WORDS or (label in ("Event", "Kind") and "Event" in globals()):
         raise DeclarationError(f"the name {label!r} is reserved; choose another, or give one by name=")
     return label
 
@@ -66,8 +66,8 @@ def _state_base(name: str, bases: tuple[type, ...]) -> type | None:
             f"{name} derives from {' and '.join(base.__name__ for base in events)}: attributes may come from one base "
             "only. Keep the one whose attributes it extends and make the others kinds (class X(Kind))"
         )
-    if strangers := [base.__name__ for base in bases if not is_type(base) and base is not msgspec.Struct]:
-        raise DeclarationError(f"{name} derives from {', '.join(strangers)}; derive from Event and kinds only")
+    if others := [base.__name__ for base in bases if not isinstance(base, KindMeta) and base is not msgspec.Struct]:
+        raise DeclarationError(f"{name} derives from {', '.join(others)}; derive from Event and kinds only")
     if events and bases[0] is not events[0]:
         raise DeclarationError(f"{name} must name {events[0].__name__} before its kinds")
     return events[0] if events else None
@@ -92,18 +92,18 @@ def _deferred_annotations(namespace: dict[str, Any]) -> dict[str, object]:
     return {}
 
 
-def _resolve(place: str, note: object, frame: types.FrameType) -> object:
+def _resolve(where: str, note: object, frame: types.FrameType) -> object:
     if not isinstance(note, str):
         return note
     try:
         return eval(note, frame.f_globals, dict(frame.f_locals))
     except Exception as problem:
-        raise DeclarationError(f"{place} has the annotation {note!r}, which cannot be read: {problem}") from None
+        raise DeclarationError(f"{where} has the annotation {note!r}, which cannot be read: {problem}") from None
 
 
 def _attribute(owner: str, name: str, note: object) -> Attribute:
     if not is_attribute_name(name):
-        why = "private to Genus" if name.startswith("_") else "a word of the subscription text or of Python"
+        why = "private to Genus" if name.startswith("_") else "a keyword of the subscription text or of Python"
         raise DeclarationError(f"{owner}.{name}: the name {name!r} is reserved ({why}); choose another")
     try:
         type_, optional, unit = read_annotation(note)
@@ -112,8 +112,8 @@ def _attribute(owner: str, name: str, note: object) -> Attribute:
     return Attribute(name, type_, optional, unit)
 
 
-def _constrained(attribute: Attribute, note: object) -> object:
-    """The annotation msgspec decodes by: a plain int has 64 bits, a time has a zone."""
+def _decoder_annotation(attribute: Attribute, note: object) -> object:
+    """The annotation that msgspec decodes by: a plain int has 64 bits, a time has a time zone."""
     strict = {IntType(): Annotated[int, INT64], TimeType(): Annotated[datetime, msgspec.Meta(tz=True)]}
     found: Any = strict.get(attribute.type)
     if found is None or is_bounded(note):
@@ -128,8 +128,8 @@ def _family(label: str, base: type | None) -> Family | None:
     return family or Family(label, Vector(label, vars(base)["__genus_attributes__"]))
 
 
-def _tagged(name: str, names: object, base: type | None, attributes: Sequence[Attribute]) -> tuple[str, ...]:
-    """The attributes whose presence event tags tell: optional ones of a family's root, few, each once."""
+def _check_tagged(name: str, names: object, base: type | None, attributes: Sequence[Attribute]) -> tuple[str, ...]:
+    """The tagged attributes as names: optional attributes of a family's root, at most MAX_TAGGED, each once."""
     tagged = tuple(names) if isinstance(names, list | tuple) else (names,)
     if not tagged:
         return ()
@@ -139,20 +139,20 @@ def _tagged(name: str, names: object, base: type | None, attributes: Sequence[At
             "family that is directly below Event"
         )
     optional = {attribute.name: attribute.optional for attribute in attributes}
-    checked = tuple(_taggable(name, each, optional) for each in tagged)
-    if len(checked) > MOST_TAGGED or len(set(checked)) < len(checked):
-        raise DeclarationError(f"{name} has tagged={checked!r}; name up to {MOST_TAGGED} attributes, each once")
+    checked = tuple(_check_taggable(name, each, optional) for each in tagged)
+    if len(checked) > MAX_TAGGED or len(set(checked)) < len(checked):
+        raise DeclarationError(f"{name} has tagged={checked!r}; name up to {MAX_TAGGED} attributes, each once")
     return checked
 
 
-def _taggable(owner: str, name: object, optional: Mapping[str, bool]) -> str:
+def _check_taggable(owner: str, name: object, optional: Mapping[str, bool]) -> str:
     if not isinstance(name, str) or name not in optional:
         raise DeclarationError(
             f"{owner} has {name!r} in tagged=, which is no attribute of it; its attributes are {', '.join(optional)}"
         )
     if not optional[name]:
         raise DeclarationError(
-            f"{owner} has {name!r} in tagged=, but every event of it carries {name}, so there is nothing to tell; "
+            f"{owner} has {name!r} in tagged=, but every event of it carries {name}, so its presence says nothing; "
             "leave it out, or make it Maybe[...]"
         )
     return name
@@ -167,11 +167,15 @@ def _check_narrowing(owner: str, attribute: Attribute, base: type | None) -> Non
         )
 
 
-def _settle_default(owner: str, attribute: Attribute, namespace: dict[str, Any]) -> None:
-    """Absent is the default of an optional attribute; any other is written out, never left to the reader.
+class MissingAttribute(EventError, msgspec.ValidationError):
+    """An event was created or decoded without an attribute that its type requires."""
 
-    msgspec leaves out a value that is the default, but for those that a function makes: so every other default becomes
-    a function.
+
+def _set_default(owner: str, attribute: Attribute, namespace: dict[str, Any]) -> None:
+    """Set the default of a declared attribute: None if it is optional and has no other.
+
+    msgspec does not encode a value that equals its default, unless the default comes from a function. A reader might
+    have another default, so every default but None becomes a function.
     """
     if attribute.optional:
         namespace.setdefault(attribute.name, None)
@@ -183,44 +187,89 @@ def _settle_default(owner: str, attribute: Attribute, namespace: dict[str, Any])
         default, factory = default.default, default.default_factory
     if factory is not None and factory is not msgspec.NODEFAULT:
         namespace[attribute.name] = msgspec.field(default_factory=lambda: factory())
-    elif default is not None and default is not msgspec.NODEFAULT:
+    elif default is msgspec.NODEFAULT:
+        namespace.pop(attribute.name, None)
+    elif default is not None:
         namespace[attribute.name] = msgspec.field(default_factory=lambda: copy(default))
 
 
+def _set_required(name: str, base: type | None, own: Mapping[str, object], namespace: dict[str, Any]) -> None:
+    """Set a default that raises MissingAttribute for every attribute without a default.
+
+    msgspec's own error does not name the class. Inherited attributes are declared again, with the same annotation, so
+    that the error names the class that was called and not the one it derives from.
+    """
+    inherited: dict[str, object] = getattr(base, "__genus_required__", {})
+    required = {field: note for field, note in {**inherited, **own}.items() if field not in namespace}
+    namespace["__genus_required__"] = required
+    for field, note in required.items():
+        namespace["__annotations__"].setdefault(field, note)
+        namespace[field] = msgspec.field(default_factory=_raise_missing(name, field, required))
+
+
+def _raise_missing(name: str, field: str, required: Iterable[str]) -> Callable[[], NoReturn]:
+    """A function that raises MissingAttribute for an attribute."""
+    message = f"{name} requires {', '.join(required)}, but {field!r} was not given"
+
+    def fail() -> NoReturn:
+        raise MissingAttribute(message)
+
+    return fail
+
+
 def _override(inherited: tuple[Attribute, ...], declared: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
+    """The attributes of a class: the inherited ones, replaced where they are declared again, then the new ones."""
     narrowed = {attribute.name: attribute for attribute in declared}
     kept = tuple(narrowed.pop(attribute.name, attribute) for attribute in inherited)
     return (*kept, *narrowed.values())
 
 
 class KindMeta(type):
-    """Makes a kind: a class without fields that event types take on as an interface."""
+    """The metaclass of kinds: classes without attributes that serve as interfaces of event types."""
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any) -> Any:
-        """Refuse fields, and anything that is not a kind among the bases."""
+        """Create a kind; DeclarationError if it has attributes or a base that is not a kind."""
         if fields := [field for field in _annotations(name, namespace, sys._getframe(1)) if not field.startswith("_")]:
             raise DeclarationError(
                 f"kind {name} declares {', '.join(fields)}, but a kind has no attributes; "
                 "derive from Event to carry attributes, or keep only methods and properties"
             )
-        if strangers := [base.__name__ for base in bases if not isinstance(base, KindMeta)]:
-            raise DeclarationError(f"kind {name} derives from {', '.join(strangers)}, which is no kind")
+        if others := [base.__name__ for base in bases if not isinstance(base, KindMeta)]:
+            raise DeclarationError(f"kind {name} derives from {', '.join(others)}, which is no kind")
         namespace.setdefault("__slots__", ())
         namespace["__genus_name__"] = _label(name, options)
         return super().__new__(mcls, name, bases, namespace)
 
 
 class Kind(metaclass=KindMeta):
-    """An event type without attributes, used as an interface; a class may have several.
+    """An event type without attributes, used as an interface; an event type may have several.
+
+    Subscribing to a kind delivers the events of all types that have it. A kind has no events of its own: creating an
+    instance raises EventError.
 
     >>> class Roadside(Kind):
     ...     "Anything that stands beside a road."
+    >>> class Loop(Event, Roadside):
+    ...     lane: int
+    >>> issubclass(Loop, Roadside)
+    True
     """
+
+    if not typing.TYPE_CHECKING:  # type checkers would take it for the constructor of event types
+
+        def __new__(cls, *_: object, **__: object) -> NoReturn:
+            """Raise EventError: only event types have instances."""
+            known = [each.__name__ for each in type.__subclasses__(cls) if isinstance(each, EventMeta)]
+            example = known[0] if known else f"class X(Event, {cls.__name__})"
+            raise EventError(
+                f"{cls.__name__} is a kind and has no events of its own; create an event of a type that has this "
+                f"kind, such as {example}"
+            )
 
 
 @typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class EventMeta(msgspec.StructMeta, KindMeta):
-    """Makes an event type, checking that it fits its base and its family."""
+    """The metaclass of event types; checks that a class fits its base and its family."""
 
     def __new__(
         mcls,
@@ -232,7 +281,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         tagged: Sequence[str] = (),
         **options: Any,
     ) -> Any:
-        """Read the annotations, refuse what could not mean the same everywhere, and create the struct."""
+        """Create an event type; DeclarationError says what to change if it cannot be one."""
         label = _label(name, options)
         base = _state_base(name, bases)
         notes = _annotations(name, namespace, sys._getframe(1))
@@ -242,17 +291,19 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             _check_narrowing(name, attribute, base)
             if family is not None:
                 family.check(name, attribute)
-            _settle_default(name, attribute, namespace)
-        namespace["__annotations__"] = {a.name: _constrained(a, notes[a.name]) for a in declared}
+            _set_default(name, attribute, namespace)
+        own = {a.name: _decoder_annotation(a, notes[a.name]) for a in declared}
+        namespace["__annotations__"] = dict(own)
+        _set_required(name, base, own, namespace)
         inherited = getattr(base, "__genus_attributes__", ())
         namespace["__genus_name__"] = label
-        namespace["__genus_attributes__"] = carried = _override(inherited, declared)
+        namespace["__genus_attributes__"] = all_attributes = _override(inherited, declared)
         namespace["__genus_family__"] = family
-        names = _tagged(name, tagged, base, carried)
+        names = _check_tagged(name, tagged, base, all_attributes)
         config: dict[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False} if base is None else {}
         cls = msgspec.StructMeta.__new__(mcls, name, bases, namespace, kw_only=True, **config)
         if family is not None:
-            family.admit(declared)
+            family.append_new(declared)
             family.tagged = names or family.tagged
         return cls
 
@@ -261,12 +312,14 @@ class EventMeta(msgspec.StructMeta, KindMeta):
 class Event(msgspec.Struct, metaclass=EventMeta):
     """The root of all event types, with the context and quality attributes every event may carry.
 
-    Derive from it and annotate the attributes; `Maybe[T] = None` marks one that may be absent. Events are frozen and
-    compare by value. Values are not checked when an event is made in Python (type checkers do that); they are checked
-    wherever an event comes in from outside, and by `genus.check`.
+    Derive from it and annotate the attributes; `Maybe[T] = None` marks one that may be absent. Events are frozen,
+    keyword-only and compare by value. Leaving out a required attribute raises EventError. Values are not checked when
+    an event is created in Python (type checkers do that); they are checked when an event is decoded, and by
+    `genus.check`.
 
-    A class directly below it may name up to eight of its optional attributes as `tagged`: on a CAN bus the event tag
-    then tells which of them an event carries, for the class and all below it, and controllers filter on that.
+    Class options: `name=` is the type's name in catalogs, recordings and subscription texts. `tagged=` names up to
+    eight optional attributes, in a class directly below `Event` only; on a CAN bus their presence bits are then part
+    of the event tag, for the class and all its subtypes, and controllers filter on them.
 
     >>> from genus import Maybe
     >>> class Loop(Event):

@@ -1,8 +1,8 @@
-"""Attribute types: what a value may be, the same on every target.
+"""Attribute types: which values an attribute may have, the same on every target.
 
-A Python annotation becomes one of the frozen types below, once, when the class is created. Targets read these and
-never the annotation. `describe()` gives the form stored in a catalog; two attributes have the same type exactly when
-their descriptions are equal.
+A Python annotation becomes one of the frozen types below when the class is created. Targets read these types and never
+the annotation. `describe()` gives the form stored in a catalog; two attributes have the same type if and only if their
+descriptions are equal.
 """
 
 import enum
@@ -20,27 +20,32 @@ Description: TypeAlias = "str | dict[str, Any]"
 
 
 class Width(msgspec.Struct, frozen=True):
-    """Marks an annotated int or float as narrower than 64 bits."""
+    """Annotation of an int or float that has another width than 64 bits."""
 
     bits: int
     signed: bool = True
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """Names the unit of an attribute: `speed: Annotated[float, Unit("km/h")]`."""
+    """The unit of an attribute: `speed: Annotated[float, Unit("km/h")]`.
+
+    The symbol is kept in catalogs and shown by commands; values are not converted.
+    """
 
     symbol: str
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """Marks Any as an opaque attribute whose class is not at hand: `Annotated[Any, Opaque("Position")]`."""
+    """Annotation of an opaque attribute whose class is not available: `Annotated[Any, Opaque("Position")]`.
+
+    `text` is the name of the class or the annotation, as a catalog stores it.
+    """
 
     text: str
 
 
-def _sized(bits: int, signed: bool) -> Any:
+def _int_annotation(bits: int, signed: bool) -> Any:
     low, high = int_range(bits, signed)
-    # msgspec cannot state a bound outside 64 signed bits, and needs none at 64.
     return Annotated[int, Width(bits, signed), msgspec.Meta(ge=low, le=high)]
 
 
@@ -55,82 +60,93 @@ def int_range(bits: int, signed: bool) -> tuple[int, int]:
 
 if typing.TYPE_CHECKING:
     Int8: TypeAlias = int
+    """The annotation of an integer of 8 signed bits."""
     Int16: TypeAlias = int
+    """The annotation of an integer of 16 signed bits."""
     Int32: TypeAlias = int
+    """The annotation of an integer of 32 signed bits."""
     Int64: TypeAlias = int
+    """The annotation of an integer of 64 signed bits."""
     UInt8: TypeAlias = int
+    """The annotation of an integer of 8 unsigned bits."""
     UInt16: TypeAlias = int
+    """The annotation of an integer of 16 unsigned bits."""
     UInt32: TypeAlias = int
+    """The annotation of an integer of 32 unsigned bits."""
     Float32: TypeAlias = float
+    """The annotation of an IEEE 754 number of 32 bits."""
 else:
-    Int8, Int16, Int32, Int64 = (_sized(bits, True) for bits in (8, 16, 32, 64))
-    UInt8, UInt16, UInt32 = (_sized(bits, False) for bits in (8, 16, 32))
+    Int8, Int16, Int32, Int64 = (_int_annotation(bits, True) for bits in (8, 16, 32, 64))
+    UInt8, UInt16, UInt32 = (_int_annotation(bits, False) for bits in (8, 16, 32))
     Float32 = Annotated[float, Width(32)]
 
 
 class BoolType(msgspec.Struct, frozen=True):
-    """True or false; has no order."""
+    """The type of `bool`: true or false, without order."""
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return "bool"
 
 
 class IntType(msgspec.Struct, frozen=True):
-    """An integer of a width; a plain `int` has 64 signed bits."""
+    """The type of integers of a width; a plain `int` has 64 signed bits."""
 
     bits: int = 64
     signed: bool = True
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return f"{'int' if self.signed else 'uint'}{self.bits}"
 
 
 class FloatType(msgspec.Struct, frozen=True):
-    """An IEEE 754 number of 64 or 32 bits."""
+    """The type of IEEE 754 numbers of 64 or 32 bits."""
 
     bits: int = 64
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return f"float{self.bits}"
 
 
 class TextType(msgspec.Struct, frozen=True):
-    """Unicode text, ordered by code point."""
+    """The type of `str`: Unicode text, ordered by code point."""
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return "str"
 
 
 class BytesType(msgspec.Struct, frozen=True):
-    """Octets, ordered as unsigned numbers."""
+    """The type of `bytes`, ordered as unsigned numbers."""
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return "bytes"
 
 
 class TimeType(msgspec.Struct, frozen=True):
-    """An instant: an aware datetime, in microseconds of UTC."""
+    """The type of `datetime`: an instant with a time zone, in microseconds of UTC."""
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return "time"
 
 
 class DurationType(msgspec.Struct, frozen=True):
-    """A signed span of time in microseconds: a timedelta."""
+    """The type of `timedelta`: a signed duration in microseconds."""
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return "duration"
 
 
 class ChoiceType(msgspec.Struct, frozen=True, eq=False):
-    """One of an enumeration's values, all text or all integers; has equality but no order."""
+    """The type of an enumeration: its values, all text or all integers, with equality but no order.
+
+    `enum` is the Python class, or None where only a catalog is known.
+    """
 
     values: tuple[str, ...] | tuple[int, ...]
     enum: "type[enum.Enum] | None" = None
@@ -146,23 +162,24 @@ class ChoiceType(msgspec.Struct, frozen=True, eq=False):
         return hash(self.values)
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return {"enum": list(self.values)}
 
 
 class OpaqueType(msgspec.Struct, frozen=True):
-    """A nested struct or a list: it can be carried and tested for presence, not looked into."""
+    """The type of a nested struct or a list: predicates can test its presence, not its contents."""
 
     text: str
 
     def describe(self) -> Description:
-        """The catalog form."""
+        """The form stored in a catalog."""
         return {"opaque": self.text}
 
 
 AttributeType: TypeAlias = (
     BoolType | IntType | FloatType | TextType | BytesType | TimeType | DurationType | ChoiceType | OpaqueType
 )
+"""Any attribute type."""
 
 INT64_MIN, INT64_MAX = int_range(64, True)
 MICROSECOND = timedelta(microseconds=1)
@@ -170,17 +187,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def micros_of_time(moment: datetime) -> int:
-    """Microseconds since 1970 began, UTC: the form of a time in predicates, columns and on wires."""
+    """A time as microseconds since 1970-01-01 UTC: its form in predicates, in columns and on the wire.
+
+    `moment` must have a time zone; TypeError if it has none.
+    """
     return (moment - _EPOCH) // MICROSECOND
 
 
 def micros_of_duration(span: timedelta) -> int:
-    """Microseconds in a span: the form of a duration in predicates, columns and on wires."""
+    """A duration in microseconds: its form in predicates, in columns and on the wire."""
     return span // MICROSECOND
 
 
 def is_encodable(text: str) -> bool:
-    """Whether a text is one: half a character (a lone surrogate) has no UTF-8 form."""
+    """Whether a text can be encoded in UTF-8; one with a lone surrogate (half a character) cannot."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -205,7 +225,7 @@ _WIDTHS: Mapping[str, AttributeType] = {
 
 
 def parse_type(description: object) -> AttributeType:
-    """The type a catalog description stands for; ValueError says what is wrong with it.
+    """The attribute type of a description, the opposite of `describe()`; ValueError if there is none.
 
     >>> parse_type("uint8")
     IntType(bits=8, signed=False)
@@ -227,6 +247,8 @@ def _are_choices(values: list[Any]) -> bool:
 def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None]:
     """What an annotation declares: its type, whether it may be absent, and its unit.
 
+    DeclarationError if it declares no attribute type; its message begins with a verb, to follow the attribute's name.
+
     >>> read_annotation(int | None)
     (IntType(bits=64, signed=True), True, None)
     """
@@ -238,7 +260,7 @@ def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None
 
 
 def is_bounded(annotation: object) -> bool:
-    """Whether an annotation states bounds of its own, for decoders to keep."""
+    """Whether an annotation has constraints of its own (msgspec.Meta), which decoding must check."""
     return any(isinstance(note, msgspec.Meta) for note in _unwrap(annotation)[2])
 
 

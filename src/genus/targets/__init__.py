@@ -1,1 +1,49 @@
-"""One module per place a subscription compiles to, each of the same shape; see docs/targets.md."""
+"""Targets: where a subscription is compiled to run; see docs/targets.md.
+
+Each module of this package is a target and has the same shape: `compile(subscription, ...)` returns a filter, and its
+`explain()` says as text what the subscription became. Two targets are for many subscriptions at once:
+`dispatch.compile(cls, entries)` and `index.compile(subscriptions)`. Modules are imported when they are first used, for
+some need an extra: `arrow` (pyarrow), `index` (numpy) and `spark` (pyspark).
+"""
+
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+
+if TYPE_CHECKING:
+    from genus.targets import arrow, can, dispatch, index, python, spark
+    from genus.targets._compiler import support_matrix
+    from genus.targets.arrow import ArrowFilter
+    from genus.targets.can import CanFilter
+    from genus.targets.dispatch import ClassDispatcher
+    from genus.targets.index import SubscriptionIndex
+    from genus.targets.python import PythonFilter
+    from genus.targets.spark import SparkFilter
+
+__all__ = [
+    "ArrowFilter",
+    "CanFilter",
+    "ClassDispatcher",
+    "PythonFilter",
+    "SparkFilter",
+    "SubscriptionIndex",
+    "arrow",
+    "can",
+    "dispatch",
+    "index",
+    "python",
+    "spark",
+    "support_matrix",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        _compiler="support_matrix",
+        arrow="arrow ArrowFilter",
+        can="can CanFilter",
+        dispatch="dispatch ClassDispatcher",
+        index="index SubscriptionIndex",
+        python="python PythonFilter",
+        spark="spark SparkFilter",
+    )

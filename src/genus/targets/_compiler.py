@@ -1,16 +1,28 @@
-"""The shape every target has: a table of operators and one `visit_<Node>` method per node of the expression tree.
+"""The base class of compilers: a table of operators and one `visit_<Expression>` method per class of expression.
 
-A target that forgets a node or an operator fails when its compiler class is created, not when a user meets it. What a
-target cannot do it lists as unsupported, with the reason; the subscription's part is then left to the receiver as a
-residual. `support_matrix` is made from these tables and stands in docs/targets.md.
+A compiler that leaves out an expression or an operator fails when its class is created, not when it is used. What a
+target cannot test it lists as unsupported, with the reason; that part of a subscription is then a residual for the
+receiver. `support_matrix` shows these tables in docs/targets.md.
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from genus.filters._expression import ARITHMETIC, COMPARISONS, NODES, TEXT_TESTS, Arithmetic, Compare, Node, TextTest
+from genus.filters._expression import (
+    ARITHMETIC,
+    COMPARISONS,
+    EXPRESSIONS,
+    TEXT_TESTS,
+    Arithmetic,
+    Compare,
+    Expression,
+    TextTest,
+)
 
-OPERATORS: Mapping[type[Node], tuple[str, ...]] = {
+TYPE_COLUMN = "_type"
+"""The column of batches and tables that holds the name of each event's type."""
+
+OPERATORS: Mapping[type[Expression], tuple[str, ...]] = {
     Arithmetic: ARITHMETIC,
     Compare: COMPARISONS,
     TextTest: TEXT_TESTS,
@@ -18,17 +30,17 @@ OPERATORS: Mapping[type[Node], tuple[str, ...]] = {
 
 
 class Compiler:
-    """Base of every target's compiler; checks at creation that nothing is left out."""
+    """The base class of a target's compiler; checks when a subclass is created that it handles every expression."""
 
     target: ClassVar[str]
     operators: ClassVar[Mapping[str, Any]]
-    """What each operator of Arithmetic, Compare and TextTest becomes."""
-    unsupported: ClassVar[Mapping[type[Node] | str, str]] = {}
-    """Nodes and operators this target leaves to the receiver, with the reason."""
+    """The translation of each operator of Arithmetic, Compare and TextTest."""
+    unsupported: ClassVar[Mapping[type[Expression] | str, str]] = {}
+    """Expressions and operators this target leaves to the receiver, with the reason."""
 
     def __init_subclass__(cls) -> None:
-        """Refuse a compiler that handles a node or operator neither by method, table nor declaration."""
-        missing = [node.__name__ for node in NODES if not hasattr(cls, f"visit_{node.__name__}")]
+        """Register a compiler; TypeError if it neither handles nor declares unsupported an expression or operator."""
+        missing = [node.__name__ for node in EXPRESSIONS if not hasattr(cls, f"visit_{node.__name__}")]
         missing = [name for name in missing if name not in {node_name(node) for node in cls.unsupported}]
         signs = [sign for group in OPERATORS.values() for sign in group]
         missing += [sign for sign in signs if sign not in cls.operators and sign not in cls.unsupported]
@@ -36,8 +48,8 @@ class Compiler:
             raise TypeError(f"target {cls.target} neither handles nor declares unsupported: {', '.join(missing)}")
         TARGETS[cls.target] = cls
 
-    def visit(self, node: Node, *context: Any) -> Any:
-        """Translate a node by the method of its name."""
+    def visit(self, node: Expression, *context: Any) -> Any:
+        """Translate an expression by the method of its class."""
         return getattr(self, f"visit_{type(node).__name__}")(node, *context)
 
 
@@ -45,17 +57,20 @@ TARGETS: dict[str, type[Compiler]] = {}
 """The compilers imported so far, by target."""
 
 
-def node_name(node: type[Node] | str) -> str:
-    """The name of a node, or an operator's sign."""
+def node_name(node: type[Expression] | str) -> str:
+    """The name of a class of expression, or an operator's sign."""
     return node if isinstance(node, str) else node.__name__
 
 
 def support_matrix() -> str:
-    """A Markdown table of what each imported target handles itself and what it leaves as a residual."""
+    """A Markdown table of the expressions and operators that each target tests, and those it leaves as a residual.
+
+    It has the targets that are imported; those that need an extra may be missing.
+    """
     targets = sorted(TARGETS)
     rows = [f"| | {' | '.join(targets)} |", "|---" * (len(targets) + 1) + "|"]
-    for node in NODES:
-        parts: tuple[type[Node] | str, ...] = (node, *OPERATORS.get(node, ()))
+    for node in EXPRESSIONS:
+        parts: tuple[type[Expression] | str, ...] = (node, *OPERATORS.get(node, ()))
         for name in parts:
             marks = [
                 "residual: " + TARGETS[t].unsupported[name] if name in TARGETS[t].unsupported else "yes"

@@ -1,8 +1,8 @@
-"""The Arrow target: a subscription becomes a function over the columns of a record batch.
+"""The Arrow target: a subscription becomes a function of the columns of a record batch.
 
-A batch holds the names of the events' types in `_type` and one column per attribute, null where it is absent; Arrow's
-nulls are the unknown of Kleene logic. Integers, times and durations are computed as int64 (times and durations in
-microseconds), floats as float64. NaN runs through arithmetic and becomes null where it is compared.
+A batch has the names of the events' types in the column `_type` and one column per attribute, null where the attribute
+is absent; null is the unknown of Kleene logic. Integers, times and durations are computed as int64 (times and durations
+in microseconds), floats as float64. NaN stays NaN in arithmetic and becomes null in comparisons.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ import genus.filters._expression as x
 from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
 from genus.filters._bind import type_of
-from genus.filters._evaluate import plain
+from genus.filters._evaluate import normalize
 from genus.filters._subscription import Subscription
 from genus.model import (
     Attribute,
@@ -37,7 +37,7 @@ from genus.model import (
     vector,
 )
 from genus.model._types import micros_of_duration
-from genus.targets._compiler import Compiler
+from genus.targets._compiler import TYPE_COLUMN, Compiler
 
 try:
     import pyarrow as pa
@@ -45,14 +45,15 @@ try:
 except ImportError as missing:
     raise missing_extra("the arrow target needs pyarrow", "arrow") from missing
 
+__all__ = ["TYPE_COLUMN", "ArrowFilter", "arrow_schema", "compile", "to_batch"]
+
 Datum: TypeAlias = Any
 """A column or a scalar of pyarrow, which has no type stubs; an absent column is a null scalar."""
 Columns: TypeAlias = Mapping[str, Datum]
-"""The attributes that a subscription reads, in the form they are computed in."""
+"""The attributes that a subscription reads, in the type they are computed in."""
 Step: TypeAlias = Callable[[Columns], Datum]
-"""A node of the expression tree, ready to run."""
+"""A compiled expression: a function of the columns."""
 
-TYPE_COLUMN = "_type"
 UNKNOWN = pa.scalar(None, pa.bool_())
 
 _STORED: dict[type, pa.DataType] = {
@@ -70,7 +71,7 @@ _LAYOUTS: dict[pa.DataType, tuple[pa.DataType, ...]] = {
 
 
 def compile(subscription: Subscription) -> "ArrowFilter":
-    """A filter of record batches for one subscription.
+    """Compile a subscription to a filter of record batches.
 
     >>> from genus import Event, Maybe, Subscription, this
     >>> class Loop(Event):
@@ -86,7 +87,7 @@ def compile(subscription: Subscription) -> "ArrowFilter":
 def arrow_schema(cls: type) -> pa.Schema:
     """The columns of a type's batches: `_type`, then its family's vector; an enum is stored as its values.
 
-    A nested struct or a list is stored as JSON. The schema grows at its end when the family does.
+    A nested struct or a list is stored as JSON. New attributes of the family are appended at the end of the schema.
 
     >>> from genus import Event
     >>> class Lamp(Event):
@@ -113,7 +114,7 @@ def stored_type(type_: AttributeType) -> pa.DataType:
 
 
 def computed_type(type_: AttributeType) -> pa.DataType:
-    """The Arrow type an attribute is widened to before anything is asked of it."""
+    """The Arrow type in which an attribute is compared and computed."""
     match type_:
         case IntType() | TimeType() | DurationType():
             return pa.int64()
@@ -126,9 +127,11 @@ def computed_type(type_: AttributeType) -> pa.DataType:
 
 
 def to_batch(events: Iterable[Event], cls: type | None = None) -> pa.RecordBatch:
-    """The events of one family as a record batch; `cls`, or else the events themselves, say which family.
+    """The events of one family as a record batch.
 
-    With `Event` or a kind as `cls`, events may be of any family, and only the attributes of `Event` are kept.
+    `cls` is any type of the family; without it, the family is that of the events. With `Event` or a kind as `cls`,
+    events may be of any family, and only the attributes of `Event` are kept. Raises EventError if an event is of
+    another family, or a value does not have its declared type.
 
     >>> from genus import Event
     >>> class Door(Event):
@@ -139,8 +142,8 @@ def to_batch(events: Iterable[Event], cls: type | None = None) -> pa.RecordBatch
     listed = list(events)
     classes = tuple(dict.fromkeys(map(type, listed)))
     cls = cls or next(filter(_family, classes), Event)
-    if strangers := [each.__name__ for each in classes if not _belongs(each, cls)]:
-        raise EventError(f"a batch holds one family's events: {', '.join(strangers)} is not of {name_of(cls)}'s family")
+    if others := [each.__name__ for each in classes if not _belongs(each, cls)]:
+        raise EventError(f"a batch has events of one family: {', '.join(others)} is not of {name_of(cls)}'s family")
     columns = [_column(listed, classes, attribute) for attribute in vector(cls)]
     return pa.RecordBatch.from_arrays([_names(listed, classes), *columns], schema=arrow_schema(cls))
 
@@ -162,7 +165,7 @@ def _names(events: Sequence[Event], classes: Sequence[type]) -> pa.Array:
 
 
 def _column(events: Sequence[Event], classes: Sequence[type], attribute: Attribute) -> pa.Array:
-    """One attribute of all events; a class that does not declare it lacks it, whatever else has its name there."""
+    """The column of one attribute; null for a class that does not declare it, even if a property has its name."""
     name, stored = attribute.name, stored_type(attribute.type)
     carriers = {cls for cls in classes if any(own.name == name for own in attributes(cls))}
     if not carriers:
@@ -172,13 +175,13 @@ def _column(events: Sequence[Event], classes: Sequence[type], attribute: Attribu
     else:
         values = [getattr(event, name) if type(event) in carriers else None for event in events]
     try:
-        return pa.array(_plain(values, attribute.type), stored)
+        return pa.array(_store_values(values, attribute.type), stored)
     except (ValueError, TypeError, OverflowError, AttributeError) as problem:
         raise EventError(f"a value does not fit {attribute.type.describe()}: {problem} (at {name})") from problem
 
 
-def _plain(values: list[Any], type_: AttributeType) -> list[Any]:
-    """Values as their column stores them; the integers that a float attribute may hold become floats."""
+def _store_values(values: list[Any], type_: AttributeType) -> list[Any]:
+    """Values in the form their column stores; integers in a float attribute become floats."""
     match type_:
         case ChoiceType():
             return [getattr(value, "_value_", value) for value in values]
@@ -197,61 +200,62 @@ def _plain(values: list[Any], type_: AttributeType) -> list[Any]:
 
 
 class ArrowFilter:
-    """Answers which rows of a batch match; made by `compile`."""
+    """A filter of the rows of record batches; made by `compile`."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
         where = subscription.where
         self._contents: Step | None = None if where is None else ArrowCompiler().visit(where)
-        said = [node.name for node in where.walk() if isinstance(node, x.Attribute)] if where is not None else []
-        wanted = {*subscription.has, *subscription.lacks, *said}
+        tested = [node.name for node in where.walk() if isinstance(node, x.AttributeRef)] if where is not None else []
+        wanted = {*subscription.has, *subscription.lacks, *tested}
         self._reads = tuple(attribute for attribute in subscription.vector if attribute.name in wanted)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Whether each row matches: true or false, never null.
 
-        A column that the batch does not have is absent from every row; one of another Arrow type is refused.
+        An attribute whose column the batch lacks is absent from every row. Raises SubscriptionError if a column has
+        another Arrow type than `arrow_schema` says, or there is no column `_type`.
         """
         columns = {attribute.name: _read(batch, attribute) for attribute in self._reads}
-        found = self._fitting(batch, columns)
+        found = self._match_shape(batch, columns)
         if self._contents is None or found.true_count == 0:
             return found
         if found.true_count < batch.num_rows // 2:
-            columns = {name: _kept(column, found) for name, column in columns.items()}
-            return pc.replace_with_mask(found, found, _certain(self._contents(columns), found.true_count))
-        return pc.and_(found, _certain(self._contents(columns), batch.num_rows))
+            columns = {name: _select(column, found) for name, column in columns.items()}
+            return pc.replace_with_mask(found, found, _fill_unknown(self._contents(columns), found.true_count))
+        return pc.and_(found, _fill_unknown(self._contents(columns), batch.num_rows))
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that match."""
+        """The rows that match; raises the errors of `mask`."""
         return batch.filter(self.mask(batch))
 
     def explain(self) -> str:
-        """The stages in the order they are tested, and the columns that are read."""
+        """The tests in their order, and the columns that are read, as text."""
         asked = self.subscription
         names = self._type_names()
         carried = [f"{name} is valid" for name in asked.has] + [f"{name} is null" for name in asked.lacks]
         lines = {
-            "type": f"{TYPE_COLUMN} in ({', '.join(names)}); a name that no declared type has does not match",
+            "type": f"{TYPE_COLUMN} in ({', '.join(names)}); names of undeclared types do not match",
             "attributes": " and ".join(carried) or "any",
-            "contents": "any" if asked.where is None else f"{asked.where}, on the rows left, a column at a time",
+            "contents": "any" if asked.where is None else f"{asked.where}, on the rows left, by column",
             "reads": ", ".join((TYPE_COLUMN, *(attribute.name for attribute in self._reads))),
         }
         return "\n".join([f"arrow: {asked}", *(f"  {stage}: {text}" for stage, text in lines.items())])
 
     def _type_names(self) -> list[str]:
-        """The names of the matching types. Asked anew for each batch: types may have been declared since."""
+        """The names of the matching types; found again for each batch, as types may have been declared since."""
         return sorted({name_of(cls) for cls in self.subscription.classes()})
 
-    def _fitting(self, batch: pa.RecordBatch, columns: Columns) -> pa.BooleanArray:
-        """Whether each row is of the type and carries what it should."""
-        tests = [_named(batch, pa.array(self._type_names(), pa.string()))]
+    def _match_shape(self, batch: pa.RecordBatch, columns: Columns) -> pa.BooleanArray:
+        """Whether each row has a matching type and attributes."""
+        tests = [_match_type(batch, pa.array(self._type_names(), pa.string()))]
         tests += [pc.is_valid(columns[name]) for name in self.subscription.has]
         tests += [pc.is_null(columns[name]) for name in self.subscription.lacks]
-        return _certain(reduce(pc.and_kleene, tests), batch.num_rows)
+        return _fill_unknown(reduce(pc.and_kleene, tests), batch.num_rows)
 
 
-def _named(batch: pa.RecordBatch, names: pa.Array) -> Datum:
-    """Whether each row's type is one of these; tested once per name where the column is a dictionary."""
+def _match_type(batch: pa.RecordBatch, names: pa.Array) -> Datum:
+    """Whether each row's type is one of these; tested once per name if the column is a dictionary."""
     column = _find(batch, TYPE_COLUMN)
     if column is None:
         raise SubscriptionError(f"the batch has no column {TYPE_COLUMN!r} with the names of the events' types")
@@ -270,7 +274,7 @@ def _find(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _read(batch: pa.RecordBatch, attribute: Attribute) -> Datum:
-    """An attribute's column in the form it is computed in; a null scalar if the batch has none."""
+    """An attribute's column in the type it is computed in; a null scalar if the batch has none."""
     column = _find(batch, attribute.name)
     if column is None:
         return pa.scalar(None, computed_type(attribute.type))
@@ -282,24 +286,24 @@ def _read(batch: pa.RecordBatch, attribute: Attribute) -> Datum:
 
 
 def _as_stored(column: pa.Array, name: str, stored: pa.DataType) -> pa.Array:
-    """A column as the schema has it; other layouts of the same values, and a column of nulls only, are taken too."""
+    """A column in the type of the schema; other layouts of the same values, and columns of nulls, are converted."""
     if column.type in (stored, pa.null(), *_LAYOUTS.get(stored, ())):
         return column.cast(stored)
     raise SubscriptionError(f"column {name!r} holds {column.type}, but should hold {stored}")
 
 
-def _kept(column: Datum, rows: pa.BooleanArray) -> Datum:
+def _select(column: Datum, rows: pa.BooleanArray) -> Datum:
     return column if isinstance(column, pa.Scalar) else column.filter(rows)
 
 
-def _certain(answer: Datum, rows: int) -> pa.BooleanArray:
-    """An answer for each row, in which unknown is false."""
+def _fill_unknown(answer: Datum, rows: int) -> pa.BooleanArray:
+    """The answer for each row, with unknown as false."""
     column = pa.repeat(answer, rows) if isinstance(answer, pa.Scalar) else answer
     return pc.fill_null(column, False) if column.null_count else column
 
 
 class ArrowCompiler(Compiler):
-    """Turns each node into a step that runs on columns."""
+    """Translates each expression to a function of the columns."""
 
     target: ClassVar[str] = "arrow"
     operators: ClassVar[Mapping[str, str]] = {
@@ -311,11 +315,11 @@ class ArrowCompiler(Compiler):
 
     def visit_And(self, node: x.And) -> Step:
         """`and_kleene` over all operands."""
-        return _folded(pc.and_kleene, [self.visit(operand) for operand in node.operands])
+        return _fold(pc.and_kleene, [self.visit(operand) for operand in node.operands])
 
     def visit_Or(self, node: x.Or) -> Step:
         """`or_kleene` over all operands."""
-        return _folded(pc.or_kleene, [self.visit(operand) for operand in node.operands])
+        return _fold(pc.or_kleene, [self.visit(operand) for operand in node.operands])
 
     def visit_Not(self, node: x.Not) -> Step:
         """`invert`, which keeps null."""
@@ -339,7 +343,7 @@ class ArrowCompiler(Compiler):
         return run
 
     def visit_OneOf(self, node: x.OneOf) -> Step:
-        """`is_in`, null where the item is; it tells -0.0 from 0.0, so zeros lose their sign before."""
+        """`is_in`, null where the item is; zeros lose their sign first, as `is_in` takes -0.0 and 0.0 for different."""
         item: Step = self.visit(node.item)
         type_ = type_of(node.item)
         options = pa.array([_constant(option) for option in node.options], computed_type(type_))
@@ -353,8 +357,8 @@ class ArrowCompiler(Compiler):
         item, test = self.visit(node.item), getattr(pc, self.operators[node.op])
         return lambda columns: test(item(columns), pattern=node.part.value)
 
-    def visit_Attribute(self, node: x.Attribute) -> Step:
-        """A column, already widened."""
+    def visit_AttributeRef(self, node: x.AttributeRef) -> Step:
+        """A column, which has its computed type already."""
         return lambda columns: columns[node.name]
 
     def visit_Literal(self, node: x.Literal) -> Step:
@@ -389,13 +393,13 @@ class ArrowCompiler(Compiler):
         return lambda columns: getattr(pc, name)(left(columns), right(columns))
 
 
-def _folded(combine: Callable[[Datum, Datum], Datum], steps: Sequence[Step]) -> Step:
+def _fold(combine: Callable[[Datum, Datum], Datum], steps: Sequence[Step]) -> Step:
     return lambda columns: reduce(combine, (step(columns) for step in steps))
 
 
 def _constant(literal: x.Literal) -> object:
     is_time = isinstance(literal.type, TimeType | DurationType)
-    return plain(literal.value, literal.type) if is_time else literal.value
+    return normalize(literal.value, literal.type) if is_time else literal.value
 
 
 def _where(known: Datum, answer: Datum) -> Datum:
@@ -420,7 +424,7 @@ def _to_float(integers: Datum) -> Datum:
 
 
 def _exact(name: str, left: Datum, right: Datum) -> Datum:
-    """An operation on int64; null where the result does not fit, which is looked for only if it happens at all."""
+    """An operation on int64, null where the result does not fit; the slow path runs only on an overflow."""
     try:
         return getattr(pc, f"{name}_checked")(left, right)
     except pa.ArrowInvalid:
@@ -428,10 +432,10 @@ def _exact(name: str, left: Datum, right: Datum) -> Datum:
 
 
 def _within_64_bits(operation: Callable[[Datum, Datum], Datum], left: Datum, right: Datum) -> Datum:
-    """The wrapped result where it is the true one.
+    """The wrapped result where it is the true one, else null.
 
-    Where not, they differ by a multiple of 2**64. The same operation on doubles is off by less than 2**13 if the true
-    result fits and by a part in 2**51 if not, so it tells the two apart exactly.
+    If it is not, the two differ by a multiple of 2**64. The same operation on doubles is off by less than 2**13 if the
+    true result fits and by one part in 2**51 if not, which decides exactly.
     """
     wrapped = operation(left, right)
     distance = pc.abs(pc.subtract(operation(_to_float(left), _to_float(right)), _to_float(wrapped)))

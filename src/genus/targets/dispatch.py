@@ -1,10 +1,9 @@
-"""One generated function per event class: tests all subscriptions of a channel and calls their handlers.
+"""The dispatch target: one generated function per event class that tests all subscriptions and calls their handlers.
 
-The type is decided when the function is made: only subscriptions that accept the class are in it. Of the rest, those
-without condition are called; where many compare one value with constants, a hash table (==, in) or a sorted list
-(< <= > >=) finds those that match without testing the others; all others become `if` statements, with attributes and
-repeated parts computed once. Counting is by channel, table row or list position wherever that gives the number of
-deliveries of each subscription, so that it costs nothing per handler.
+Only subscriptions that accept the class are in the function. Those without a condition are called. Where many compare
+one value with constants, a hash table (==, in) or a sorted list (< <= > >=) finds those that match without testing the
+others; the rest become `if` statements, with attributes and repeated parts computed once. Deliveries are counted by
+function, table row or list position where that gives the number of each subscription, at no cost per handler.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,42 +16,48 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.filters._covering import as_test, conjuncts
-from genus.filters._evaluate import misfit
+from genus.filters._evaluate import raise_event_error
 from genus.filters._subscription import Subscription
 from genus.model import Event, name_of
-from genus.targets.python import ALWAYS, NEVER, PythonCompiler, define, is_number, spelled
+from genus.targets.python import ALWAYS, NEVER, PythonCompiler, define, is_number, join_condition
+
+__all__ = ["ClassDispatcher", "Deliver", "DispatchEntry", "compile"]
 
 MANY = 8
-"""From this many subscriptions that compare the same value on, an index replaces their `if` statements."""
+"""If at least so many subscriptions compare the same value, an index replaces their `if` statements."""
 
 Key: TypeAlias = tuple[x.Value, str]
 Deliver: TypeAlias = Callable[[Event], object]
+"""A function that takes an event, such as a handler."""
 _WRONG_VALUE = "(TypeError, AttributeError, OverflowError)"
-"""What generated tests raise on a value that is not of its declared type."""
+"""The errors of generated tests on a value that does not have its declared type."""
 _BISECT = {">": bisect_left, ">=": bisect_right, "<": bisect_right, "<=": bisect_left}
 
 
-class Entry(Protocol):
-    """What a channel needs of a subscriber."""
+class DispatchEntry(Protocol):
+    """A subscriber: its subscription, its handler, and what to do with the handler's errors."""
 
     subscription: Subscription
     deliver: Deliver
     refuses: bool
-    """Whether `failed` may return an error that the publisher is to see."""
+    """Whether `failed` may return an error, which is then raised to the publisher."""
 
     def failed(self, event: Event, problem: Exception) -> Exception | None:
-        """Take note of a handler's error; the other handlers go on."""
+        """Handle an error of the handler, and return the error to raise to the publisher, if any.
+
+        The other handlers are called in any case.
+        """
 
 
-class Guarded(msgspec.Struct, frozen=True):
-    """An entry behind the part of its condition that the index did not decide."""
+class GuardedEntry(msgspec.Struct, frozen=True):
+    """An entry with the rest of its condition, which the index did not decide."""
 
     deliver: Deliver
     failed: Callable[[Event, Exception], Exception | None]
 
 
-class Count:
-    """State: how many events went through a channel's code. A plain slot is what Python increments quickest."""
+class EventCount:
+    """State: how many events were dispatched; a slot is the fastest counter in Python."""
 
     __slots__ = ("events",)
 
@@ -61,20 +66,28 @@ class Count:
 
 
 class Group(msgspec.Struct):
-    """Entries that compare the same value by the same operator: `members` pairs each with its conjunct."""
+    """Entries that compare the same value with the same operator; `members` are (position, conjunct, constants)."""
 
     key: Key
     members: list[tuple[int, x.Predicate, Any]] = []
 
 
-class Channel:
-    """The generated code of one class, with its counters."""
+def compile(cls: type, entries: Sequence[DispatchEntry], send: Deliver | None = None) -> "ClassDispatcher":
+    """Compile the dispatch of events of one class to subscribers whose subscriptions accept the class.
 
-    def __init__(self, cls: type, entries: Sequence[Entry], send: Deliver | None = None) -> None:
+    `send` is called with each published event as well, before the handlers: a link to other processes.
+    """
+    return ClassDispatcher(cls, entries, send)
+
+
+class ClassDispatcher:
+    """The generated code that dispatches events of one class, with its counters; made by `compile`."""
+
+    def __init__(self, cls: type, entries: Sequence[DispatchEntry], send: Deliver | None = None) -> None:
         self.cls = cls
         self.entries = entries
-        self._count = Count()
-        self.names: dict[str, Any] = {"C": cls, "N": self._count, "misfit": misfit, "send": send}
+        self._count = EventCount()
+        self.names: dict[str, Any] = {"C": cls, "N": self._count, "wrong": raise_event_error, "send": send}
         self._compiler = PythonCompiler(cls, [entry.subscription for entry in entries], self.names)
         self._counts: dict[int, Callable[[], int]] = {}
         self._refusing = any(entry.refuses for entry in entries)
@@ -84,25 +97,26 @@ class Channel:
 
     @property
     def published(self) -> int:
-        """How many events went through this code."""
+        """The number of events dispatched so far."""
         return self._count.events
 
     def delivered(self, position: int) -> int:
-        """How many events this code gave to an entry."""
+        """The number of events delivered to the entry at a position."""
         return self._counts[position]() if position in self._counts else 0
 
     @property
     def deliver(self) -> Deliver:
-        """A function that takes events of the class from outside to the handlers here."""
+        """The function that calls the handlers with an event of the class, without `send`."""
         if self._deliver is None:
             self._deliver = define(self.explain(), "deliver", self.names)
         return self._deliver
 
     def publisher(self, routes: Mapping[type, Deliver]) -> tuple[FunctionType, CodeType]:
-        """A function for publishing this class, and code to put in its place when it is out of date.
+        """A function to publish events of this class, and the code to replace its code when it is out of date.
 
-        Events of other classes, and all once it is out of date, go by `routes`. Replacing the code rather than the
-        function keeps references good that somebody took of it: `publish = collection.publish`.
+        Events of other classes, and all events once it is out of date, are passed to the functions in `routes`, by
+        class. The code is replaced and not the function, so that references to it stay valid, such as
+        `publish = collection.publish`.
         """
         self._publishers += 1
         others, name = f"routes{self._publishers}", f"publish{self._publishers}"
@@ -114,7 +128,7 @@ class Channel:
         return function, stale.__code__
 
     def explain(self) -> str:
-        """The generated source."""
+        """The generated code as text."""
         return "\n".join([f"def deliver(e):  # {name_of(self.cls)}", *self._source(self._lines)])
 
     # -- source ------------------------------------------------------------------------------------------------------
@@ -129,7 +143,7 @@ class Channel:
             yield "    try:"
             yield from (f"        {line}" for line in lines)
             yield f"    except {_WRONG_VALUE} as x:"
-            yield "        misfit(e, x)"
+            yield "        wrong(e, x)"
         else:
             yield from (f"    {line}" for line in lines)
         if self._refusing:
@@ -144,32 +158,35 @@ class Channel:
         blocks += self._unconditional([i for i in singles if conditions[i] == ALWAYS])
         for i in singles:
             if conditions[i] not in (ALWAYS, NEVER):
-                blocks += self._conditional(i, spelled(conditions[i]))
+                blocks += self._conditional(i, join_condition(conditions[i]))
         prelude = self._compiler.prelude()
         self._tests_values = bool(prelude)
         yield from prelude
         yield from blocks
 
     def _call(self, i: int) -> list[str]:
-        """Call one handler."""
+        """Code that calls one handler."""
         self._name_entry(i)
-        return [f"try: h{i}(e)", f"except Exception as x: {self._note(f'l{i}')}"]
+        return [f"try: h{i}(e)", f"except Exception as x: {self._handle_error(f'l{i}')}"]
 
     def _call_all(self, handlers: str, entries: str, end: str) -> list[str]:
-        """Call many: a tight loop, which after an error goes on with the next; what is left tells which one failed."""
+        """Code that calls many handlers in a tight loop and continues after an error.
+
+        The number of handlers left in the iterator gives the one that failed.
+        """
         failed = f"{entries}[{end} - 1 - i.__length_hint__()]"
         lines = [f"i = iter({handlers})", "while True:", "    try:", "        for h in i: h(e)", "        break"]
-        return [*lines, f"    except Exception as x: {self._note(failed)}"]
+        return [*lines, f"    except Exception as x: {self._handle_error(failed)}"]
 
-    def _note(self, entry: str) -> str:
+    def _handle_error(self, entry: str) -> str:
         return f"w = {entry}.failed(e, x) or w" if self._refusing else f"{entry}.failed(e, x)"
 
     def _unconditional(self, positions: list[int]) -> Iterator[str]:
         for i in positions:
             self._counts[i] = lambda: self.published
         if len(positions) > 2 * MANY:
-            entries = self._named("L", [self.entries[i] for i in positions])
-            handlers = self._named("F", [self.entries[i].deliver for i in positions])
+            entries = self._add_name("L", [self.entries[i] for i in positions])
+            handlers = self._add_name("F", [self.entries[i].deliver for i in positions])
             yield from self._call_all(handlers, entries, str(len(positions)))
             return
         for i in positions:
@@ -192,7 +209,7 @@ class Channel:
     # -- groups ------------------------------------------------------------------------------------------------------
 
     def _groups(self) -> list[Group]:
-        """The indexes worth having, and which entry goes into which: equality first, then the more popular."""
+        """The groups that get an index, and the entries of each: equality first, then the larger group."""
         options = [list(_indexable(entry.subscription)) for entry in self.entries]
         popular = Counter(key for keys in options for key in {key for key, _, _ in keys})
         groups: dict[Key, Group] = {}
@@ -206,42 +223,45 @@ class Channel:
     def _group_lines(self, group: Group) -> Iterator[str]:
         value, op = group.key
         operand = self._compiler.visit(value)
-        test = spelled((*operand.conditions, *is_number(operand)))
+        test = join_condition((*operand.conditions, *is_number(operand)))
         if test == "False":
             return
         yield f"if {test}:"
-        yield from (f"    {line}" for line in (self._hashed if op == "==" else self._sorted)(group, operand.code))
+        yield from (
+            f"    {line}" for line in (self._hash_lines if op == "==" else self._bisect_lines)(group, operand.code)
+        )
 
-    def _hashed(self, group: Group, code: str) -> Iterator[str]:
-        """A table from each constant to its hits, targets and their handlers."""
-        rows: dict[Any, tuple[list[int], list[Entry | Guarded]]] = {}
+    def _hash_lines(self, group: Group, code: str) -> Iterator[str]:
+        """Code with a hash table from each constant to its count, entries and handlers."""
+        rows: dict[Any, tuple[list[int], list[DispatchEntry | GuardedEntry]]] = {}
         for position, part, constants in group.members:
-            target = self._target(position, part)
+            target = self._guard(position, part)
             if target is None:
                 continue
             mine = [rows.setdefault(constant, ([0], [])) for constant in dict.fromkeys(constants)]
             for _, targets in mine:
                 targets.append(target)
-            if not isinstance(target, Guarded):
+            if not isinstance(target, GuardedEntry):
                 self._counts[position] = _hits_of([hits for hits, _ in mine])
         table = {key: (hits, targets, [one.deliver for one in targets]) for key, (hits, targets) in rows.items()}
-        yield f"r = {self._named('T', table)}.get({code})"
+        yield f"r = {self._add_name('T', table)}.get({code})"
         yield "if r is not None:"
         yield "    r[0][0] += 1"
         yield from (f"    {line}" for line in self._call_all("r[2]", "r[1]", "len(r[1])"))
 
-    def _sorted(self, group: Group, code: str) -> Iterator[str]:
+    def _bisect_lines(self, group: Group, code: str) -> Iterator[str]:
+        """Code with a sorted list of constants, searched by bisection."""
         op = group.key[1]
         members = sorted(group.members, key=lambda member: member[2])
-        targets = [(position, constant, self._target(position, part)) for position, part, constant in members]
+        targets = [(position, constant, self._guard(position, part)) for position, part, constant in members]
         kept = [(position, constant, target) for position, constant, target in targets if target is not None]
         hits = [0] * (len(kept) + 1)
         for rank, (position, _, target) in enumerate(kept):
-            if not isinstance(target, Guarded):
+            if not isinstance(target, GuardedEntry):
                 self._counts[position] = (_hits_above if op in (">", ">=") else _hits_below)(hits, rank)
-        bounds = self._named("B", [constant for _, constant, _ in kept])
-        listed, counted = self._named("L", [target for *_, target in kept]), self._named("H", hits)
-        handlers = self._named("F", [target.deliver for *_, target in kept])
+        bounds = self._add_name("B", [constant for _, constant, _ in kept])
+        listed, counted = self._add_name("L", [target for *_, target in kept]), self._add_name("H", hits)
+        handlers = self._add_name("F", [target.deliver for *_, target in kept])
         self.names[_BISECT[op].__name__] = _BISECT[op]
         yield f"k = {_BISECT[op].__name__}({bounds}, {code})"
         yield f"{counted}[k] += 1"
@@ -249,8 +269,8 @@ class Channel:
         part, end = (":k", "k") if is_prefix else ("k:", str(len(kept)))
         yield from self._call_all(f"{handlers}[{part}]", listed, end)
 
-    def _target(self, position: int, decided: x.Predicate) -> Entry | Guarded | None:
-        """The entry itself if the index decides it, or a function that tests the rest first; None if never."""
+    def _guard(self, position: int, decided: x.Predicate) -> DispatchEntry | GuardedEntry | None:
+        """The entry itself if the index decides it, or one that tests the rest first; None if it never matches."""
         entry = self.entries[position]
         compiler = PythonCompiler(self.cls, [entry.subscription], self.names)
         rest = compiler.condition(entry.subscription, without=decided)
@@ -261,12 +281,12 @@ class Channel:
         self._name_entry(position)
         self._count_by_name(position)
         lines = [f"def r{position}(e):", f"    global c{position}", "    try:"]
-        lines += [f"        {line}" for line in (*compiler.prelude(), f"wanted = {spelled(rest)}")]
-        lines += [f"    except {_WRONG_VALUE} as x: misfit(e, x)"]
+        lines += [f"        {line}" for line in (*compiler.prelude(), f"wanted = {join_condition(rest)}")]
+        lines += [f"    except {_WRONG_VALUE} as x: wrong(e, x)"]
         lines += ["    if wanted:", f"        c{position} += 1", f"        h{position}(e)"]
-        return Guarded(define("\n".join(lines), f"r{position}", self.names), entry.failed)
+        return GuardedEntry(define("\n".join(lines), f"r{position}", self.names), entry.failed)
 
-    def _named(self, prefix: str, value: object) -> str:
+    def _add_name(self, prefix: str, value: object) -> str:
         name = f"{prefix}{len(self.names)}"
         self.names[name] = value
         return name
@@ -285,7 +305,7 @@ def _hits_below(hits: list[int], rank: int) -> Callable[[], int]:
 
 
 def _indexable(subscription: Subscription) -> Iterator[tuple[Key, x.Predicate, Any]]:
-    """The conjuncts an index could decide: what they compare and how, and the constant or constants."""
+    """The conjuncts that an index can decide: the compared value and operator, the conjunct, the constants."""
     for part in conjuncts(subscription.where):
         test = as_test(part)
         if test is None or isinstance(part, x.Not):

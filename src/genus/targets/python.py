@@ -1,8 +1,8 @@
-"""The Python target: a subscription becomes the source of an `if`, compiled once per event class.
+"""The Python target: a subscription becomes generated Python code, compiled once per event class.
 
-Kleene logic costs nothing at run time. A predicate is asked either "is it true?" or "is it false?", both two-valued,
-and `not` only swaps the question: so absent and not-a-number are plain `False` on either side. Attributes a class
-always carries are not tested for presence, and those it never carries decide the answer when the code is made.
+Kleene logic costs nothing at run time. Code is generated for either "is it true?" or "is it false?", both two-valued,
+and `not` changes from one to the other: so a test of an absent attribute or of NaN is `False` in both. Attributes that
+a class always carries are not tested for presence; those it never carries are decided when the code is generated.
 """
 
 import builtins
@@ -16,24 +16,26 @@ import msgspec
 import genus.filters._expression as x
 from genus.filters._bind import type_of
 from genus.filters._covering import OPPOSITE, conjuncts
-from genus.filters._evaluate import misfit, plain, round_to_float32
+from genus.filters._evaluate import normalize, raise_event_error, round_to_float32
 from genus.filters._subscription import Subscription
 from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
 from genus.targets._compiler import Compiler
 
+__all__ = ["PythonFilter", "compile"]
+
 Condition: TypeAlias = tuple[str, ...]
-"""Code for "all of these"; empty is always true."""
+"""Code of several tests that must all be true; an empty one is always true."""
 
 ALWAYS: Condition = ()
 NEVER: Condition = ("False",)
-N = TypeVar("N", bound=x.Node)
+N = TypeVar("N", bound=x.Expression)
 _LEAVES = (x.Compare, x.OneOf, x.TextTest)
 _COMPUTED = (x.Arithmetic, x.Negation, x.ToFloat, x.Micros)
 
 
 def compile(subscription: Subscription) -> "PythonFilter":
-    """A filter for one subscription, as generated code.
+    """Compile a subscription to a function of an event, as generated Python code.
 
     >>> from genus import Event, Maybe, Subscription, this
     >>> class Loop(Event):
@@ -47,28 +49,43 @@ def compile(subscription: Subscription) -> "PythonFilter":
 
 
 class PythonFilter:
-    """Answers whether events match; code for a class is made when its first event comes."""
+    """A function that says whether an event matches a subscription; made by `compile`.
+
+    The code for a class is generated when its first event comes.
+    """
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
-        self._by_class = _ByClass(subscription)
+        self._by_class = _MatcherCache(subscription)
 
     def __call__(self, event: Event) -> bool:
-        """Whether an event matches; EventError if it holds a value that its type does not allow."""
+        """Whether an event matches; EventError if a value that is tested does not have its declared type."""
         try:
             return self._by_class[type(event)](event)
         except (TypeError, AttributeError, OverflowError) as problem:
-            misfit(event, problem)
+            raise_event_error(event, problem)
+
+    def sources(self) -> tuple[str, ...]:
+        """The generated functions of all classes declared so far that the subscription accepts.
+
+        Classes with equal code share one function, which names them in a comment. Functions that never match are last.
+        """
+        classes: dict[str, list[str]] = {}
+        for cls in self.subscription.classes():
+            _, body = matcher_source(self.subscription, cls)[0].split("\n", 1)
+            classes.setdefault(body, []).append(name_of(cls))
+        ordered = sorted(classes, key=lambda body: body == f"    return {join_condition(NEVER)}")
+        return tuple(f"def matches(e):  # {', '.join(classes[body])}\n{body}" for body in ordered)
 
     def explain(self) -> str:
-        """The generated code for the subscribed type, and what it leaves out because the type decides it."""
-        cls = self.subscription.type
-        shown = [cls] if self.subscription.accepts(cls) else list(self.subscription.classes())[:1]
-        heading = f"python: {self.subscription}\n  type: one table look-up by class; all parts are tested here\n"
-        return heading + "\n".join(f"{matcher_source(self.subscription, each)[0]}" for each in shown)
+        """The generated code for every class that the subscription accepts, as text."""
+        heading = [f"python: {self.subscription}", "  type: one look-up by class; all other tests are in its function"]
+        return "\n".join([*heading, *(self.sources() or ["  no event type declared so far can match"])])
 
 
-class _ByClass(dict[type, Callable[[Event], bool]]):
+class _MatcherCache(dict[type, Callable[[Event], bool]]):
+    """State: the compiled function of each class."""
+
     def __init__(self, subscription: Subscription) -> None:
         super().__init__()
         self.subscription = subscription
@@ -83,19 +100,19 @@ def matcher_source(subscription: Subscription, cls: type) -> tuple[str, dict[str
     """The source of a function that tests one subscription on events of one class, and the names it uses."""
     compiler = PythonCompiler(cls, [subscription])
     answer = compiler.condition(subscription) if subscription.accepts(cls) else NEVER
-    lines = [f"    {line}" for line in compiler.prelude()]
-    body = "\n".join([f"def matches(e):  # {name_of(cls)}", *lines, f"    return {spelled(answer)}"])
+    lines = [] if answer == NEVER else [f"    {line}" for line in compiler.prelude()]
+    body = "\n".join([f"def matches(e):  # {name_of(cls)}", *lines, f"    return {join_condition(answer)}"])
     return body, compiler.names
 
 
 def define(source: str, name: str, names: dict[str, object]) -> Any:
-    """Run generated source and return the function it defines."""
+    """Run generated source and return the function that it defines."""
     exec(builtins.compile(source, f"<genus {name}>", "exec"), names)
     return names[name]
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """Code for a value, and the conditions under which it has one, to be tested before it in this order."""
+    """Code for a value, and the conditions to test before it, in this order, for it to be known."""
 
     code: str
     conditions: Condition = ALWAYS
@@ -103,7 +120,7 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class PythonCompiler(Compiler):
-    """Makes conditions for one event class; what several subscriptions share is computed once, in the prelude."""
+    """Generates conditions for one event class; parts that subscriptions share are computed once, in the prelude."""
 
     target: ClassVar[str] = "python"
     operators: ClassVar[dict[str, str]] = {
@@ -126,7 +143,7 @@ class PythonCompiler(Compiler):
     def condition(self, subscription: Subscription, without: x.Predicate | None = None) -> Condition:
         """Code that is true of an event of this class exactly when the subscription matches it.
 
-        A conjunct known to hold already, by an index say, can be left out.
+        `without` is a conjunct that is known to be true, by an index for example, and is left out.
         """
         parts = [self._presence(name, True) for name in subscription.has]
         parts += [self._presence(name, False) for name in subscription.lacks]
@@ -134,27 +151,27 @@ class PythonCompiler(Compiler):
         return all_of_these(parts)
 
     def prelude(self) -> list[str]:
-        """Statements that must run before the conditions: attributes loaded and shared parts computed."""
+        """The statements to run before the conditions: they load attributes and compute shared parts."""
         loads = [line for lines in self._loads.values() for line in lines]
         return [*loads, *(f"{name} = {code}" for name, code in self._shared.values())]
 
     # -- predicates: code that is true when the predicate is `wanted` ----------------------------------------------
 
     def visit_And(self, node: x.And, wanted: bool) -> Condition:
-        """All, or when asked whether it is false: any false."""
+        """All are true; for false, one is false."""
         return (all_of_these if wanted else any_of_these)([self.visit(part, wanted) for part in node.operands])
 
     def visit_Or(self, node: x.Or, wanted: bool) -> Condition:
-        """Any, or when asked whether it is false: all false."""
+        """One is true; for false, all are false."""
         return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
 
     def visit_Not(self, node: x.Not, wanted: bool) -> Condition:
-        """The other question."""
+        """The operand with the opposite result."""
         answer: Condition = self.visit(node.operand, not wanted)
         return answer
 
     def visit_Present(self, node: x.Present, wanted: bool) -> Condition:
-        """Whether the slot holds something; settled here for attributes always or never carried."""
+        """A test for None; decided here for attributes that are always or never carried."""
         return self._presence(node.attribute.name, wanted)
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Condition:
@@ -194,8 +211,8 @@ class PythonCompiler(Compiler):
 
     # -- values ------------------------------------------------------------------------------------------------------
 
-    def visit_Attribute(self, node: x.Attribute) -> Operand:
-        """A local that the prelude loads."""
+    def visit_AttributeRef(self, node: x.AttributeRef) -> Operand:
+        """A local variable that the prelude loads."""
         attribute = self._attributes.get(node.name)
         if attribute is None:
             return Operand("None", NEVER)
@@ -205,7 +222,7 @@ class PythonCompiler(Compiler):
         return Operand(code, conditions, never_nan=not isinstance(attribute.type, FloatType))
 
     def visit_Literal(self, node: x.Literal) -> Operand:
-        """A constant; numbers and texts stand in the code, the rest has a name."""
+        """A constant: numbers and texts as literals, others by name."""
         value = node.value
         plain = type(value) in (int, str, bool) or (type(value) is float and abs(value) < float("inf"))
         return Operand(repr(value) if plain else self._name("k", value))
@@ -214,14 +231,14 @@ class PythonCompiler(Compiler):
         """`float()`, left out where Python's own comparison and division give the same."""
         inner: Operand = self.visit(node.operand)
         type_ = type_of(node.operand)
-        narrow = isinstance(node.operand, x.Attribute) and isinstance(type_, IntType) and type_.bits <= 32
+        narrow = isinstance(node.operand, x.AttributeRef) and isinstance(type_, IntType) and type_.bits <= 32
         return inner if narrow else self._shared_value(node, Operand(f"float({inner.code})", inner.conditions))
 
     def visit_Micros(self, node: x.Micros) -> Operand:
         """Microseconds as an integer."""
         convert = micros_of_time if isinstance(type_of(node.operand), TimeType) else micros_of_duration
         if isinstance(node.operand, x.Literal):
-            return Operand(str(plain(node.operand.value, node.operand.type)))
+            return Operand(str(normalize(node.operand.value, node.operand.type)))
         inner: Operand = self.visit(node.operand)
         self.names[convert.__name__] = convert
         return self._shared_value(node, Operand(f"{convert.__name__}({inner.code})", inner.conditions))
@@ -256,7 +273,9 @@ class PythonCompiler(Compiler):
             return operand
         if node not in self._shared:
             guarded = (
-                f"{operand.code} if {spelled(operand.conditions)} else None" if operand.conditions else operand.code
+                f"{operand.code} if {join_condition(operand.conditions)} else None"
+                if operand.conditions
+                else operand.code
             )
             self._shared[node] = (f"s{len(self._shared)}", guarded)
         name = self._shared[node][0]
@@ -272,19 +291,19 @@ class PythonCompiler(Compiler):
             condition = make(node, wanted)
             if condition in (ALWAYS, NEVER):
                 return condition
-            self._shared[key] = (f"s{len(self._shared)}", spelled(condition))
+            self._shared[key] = (f"s{len(self._shared)}", join_condition(condition))
         return (self._shared[key][0],)
 
     def _load(self, name: str, *, as_value: bool = False) -> str:
-        """The local that holds an attribute; to be compared, and not only tested for presence, it is normalised."""
+        """The local variable of an attribute; to be compared, and not only tested for presence, it is normalized."""
         local = f"a_{name}"
         lines = self._loads.setdefault(name, [f"{local} = e.{name}"])
         if as_value and len(lines) == 1:
-            lines += self._normalised(local, self._attributes[name].type)
+            lines += self._normalize_lines(local, self._attributes[name].type)
         return local
 
-    def _normalised(self, local: str, type_: AttributeType) -> list[str]:
-        """Statements that give a value the one form comparisons need; most values have it already."""
+    def _normalize_lines(self, local: str, type_: AttributeType) -> list[str]:
+        """Statements that convert a value to the form that comparisons need; most values have it already."""
         if isinstance(type_, FloatType) and type_.bits == 32:
             self.names["round_to_float32"] = round_to_float32
             return [f"if {local} is not None: {local} = round_to_float32({local})"]
@@ -307,22 +326,22 @@ def bounds(node: x.Value) -> tuple[int, int]:
     match node:
         case x.Literal(int(value)):
             return value, value
-        case x.Attribute(_, IntType(bits, signed)):
+        case x.AttributeRef(_, IntType(bits, signed)):
             return int_range(bits, signed)
         case x.Negation(operand):
-            low, high = _clipped(operand)
+            low, high = _clip_bounds(operand)
             return -high, -low
         case x.Arithmetic(op, left, right):
-            return _combined(op, _clipped(left), _clipped(right))
+            return _combine_bounds(op, _clip_bounds(left), _clip_bounds(right))
     return INT64_MIN, INT64_MAX
 
 
-def _clipped(node: x.Value) -> tuple[int, int]:
+def _clip_bounds(node: x.Value) -> tuple[int, int]:
     low, high = bounds(node)
     return max(low, INT64_MIN), min(high, INT64_MAX)
 
 
-def _combined(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+def _combine_bounds(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
     if op == "+":
         return left[0] + right[0], left[1] + right[1]
     if op == "-":
@@ -331,7 +350,7 @@ def _combined(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[i
     return min(corners), max(corners)
 
 
-def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Node]:
+def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Expression]:
     """The leaves and computed values of all predicates, each once per subscription."""
     for subscription in subscriptions:
         if subscription.where is not None:
@@ -339,26 +358,26 @@ def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Node]:
 
 
 def all_of_these(conditions: Iterable[Condition]) -> Condition:
-    """One condition from several that must all hold, with what is already decided left out."""
+    """One condition from several that must all be true, without repetitions."""
     kept = tuple(dict.fromkeys(part for condition in conditions for part in condition))
     return NEVER if "False" in kept else kept
 
 
 def any_of_these(conditions: Iterable[Condition]) -> Condition:
-    """One condition from several of which one must hold."""
+    """One condition from several of which one must be true."""
     kept = [condition for condition in dict.fromkeys(conditions) if condition != NEVER]
     if len(kept) < 2 or ALWAYS in kept:
         return ALWAYS if ALWAYS in kept else kept[0] if kept else NEVER
-    return (f"({' or '.join(spelled(condition) for condition in kept)})",)
+    return (f"({' or '.join(join_condition(condition) for condition in kept)})",)
 
 
-def spelled(condition: Condition) -> str:
-    """A condition as one expression."""
+def join_condition(condition: Condition) -> str:
+    """The code of a condition as one expression."""
     return " and ".join(condition) if condition else "True"
 
 
 def is_number(operand: Operand) -> Condition:
-    """A condition that leaves out NaN, which is the only value not equal to itself."""
+    """A condition that is false for NaN, which is the only value not equal to itself."""
     return ALWAYS if operand.never_nan else (f"{operand.code} == {operand.code}",)
 
 

@@ -1,7 +1,7 @@
-"""Types, events and subscriptions for tests: random ones from a seed, and all combinations at the edges.
+"""Types, events and subscriptions for tests: random ones from a seed, and all combinations of edge values.
 
-Values come from small pools of edge cases, so that equality, overflow, NaN and absence are met often rather than
-almost never. Every target is compared with `Subscription.matches` on these (tests/test_truth_table.py).
+Values come from small pools of edge cases, so that equality, overflow, NaN and absence are frequent. Every target is
+compared with `Subscription.matches` on these (tests/test_truth_table.py).
 """
 
 import itertools
@@ -36,7 +36,7 @@ from genus.model import (
     UInt8,
     UInt32,
     attributes,
-    below,
+    subtypes,
     vector,
 )
 from genus.model._types import INT64_MAX, INT64_MIN, int_range
@@ -62,11 +62,11 @@ class Marked(Kind):
 
 
 class Watched(Kind):
-    """Another."""
+    """Another kind."""
 
 
 class Sampler(Event, tagged=("place", "number", "text", "colour")):
-    """A type with an attribute of every type, all of which may be absent; event tags tell of some."""
+    """An event type with optional attributes of every attribute type, some of them tagged."""
 
     flag: Maybe[bool] = None
     tiny: Maybe[Int8] = None
@@ -88,7 +88,7 @@ class Sampler(Event, tagged=("place", "number", "text", "colour")):
 
 
 class MarkedSampler(Sampler, Marked):
-    """One that always carries some of them."""
+    """A subtype that requires some attributes."""
 
     number: int
     real: float
@@ -97,13 +97,13 @@ class MarkedSampler(Sampler, Marked):
 
 
 class WatchedSampler(MarkedSampler, Watched):
-    """One further down."""
+    """A subtype of a subtype."""
 
     late: Maybe[bool] = None
 
 
 class Stranger(Event, Watched):
-    """One of another family, where `number` is text."""
+    """A type of another family, where `number` is text."""
 
     number: Maybe[str] = None
 
@@ -113,11 +113,11 @@ class Bell(Event, Marked):
 
 
 class Chime(Event, Marked):
-    """Another: exact subscriptions to either are to their kind."""
+    """Another pure class: exact subscriptions to either are to their kind."""
 
 
 class Hue(Enum):
-    """An enumeration with the values of another."""
+    """An enumeration with the same values as another."""
 
     ROT = "red"
     GRUEN = "green"
@@ -125,7 +125,7 @@ class Hue(Enum):
 
 
 class Impostor(Sampler):
-    """One whose property has the name of an attribute that only a sibling carries, and another enum for `colour`."""
+    """A subtype with a property named like a sibling's attribute, and with another enum for `colour`."""
 
     colour: Maybe[Hue] = None  # type: ignore[assignment]
 
@@ -190,16 +190,16 @@ def pool(type_: AttributeType) -> Sequence[Any]:
 
 
 class Generator:
-    """An endless source of types, events and subscriptions that is the same for the same seed."""
+    """A source of random types, events and subscriptions; the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.types: list[type[Event]] = [*below(Sampler), Stranger, Bell, Chime]
+        self.types: list[type[Event]] = [*subtypes(Sampler), Stranger, Bell, Chime]
 
     # -- events ------------------------------------------------------------------------------------------------------
 
     def event(self, cls: type[Event] | None = None) -> Event:
-        """An event of one of the types, with values from the edges and some absent."""
+        """An event of the given or a random type, with edge values and some attributes absent."""
         chosen: type[Event] = cls or self.random.choice(self.types)
         return chosen(**{a.name: self._value(a) for a in attributes(chosen) if self._is_present(a)})
 
@@ -221,7 +221,7 @@ class Generator:
     # -- types -------------------------------------------------------------------------------------------------------
 
     def hierarchy(self, count: int, several_parents: float = 0.0) -> dict[str, tuple[str, ...]]:
-        """Names and parents of a random hierarchy, parents first; a share of the types has several."""
+        """A random hierarchy (name -> parents), parents first; `several_parents` is the share of types with several."""
         names: list[str] = []
         found: dict[str, tuple[str, ...]] = {}
         for index in range(count):
@@ -258,7 +258,7 @@ class Generator:
         return [self.subscription(depth) for _ in range(count)]
 
     def predicate(self, cls: type, depth: int) -> Predicate:
-        """A predicate over the attributes of a type, never refused."""
+        """A valid predicate over the attributes of a type."""
         while True:
             try:
                 found = self._predicate(list(vector(cls)), depth)
@@ -287,13 +287,13 @@ class Generator:
             return term.isin(self.random.sample(list(pool(attribute.type)), 2))
         if isinstance(attribute.type, BoolType | ChoiceType):
             return self.random.choice([term.__eq__, term.__ne__])(self._operand(attribute, among))
-        return self._comparison(self._computed(term, attribute, among), self._operand(attribute, among))
+        return self._comparison(self._compute(term, attribute, among), self._operand(attribute, among))
 
     def _comparison(self, left: Term, right: Any) -> Predicate:
         tests = [left.__eq__, left.__ne__, left.__lt__, left.__le__, left.__gt__, left.__ge__]
         return self.random.choice(tests)(right)
 
-    def _computed(self, term: Term, attribute: Attribute, among: list[Attribute]) -> Term:
+    def _compute(self, term: Term, attribute: Attribute, among: list[Attribute]) -> Term:
         """The term, or arithmetic on it."""
         roll = self.random.random()
         numeric = isinstance(attribute.type, IntType | FloatType)
@@ -308,7 +308,7 @@ class Generator:
         return self.random.choice(results)
 
     def _operand(self, attribute: Attribute, among: list[Attribute]) -> Any:
-        """Something to compare with: a constant, or now and then another attribute of a like type."""
+        """A value to compare with: a constant, or sometimes another attribute of a similar type."""
         alike = [this[other.name] for other in among if _alike(other.type, attribute.type)]
         if alike and self.random.random() < 0.25:
             return self.random.choice(alike)

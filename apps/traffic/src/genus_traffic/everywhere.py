@@ -6,8 +6,7 @@ from pathlib import Path
 
 from genus import Event
 from genus.bus._recording import read_recording, replay
-from genus.targets import arrow, python
-from genus.targets.index import SubscriptionIndex
+from genus.targets import SubscriptionIndex, arrow, python
 from genus_traffic.subscribers import SUBSCRIPTIONS
 from genus_traffic.types import TYPES
 

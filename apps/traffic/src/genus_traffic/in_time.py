@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 from genus_traffic.accuracy import CLOSE_US
 from genus_traffic.road.detections import Passage
 from genus_traffic.segment.listeners import Arrival

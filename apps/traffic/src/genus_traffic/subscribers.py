@@ -58,16 +58,6 @@ def _factors(code: int) -> Iterator[int]:
         divisor += 1
 
 
-def _generated(subscription: Subscription) -> Iterator[str]:
-    """The functions that test it; classes that are tested alike are named together."""
-    alike: dict[str, list[str]] = {}
-    for cls in subscription.classes():
-        _, body = python.matcher_source(subscription, cls)[0].split("\n", 1)
-        alike.setdefault(body, []).append(cls.__name__)
-    for body, names in alike.items():
-        yield f"def matches(e):  # {', '.join(names)}\n{body}"
-
-
 def compiled(catalog: Catalog, name: str, spark: str, answers: Mapping[str, int]) -> Compiled:
     """What a subscription became; what Spark does with it and what it got are told by those who know."""
     subscription = SUBSCRIPTIONS[name]
@@ -77,7 +67,7 @@ def compiled(catalog: Catalog, name: str, spark: str, answers: Mapping[str, int]
         text=str(subscription),
         filters=tuple((pair.value, pair.mask) for pair in on_can.pairs),
         left_to_receiver=str(on_can.residual or ""),
-        python="\n\n".join(_generated(subscription)),
+        python="\n\n".join(python.compile(subscription).sources()),
         spark=spark,
         answers=dict(answers),
     )

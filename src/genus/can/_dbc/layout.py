@@ -19,12 +19,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from genus.model import RESERVED, Event, attributes
+from genus.model import RESERVED_WORDS, Event, attributes
 from genus.model._types import int_range
 
 PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist))
 
-ATTRIBUTE_WORDS = PYTHON_WORDS | RESERVED | {attribute.name for attribute in attributes(Event)}
+ATTRIBUTE_WORDS = PYTHON_WORDS | RESERVED_WORDS | {attribute.name for attribute in attributes(Event)}
 """Words that cannot be the name of an attribute."""
 
 DECLARING_WORDS = frozenset(
@@ -33,7 +33,7 @@ DECLARING_WORDS = frozenset(
 )
 """Words that a module uses to declare types; a type of that name would hide them."""
 
-TYPE_WORDS = PYTHON_WORDS | RESERVED | DECLARING_WORDS
+TYPE_WORDS = PYTHON_WORDS | RESERVED_WORDS | DECLARING_WORDS
 """Words that cannot be the name of a type."""
 
 MEMBER_WORDS = PYTHON_WORDS | {"mro", "name", "value"}

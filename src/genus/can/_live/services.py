@@ -14,7 +14,7 @@ from genus.can._monitor import ChannelStatistics, Monitor
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import FileStore
 from genus.catalog import Catalog
-from genus.catalog._file import locked, real_path
+from genus.catalog._file import lock_file
 from genus.errors import BusError
 
 TABLES_TIMEOUT_S = 0.5
@@ -53,7 +53,7 @@ class LiveBroker:
         self._path = catalog
         self.catalog = Catalog.load(catalog)
         self._end = ExitStack()
-        self._end.enter_context(locked(real_path(tables), TABLES_TIMEOUT_S))
+        self._end.enter_context(lock_file(tables, TABLES_TIMEOUT_S))
         self._broker = Broker(
             address.uid, self.catalog, FileStore(tables), standby=standby, fd=address.fd, notify=on_notice or _ignore
         )

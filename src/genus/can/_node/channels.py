@@ -110,7 +110,7 @@ class TxChannel:
         vector = catalog.vector(self.cls)
         for name in self.carries:
             vector.find(name)
-        self.layout = layout_of(self.cls, vector, catalog.tagged(self.name))
+        self.layout = layout_of(self.cls, vector, catalog.tagged_attributes(self.name))
         self.etag = catalog.etag(self.name)
         self.largest = self.layout.max_size_carrying(self.carries)
         self.segmented = self.largest is None or self.largest > self._capacity

@@ -27,7 +27,7 @@ from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.catalog import Catalog
 from genus.errors import GenusError
 from genus.filters import Subscription
-from genus.model import Event, below, is_event_type, name_of
+from genus.model import Event, is_event_type, name_of, subtypes
 from genus.targets.can import SharedFilters
 
 RESERVED_ETAGS = 128
@@ -121,7 +121,7 @@ class Membership:
         if self.catalog is not None:
             for cls in subscription.types:
                 if cls is not Event:
-                    self.catalog.recognise(*below(cls))
+                    self.catalog.use_classes(*subtypes(cls))
 
     def add(self, interest: Interest) -> None:
         """Let what a subscription matches pass the acceptance filters, once there is a catalog."""

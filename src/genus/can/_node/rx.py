@@ -67,7 +67,9 @@ class Receiver:
         self._by_etag.clear()
         self._own.clear()
         for channel in self.channels.values():
-            channel.layout = layout_of(channel.cls, catalog.vector(channel.name), catalog.tagged(channel.name))
+            channel.layout = layout_of(
+                channel.cls, catalog.vector(channel.name), catalog.tagged_attributes(channel.name)
+            )
         for interest in self.interests:
             self._join_slots(interest)
 
@@ -115,7 +117,7 @@ class Receiver:
 
     def _is_accepted_whole(self, name: str) -> bool:
         assert self._catalog is not None
-        own = self._catalog.own_tags(name)
+        own = self._catalog.own_etags(name)
         return any(mask & own.mask == mask and own.value & mask == value for value, mask in self._accepted)
 
     def _join_slots(self, interest: Interest) -> None:
@@ -143,7 +145,7 @@ class Receiver:
     def _channel(self, name: str, cls: type[Event]) -> RxChannel:
         assert self._catalog is not None
         if name not in self.channels:
-            layout = layout_of(cls, self._catalog.vector(name), self._catalog.tagged(name))
+            layout = layout_of(cls, self._catalog.vector(name), self._catalog.tagged_attributes(name))
             channel = RxChannel(cls, name, self._catalog.etag(name), layout)
             channel.counts_losses = self._is_accepted_whole(name)
             channel.interests = [each for each in self.interests if each.subscription.accepts(cls)]

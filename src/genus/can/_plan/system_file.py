@@ -77,7 +77,9 @@ class EventTypes:
             close = get_close_matches(event, self._classes, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self._classes)}"
             table.refuse("event", f"is {event!r}, which the module of types does not declare; {hint}")
-        return PayloadCodec.of(self._classes[event], self._catalog.vector(event), self._catalog.tagged(event))
+        return PayloadCodec.of(
+            self._classes[event], self._catalog.vector(event), self._catalog.tagged_attributes(event)
+        )
 
 
 FIRST_ETAG = 128

@@ -91,7 +91,7 @@ class CatalogIndex:
             self._catalog.etag(name),
             announced.qos_class,
             announced.segmented,
-            len(self._catalog.tagged(name)),
+            len(self._catalog.tagged_attributes(name)),
             self._entries[name].deprecated is not None,
         )
 
@@ -119,7 +119,7 @@ class CatalogIndex:
         rows: list[Row] = [
             (each.name, each.type.describe(), presences[declared.get(each.name)], each.unit) for each in vector
         ]
-        return msgspec.json.encode((name, vector.scope, rows, self._catalog.tagged(name)))
+        return msgspec.json.encode((name, vector.scope, rows, self._catalog.tagged_attributes(name)))
 
     def _declared(self, name: str) -> dict[str, bool]:
         """The attributes of a type, and whether each is required; a kind has those of `Event`."""
@@ -129,7 +129,9 @@ class CatalogIndex:
 
     def _needs_segments(self, name: str) -> bool:
         """Whether an event with all attributes of its own can be longer than a frame."""
-        codec = PayloadCodec.of(self._catalog.declare(name), self._catalog.vector(name), self._catalog.tagged(name))
+        codec = PayloadCodec.of(
+            self._catalog.declare(name), self._catalog.vector(name), self._catalog.tagged_attributes(name)
+        )
         size = codec.max_size_carrying()
         return size is None or size > self._capacity
 

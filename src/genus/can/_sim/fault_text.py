@@ -24,7 +24,7 @@ from genus.can._sim.faults import (
     Swaps,
     TransmitterFault,
 )
-from genus.errors import BusError, near
+from genus.errors import BusError, did_you_mean
 
 FAULTS: dict[str, type[Fault]] = {
     kind.name: kind
@@ -106,5 +106,5 @@ def _number_of(part: str, nodes: Mapping[str, int], fault: str) -> str:
     if part in nodes:
         return str(nodes[part])
     if nodes and not part.replace("-", "").isdigit():
-        raise BusError(f"{fault}: there is no node {part!r}; {near(part, nodes)}known are {', '.join(nodes)}")
+        raise BusError(f"{fault}: there is no node {part!r}; {did_you_mean(part, nodes)}known are {', '.join(nodes)}")
     return part

@@ -140,7 +140,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         """The types that an attribute has in some event types; refused if none of them has it."""
         found = [each.type for plan in among for each in plan.attributes if each.name == attribute]
         if not found:
-            vectors = "; ".join(dict.fromkeys(plan.vector.outside(attribute) for plan in among[:3]))
+            vectors = "; ".join(dict.fromkeys(plan.vector.describe_unknown(attribute) for plan in among[:3]))
             raise LakeError(f"{self.name}: {place}: {vectors}")
         return found
 

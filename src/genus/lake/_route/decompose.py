@@ -259,7 +259,7 @@ class Anatomy:
         found[dimension.number] = _Found(met, [*(known.tests if known else ()), part])
         return True
 
-    def _dimension(self, attribute: x.Attribute) -> Dimension:
+    def _dimension(self, attribute: x.AttributeRef) -> Dimension:
         assert attribute.type is not None, "a subscription's predicate is bound"
         key = attribute.name, attribute.type
         if key not in self._by_name:

@@ -34,7 +34,7 @@ from genus.lake._route.shape_match import WORD
 from genus.lake._route.templates import RESIDUAL_OF, Residuals, Slot, Templates, attributes_in
 from genus.lake._tables.columns import SHAPE, SUBSCRIPTION, TYPE, spark_type
 from genus.model import AttributeType
-from genus.targets.spark import SparkCompiler
+from genus.targets.spark._compiler import SparkCompiler
 
 MATCHES = "matches"
 """The column of counts."""
@@ -186,7 +186,7 @@ class Lookup:
 
 def _value(dimension: Dimension) -> Column:
     """An attribute as it is computed with."""
-    value: Column = SparkCompiler().visit(x.Attribute(dimension.name, dimension.type))
+    value: Column = SparkCompiler().visit(x.AttributeRef(dimension.name, dimension.type))
     return value.cast("bigint") if dimension.slot is Slot.LONG else value
 
 

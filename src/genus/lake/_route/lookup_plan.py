@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.filters._text import spell
+from genus.filters._expression import format_expression
 from genus.lake._route.decompose import Anatomy, Dimension, Keyed
 from genus.lake._route.lookup_tables import (
     DIMENSION,
@@ -210,7 +210,7 @@ def described(pass_: Pass, templates: Templates) -> Iterator[str]:
     """How subscriptions are found, what is left to be tested, and what that reads and broadcasts."""
     yield f"{counted(pass_.subscriptions, 'subscription')} found {_how(pass_)}: {_sizes(pass_)}"
     if pass_.residual is not None:
-        shown = "; ".join(spell(templates.examples[number]) for number in pass_.templates[:SHOWN])
+        shown = "; ".join(format_expression(templates.examples[number]) for number in pass_.templates[:SHOWN])
         more = f"; and {len(pass_.templates) - SHOWN:,} more" if len(pass_.templates) > SHOWN else ""
         yield f"  what is found is tested by {counted(len(pass_.templates), 'predicate')}, such as {shown}{more}"
     yield f"  reads {', '.join(_reads(pass_, templates))}; sends {_size(pass_)} to every worker"

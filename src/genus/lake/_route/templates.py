@@ -15,9 +15,9 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column
 
 import genus.filters._expression as x
-from genus.filters._evaluate import plain
+from genus.filters._evaluate import normalize
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, TextType
-from genus.targets.spark import SparkCompiler
+from genus.targets.spark._compiler import SparkCompiler
 
 # Slots: the few native types in which the values of all attributes are looked up and compared.
 
@@ -98,12 +98,12 @@ def _with_places(node: Any, constants: dict[Slot, list[Any]]) -> Any:
     if type(node) is x.Literal:
         assert node.type is not None, "a subscription's predicate is bound"
         values = constants[slot_of(node.type)]
-        constant = plain(node.value, node.type)
+        constant = normalize(node.value, node.type)
         values.append(int(constant) if isinstance(constant, bool) else constant)
         return x.Literal(len(values) - 1, node.type)
     if isinstance(node, tuple):
         return tuple(_with_places(part, constants) for part in node)
-    if not isinstance(node, x.Node) or type(node) is x.Attribute:
+    if not isinstance(node, x.Expression) or type(node) is x.AttributeRef:
         return node
     return type(node)(*(_with_places(getattr(node, field), constants) for field in node.__struct_fields__))
 
@@ -111,7 +111,7 @@ def _with_places(node: Any, constants: dict[Slot, list[Any]]) -> Any:
 def attributes_in(predicate: x.Predicate) -> Iterator[tuple[str, AttributeType]]:
     """The attributes that a bound predicate reads, and their types."""
     for node in predicate.walk():
-        if isinstance(node, x.Attribute) and node.type is not None:
+        if isinstance(node, x.AttributeRef) and node.type is not None:
             yield node.name, node.type
 
 

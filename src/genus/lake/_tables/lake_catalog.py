@@ -6,10 +6,9 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from genus.catalog import Catalog, Registered, TypeEntry
+from genus.catalog import Catalog, RegistrationResult, TypeEntry
 from genus.errors import CatalogDamaged, LakeDamaged, LakeError
-from genus.filters import AllOf, Subscription
-from genus.filters._expression import Attribute
+from genus.filters import AllOf, AttributeRef, Subscription
 from genus.lake._tables.columns import Shape, check_names
 from genus.lake._tables.files import Files, local_path
 from genus.model import ChoiceType, name_of, vector
@@ -54,10 +53,10 @@ class Agreed:
             parsed = Catalog.parse(text)
         except CatalogDamaged as problem:
             raise LakeDamaged(f"{self.path}: {problem}") from problem
-        parsed.recognise(*(self._catalog.declare(name) for name in self._catalog.types if name in parsed))
+        parsed.use_classes(*(self._catalog.declare(name) for name in self._catalog.types if name in parsed))
         return parsed
 
-    def register(self, what: Sequence[type | ModuleType]) -> Registered:
+    def register(self, what: Sequence[type | ModuleType]) -> RegistrationResult:
         """Add types to the file; CatalogConflict, and nothing changed, if any contradicts what is there."""
         draft = Catalog() if self._files.read(self.path) is None else Catalog.parse(self.text)
         added = draft.register(*what)
@@ -68,7 +67,7 @@ class Agreed:
             Catalog.update(self.path, *what)
         elif added or self._files.read(self.path) is None:
             self._files.replace(self.path, draft.text().encode())
-        self._catalog.recognise(*(each for each in what if isinstance(each, type)))
+        self._catalog.use_classes(*(each for each in what if isinstance(each, type)))
         return added
 
 
@@ -168,4 +167,4 @@ class Terms:
 def _named(subscription: Subscription) -> list[str]:
     """The attributes that a predicate reads."""
     where = subscription.where
-    return [node.name for node in where.walk() if isinstance(node, Attribute)] if where is not None else []
+    return [node.name for node in where.walk() if isinstance(node, AttributeRef)] if where is not None else []

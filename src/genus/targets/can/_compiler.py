@@ -1,9 +1,9 @@
-"""A subscription as acceptance filters: the blocks of event tags of its type, and bits for what must be present.
+"""A subscription as acceptance filters: the blocks of event tags of its type, with bits for tagged attributes.
 
-A controller compares bits of the identifier. So of a subscription it can test the type, and which of the tagged
-attributes are present or absent; all else is a residual for the receiver. A predicate still says something about
-presence (a comparison is true only of what is there), and that is used. Each block of tags becomes one pair, the
-narrowest that holds all that can match: too much may pass, never too little.
+A controller compares bits of the identifier. So it can test the type of an event, and which of its tagged attributes
+are present; all else is a residual for the receiver. A predicate implies something about presence (a comparison is true
+only if its attributes are present), which is used. Each block of event tags becomes one pair, the narrowest that
+accepts all that can match: a filter may accept too much, never too little.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,12 +15,12 @@ import genus.filters._expression as x
 from genus.catalog import Catalog
 from genus.filters._covering import conjuncts
 from genus.filters._subscription import AllOf, Subscription
-from genus.model import Event, below, is_event_type, name_of, pure_kind
+from genus.model import Event, is_event_type, name_of, pure_kind, subtypes
 from genus.targets._compiler import Compiler
-from genus.targets.can._masks import Pair, condensed
+from genus.targets.can._masks import Pair, condense
 
 Presence: TypeAlias = Mapping[str, bool] | None
-"""Attributes that are certainly present (True) or absent (False); None if that cannot be."""
+"""Attributes that must be present (True) or absent (False); None if that is impossible."""
 
 VALUES = "identifiers hold no values"
 
@@ -28,9 +28,9 @@ VALUES = "identifiers hold no values"
 class CanFilter(msgspec.Struct, frozen=True):
     """The acceptance filters of one subscription; made by `compile`.
 
-    `residual` is what the receiver must still test of events that passed; None if there is nothing left to test.
-    `types` are the registered types that can match, with all below them unless the subscription is exact, and
-    `tagged` what the filters ask of attributes.
+    `pairs` are the filters, and `residual` is what the receiver must still test of events that pass, None if nothing.
+    `types` are the registered types that can match, with their subtypes unless the subscription is exact, and `tagged`
+    are the tagged attributes that the filters require to be present (True) or absent (False).
     """
 
     subscription: Subscription
@@ -40,13 +40,13 @@ class CanFilter(msgspec.Struct, frozen=True):
     tagged: Mapping[str, bool]
 
     def accepts(self, identifier: int) -> bool:
-        """Whether a frame with this identifier passes; priority and node are not looked at."""
+        """Whether a frame with this identifier passes; its priority and node are ignored."""
         return any(pair.accepts(identifier) for pair in self.pairs)
 
     def explain(self) -> str:
-        """The pairs, what they ask, and what is left to the receiver."""
+        """The filters, what they test, and what is left to the receiver, as text."""
         lines = [f"can: {self.subscription}", f"  type: {', '.join(self.types) or 'none that is registered'}"]
-        lines[-1] += "" if self.subscription.exact or not self.types else ", and all below"
+        lines[-1] += "" if self.subscription.exact or not self.types else ", and all subtypes"
         asked = [f"{name} {'present' if wanted else 'absent'}" for name, wanted in self.tagged.items()]
         lines += [f"  tagged: {', '.join(asked)}"] if asked else []
         lines += [f"  {pair}" for pair in self.pairs] or ["  no frame is accepted: nothing can match"]
@@ -54,10 +54,10 @@ class CanFilter(msgspec.Struct, frozen=True):
 
 
 def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
-    """The acceptance filters of one subscription, by the event tags of a catalog as it is now.
+    """Compile a subscription to acceptance filters, by the event tags of a catalog as it is now.
 
-    Its types must be registered. Where types are registered later, below a type of the subscription, the filters of
-    that type may grow, and those of a kind will: compile again.
+    Compile again when types are registered: the filters of a kind, and of a type with new subtypes, may then grow.
+    Raises NotRegistered if a type of the subscription is not in the catalog.
 
     >>> from genus import Event, Maybe, Subscription, this
     >>> from genus.catalog import Catalog
@@ -69,7 +69,7 @@ def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
     >>> made = compile(Subscription(Loop, has="place", where=this.lane > 1), catalog)
     >>> print(made.explain())
     can: Loop has place where lane > 1
-      type: Loop, and all below
+      type: Loop, and all subtypes
       tagged: place present
       0x2042/0x3fc2  10000001----1-
       residual: Loop where lane > 1
@@ -77,23 +77,23 @@ def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
     (False, True)
     """
     types, decided = _types(subscription, catalog)
-    wanted = presence(subscription)
+    wanted = required_presence(subscription)
     if wanted is None:
         return CanFilter(subscription, (), None, types, {})
-    tagged = {name: frozenset(catalog.tagged(name)) for name in types}
+    by_type = {name: frozenset(catalog.tagged_attributes(name)) for name in types}
     pairs = [pair for name in types for pair in _pairs(name, subscription.exact, catalog, wanted)]
-    told = {name: here for name, here in wanted.items() if any(name in names for names in tagged.values())}
-    everywhere = frozenset(told).intersection(*tagged.values())
-    return CanFilter(subscription, condensed(pairs), _residual(subscription, everywhere, decided), types, told)
+    tagged = {name: here for name, here in wanted.items() if any(name in names for names in by_type.values())}
+    everywhere = frozenset(tagged).intersection(*by_type.values())
+    return CanFilter(subscription, condense(pairs), _residual(subscription, everywhere, decided), types, tagged)
 
 
 def _pairs(name: str, exact: bool, catalog: Catalog, wanted: Mapping[str, bool]) -> Iterator[Pair]:
-    """The pairs of one type, narrowed by what its event tags tell of attributes."""
-    bits = {attribute: 1 << place for place, attribute in enumerate(reversed(catalog.tagged(name)))}
+    """The pairs of one type, narrowed by its tagged attributes."""
+    bits = {attribute: 1 << bit for bit, attribute in enumerate(reversed(catalog.tagged_attributes(name)))}
     asked = {attribute: here for attribute, here in wanted.items() if attribute in bits}
     mask = sum(bits[attribute] for attribute in asked)
     value = sum(bits[attribute] for attribute, here in asked.items() if here)
-    for block in (catalog.own_tags(name),) if exact else catalog.filters(name):
+    for block in (catalog.own_etags(name),) if exact else catalog.filters(name):
         yield Pair(block.value | value, block.mask | mask)
 
 
@@ -101,7 +101,7 @@ def _pairs(name: str, exact: bool, catalog: Catalog, wanted: Mapping[str, bool])
 
 
 def _types(subscription: Subscription, catalog: Catalog) -> tuple[tuple[str, ...], bool]:
-    """The registered types whose events can match, none below another; and whether all of their events are meant."""
+    """The registered types whose events can match, none below another; and whether all their events match by type."""
     wanted = [catalog.code(cls) for cls in subscription.types]
     if subscription.exact:
         kind = subscription.type if not is_event_type(subscription.type) else pure_kind(subscription.type)
@@ -114,9 +114,9 @@ def _types(subscription: Subscription, catalog: Catalog) -> tuple[tuple[str, ...
 
 
 def _pure_types(subscription: Subscription, kind: type, catalog: Catalog) -> tuple[tuple[str, ...], bool]:
-    """Those that add nothing to a kind. No catalog can tell: of types unknown here, all that may be such are taken."""
+    """The types that add nothing to a kind; a type without a class here counts if it may be one."""
     shaped = [name for name, entry in catalog.entries.items() if entry.parents == (name_of(Event), name_of(kind))]
-    known = {name_of(cls) for cls in below(kind) if is_event_type(cls)}
+    known = {name_of(cls) for cls in subtypes(kind) if is_event_type(cls)}
     accepted = {name_of(cls) for cls in subscription.classes()}
     found = tuple(name for name in shaped if name in accepted or name not in known)
     return found, accepted.issuperset(found)
@@ -125,25 +125,25 @@ def _pure_types(subscription: Subscription, kind: type, catalog: Catalog) -> tup
 # -- attributes --------------------------------------------------------------------------------------------------------
 
 
-def presence(subscription: Subscription) -> Presence:
-    """What a subscription says about attributes being present, in all its parts."""
+def required_presence(subscription: Subscription) -> Presence:
+    """The attributes that must be present or absent for a subscription to match."""
     where = {} if subscription.where is None else CanCompiler().visit(subscription.where, True)
-    return _both([dict.fromkeys(subscription.has, True), dict.fromkeys(subscription.lacks, False), where])
+    return _all_of([dict.fromkeys(subscription.has, True), dict.fromkeys(subscription.lacks, False), where])
 
 
-def _both(said: Iterable[Presence]) -> Presence:
-    """What holds if all of these do."""
+def _all_of(parts: Iterable[Presence]) -> Presence:
+    """The presence required if all parts must be true."""
     found: dict[str, bool] = {}
-    for one in said:
+    for one in parts:
         if one is None or any(found.get(name, here) is not here for name, here in one.items()):
             return None
         found |= one
     return found
 
 
-def _either(said: Iterable[Presence]) -> Presence:
-    """What holds if one of these does, whichever it is."""
-    possible = [one for one in said if one is not None]
+def _any_of(parts: Iterable[Presence]) -> Presence:
+    """The presence required if any one part must be true."""
+    possible = [one for one in parts if one is not None]
     if not possible:
         return None
     first, *others = possible
@@ -151,54 +151,54 @@ def _either(said: Iterable[Presence]) -> Presence:
 
 
 class CanCompiler(Compiler):
-    """Makes of a predicate what its truth, or its falsehood, says about attributes being present."""
+    """Translates a predicate to the presence of attributes that it requires to be true, or to be false."""
 
     target: ClassVar[str] = "can"
     operators: ClassVar[Mapping[str, str]] = {}
-    unsupported: ClassVar[Mapping[type[x.Node] | str, str]] = {
-        **dict.fromkeys((x.Attribute, x.Literal, x.Arithmetic, x.Negation, x.ToFloat, x.Micros), VALUES),
+    unsupported: ClassVar[Mapping[type[x.Expression] | str, str]] = {
+        **dict.fromkeys((x.AttributeRef, x.Literal, x.Arithmetic, x.Negation, x.ToFloat, x.Micros), VALUES),
         **dict.fromkeys((*x.ARITHMETIC, *x.COMPARISONS, *x.TEXT_TESTS), VALUES),
         **dict.fromkeys((x.Compare, x.OneOf, x.TextTest), f"{VALUES}, but presence is tested"),
         x.Present: "unless the attribute is tagged",
-        x.Or: "but what its parts share is tested",
+        x.Or: "but the common part of its operands is tested",
     }
 
     def visit_And(self, node: x.And, wanted: bool) -> Presence:
-        """All hold, or one does not."""
-        return (_both if wanted else _either)(self.visit(part, wanted) for part in node.operands)
+        """All are true; for false, one is false."""
+        return (_all_of if wanted else _any_of)(self.visit(part, wanted) for part in node.operands)
 
     def visit_Or(self, node: x.Or, wanted: bool) -> Presence:
-        """One holds, or none does."""
-        return (_either if wanted else _both)(self.visit(part, wanted) for part in node.operands)
+        """One is true; for false, all are false."""
+        return (_any_of if wanted else _all_of)(self.visit(part, wanted) for part in node.operands)
 
     def visit_Not(self, node: x.Not, wanted: bool) -> Presence:
-        """The other question."""
+        """The operand with the opposite result."""
         found: Presence = self.visit(node.operand, not wanted)
         return found
 
     def visit_Present(self, node: x.Present, wanted: bool) -> Presence:
-        """What it says."""
+        """The attribute itself."""
         return {node.attribute.name: wanted}
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Presence:
-        """True or false only where nothing is absent."""
-        return {each.name: True for each in node.walk() if isinstance(each, x.Attribute)}
+        """It is true or false only if all its attributes are present."""
+        return {each.name: True for each in node.walk() if isinstance(each, x.AttributeRef)}
 
     visit_OneOf = visit_TextTest = visit_Compare
 
 
-def _residual(subscription: Subscription, told: frozenset[str], decided: bool) -> Subscription | None:
-    """What is left to test once event tags have told of some attributes; nothing if that was all."""
-    has, lacks = ([name for name in names if name not in told] for names in (subscription.has, subscription.lacks))
-    parts = tuple(part for part in conjuncts(subscription.where) if _named(part) not in told)
+def _residual(subscription: Subscription, tested: frozenset[str], decided: bool) -> Subscription | None:
+    """What is left to test when the presence of some attributes is tested; None if nothing."""
+    has, lacks = ([name for name in names if name not in tested] for names in (subscription.has, subscription.lacks))
+    parts = tuple(part for part in conjuncts(subscription.where) if _presence_of(part) not in tested)
     if decided and not (has or lacks or parts):
         return None
     where = None if not parts else parts[0] if len(parts) == 1 else x.And(parts)
     return Subscription(AllOf(subscription.types), exact=subscription.exact, has=has, lacks=lacks, where=where)
 
 
-def _named(part: x.Predicate) -> str | None:
-    """The attribute whose presence or absence is all that a predicate asks."""
+def _presence_of(part: x.Predicate) -> str | None:
+    """The attribute whose presence or absence is all that a predicate tests."""
     match part:
         case x.Present(attribute) | x.Not(x.Present(attribute)):
             return attribute.name

@@ -1,10 +1,10 @@
-"""Bits over slots: bucket bitmaps of one dimension, growing columns, and the way from bits back to slots.
+"""Bucket bitmaps of one attribute, and conversions between bits and slots.
 
-A dimension's keys are cut into buckets at quantiles of the intervals' bounds. Each bucket has one row of bits that
-*reject*: a set bit says that the slot's interval has no key in the bucket. A last row rejects all that have an interval
-at all; it is for events whose value is unknown. Because bits reject, a slot that is not painted, or has no interval
-here, is simply let through: rows are a sieve, and the exact intervals are looked at afterwards for the few that remain.
-After the bitmap indexes of databases (O'Neil, Quass: Improved query performance with variant indexes, 1997).
+The keys of an attribute are divided into buckets at quantiles of the intervals' bounds. Each bucket has one row of bits
+that *reject*: a set bit says that the slot's interval has no key in the bucket. A last row rejects all slots that have
+an interval; it is for events whose value is unknown. So a slot that is not in the bitmaps yet, or has no interval for
+the attribute, is not rejected; the exact intervals are compared afterwards for the slots that remain. After the bitmap
+indexes of databases (O'Neil, Quass: Improved query performance with variant indexes, 1997).
 """
 
 from bisect import bisect_right
@@ -14,20 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.model._types import INT64_MAX
-from genus.targets.index._interval_table import Flags, Keys, Slots
+from genus.targets.index._interval_tables import Flags, Keys, Slots
 from genus.targets.index._intervals import UNKNOWN, Domain
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 WORD = 64
-MOST_BUCKETS = 96
-FEWEST_BUCKETS = 4
+MAX_BUCKETS = 96
+MIN_BUCKETS = 4
 SAMPLE = 20_000
 ALL_SET = np.uint64(2**64 - 1)
 
 
-class Dimension:
-    """State: the buckets of one attribute, and which slots each rejects."""
+class AttributeBitmaps:
+    """State: the buckets of one attribute, and the slots that each rejects."""
 
     def __init__(self, name: str, number: int, domain: Domain) -> None:
         self.name = name
@@ -37,33 +37,33 @@ class Dimension:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all rows."""
+        """The bytes of all rows."""
         return self._matrix.nbytes
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are now."""
+        """The number of buckets."""
         return len(self.edges) + 1
 
     def clear(self) -> None:
-        """Give the rows back, to be laid out anew."""
+        """Drop all rows, before they are built again."""
         self.edges: list[int] = []
         self._matrix = np.zeros((0, 0), np.uint64)
         self.rows: list[Words] = []
 
-    def lay_out(self, low: Keys, high: Keys, words: int, share: float) -> None:
-        """Choose the buckets for some intervals, more of them the larger the share of slots that have one."""
-        buckets = min(MOST_BUCKETS, max(FEWEST_BUCKETS, round(MOST_BUCKETS * share)))
+    def choose_buckets(self, low: Keys, high: Keys, words: int, share: float) -> None:
+        """Choose the buckets for some intervals: the more, the larger the share of slots that have one."""
+        buckets = min(MAX_BUCKETS, max(MIN_BUCKETS, round(MAX_BUCKETS * share)))
         self.edges = quantiles(self._cuts(low, high), buckets)
         self._matrix = np.zeros((self.buckets + 1, words), np.uint64)
 
     def _cuts(self, low: Keys, high: Keys) -> Keys:
-        """Where acceptance begins or ends: at a lower bound, and right after an upper one."""
+        """The keys where acceptance begins or ends: a lower bound, and the key after an upper one."""
         inner = high[high < min(self.domain.high, INT64_MAX)]
         return np.concatenate([low[low > self.domain.low], inner + 1])
 
-    def paint(self, first: int, count: int, owners: Slots, low: Keys, high: Keys) -> None:
-        """Set the bits of a run of slots; owners are counted from the first."""
+    def set_bits(self, first: int, count: int, owners: Slots, low: Keys, high: Keys) -> None:
+        """Set the bits of `count` slots from the first on; owners are counted from the first."""
         edges = np.array(self.edges, np.int64)
         lowest, highest = np.zeros(count, np.uint8), np.full(count, 255, np.uint8)
         lowest[owners] = np.searchsorted(edges, low, "right")
@@ -72,17 +72,17 @@ class Dimension:
         buckets = np.arange(len(octets), dtype=np.uint8)[:, None]
         octets[:] = np.packbits((lowest > buckets) | (highest < buckets), axis=1, bitorder="little")
 
-    def show(self, words: int) -> None:
-        """Have rows end where the painted slots end."""
+    def truncate_rows(self, words: int) -> None:
+        """Let rows end where the slots in the bitmaps end."""
         self.rows = [row[:words] for row in self._matrix]
 
     def row(self, key: int) -> Words:
-        """The bits that reject a key."""
+        """The row of bits that reject a key."""
         return self.rows[bisect_right(self.edges, key) if key != UNKNOWN else -1]
 
 
 def quantiles(cuts: Keys, buckets: int) -> list[int]:
-    """At most buckets - 1 of the cuts, with about as many cuts between any two; all of them if they are few.
+    """At most `buckets - 1` of the cuts, with about as many cuts between any two; all if they are few.
 
     >>> quantiles(np.arange(100), 4), quantiles(np.array([5, 5, 5, 9]), 4)
     ([25, 50, 75], [5, 9])
@@ -95,7 +95,7 @@ def quantiles(cuts: Keys, buckets: int) -> list[int]:
 
 
 def clear_bits(words: Words) -> Slots:
-    """The positions of the bits that are not set, ascending, looking into the words that have one only.
+    """The positions of the bits that are not set, ascending; only words that have one are unpacked.
 
     >>> clear_bits(np.array([2**64 - 1, 2**64 - 1 - 2**40], np.uint64))
     array([104])
@@ -108,7 +108,7 @@ def clear_bits(words: Words) -> Slots:
 
 
 def pack(flags: Flags) -> Words:
-    """Flags as bits; those that fill up the last word are clear.
+    """Flags as bits; the unused bits of the last word are clear.
 
     >>> pack(np.array([True, False, True]))
     array([5], dtype=uint64)
@@ -119,11 +119,11 @@ def pack(flags: Flags) -> Words:
 
 
 def whole_words(slots: int) -> int:
-    """The slots of the words that it takes to hold some."""
+    """The number of slots, rounded up to whole words."""
     return -(-slots // WORD) * WORD
 
 
 def float_keys(numbers: npt.NDArray[np.float64]) -> Keys:
-    """`float_key` of many floats."""
+    """The keys of many floats, as `float_key` gives them."""
     bits = (numbers + 0.0).view(np.int64)
     return np.where(bits < 0, bits ^ INT64_MAX, bits)

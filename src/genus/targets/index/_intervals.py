@@ -1,12 +1,12 @@
-"""Predicates as intervals of integers: the exact common ground on which the index compares.
+"""Predicates as intervals of integer keys, which the index compares.
 
-Every value of an ordered type has a 64-bit integer key that keeps its order. An integer is its own key, a time or a
-duration has its microseconds, and a float has its bits, turned so that they sort as the numbers do; -0.0 is 0.0. Text,
-octets, choices and bools have only equality: their keys are codes, given as the values are first seen. A comparison
-with a constant is then a closed interval of keys, whether its bounds were open or closed, integer or float.
+Every value of an ordered type has a 64-bit integer key with the same order: an integer is its own key, a time or
+duration has its microseconds, and a float has its bits, changed so that they sort as the numbers do; -0.0 is 0.0. Text,
+bytes, choices and bools have only equality: their keys are codes, given as the values are first seen. A comparison with
+a constant is then a closed interval of keys, whether its bounds are open or closed, integer or float.
 
-Two answers stand beside the keys: `UNKNOWN` for a value that is absent or not a number, and None for a value that its
-type does not allow (2**70 as an int64, 2.5 as an int). The index leaves an event with the latter to the oracle.
+Besides keys there are `UNKNOWN` for a value that is absent or NaN, and None for a value that its type does not allow
+(2**70 as an int64, 2.5 as an int). The index tests an event with such a value by `Subscription.matches`.
 """
 
 import struct
@@ -25,16 +25,16 @@ from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_
 Interval: TypeAlias = tuple[int, int]
 
 UNKNOWN = INT64_MIN
-"""The key of what is absent or not a number; no interval holds it."""
+"""The key of a value that is absent or NaN; no interval contains it."""
 NOTHING: Interval = (0, -1)
 FLOAT_SPACING = 2048
-"""No two neighbouring floats of the int64 range are further apart."""
+"""The largest distance of two adjacent floats in the range of int64."""
 
 _pack, _unpack = struct.Struct("<d").pack, struct.Struct("<q").unpack
 
 
 def float_key(number: float) -> int:
-    """The key of a float: its bits, turned so that they sort as the numbers do.
+    """The key of a float: its bits, changed so that they sort as the numbers do.
 
     >>> float_key(-1.5) < float_key(-0.0) == float_key(0.0) < float_key(5e-324) < float_key(float("inf"))
     True
@@ -54,7 +54,7 @@ def key_float(key: int) -> float:
 
 
 class Domain(ABC):
-    """The keys of one attribute's values."""
+    """The keys of the values of one attribute."""
 
     low = UNKNOWN + 1
     high = INT64_MAX
@@ -64,9 +64,9 @@ class Domain(ABC):
         """The key of an event's value; None if the type does not allow the value."""
 
     def place(self, constant: Any) -> Interval:
-        """The largest keys of a value below a constant, and of one not above it."""
+        """The largest key below a constant, and the largest key not above it."""
         key = self.key(constant)
-        assert key is not None, "binding lets only constants of the attribute's type pass"
+        assert key is not None, "a bound constant has the type of its attribute"
         return key - 1, key
 
     def interval(self, op: str, constant: Any) -> Interval | None:
@@ -86,12 +86,12 @@ class Domain(ABC):
         return None
 
     def complement(self, intervals: Iterable[Interval]) -> list[Interval] | None:
-        """The keys of the other values; None where the other values cannot be told."""
+        """The keys of all other values; None if they are not known."""
         return None
 
 
 class Floats(Domain):
-    """Floats by their bits."""
+    """The keys of floats, by their bits."""
 
     low = float_key(float("-inf"))
     high = float_key(float("inf"))
@@ -103,17 +103,17 @@ class Floats(Domain):
             return None
         if number != number:
             return UNKNOWN
-        bits: int = _unpack(_pack(number + 0.0))[0]  # float_key, spelled out: it is the most frequent call of all
+        bits: int = _unpack(_pack(number + 0.0))[0]  # float_key inlined, as this is the most frequent call
         return bits if bits >= 0 else bits ^ INT64_MAX
 
     def place(self, constant: float) -> Interval:
-        """Constants are floats already, and not rounded even if events are: 0.1 lies between two 32-bit floats."""
+        """Constants are floats, and not rounded even if events are: 0.1 lies between two 32-bit floats."""
         key = float_key(constant)
         return key - 1, key
 
 
 class Floats32(Floats):
-    """Floats that are rounded to 32 bits."""
+    """The keys of floats that are rounded to 32 bits."""
 
     def key(self, value: Any) -> int | None:
         """The key of the rounded number."""
@@ -130,10 +130,10 @@ def _exact_float(value: Any) -> float | None:
 
 
 class Integers(Domain):
-    """Integers as they are; compared with a float, those whose nearest float compares so."""
+    """The keys of integers; a comparison with a float compares the nearest float of the integer."""
 
     def key(self, value: Any) -> int | None:
-        """The integer, if it has 64 bits and is not the one that stands for unknown."""
+        """The integer itself, if it fits 64 bits and is not the key of unknown."""
         if type(value) is not int:
             if value != value:
                 return UNKNOWN
@@ -154,7 +154,7 @@ class Integers(Domain):
 
 
 class Times(Domain):
-    """Instants in microseconds of UTC."""
+    """The keys of times, in microseconds of UTC."""
 
     def key(self, value: Any) -> int | None:
         """The microseconds of an aware datetime."""
@@ -163,8 +163,8 @@ class Times(Domain):
         return micros_of_time(value)
 
 
-class Durations(Domain):
-    """Spans in microseconds."""
+class TimeSpans(Domain):
+    """The keys of durations, in microseconds."""
 
     def key(self, value: Any) -> int | None:
         """The microseconds of a timedelta of 64 bits."""
@@ -174,13 +174,13 @@ class Durations(Domain):
         return micros if self.low <= micros <= self.high else None
 
     def place(self, constant: timedelta) -> Interval:
-        """A constant may be the one span that events leave to the oracle."""
+        """A constant may be the smallest duration, which has no key in events."""
         micros = micros_of_duration(constant)
         return micros - 1, micros
 
 
 class Codes(Domain):
-    """Text and octets: a code for each value some subscription names; any other value equals none of them."""
+    """The keys of text and bytes: a code for each value in a subscription; other values are equal to none."""
 
     low, high = 0, INT64_MAX
 
@@ -189,7 +189,7 @@ class Codes(Domain):
         self._next = 0
 
     def key(self, value: Any) -> int | None:
-        """The code of a value; unknown if no subscription names it."""
+        """The code of a value; UNKNOWN if no subscription has it."""
         try:
             return self.codes.get(value, UNKNOWN)
         except TypeError:
@@ -206,19 +206,19 @@ class Codes(Domain):
         return super().interval(op, constant) if op == "==" else None
 
     def keep(self, used: Iterable[bool]) -> None:
-        """Forget the values whose codes are no longer used; a code is never given twice."""
+        """Drop the values whose codes are not used any more; a code is never given twice."""
         self.codes = dict(compress(self.codes.items(), used))
 
 
 class Choices(Domain):
-    """The values of a bool or an enumeration, all known beforehand; so the others can be told, too."""
+    """The keys of a bool or an enumeration: all values are known, so complements are too."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
         self.low, self.high = 0, len(self.codes) - 1
 
     def key(self, value: Any) -> int | None:
-        """The position of a value, given as itself or as the enumeration's member."""
+        """The position of a value or of a member of the enumeration."""
         try:
             return self.codes.get(getattr(value, "value", value))
         except TypeError:
@@ -236,57 +236,57 @@ _DOMAINS: Mapping[type, Callable[[Any], Domain]] = {
     IntType: lambda _: Integers(),
     FloatType: lambda type_: Floats32() if type_.bits == 32 else Floats(),
     TimeType: lambda _: Times(),
-    DurationType: lambda _: Durations(),
+    DurationType: lambda _: TimeSpans(),
 }
 
 
 def domain_of(type_: AttributeType) -> Domain:
-    """A fresh domain for an attribute type; text and octets have codes."""
+    """A new domain for an attribute type; text and bytes have codes."""
     return _DOMAINS.get(type(type_), lambda _: Codes())(type_)
 
 
-def attribute_of(part: x.Predicate) -> x.Attribute | None:
+def attribute_of(part: x.Predicate) -> x.AttributeRef | None:
     """The attribute that a conjunct compares with constants; None if it has another form."""
     match part:
         case x.Compare(_, value, x.Literal()) | x.Compare(_, x.Literal(), value) | x.OneOf(value):
             plain = value.operand if isinstance(value, x.ToFloat) else value
-            return plain if isinstance(plain, x.Attribute) else None
+            return plain if isinstance(plain, x.AttributeRef) else None
         case x.Not(operand):
             return attribute_of(operand)
     return None
 
 
-_TURNED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def intervals(part: x.Predicate, domain: Domain) -> list[Interval] | None:
-    """The keys for which a conjunct on one attribute is true, as disjoint intervals; None if they are not worth it."""
+    """The keys for which a conjunct on one attribute is true, as disjoint intervals; None if it has no such form."""
     match part:
         case x.Compare("!=", left, right):
             return _other_intervals(x.Compare("==", left, right), domain)
         case x.Not(operand):
             return _other_intervals(operand, domain)
         case x.Compare(op, x.Literal(constant), _):
-            found = [domain.interval(_TURNED[op], constant)]
+            found = [domain.interval(_MIRRORED[op], constant)]
         case x.Compare(op, _, x.Literal(constant)):
             found = [domain.interval(op, constant)]
         case x.OneOf(_, options):
             found = [domain.interval("==", option.value) for option in options]
         case _:
             return None
-    return None if None in found else list(merged(one for one in found if one is not None))
+    return None if None in found else list(merge_intervals(one for one in found if one is not None))
 
 
 def _other_intervals(part: x.Predicate, domain: Domain) -> list[Interval] | None:
     inner = intervals(part, domain)
     found = None if inner is None else domain.complement(inner)
-    return None if found is None else list(merged(found))
+    return None if found is None else list(merge_intervals(found))
 
 
-def merged(parts: Iterable[Interval]) -> Iterator[Interval]:
+def merge_intervals(parts: Iterable[Interval]) -> Iterator[Interval]:
     """The same keys in as few intervals as possible, in order.
 
-    >>> list(merged([(7, 9), (3, 3), (1, 2)]))
+    >>> list(merge_intervals([(7, 9), (3, 3), (1, 2)]))
     [(1, 3), (7, 9)]
     """
     low, high = NOTHING

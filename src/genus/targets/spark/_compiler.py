@@ -1,9 +1,13 @@
-"""Predicates as columns of Spark.
+"""Predicates as Spark columns.
 
-A predicate becomes a column that is true where the predicate is, and false or NULL elsewhere. Negations go down to the
-comparisons on the way, so unknown may count as false in each of them, and none is hidden from the files. Values are
-computed as bigint (integers; times and durations in microseconds) or double. Spark holds NaN for the largest number, so
-`<= Infinity` keeps it out.
+A predicate becomes a column that is true where the predicate is, and false or NULL elsewhere. Negations are moved down
+to the comparisons, so unknown may count as false in each, and every comparison can be tested on files. Values are
+computed as bigint (integers; times and durations in microseconds) or double. NaN is the largest number in Spark, so
+`<= Infinity` excludes it.
+
+Tests of a stored column against constants of its own type are passed by Spark to the Parquet reader, which skips parts
+of files by their statistics and dictionaries. There -0.0 is less than 0.0, other than in predicates; so the sign of a
+zero is chosen by the operator.
 """
 
 import math
@@ -20,17 +24,10 @@ from pyspark.sql import Column
 import genus.filters._expression as x
 from genus.filters._bind import type_of
 from genus.filters._covering import OPPOSITE, as_test
-from genus.filters._evaluate import plain, round_to_float32
+from genus.filters._evaluate import normalize, round_to_float32
 from genus.model import AttributeType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.model._types import int_range
 from genus.targets._compiler import Compiler
-
-# Tests on columns as they are stored: `attribute op constants`, the constants being of the column's own type.
-#
-# Spark hands such tests to the Parquet reader, which passes over parts of files by their statistics and dictionaries.
-# These hold -0.0 for less than 0.0, which predicates do not; and Spark holds NaN for the largest number. So zeros are
-# chosen by the operator, and what NaN would pass is bounded by infinity.
-
 
 COMPARISONS: Mapping[str, Callable[[Column, Column], Column]] = {
     "==": operator.eq,
@@ -42,7 +39,7 @@ COMPARISONS: Mapping[str, Callable[[Column, Column], Column]] = {
 }
 
 FIRST_TIME_FOR_FILES = datetime(1900, 1, 1, tzinfo=UTC)
-"""Spark hands earlier times to the reader in the Julian calendar, in which some days do not come back as they were."""
+"""Spark passes earlier times to the reader in the Julian calendar, which changes some days."""
 
 _INTEGERS = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
 _OPPOSITE = {**OPPOSITE, "in": "not in"}
@@ -50,14 +47,14 @@ _PASSED_BY_NAN = frozenset({"!=", ">", ">=", "not in"})
 
 
 class StoredTest(msgspec.Struct, frozen=True):
-    """`attribute op constants`; `in` and `not in` have any number of constants, the rest one."""
+    """A test of a stored column: `attribute op constants`; only `in` and `not in` have several constants."""
 
-    attribute: x.Attribute
+    attribute: x.AttributeRef
     op: str
     constants: tuple[Any, ...]
 
     def on(self, column: Column) -> Column:
-        """The test as a column, true where the attribute is known and passes."""
+        """The test as a column, true where the attribute is known and passes it."""
         type_ = self.attribute.type
         assert type_ is not None
         among = _among_floats if isinstance(type_, FloatType) else _among
@@ -77,7 +74,7 @@ def _among(column: Column, constants: Iterable[Any], type_: AttributeType) -> Co
 
 
 def _among_floats(column: Column, constants: tuple[float, ...], type_: AttributeType) -> Column:
-    """`IN`, and for zero the range from -0.0 to 0.0: of the two in one list, Spark would drop one."""
+    """`IN`, and for zero the range from -0.0 to 0.0: Spark would drop one of the two in a list."""
     others = [constant for constant in constants if constant != 0.0]
     zero = column.between(stored_constant(-0.0, type_), stored_constant(0.0, type_))
     if not others:
@@ -99,20 +96,20 @@ def reaches_files(node: x.Predicate) -> bool:
 
 
 def stored_test(node: x.Predicate, wanted: bool = True) -> StoredTest | None:
-    """A comparison of an attribute with constants, or its opposite, in the column's own type; None if it has none.
+    """A comparison of an attribute with constants, or its opposite, in the column's own type; None if it is none.
 
-    >>> test = stored_test(x.Compare(">", x.Attribute("ratio", FloatType(32)), x.Literal(0.1, FloatType())))
+    >>> test = stored_test(x.Compare(">", x.AttributeRef("ratio", FloatType(32)), x.Literal(0.1, FloatType())))
     >>> test.op, test.constants
     ('>=', (0.10000000149011612,))
     """
     match as_test(node):
-        case x.Attribute() as attribute, op, constant if op in _OPPOSITE:
+        case x.AttributeRef() as attribute, op, constant if op in _OPPOSITE:
             constants = constant if op == "in" else (constant,)
-            return _fitted(StoredTest(attribute, op if wanted else _OPPOSITE[op], constants))
+            return _convert_constants(StoredTest(attribute, op if wanted else _OPPOSITE[op], constants))
     return None
 
 
-def _fitted(test: StoredTest) -> StoredTest | None:
+def _convert_constants(test: StoredTest) -> StoredTest | None:
     match test.attribute.type:
         case IntType(bits, signed):
             low, high = int_range(_stored_bits(bits, signed), True)
@@ -127,7 +124,7 @@ def _fitted(test: StoredTest) -> StoredTest | None:
 
 
 def _in_32_bits(test: StoredTest) -> StoredTest | None:
-    """The test with numbers of 32 bits; a bound between two of them moves to the nearest, but nothing equals it."""
+    """The test with constants of 32 bits; a bound between two of them moves to the nearest; None for an equality."""
     nearest = tuple(map(round_to_float32, test.constants))
     if nearest == test.constants:
         return test
@@ -139,7 +136,7 @@ def _in_32_bits(test: StoredTest) -> StoredTest | None:
 
 
 def _with_zero_for_files(test: StoredTest) -> StoredTest:
-    """The test with the zero that loses nothing where -0.0 is less than 0.0."""
+    """The test with the zero that finds both zeros where -0.0 is less than 0.0."""
     match test.op, test.constants:
         case "==", (0.0,):
             return StoredTest(test.attribute, "in", test.constants)
@@ -151,14 +148,14 @@ def _with_zero_for_files(test: StoredTest) -> StoredTest:
 
 
 def _stored_bits(bits: int, signed: bool) -> int:
-    """Unsigned integers are stored in the next wider type, for Spark has no unsigned ones."""
+    """The width of the stored type: unsigned integers have the next wider one, as Spark has no unsigned types."""
     return bits if signed else 2 * bits
 
 
 def stored_constant(value: Any, type_: AttributeType) -> Column:
     """A constant of an attribute's stored type.
 
-    A time is made from its microseconds, for a `datetime` before 1582 would be taken for one of the Julian calendar.
+    A time is made from its microseconds, as Spark reads a `datetime` before 1582 in the Julian calendar.
     """
     match type_:
         case IntType(bits, signed):
@@ -166,23 +163,23 @@ def stored_constant(value: Any, type_: AttributeType) -> Column:
         case FloatType(bits):
             return F.lit(value).cast("float" if bits == 32 else "double")
         case TimeType():
-            return F.timestamp_micros(F.lit(plain(value, type_)).cast("bigint"))
+            return F.timestamp_micros(F.lit(normalize(value, type_)).cast("bigint"))
         case ChoiceType() if isinstance(value, int):
             return F.lit(value).cast("bigint")
     return F.lit(value)
 
 
 ColumnOf: TypeAlias = Callable[[str], Column]
-"""How the stored column of an attribute is reached, by its name."""
+"""A function that gives the stored column of an attribute, by name."""
 LiteralOf: TypeAlias = Callable[[x.Literal], Column]
-"""How a constant is written, in the type it is computed in."""
+"""A function that gives the column of a constant, in the type it is computed in."""
 
 
 class SparkCompiler(Compiler):
-    """Turns predicates into columns that are true where the predicate is `wanted`, and values into what is computed.
+    """Translates predicates to columns that are true where the predicate is `wanted`, and values to computed columns.
 
-    `literal` says how constants are written if not as such: as columns of parameters, say, which are bigint for
-    integers, times and durations, double for floats, and the stored type for the rest. Nothing is then tested on files.
+    With `literal`, constants are columns of parameters instead of literals: bigint for integers, times and durations,
+    double for floats, and the stored type for the rest. No test is then made on files.
     """
 
     target: ClassVar[str] = "spark"
@@ -200,15 +197,15 @@ class SparkCompiler(Compiler):
     # -- predicates: true where the predicate is `wanted` --------------------------------------------------------------
 
     def visit_And(self, node: x.And, wanted: bool = True) -> Column:
-        """All, or when asked whether it is false: any false."""
+        """All are true; for false, one is false."""
         return (all_of_these if wanted else any_of_these)([self.visit(part, wanted) for part in node.operands])
 
     def visit_Or(self, node: x.Or, wanted: bool = True) -> Column:
-        """Any, or when asked whether it is false: all false."""
+        """One is true; for false, all are false."""
         return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
 
     def visit_Not(self, node: x.Not, wanted: bool = True) -> Column:
-        """The other question."""
+        """The operand with the opposite result."""
         answer: Column = self.visit(node.operand, not wanted)
         return answer
 
@@ -218,8 +215,8 @@ class SparkCompiler(Compiler):
         return column.isNotNull() if wanted else column.isNull()
 
     def visit_Compare(self, node: x.Compare, wanted: bool = True) -> Column:
-        """A comparison or its opposite, on the column as it is stored where that can be."""
-        stored = self._stored(node, wanted)
+        """A comparison or its opposite, on the stored column where possible."""
+        stored = self._stored_column(node, wanted)
         if stored is not None:
             return stored
         left, right = self.visit(node.left), self.visit(node.right)
@@ -227,8 +224,8 @@ class SparkCompiler(Compiler):
         return all_of_these([test, *_number(node.left, left), *_number(node.right, right)])
 
     def visit_OneOf(self, node: x.OneOf, wanted: bool = True) -> Column:
-        """`IN`, on the column as it is stored where that can be."""
-        stored = self._stored(node, wanted)
+        """`IN`, on the stored column where possible."""
+        stored = self._stored_column(node, wanted)
         if stored is not None:
             return stored
         item, *options = [_with_one_zero(value, self.visit(value)) for value in (node.item, *node.options)]
@@ -240,15 +237,15 @@ class SparkCompiler(Compiler):
         test = self.operators[node.op](self.visit(node.item), self.visit(node.part))
         return test if wanted else ~test
 
-    def _stored(self, node: x.Predicate, wanted: bool) -> Column | None:
-        """The test on the bare column; None if it has no such form, or constants are not written as constants."""
+    def _stored_column(self, node: x.Predicate, wanted: bool) -> Column | None:
+        """The test on the stored column; None if it has no such form, or constants are parameters."""
         test = stored_test(node, wanted) if self._literal is None else None
         return None if test is None else test.on(self._column(test.attribute.name))
 
     # -- values, as they are computed ----------------------------------------------------------------------------------
 
-    def visit_Attribute(self, node: x.Attribute) -> Column:
-        """The column, widened."""
+    def visit_AttributeRef(self, node: x.AttributeRef) -> Column:
+        """The column in the type it is computed in."""
         column = self._column(node.name)
         match node.type:
             case IntType():
@@ -262,10 +259,10 @@ class SparkCompiler(Compiler):
         return column
 
     def visit_Literal(self, node: x.Literal) -> Column:
-        """The constant, or what stands for it."""
+        """The constant, or its parameter."""
         if self._literal is not None:
             return self._literal(node)
-        value = plain(node.value, node.type)
+        value = normalize(node.value, node.type)
         return _bigint(value) if type(value) is int else F.lit(value)
 
     def visit_ToFloat(self, node: x.ToFloat) -> Column:
@@ -274,7 +271,7 @@ class SparkCompiler(Compiler):
         return operand.cast("double")
 
     def visit_Micros(self, node: x.Micros) -> Column:
-        """Nothing to do: times and durations are computed in microseconds anyway."""
+        """The operand: times and durations are computed in microseconds already."""
         operand: Column = self.visit(node.operand)
         return operand
 
@@ -299,13 +296,13 @@ def any_of_these(tests: Sequence[Column]) -> Column:
 
 
 def _number(node: x.Value, column: Column) -> list[Column]:
-    """What must hold besides for a value to be known: a float that is computed or stored may be NaN."""
+    """The test that a value is known: a computed or stored float must not be NaN."""
     may_be_nan = isinstance(type_of(node), FloatType) and not isinstance(node, x.Literal)
     return [column <= F.lit(math.inf)] if may_be_nan else []
 
 
 def _with_one_zero(node: x.Value, column: Column) -> Column:
-    """Floats without -0.0, which `IN` tells from 0.0 where it looks for many options in a set."""
+    """Floats without -0.0, which `IN` distinguishes from 0.0 when it has many options."""
     return column + F.lit(0.0) if isinstance(type_of(node), FloatType) else column
 
 
@@ -314,7 +311,7 @@ def _bigint(value: int) -> Column:
 
 
 def _micros(span: Column) -> Column:
-    """The microseconds of an interval, exactly: its whole minutes, and the seconds over them."""
+    """The microseconds of an interval, exactly: from its whole minutes and the remaining seconds."""
     minutes = span.cast("interval minute").cast("bigint")
     seconds = F.extract(F.lit("SECOND"), span)
     return minutes * _bigint(60_000_000) + (seconds * F.lit(1_000_000)).cast("bigint")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
 from genus.bus import Bus
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 from genus_traffic.results import Received, Refit
 from genus_traffic.subscribers import CONFIDENT, STATISTICS
 from genus_traffic.types import ConfidentLoop, Loop

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from genus.errors import EventError
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 from genus_traffic.passages.choice import Choice, choose, quick_choice
 from genus_traffic.passages.fit import Fit
 from genus_traffic.passages.hits import Hit, LoopEdge, in_order

@@ -148,4 +148,4 @@ def _size_of(event: Event) -> int:
 
 def _layout(cls: type[Event]) -> PayloadCodec:
     catalog = city_catalog()
-    return PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged(name_of(cls)))
+    return PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged_attributes(name_of(cls)))

@@ -1,100 +1,36 @@
-"""The text form: `Loop has place, category where speed > 30 and category in ('truck', 'car')`.
+"""The parser of the text form: `Loop has place, category where speed > 30 and category in ('truck', 'car')`.
 
-`spell` writes a tree, `parse_subscription` reads a subscription by recursive descent; nothing is ever evaluated.
-Precedence, loosest first: or, and, not, comparison, + -, * /, unary minus. The grammar stands in
-docs/subscriptions.md.
+It reads by recursive descent and never evaluates text as code. Precedence, loosest first: or, and, not, comparison,
++ -, * /, unary minus. The grammar is in docs/subscriptions.md.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeVar
+from functools import cache
+from typing import NoReturn, TypeVar
 
 import msgspec
 
 import genus.filters._expression as x
-from genus.errors import SubscriptionError, SyntaxProblem, near
-from genus.filters._bind import DEEPEST, Binder
-from genus.filters._subscription import AllOf, Subscription, narrowest
-from genus.model import RESERVED, Event, Kind, below, is_type, name_of
-from genus.model._types import INT64_MAX, MICROSECOND, micros_of_duration
+from genus.errors import SyntaxProblem
+from genus.filters._expression import DURATION_UNITS, MAX_DEPTH, UNESCAPES
+from genus.filters._term import Term
+from genus.model import RESERVED_WORDS
+from genus.model._types import INT64_MAX, MICROSECOND
 
-UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
-"""Microseconds in each unit a duration may be written in."""
+_MAX_DEPTH = MAX_DEPTH + 8
 
-_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_UNESCAPES = {escaped[1]: letter for letter, escaped in _ESCAPES.items()}
-_DEEPEST = DEEPEST + 8
-
-N = TypeVar("N", bound=x.Node)
+N = TypeVar("N", bound=x.Expression)
 
 
-def spell(node: x.Node) -> str:
-    """The text of a tree; parsing it gives an equal tree.
+EXAMPLE_TIME = "@2026-05-01T00:00:00Z"
 
-    >>> from genus import this
-    >>> spell(~((this.speed > 30) | this.place.startswith("A8")) & this.lane.isin([1, 2]))
-    "not (speed > 30 or place startswith 'A8') and lane in (1, 2)"
-    """
-    match node:
-        case x.Attribute(name):
-            return name
-        case x.Literal(value):
-            return spell_literal(value)
-        case x.ToFloat(operand) | x.Micros(operand):
-            return spell(operand)
-        case x.Negation(operand):
-            return f"-{_inside(operand, 3)}"
-        case x.Arithmetic(op, left, right):
-            level = 1 if op in "+-" else 2
-            return f"{_inside(left, level)} {op} {_inside(right, level + 1)}"
-        case x.Compare(op, left, right):
-            return f"{spell(left)} {op} {spell(right)}"
-        case x.OneOf(item, options):
-            return f"{spell(item)} in ({', '.join(map(spell, options))})"
-        case x.TextTest(op, item, part):
-            return f"{spell(item)} {op} {spell(part)}"
-        case x.Present(attribute):
-            return f"{attribute.name} is present"
-        case x.Not(x.Present(attribute)):
-            return f"{attribute.name} is absent"
-        case x.Not(operand):
-            return f"not {_grouped(operand, (x.And, x.Or))}"
-        case x.And(operands):
-            return " and ".join(_grouped(operand, (x.Or, x.And)) for operand in operands)
-        case x.Or(operands):
-            return " or ".join(_grouped(operand, (x.Or,)) for operand in operands)
-    raise TypeError(f"cannot spell {node!r}")
+NULL_WORDS = frozenset({"null", "none", "nil", "missing"})
+"""Words of other languages for an absent value."""
 
-
-def _grouped(node: x.Node, loose: tuple[type, ...]) -> str:
-    return f"({spell(node)})" if isinstance(node, loose) else spell(node)
-
-
-def _inside(node: x.Value, level: int) -> str:
-    """A value within an operation that binds at a level; looser ones get parentheses."""
-    inner = node.operand if isinstance(node, x.ToFloat | x.Micros) else node
-    if isinstance(inner, x.Arithmetic) and (1 if inner.op in "+-" else 2) < level:
-        return f"({spell(inner)})"
-    return f"({spell(inner)})" if isinstance(inner, x.Negation) and level == 3 else spell(inner)
-
-
-def spell_literal(value: object) -> str:
-    """The text of a constant."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f"'{''.join(_ESCAPES.get(letter, letter) for letter in value)}'"
-        case bytes():
-            return f"x'{value.hex()}'"
-        case datetime():
-            return f"@{value.astimezone(UTC).isoformat().removesuffix('+00:00')}Z"
-        case timedelta():
-            micros = micros_of_duration(value)
-            unit, size = next((unit, size) for unit, size in UNITS.items() if micros % size == 0)
-            return f"{micros // size}{unit}"
-    return repr(value)
+_OTHER_QUOTES = {'"': '"', "`": "`", "“": "”", "„": "“", "‘": "’", "«": "»"}
+"""Quotes of other languages, each with its closing one."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -105,22 +41,29 @@ class Token(msgspec.Struct, frozen=True):
     column: int
 
 
-_TOKENS = re.compile(
-    r"""(?P<space>\s+)
+_TOKENS = r"""(?P<space>\s+)
     | (?P<bytes>x'(?:[0-9a-fA-F]{2})*')
     | (?P<duration>[0-9]+(?:\.[0-9]+)?(?:us|ms|min|s|h|d)\b)
+    | (?P<unit>[0-9]++(?:\.[0-9]*+)?+(?:[eE][+-]?[0-9]+)?+(?!(?:and|or|not|in|is|between)\b)[^\W\d]\w*)
     | (?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     | (?P<int>[0-9]+)(?![\w])
     | (?P<time>@[0-9T:.+\-]+Z?)
     | (?P<str>'(?:[^'\\]|\\.)*')
     | (?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
-    | (?P<op>==|!=|<=|>=|[=<>+\-*/(),&])""",
-    re.VERBOSE | re.DOTALL,
-)
+    | (?P<op>==|!=|<=|>=|[=<>+\-*/(),&])"""
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """What a subscription text says, before its names are looked up; columns are kept for messages."""
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    """The pattern of all tokens, compiled when the first text is parsed: `import genus` stays quick."""
+    return re.compile(_TOKENS, re.VERBOSE | re.DOTALL)
+
+
+class ParsedSubscription(msgspec.Struct, frozen=True):
+    """The parts of a subscription text before its names are looked up, with their columns for messages.
+
+    `attributes` are all names in `where`, and `tests` its comparisons, each with its column.
+    """
 
     types: tuple[Token, ...]
     exact: bool
@@ -131,57 +74,13 @@ class Parts(msgspec.Struct, frozen=True):
     tests: tuple[tuple[x.Predicate, int], ...]
 
 
-def parse_subscription(text: str, types: Iterable[type] | None = None) -> Subscription:
-    """Read a subscription; SyntaxProblem points at the column where it stops making sense."""
-    parts = _Parser(text).subscription()
-    known = tuple(dict.fromkeys(types if types is not None else (*below(Event), *below(Kind))))
-    found: AllOf[Any] = AllOf(tuple(_lookup(token, known, text) for token in parts.types))
-    try:
-        scope = narrowest(found.types)[0]
-    except SubscriptionError as problem:
-        raise problem_at(text, parts.types[0].column, str(problem)) from None
-    _check_names(parts, scope, text)
-    has, lacks = ([token.text for token in group] for group in (parts.has, parts.lacks))
-    try:
-        return Subscription(found, exact=parts.exact, has=has, lacks=lacks, where=parts.where)
-    except SubscriptionError as problem:
-        raise problem_at(text, _column_of_fault(parts, scope), str(problem)) from None
-
-
-def _column_of_fault(parts: Parts, scope: type) -> int:
-    """Where the first test stands that cannot be bound, or else the name that is wanted and not wanted."""
-    for test, column in parts.tests:
-        try:
-            Binder(scope).predicate(test)
-        except SubscriptionError:
-            return column
-    return next((token.column for token in parts.lacks if token.text in {t.text for t in parts.has}), 1)
-
-
-def _lookup(token: Token, known: tuple[type, ...], text: str) -> type:
-    """The type of a name; of one that was defined anew in the same place, as in a notebook, the latest."""
-    found = {(cls.__module__, cls.__qualname__): cls for cls in known if is_type(cls) and name_of(cls) == token.text}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if found:
-        places = ", ".join(sorted(f"{module}.{name}" for module, name in found))
-        raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
-    names = sorted({name_of(cls) for cls in known if is_type(cls)})
-    shown = near(token.text, names) + "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    raise problem_at(text, token.column, f"no event type is called {token.text}; {shown}")
-
-
-def _check_names(parts: Parts, scope: type, text: str) -> None:
-    binder = Binder(scope)
-    for token in (*parts.has, *parts.lacks, *parts.attributes):
-        if token.text not in binder.types and not (
-            token in parts.attributes and isinstance(getattr(scope, token.text, None), property)
-        ):
-            raise problem_at(text, token.column, binder.vector.outside(token.text))
+def parse_parts(text: str) -> ParsedSubscription:
+    """Read a subscription text; SyntaxProblem points at the column where it is wrong."""
+    return _Parser(text).subscription()
 
 
 def parse_predicate(text: str) -> x.Predicate:
-    """Read the text of a predicate alone.
+    """Read the text of a predicate alone; SyntaxProblem points at the column where it is wrong.
 
     >>> parse_predicate("lane between 1 and 3") == parse_predicate("lane >= 1 and lane <= 3")
     True
@@ -198,7 +97,14 @@ def problem_at(text: str, column: int, what: str) -> SyntaxProblem:
     return SyntaxProblem(f"{what} (column {column})\n  {line}\n  {' ' * (column - 1)}^")
 
 
+def describe_null(attribute: str, *, absent: bool) -> str:
+    """A message for a comparison of an attribute with null."""
+    return f"there is no null: use {attribute} is {'absent' if absent else 'present'}"
+
+
 class _Parser:
+    """State: the tokens of one text and the position in them; one method for each rule of the grammar."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = self._tokens()
@@ -208,19 +114,36 @@ class _Parser:
         self.tests: list[tuple[x.Predicate, int]] = []
 
     def _tokens(self) -> list[Token]:
-        tokens, at = [], 0
+        tokens, at, match = [], 0, _token_pattern().match
         while at < len(self.text):
-            found = _TOKENS.match(self.text, at)
+            found = match(self.text, at)
             if found is None:
-                raise problem_at(self.text, at + 1, self._misread(at))
+                raise problem_at(self.text, at + 1, self._describe_unknown(at))
             kind = found.lastgroup or ""
+            if kind == "unit":
+                raise problem_at(self.text, at + 1, self._describe_unit(found.group(), at))
             if kind != "space":
                 tokens.append(Token(kind, found.group(), at + 1))
             at = found.end()
         return [*tokens, Token("end", "", len(self.text) + 1)]
 
-    def _misread(self, at: int) -> str:
-        return "this text has no closing quote" if self.text[at] == "'" else f"{self.text[at]!r} is not understood"
+    def _describe_unknown(self, at: int) -> str:
+        letter = self.text[at]
+        if letter == "'":
+            return "this text has no closing quote"
+        if letter not in _OTHER_QUOTES:
+            return f"{letter!r} is not understood"
+        quoted = self.text[at + 1 :].partition(_OTHER_QUOTES[letter])[0]
+        return f"a text is written in single quotes: use {x.format_literal(quoted)}"
+
+    def _describe_unit(self, word: str, at: int) -> str:
+        """What is wrong with a number that is followed by letters."""
+        if re.search(r"\d{4}-\d{2}-$", self.text[:at]):
+            return f"a time begins with @: write it like {EXAMPLE_TIME}"
+        number = re.match(r"[0-9.]+", word)
+        assert number is not None
+        plain = word.replace("_", "") if word.replace("_", "").isdigit() else number[0]
+        return f"{word} is not a number: use {plain}; only a duration has a unit ({', '.join(DURATION_UNITS)})"
 
     # -- tokens -------------------------------------------------------------------------------------------------
 
@@ -248,7 +171,7 @@ class _Parser:
             self.fail("the end")
 
     def name(self, what: str) -> Token:
-        if self.token.kind != "name" or self.token.text in RESERVED:
+        if self.token.kind != "name" or self.token.text in RESERVED_WORDS:
             self.fail(what)
         self.at += 1
         return self.tokens[self.at - 1]
@@ -261,7 +184,7 @@ class _Parser:
 
     # -- grammar ------------------------------------------------------------------------------------------------
 
-    def subscription(self) -> Parts:
+    def subscription(self) -> ParsedSubscription:
         exact = self.take("exact") is not None
         types = self.names("the name of a type", "&")
         has = self.names("the name of an attribute", ",") if self.take("has") else ()
@@ -269,15 +192,15 @@ class _Parser:
         where = self.predicate() if self.take("where") else None
         if self.token.kind != "end":
             self.fail("'where' or the end" if where is None else "an operator or the end")
-        return Parts(types, exact, has, lacks, where, tuple(self.attributes), tuple(self.tests))
+        return ParsedSubscription(types, exact, has, lacks, where, tuple(self.attributes), tuple(self.tests))
 
     def predicate(self) -> x.Predicate:
         return self.deeper(self.alternatives)
 
     def deeper(self, rule: Callable[[], N]) -> N:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise problem_at(self.text, self.token.column, f"more than {_DEEPEST} levels of nesting")
+        if self.depth > _MAX_DEPTH:
+            raise problem_at(self.text, self.token.column, f"more than {_MAX_DEPTH} levels of nesting")
         result = rule()
         self.depth -= 1
         return result
@@ -289,13 +212,13 @@ class _Parser:
         return result
 
     def conjunction(self) -> x.Predicate:
-        result = self.negated()
+        result = self.negation()
         while self.take("and"):
-            result = result & self.negated()
+            result = result & self.negation()
         return result
 
-    def negated(self) -> x.Predicate:
-        return ~self.deeper(self.negated) if self.take("not") else self.test()
+    def negation(self) -> x.Predicate:
+        return ~self.deeper(self.negation) if self.take("not") else self.test()
 
     def test(self) -> x.Predicate:
         """A comparison, or a predicate in parentheses; which of the two an opening one starts shows only later."""
@@ -328,14 +251,14 @@ class _Parser:
         return self.token.text in words and self.token.kind in ("op", "name")
 
     def comparison(self) -> x.Predicate:
-        """A test, noted with the column where it begins."""
+        """A test, stored with the column where it begins."""
         column = self.token.column
         found = self._comparison()
         self.tests.append((found, column))
         return found
 
     def _comparison(self) -> x.Predicate:
-        left = x.Term(self.sum())
+        left = Term(self.sum())
         if op := self.take(*x.COMPARISONS, "="):
             return x.Compare("==" if op == "=" else op, left.node, self.sum())
         if self.take("not"):
@@ -344,24 +267,27 @@ class _Parser:
         if self.take("in"):
             return left.isin(self.options())
         if self.take("between"):
-            low = x.Term(self.sum())
+            low = Term(self.sum())
             self.expect("and")
-            return left.between(low, x.Term(self.sum()))
+            return left.between(low, Term(self.sum()))
         if op := self.take(*x.TEXT_TESTS):
             return x.TextTest(op, left.node, self.text_literal())
         if self.take("is"):
             return self.presence(left)
-        if isinstance(left.node, x.Attribute):
+        if isinstance(left.node, x.AttributeRef):
             return x.as_predicate(left)
         self.fail("a comparison")
 
-    def presence(self, term: x.Term) -> x.Predicate:
-        if not isinstance(term.node, x.Attribute):
+    def presence(self, term: Term) -> x.Predicate:
+        if not isinstance(term.node, x.AttributeRef):
             self.fail("an attribute before 'is'")
         if self.take("present"):
             return term.is_present()
         if self.take("absent"):
             return term.is_absent()
+        negated = self.take("not") is not None
+        if self.token.text.lower() in NULL_WORDS:
+            raise problem_at(self.text, self.token.column, describe_null(term.node.name, absent=not negated))
         self.fail("'present' or 'absent'")
 
     def options(self) -> list[x.Constant]:
@@ -410,38 +336,41 @@ class _Parser:
             inner = self.deeper(self.sum)
             self.expect(")")
             return inner
-        if token.kind == "name" and token.text not in RESERVED:
+        if token.kind == "name" and token.text not in RESERVED_WORDS:
             self.at += 1
             self.attributes.append(token)
-            return x.Attribute(token.text)
+            return x.AttributeRef(token.text)
         if token.kind in _LITERALS or token.text in ("true", "false", "inf"):
             self.at += 1
             try:
                 return x.Literal(_LITERALS.get(token.kind, _WORDS.__getitem__)(token.text))
             except (ValueError, OverflowError, KeyError) as problem:
-                raise problem_at(self.text, token.column, f"{token.text} cannot be read: {problem}") from None
+                raise problem_at(self.text, token.column, f"{token.text} is not valid: {problem}") from None
         self.fail("a value")
 
 
 def _read_text(token: str) -> str:
     def unescape(found: re.Match[str]) -> str:
-        if found[1] not in _UNESCAPES:
+        if found[1] not in UNESCAPES:
             raise ValueError(f"there is no escape \\{found[1]}")
-        return _UNESCAPES[found[1]]
+        return UNESCAPES[found[1]]
 
     return re.sub(r"\\(.)", unescape, token[1:-1], flags=re.DOTALL)
 
 
 def _read_time(token: str) -> datetime:
-    moment = datetime.fromisoformat(token[1:])
+    try:
+        moment = datetime.fromisoformat(token[1:])
+    except ValueError:
+        raise ValueError(f"write a time like {EXAMPLE_TIME}") from None
     if moment.tzinfo is None:
-        raise ValueError("it has no time zone; end it with Z")
+        raise ValueError(f"it has no time zone; use {x.format_literal(moment.replace(tzinfo=UTC))} for UTC")
     return moment.astimezone(UTC)
 
 
 def _read_duration(token: str) -> timedelta:
     number, unit = re.fullmatch(r"([\d.]+)(\w+)", token).groups()  # type: ignore[union-attr]
-    micros = int(number) * UNITS[unit] if "." not in number else round(float(number) * UNITS[unit])
+    micros = int(number) * DURATION_UNITS[unit] if "." not in number else round(float(number) * DURATION_UNITS[unit])
     if micros > INT64_MAX + 1:  # the smallest duration is written as the negative of one too large
         raise ValueError("it does not fit in 64 bits of microseconds")
     return micros * MICROSECOND

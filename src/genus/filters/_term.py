@@ -1,0 +1,170 @@
+"""`this` and `Term`: build predicates with Python operators, such as `this.speed * 3.6 > 30`."""
+
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import Any, NoReturn
+
+from genus.errors import SubscriptionError
+from genus.filters._expression import (
+    Arithmetic,
+    AttributeRef,
+    Compare,
+    Constant,
+    Literal,
+    Negation,
+    OneOf,
+    Predicate,
+    Present,
+    TextTest,
+    Value,
+    as_predicate,
+    format_expression,
+    python_time,
+    refuse_truth,
+)
+
+
+class Term:
+    """A value in a predicate, such as `this.speed * 3.6`; made by `this`.
+
+    It has the operators + - * / and, to make a predicate, the comparisons and the methods below. A term of a `bool`
+    attribute is a predicate itself.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("node",)
+
+    def __init__(self, node: Value) -> None:
+        self.node = node
+
+    def __eq__(self, other: object) -> Predicate:  # type: ignore[override]
+        return Compare("==", self.node, as_value(other))
+
+    def __ne__(self, other: object) -> Predicate:  # type: ignore[override]
+        return Compare("!=", self.node, as_value(other))
+
+    def __lt__(self, other: "Term | Constant") -> Predicate:
+        return Compare("<", self.node, as_value(other))
+
+    def __le__(self, other: "Term | Constant") -> Predicate:
+        return Compare("<=", self.node, as_value(other))
+
+    def __gt__(self, other: "Term | Constant") -> Predicate:
+        return Compare(">", self.node, as_value(other))
+
+    def __ge__(self, other: "Term | Constant") -> Predicate:
+        return Compare(">=", self.node, as_value(other))
+
+    def __add__(self, other: "Term | Constant") -> "Term":
+        return Term(Arithmetic("+", self.node, as_value(other)))
+
+    def __radd__(self, other: Constant) -> "Term":
+        return Term(Arithmetic("+", as_value(other), self.node))
+
+    def __sub__(self, other: "Term | Constant") -> "Term":
+        return Term(Arithmetic("-", self.node, as_value(other)))
+
+    def __rsub__(self, other: Constant) -> "Term":
+        return Term(Arithmetic("-", as_value(other), self.node))
+
+    def __mul__(self, other: "Term | Constant") -> "Term":
+        return Term(Arithmetic("*", self.node, as_value(other)))
+
+    def __rmul__(self, other: Constant) -> "Term":
+        return Term(Arithmetic("*", as_value(other), self.node))
+
+    def __truediv__(self, other: "Term | Constant") -> "Term":
+        return Term(Arithmetic("/", self.node, as_value(other)))
+
+    def __rtruediv__(self, other: Constant) -> "Term":
+        return Term(Arithmetic("/", as_value(other), self.node))
+
+    def __neg__(self) -> "Term":
+        return Term(Negation(self.node))
+
+    def __and__(self, other: "Predicate | Term") -> Predicate:
+        return as_predicate(self) & other
+
+    def __or__(self, other: "Predicate | Term") -> Predicate:
+        return as_predicate(self) | other
+
+    def __invert__(self) -> Predicate:
+        return ~as_predicate(self)
+
+    def __bool__(self) -> NoReturn:
+        refuse_truth()
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise SubscriptionError(f"`in` cannot be used on a term: write .contains({item!r})")
+
+    def __repr__(self) -> str:
+        return f"<term {format_expression(self.node)}>"
+
+    def __str__(self) -> str:
+        raise SubscriptionError(f"{self!r} has no text: a predicate cannot convert values to text")
+
+    def isin(self, options: Iterable[Constant]) -> Predicate:
+        """Whether the value equals one of some constants."""
+        return OneOf(self.node, tuple(_literal(option) for option in options))
+
+    def between(self, low: "Term | Constant", high: "Term | Constant") -> Predicate:
+        """Whether the value lies between two others, both included."""
+        return (self >= low) & (self <= high)
+
+    def startswith(self, part: str) -> Predicate:
+        """Whether the text begins with a part."""
+        return TextTest("startswith", self.node, _literal(part))
+
+    def endswith(self, part: str) -> Predicate:
+        """Whether the text ends with a part."""
+        return TextTest("endswith", self.node, _literal(part))
+
+    def contains(self, part: str) -> Predicate:
+        """Whether the text contains a part."""
+        return TextTest("contains", self.node, _literal(part))
+
+    def is_present(self) -> Predicate:
+        """Whether the event carries this attribute; SubscriptionError if the term is not an attribute."""
+        if not isinstance(self.node, AttributeRef):
+            raise SubscriptionError("only an attribute can be present or absent, not an expression")
+        return Present(self.node)
+
+    def is_absent(self) -> Predicate:
+        """Whether the event lacks this attribute; SubscriptionError if the term is not an attribute."""
+        return ~self.is_present()
+
+
+class This:
+    """The class of `this`, the event in a predicate: `this.speed > 30` is an expression tree.
+
+    >>> (this.speed * 3.6 > 30) & this.category.isin(["truck", "car"])  # doctest: +ELLIPSIS
+    And(operands=(Compare(op='>', ...
+    """
+
+    def __getattr__(self, name: str) -> Term:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Term(AttributeRef(name))
+
+    def __getitem__(self, name: str) -> Term:
+        """The attribute of a name that is computed: `this["speed"]`."""
+        return Term(AttributeRef(name))
+
+
+this = This()
+"""The event in a predicate: `this.speed > 30`, or `this["speed"] > 30`."""
+
+
+def as_value(thing: object) -> Value:
+    """The value of a term or constant; SubscriptionError for anything else."""
+    return thing.node if isinstance(thing, Term) else _literal(thing)
+
+
+def _literal(value: Any) -> Literal:
+    if value is None:
+        raise SubscriptionError("nothing equals an absent value: use .is_absent() or .is_present(), not None")
+    if isinstance(value, date) and not isinstance(value, datetime):
+        raise SubscriptionError(f"{value!r} is a date; write the instant, {python_time(value)}")
+    if not isinstance(value, Constant):
+        raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
+    return Literal(value)

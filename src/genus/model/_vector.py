@@ -1,0 +1,114 @@
+"""Attributes and vectors: the form in which catalog, filters and targets read what a type declares.
+
+A family's vector is its ordered, append-only list of attributes: those of `Event` first, then each new name in the
+order in which classes of the family declare it. A tag is a set of presence bits over that vector.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from genus.errors import DeclarationError, SubscriptionError, did_you_mean
+from genus.model._types import AttributeType
+
+
+class Attribute(msgspec.Struct, frozen=True):
+    """A named, typed field of an event type.
+
+    `optional` says whether an event may lack it, and `unit` is the symbol given by `Unit`. `str()` gives the form used
+    in messages, such as `speed: float64?`.
+    """
+
+    name: str
+    type: AttributeType
+    optional: bool = False
+    unit: str | None = None
+
+    def __str__(self) -> str:
+        kind = self.type.describe()
+        text = kind if isinstance(kind, str) else "|".join(map(str, *kind.values())) if "enum" in kind else "opaque"
+        return f"{self.name}: {text}{'?' if self.optional else ''}"
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """An ordered list of attributes; bit i of a tag says whether an event carries the i-th.
+
+    `scope` is the name of the family the vector belongs to. Iterating gives the attributes in order.
+
+    >>> from genus.model import Event, vector
+    >>> vector(Event).tag_of(["time", "place"])
+    5
+    >>> vector(Event).names_of(5)
+    ('time', 'place')
+    """
+
+    scope: str
+    attributes: tuple[Attribute, ...]
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.attributes))
+
+    def get(self, name: str) -> Attribute | None:
+        """The attribute of a name, or None."""
+        return next((attribute for attribute in self.attributes if attribute.name == name), None)
+
+    def find(self, name: str, owner: str | None = None) -> Attribute:
+        """The attribute of a name; SubscriptionError with the vector in its message if there is none.
+
+        `owner` is the type to name in the message, if it is not the family's root.
+        """
+        if attribute := self.get(name):
+            return attribute
+        raise SubscriptionError(self.describe_unknown(name, owner))
+
+    def describe_unknown(self, name: str, owner: str | None = None) -> str:
+        """A message that an attribute does not exist, with a likely name and the vector."""
+        hint = did_you_mean(name, [attribute.name for attribute in self.attributes])
+        whose = "its vector" if owner in (None, self.scope) else f"the vector of its family {self.scope}"
+        return f"{owner or self.scope} has no attribute {name!r}; {hint}{whose} is ({self})"
+
+    def tag_of(self, names: Iterable[str]) -> int:
+        """The presence bits of some attributes; SubscriptionError if one is not in the vector."""
+        position = {attribute.name: bit for bit, attribute in enumerate(self.attributes)}
+        return sum(1 << position[self.find(name).name] for name in set(names))
+
+    def names_of(self, tag: int) -> tuple[str, ...]:
+        """The attributes of some presence bits; SubscriptionError if a bit lies outside the vector."""
+        if tag < 0 or tag >> len(self.attributes):
+            raise SubscriptionError(
+                f"bit vector {tag:#b} reaches outside the {len(self)} attributes of {self.scope}: ({self})"
+            )
+        return tuple(attribute.name for bit, attribute in enumerate(self.attributes) if tag >> bit & 1)
+
+
+class Family(msgspec.Struct, eq=False):
+    """State: a root type's growing vector, shared by every class below the root, and its tagged attributes."""
+
+    name: str
+    vector: Vector
+    tagged: tuple[str, ...] = ()
+
+    def check(self, owner: str, attribute: Attribute) -> None:
+        """Raise DeclarationError for an attribute whose name has another type or unit in this family."""
+        known = self.vector.get(attribute.name) or attribute
+        if known.type != attribute.type:
+            raise DeclarationError(
+                f"{owner}.{attribute.name} is {attribute.type.describe()}, but in family {self.name} "
+                f"{attribute.name!r} is {known.type.describe()}; rename the attribute or give it the family's type"
+            )
+        if attribute.unit not in (None, known.unit):
+            raise DeclarationError(
+                f"{owner}.{attribute.name} has the unit {attribute.unit}, but in family {self.name} {attribute.name!r} "
+                f"has {known.unit}; rename the attribute or give it the family's unit"
+            )
+
+    def append_new(self, attributes: Iterable[Attribute]) -> None:
+        """Append the attributes that the vector does not have yet."""
+        new = tuple(attribute for attribute in attributes if self.vector.get(attribute.name) is None)
+        self.vector = Vector(self.name, (*self.vector.attributes, *new))

@@ -1,0 +1,52 @@
+"""`genus explain`: what a subscription is compiled to, in plain words."""
+
+from pathlib import Path
+
+import pytest
+
+from genus.testing import run_command as genus
+
+TYPES = """
+from genus import Event, Maybe
+
+class Reading(Event): ...
+
+class Thermometer(Reading):
+    celsius: float
+
+class Freezer(Thermometer):
+    alarm: Maybe[bool] = None
+
+class Barometer(Reading):
+    hectopascal: float
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "weather.py").write_text(TYPES)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_python_target_shows_every_class() -> None:
+    shown = genus("explain", "-t", "weather.py", "Reading has place where celsius > 3", "--target", "python").stdout
+    assert "def matches(e):  # Thermometer, Freezer\n" in shown
+    assert "    return a_place is not None and a_celsius > 3.0\n" in shown
+    assert "def matches(e):  # Reading, Barometer\n    return False\n" in shown
+
+
+def test_the_index_says_how_the_subscription_is_found() -> None:
+    asked = "Reading has place where celsius > 3 and (alarm or hectopascal > 9)"
+    assert genus("explain", "-t", "weather.py", asked, "--target", "index").stdout == (
+        "index: Reading has place where celsius > 3.0 and (alarm == true or hectopascal > 9.0)\n"
+        "  type: Reading and its subtypes, decided once for each class and set of attributes\n"
+        "  attributes: place present\n"
+        "  contents: celsius > 3.0, looked up by value; alarm == true or hectopascal > 9.0, evaluated if all else "
+        "matches\n\n"
+    )
+
+
+def test_a_typo_names_the_type_that_was_written() -> None:
+    done = genus("explain", "-t", "weather.py", "Freezer where celsus > 3")
+    assert "Freezer has no attribute 'celsus'; did you mean 'celsius'?" in done.stderr
+    assert done.returncode != 0
