@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 
-from genus.lake._analytics import Walked
+from genus.lake import WalkResult
 
 GAP_US = 6
 GIVES = pa.schema([("first", pa.int64()), ("hits", pa.int64())])
 
 
-def bursts(rows: pa.Table, limit_us: int) -> Walked:
+def bursts(rows: pa.Table, limit_us: int) -> WalkResult:
     """Each burst's first hit and how many there were; the last one waits while it may still go on."""
     times = rows.column("_at_us").to_pylist()
     cuts = [n for n in range(1, len(times)) if times[n] - times[n - 1] > GAP_US]
@@ -16,4 +16,4 @@ def bursts(rows: pa.Table, limit_us: int) -> Walked:
     ended = [span for span in spans if times[span[1] - 1] + GAP_US < limit_us]
     positions = rows.column("_position").to_pylist()
     found = {"first": [positions[start] for start, _ in ended], "hits": [end - start for start, end in ended]}
-    return Walked(pa.table(found, GIVES), range(ended[-1][1] if ended else 0, len(times)))
+    return WalkResult(pa.table(found, GIVES), range(ended[-1][1] if ended else 0, len(times)))

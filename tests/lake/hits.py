@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from genus.lake._analytics import END, Analysis, together, watermark_of
+from genus.lake import END_OF_STREAM, Analysis, union_waiting, watermark_of
 
 INSTANT = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 3, 29, 0, 59, 50, tzinfo=UTC)  # ten seconds before Berlin's clocks go forward
@@ -102,13 +102,13 @@ def followed(
     recorded = 0
     for batch in batches:
         recorded = max([recorded, *(hit.recorded for hit in batch)])
-        rows = together(waiting, analysis.take(*frames(batch)))
+        rows = union_waiting(waiting, analysis.take(*frames(batch)))
         settled = analysis.settle(rows, watermark_of(START + timedelta(microseconds=recorded), analysis.lateness))
         given_out += settled.results.toArrow().to_pylist()
         kept = settled.waiting
         waiting = kept.sparkSession.createDataFrame(kept.toArrow(), kept.schema)
     assert waiting is not None
-    rest = analysis.settle(waiting, END)
+    rest = analysis.settle(waiting, END_OF_STREAM)
     assert rest.waiting.isEmpty()
     return [*given_out, *rest.results.toArrow().to_pylist()]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from genus import Catalog, Event
 from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
 from genus.lake._ingest.mapping import Mapping
-from genus.lake._ingest.sources import Chooser
+from genus.lake._ingest.sources import FormatChooser
 from genus.model import attributes, name_of
 from genus.targets.arrow import to_batch
 
@@ -52,7 +52,7 @@ class Found:
 
     def events(self) -> list[dict[str, Any]]:
         """The events without what Genus adds."""
-        return [{name: value for name, value in row.items() if name not in OWN} for row in self.rows()]
+        return [{name: value for name, value in row.items() if name not in OWN_SCHEMA} for row in self.rows()]
 
     @property
     def reasons(self) -> list[str]:
@@ -64,7 +64,7 @@ class Found:
         return self.letters[0]
 
 
-OWN = ("_position", "_recorded")
+OWN_SCHEMA = ("_position", "_recorded")
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -173,4 +173,4 @@ def written(path: Path, content: str | bytes) -> Path:
 
 def format_for(path: str, mapping: Mapping | None = None) -> Format:
     """The format that an ingest would choose."""
-    return Chooser(None, mapping, None)(path)
+    return FormatChooser(None, mapping, None)(path)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from genus import Subscription
-from genus.lake._tables.columns import OWN, POSITION, TYPE, file_schema, table_schema
+from genus.lake._tables.columns import OWN_SCHEMA, POSITION, TYPE, file_schema, table_schema
 from genus.model import Event, vector
 from genus.targets import arrow, spark
 
@@ -24,7 +24,7 @@ _FILLERS = {pa.string(): "1", pa.int64(): 0, pa.timestamp("us", tz="UTC"): datet
 def stored_table(events: Sequence[Event]) -> pa.Table:
     """The events of one family, in the columns of its files; `_position` numbers them."""
     batch = arrow.to_batch(events)
-    own = {field.name: pa.repeat(pa.scalar(_FILLERS[field.type], field.type), len(events)) for field in OWN}
+    own = {field.name: pa.repeat(pa.scalar(_FILLERS[field.type], field.type), len(events)) for field in OWN_SCHEMA}
     own |= {TYPE: batch[TYPE], POSITION: pa.array(range(len(events)), pa.int64())}
     schema = file_schema(vector(type(events[0])))
     return pa.table([own[f.name] if f.name in own else batch[f.name].cast(f.type) for f in schema], schema=schema)

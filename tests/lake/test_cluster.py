@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import genus
 from genus import Event
 from genus.errors import LakeError
-from genus.lake._worker_package import archive, explained
+from genus.lake._worker_package import package_archive, worker_errors
 from tests.lake import cluster, pipeline
 from tests.lake.roads import traffic, write_recording
 
@@ -139,21 +139,21 @@ def test_the_archive_holds_the_package_as_it_is_installed() -> None:
     """Every file of it and nothing that was compiled; it is made once."""
     package = Path(genus.__file__).parent
     there = {str(path.relative_to(package.parent)) for path in package.rglob("*") if path.is_file()}
-    with zipfile.ZipFile(archive()) as packed:
+    with zipfile.ZipFile(package_archive()) as packed:
         assert set(packed.namelist()) == {name for name in there if "__pycache__" not in name}
         assert packed.read("genus/errors.py") == (package / "errors.py").read_bytes()
-    assert archive() == archive()
+    assert package_archive() == package_archive()
 
 
 def test_the_archive_can_be_imported_from() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import genus.lake._ingest.job as job; print(job.__file__)"
-    done = subprocess.run([sys.executable, "-c", code, archive()], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{archive()}/genus/lake/ingest/job.py"
+    done = subprocess.run([sys.executable, "-c", code, package_archive()], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{package_archive()}/genus/lake/ingest/job.py"
 
 
 def test_a_failure_that_is_not_about_modules_is_left_alone(spark: SparkSession) -> None:
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException) as raised, explained():
+    with pytest.raises(PySparkException) as raised, worker_errors():
         spark.sql("select nothing from nowhere")
     assert not isinstance(raised.value, LakeError)

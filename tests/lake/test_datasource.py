@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from genus import Event, Maybe, Subscription, UInt16, this
 from genus.catalog import Catalog
 from genus.lake import Lake
-from genus.lake._datasource import register
 from genus.lake._ingest.can_logs import types_of_dbc
+from genus.lake._query.data_source import register_data_source
 from genus.model import name_of
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
 
@@ -32,7 +32,7 @@ class Meter(Event):
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two recordings, one of them damaged, and the catalog of their types."""
-    register(spark)
+    register_data_source(spark)
     folder = tmp_path_factory.mktemp("loose")
     Catalog.update(folder / "catalog.json", *ALL, Meter)
     (folder / "in").mkdir()
@@ -163,11 +163,11 @@ def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, t
     ("options", "said"),
     [
         ({}, "give option 'type' or 'subscription'"),
-        ({"type": "Counter", "catalgo": "x"}, "no option 'catalgo'; there are catalog, dbc"),
+        ({"type": "Counter", "catalgo": "x"}, "unknown option 'catalgo'; the options are catalog, dbc"),
         ({"type": "Ship"}, "Ship"),
         ({"subscription": "Counter where weight > 3"}, "weight"),
         ({"type": "Counter", "catalog": "/nowhere"}, "cannot read /nowhere/catalog.json, given by option 'catalog'"),
-        ({"type": "Counter", "format": "tape"}, "no format is known by the ending 'tape'"),
+        ({"type": "Counter", "format": "tape"}, "unknown ending 'tape'"),
     ],
     ids=["nothing", "misspelt", "unknown type", "unknown attribute", "no catalog", "unknown format"],
 )
@@ -179,7 +179,7 @@ def test_wrong_options_are_named(genus: DataFrameReader, folder: Path, options: 
 
 @pytest.mark.parametrize(
     ("schema", "said"),
-    [("weight double", "no column 'weight'; there are time"), ("lane string", "column 'lane' is bigint, not string")],
+    [("weight double", "no column 'weight'; the columns are time"), ("lane string", "column 'lane' is bigint, not string")],
 )
 def test_wrong_schemas_are_named(genus: DataFrameReader, folder: Path, schema: str, said: str) -> None:
     with pytest.raises(PySparkException) as raised:
@@ -188,5 +188,5 @@ def test_wrong_schemas_are_named(genus: DataFrameReader, folder: Path, schema: s
 
 
 def test_no_such_file_is_named(genus: DataFrameReader, folder: Path) -> None:
-    with pytest.raises(PySparkException, match=r"nothing\.genus: there is no such file"):
+    with pytest.raises(PySparkException, match=r"nothing\.genus: no such file"):
         genus.option("type", "Counter").load(str(folder / "nothing.genus")).collect()

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription, this
 from genus.lake import Inboxes, Lake
-from genus.lake._tables.files import local_path, opens_in_tasks
+from genus.lake._tables.files import arrow_opens, local_path
 from tests.lake.mounted import mount
 from tests.lake.roads import ALL, Counter, Gate, Radar, traffic, write_recording
 
@@ -50,7 +50,7 @@ def lakes(spark: SparkSession, tmp_path: Path, elsewhere: str) -> tuple[Lake, La
 def test_tasks_cannot_open_it(elsewhere: str) -> None:
     """Else nothing here would be shown."""
     assert local_path(elsewhere) is None
-    assert not opens_in_tasks(elsewhere)
+    assert not arrow_opens(elsewhere)
 
 
 def test_the_whole_pipeline_gives_the_same_answers(

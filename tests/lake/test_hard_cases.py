@@ -12,7 +12,7 @@ from genus import Event, Maybe, Subscription, this
 from genus.bus._recording import RecordingWriter
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Inboxes, Lake
-from genus.lake._tables.columns import Shape, collisions, few_enough
+from genus.lake._tables.columns import Shape, limit_shapes, shape_collisions
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Roadside, traffic, write_recording
 
 
@@ -154,7 +154,7 @@ def test_two_followers_at_one_place_are_refused(lake: Lake, tmp_path: Path) -> N
     with pytest.raises(LakeError, match="by name="):
         stream.for_each(Radar, lambda frame, version: None)
     with pytest.raises(TypeError):
-        lake.stream(tmp_path / "landing", nonsense=1)
+        lake.stream(tmp_path / "landing", nonsense=1)  # type: ignore[call-arg]
 
 
 def test_names_lead_to_tables_or_to_an_error(lake: Lake, tmp_path: Path) -> None:
@@ -208,6 +208,6 @@ def test_a_damaged_catalog_is_named(lake: Lake) -> None:
 def test_shapes_without_a_tag_stand_for_all_and_clash_with_none() -> None:
     """Of a type with too many tags one shape is kept that has none; it is no collision with the tag of nothing."""
     many = [Shape("F", "F", "2", f"{tag:x}") for tag in range(10)]
-    kept = few_enough(many[:3], many, most=5)
+    kept = limit_shapes(many[:3], many, most=5)
     assert [shape.tag for shape in kept] == ["3", "4", None]
-    assert collisions([many[0], Shape("F", "F", "2", None)]) == []
+    assert shape_collisions([many[0], Shape("F", "F", "2", None)]) == []

@@ -9,15 +9,15 @@ from pyspark.sql import SparkSession
 
 from genus import Event, Subscription, this
 from genus.errors import LakeError
-from genus.lake import Inboxes, Lake, Routed
+from genus.lake import Inboxes, Lake, RouteEntry
 from tests.lake.roads import ALL, Category, Counter, Gate, Radar, Roadside, traffic, write_recording
 
 WANTED = [
-    Routed("police", Subscription(Counter, has="place", where=this.speed > 50)),
-    Routed("police", Subscription(Radar)),
-    Routed("city", Subscription(Roadside)),
-    Routed("toll", Subscription(Counter, where=this.category == Category.TRUCK)),
-    Routed("porter", Subscription(Gate, where=this.open)),
+    RouteEntry("police", Subscription(Counter, has="place", where=this.speed > 50)),
+    RouteEntry("police", Subscription(Radar)),
+    RouteEntry("city", Subscription(Roadside)),
+    RouteEntry("toll", Subscription(Counter, where=this.category == Category.TRUCK)),
+    RouteEntry("porter", Subscription(Gate, where=this.open)),
 ]
 
 
@@ -28,7 +28,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return made
 
 
-def expected(events: Iterable[Event], wanted: Iterable[Routed] = WANTED) -> Tally[tuple[str, str, object]]:
+def expected(events: Iterable[Event], wanted: Iterable[RouteEntry] = WANTED) -> Tally[tuple[str, str, object]]:
     """Every match by subscriber, subscription and the event's time."""
     listed = list(events)
     return Tally(
@@ -77,7 +77,7 @@ def test_a_follower_left_too_far_behind_is_told(lake: Lake, tmp_path: Path) -> N
     lake.ingest(write_recording(tmp_path / "second.genus", traffic(100, first=1000)))
     lake.compact()
     lake.clean(older_than_s=-5)
-    with pytest.raises(LakeError, match="cleaned away"):
+    with pytest.raises(LakeError, match="compacted and removed before it was processed"):
         lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
 
 
@@ -108,11 +108,11 @@ def test_inboxes_belong_to_one_lake(spark: SparkSession, lake: Lake, tmp_path: P
     """Another lake's deliveries, and folders that hold something else, are refused."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     other = Lake.create(spark, tmp_path / "other", *ALL)
-    with pytest.raises(LakeError, match="folder of its own"):
+    with pytest.raises(LakeError, match="choose another folder"):
         other.route(WANTED).to_inboxes(tmp_path / "inboxes")
-    with pytest.raises(LakeError, match="folder of its own"):
+    with pytest.raises(LakeError, match="choose another folder"):
         lake.route(WANTED).to_inboxes(lake.path)
-    with pytest.raises(LakeError, match="holds no inboxes"):
+    with pytest.raises(LakeError, match="has no inboxes"):
         Inboxes(spark, tmp_path / "nothing")
 
 

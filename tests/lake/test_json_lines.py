@@ -178,11 +178,11 @@ def test_a_value_of_each_kind_in_one_column_is_read_by_its_kind(tmp_path: Path) 
         (b'{"type": "Loop", "lane": 1, "colour": "red"}', "Loop has no attribute 'colour'"),
         (b'{"type": "Loop", "speed": 1}', "Loop lacks 'lane', which it must carry"),
         (b'{"type": "Loop", "lane": null}', "Loop lacks 'lane', which it must carry"),
-        (b'{"type": "Loop", "lane": 1, "lane": 2}', "the field 'lane' is there twice"),
-        (b'{"type": "Loop", "lane" :1, "lane": 2}', "the field 'lane' is there twice"),
-        (b'{"type": "Loop", "lane" : 1, "l\\u0061ne"\t: 1}', "the field 'lane' is there twice"),
-        (b'{"type": "Loop", "lane": 1, "parts": [{"a": 1, "a": 2}]}', "the field 'a' is there twice"),
-        (b'{"type": "Loop", "lane": 1, "note": "\\":", "lane": 2}', "the field 'lane' is there twice"),
+        (b'{"type": "Loop", "lane": 1, "lane": 2}', "the field 'lane' occurs twice"),
+        (b'{"type": "Loop", "lane" :1, "lane": 2}', "the field 'lane' occurs twice"),
+        (b'{"type": "Loop", "lane" : 1, "l\\u0061ne"\t: 1}', "the field 'lane' occurs twice"),
+        (b'{"type": "Loop", "lane": 1, "parts": [{"a": 1, "a": 2}]}', "the field 'a' occurs twice"),
+        (b'{"type": "Loop", "lane": 1, "note": "\\":", "lane": 2}', "the field 'lane' occurs twice"),
     ],
 )
 def test_what_is_no_event_is_a_dead_letter_between_good_ones(tmp_path: Path, line: bytes, reason: str) -> None:
@@ -315,7 +315,7 @@ def test_a_mapping_says_type_and_attributes(tmp_path: Path) -> None:
     [
         ({"kind": "lamp"}, "unknown type 'lamp/truck'"),
         ({"kind": None}, "no type: 'kind' and 'vehicle.class' is missing"),
-        ({"place": 3}, "the field 'place' is no object"),
+        ({"place": 3}, "the field 'place' is not an object"),
         ({"place": {"lane": 3, "side": 1}}, "Loop has no attribute 'place.side'"),
         ({"speed": 3}, "Loop has no attribute 'speed'"),
         ({"at": "31.03.2024 02:30"}, "Loop.time is '31.03.2024 02:30', but must be time (field 'at')"),
@@ -372,10 +372,10 @@ def test_a_cloud_event_is_known_by_its_version(tmp_path: Path) -> None:
     [
         ({"specversion": "0.3"}, "specversion is '0.3'; CloudEvents 1.0 are read"),
         ({"type": "Tram"}, "unknown type 'Tram'"),
-        ({"data": [1]}, "the field 'data' is no object"),
+        ({"data": [1]}, "the field 'data' is not an object"),
         ({"data": {"lane": 1, "x": 2}}, "Loop has no attribute 'data.x'"),
         ({"data": {"lane": "x"}}, "Loop.lane is 'x', but must be int64 (field 'data.lane')"),
-        ({"data_base64": "AA=="}, "data_base64 holds binary data, which no mapping gives to an attribute"),
+        ({"data_base64": "AA=="}, "data_base64 holds binary data, which the mapping gives to no attribute"),
         ({"data": None}, "Loop lacks 'lane', which it must carry"),
     ],
 )
@@ -519,7 +519,9 @@ def test_lines_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessio
     path = str(written(tmp_path / "events.jsonl", "\n".join(lines)))
     catalog = Catalog()
     catalog.register(Loop)
-    draft = job.run(spark, str(tmp_path / "lake"), catalog.text(), job.inputs_of([path], format_for), 4000)
+    draft = job.run_ingest(
+        spark, str(tmp_path / "lake"), catalog.text(), job.fingerprint_files([path], format_for), 4000
+    )
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     table = stored(tmp_path / "lake/tables/Loop")
     assert sorted(table.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]
@@ -582,8 +584,8 @@ def test_every_event_of_a_boats_bus_is_found_again(spark: SparkSession, tmp_path
     catalog.register(*classes)
     types = Types(catalog)
     mapping.check(types)
-    inputs = job.inputs_of([str(SIGNALK)], lambda path: format_for(path, mapping))
-    draft = job.run(spark, str(tmp_path / "lake"), catalog.text(), inputs)
+    inputs = job.fingerprint_files([str(SIGNALK)], lambda path: format_for(path, mapping))
+    draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs)
     assert (draft.sources[0].rows, draft.sources[0].dead) == (15_668, 0)
     read = [row for part in draft.added for row in stored(tmp_path / "lake" / part.folder).to_pylist()]
     read.sort(key=lambda row: row["_position"])

@@ -25,7 +25,7 @@ from genus.cli._events import load_types
 from genus.cli._exit import told_to_stop
 from genus.cli._lake import COMMANDS, lake
 from genus.errors import GenusError
-from genus.lake._session import spark_problem
+from genus.lake._session import describe_spark_error
 
 TYPES = """
 from datetime import timedelta
@@ -171,7 +171,7 @@ def test_init_refuses_a_catalog_that_contradicts_the_lakes(copy: Path) -> None:
     Catalog.update(Path("bus.json"), *load_types("later.py"))
     done = ask("init", "city", "--catalog", "bus.json")
     assert isinstance(done.exception, GenusError)
-    assert "does not hold all that" in str(done.exception)
+    assert "lacks types of" in str(done.exception)
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------
@@ -386,16 +386,16 @@ def test_a_check_says_what_is_wrong_and_fails(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["read", "nowhere", "Loop"], "nowhere is no lake"),
+        (["read", "nowhere", "Loop"], "nowhere is not a lake"),
         (["read", "city", "Loop where"], "expected a value, found the end"),
         (["read", "city", "Nothing"], "no event type is called Nothing"),
         (["read", "city", "Loop", "--columns", "lane,weight"], "there is no column 'weight'; there are time"),
         (["ingest", "city", "missing.genus"], "missing.genus: there is no such file or folder"),
-        (["ingest", "city", "road.py"], "no format is known by the ending 'py'"),
+        (["ingest", "city", "road.py"], "unknown ending 'py'"),
         (["route", "city", "missing.txt"], "missing.txt: No such file"),
         (["route", "city", "road.py"], "road.py, line 2"),
-        (["inbox", "city-inboxes"], "holds no inboxes"),
-        (["stream", "city", "nowhere"], "nowhere is no folder"),
+        (["inbox", "city-inboxes"], "has no inboxes"),
+        (["stream", "city", "nowhere"], "nowhere is not a folder"),
         (["read", "city", "Loop", "--out", "no/folder.csv"], "cannot write no/folder.csv"),
     ],
 )
@@ -455,7 +455,7 @@ def test_what_spark_raises_is_one_line(spark: SparkSession, monkeypatch: pytest.
     ],
 )
 def test_of_what_spark_raises_the_line_that_says_it_is_kept(raised: str, line: str) -> None:
-    assert spark_problem(Exception(raised)) == line
+    assert describe_spark_error(Exception(raised)) == line
 
 
 def test_the_first_ctrl_c_asks_to_stop_and_the_second_interrupts() -> None:
@@ -491,7 +491,7 @@ def test_java_is_asked_for_where_it_is_needed_and_only_there() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("genus: Spark needs Java 17 or newer, and there is none: apt install")
+    assert line.startswith("genus: Spark needs Java 17 or newer, but none is installed: apt install")
 
 
 def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:

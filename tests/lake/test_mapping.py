@@ -8,9 +8,9 @@ import pytest
 
 from genus import Event, Kind, Maybe
 from genus.errors import LakeError
-from genus.lake._ingest.mapping import Field, Mapping, parse_path, path_text, read_mapping
+from genus.lake._ingest.mapping import MappedField, Mapping, format_path, parse_path, read_mapping
 from genus.lake._ingest.sources import mapped_format
-from genus.lake._ingest.values import Spelling
+from genus.lake._ingest.values import ValueFormat
 from tests.lake.outside import format_for, types_for
 
 
@@ -43,36 +43,36 @@ def test_a_mapping_is_read_from_a_file_or_a_text(tmp_path: Path) -> None:
     (tmp_path / "mapping.toml").write_text(text)
     from_file = read_mapping(tmp_path / "mapping.toml")
     assert from_file.fields == read_mapping(text).fields
-    assert from_file.fields == (Field(("a", "b"), "time", Spelling("ms", "UTC", None, ("NA",))),)
+    assert from_file.fields == (MappedField(("a", "b"), "time", ValueFormat("ms", "UTC", None, ("NA",))),)
     assert pickle.loads(pickle.dumps(from_file)) == from_file
 
 
 @pytest.mark.parametrize("text", ["a", "a.b", r"a\.b.c", "Wind Speed", "fields.Wind Speed"])
 def test_a_path_is_written_as_it_is_read(text: str) -> None:
-    assert path_text(parse_path(text)) == text
+    assert format_path(parse_path(text)) == text
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("x = ", "is not TOML"),
-        ("speed = 1", "speed is no key there; known are zone, absent, ignore"),
+        ("speed = 1", "speed is not a known key; known are zone, absent, ignore"),
         ("ignore = 3", "ignore is 3; a list or text is needed"),
         ('ignore = "all"', "ignore is 'all'; write a list of fields, or \"rest\""),
-        ("ignore = [3]", "ignore has 3, which is no path to a field"),
-        ("absent = [true]", "absent has True; text and numbers can mean absent"),
-        ('zone = "Berlin"', "zone is 'Berlin', which is no time zone"),
-        ('[type]\nis = "A"\nfield = "b"', "[type] has is and field; one of them"),
+        ("ignore = [3]", "ignore has 3, which is not a path to a field"),
+        ("absent = [true]", "absent has True; write text or numbers"),
+        ('zone = "Berlin"', "zone is 'Berlin', which is not a time zone"),
+        ('[type]\nis = "A"\nfield = "b"', "[type] has is and field; give one of them"),
         ("[type]\nis = true", "[type] is is True; text is needed"),
-        ('[type]\nkind = "A"', "[type] kind is no key there; known are is, field, name, strip"),
-        ("[types]\na = 1", "[types] 'a' is 1; write the name of a type"),
+        ('[type]\nkind = "A"', "[type] kind is not a known key; known are is, field, name, strip"),
+        ("[types]\na = 1", "[types] 'a' is 1; write the name of an event type"),
         ("[attributes]\na = 1", "[attributes] 'a' is 1; write the name of an attribute"),
         ('[attributes]\na.b = "c"', "[attributes] 'a' has no `to`; a path with dots is written in quotes"),
-        ('[attributes]\na = { to = "b", unit = "m" }', "[attributes] 'a' unit is no key there; known are to, format"),
-        ('[attributes]\na = { to = "b", scale = true }', "[attributes] 'a' scale is True; a number or a number"),
+        ('[attributes]\na = { to = "b", unit = "m" }', "[attributes] 'a' unit is not a known key; known are to, format"),
+        ('[attributes]\na = { to = "b", scale = true }', "[attributes] 'a' scale is True; a number is needed"),
         ('[attributes]\na = { to = "b", format = "epoch" }', "[attributes] 'a' has the format 'epoch'; write iso,"),
         ('[attributes]\na = { to = "b", format = "%Q" }', "[attributes] 'a' has the format '%Q'"),
-        ('[attributes]\na = { to = "b", format = "%H:%M" }', "which has no zone; state one"),
+        ('[attributes]\na = { to = "b", format = "%H:%M" }', "without a time zone; add zone ="),
         ("of = 1", "of is 1; a table is needed"),
         ("[of]\nLoop = 1", "[of.Loop] is 1; write a table"),
         ('[recorded]\nformat = "ms"', "recorded names no field"),
@@ -99,10 +99,10 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[type]\nis = "Tram"', "'Tram' is no event type of the catalog, which has Event, Lamp, Loop"),
-        ('[type]\nis = "Roadside"', "'Roadside' is no event type"),
-        ('[types]\na = "Tram"', "'Tram' is no event type"),
-        ('[of.Tram]\na = "lane"', "'Tram' is no event type"),
+        ('[type]\nis = "Tram"', "'Tram' is not an event type of the catalog, which has Event, Lamp, Loop"),
+        ('[type]\nis = "Roadside"', "'Roadside' is not an event type"),
+        ('[types]\na = "Tram"', "'Tram' is not an event type"),
+        ('[of.Tram]\na = "lane"', "'Tram' is not an event type"),
         (
             '[type]\nis = "Loop"\n[attributes]\na = "watts"',
             "[attributes] a: Loop has no attribute 'watts'; its vector is (time: time?, source: str?",

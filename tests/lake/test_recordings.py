@@ -23,7 +23,7 @@ from genus.catalog import Catalog
 from genus.errors import EventError, RecordingError
 from genus.lake._ingest import recordings as frames
 from genus.lake._ingest.format import Columns, DeadLetter, Split, Types, types_of
-from genus.lake._ingest.job import inputs_of, run
+from genus.lake._ingest.job import fingerprint_files, run_ingest
 from genus.lake._ingest.recordings import Recordings
 from genus.model import Attribute, OpaqueType, attributes, check, name_of
 from genus.targets.arrow import to_batch
@@ -314,8 +314,8 @@ BAD: list[tuple[Any, str]] = [
     (["Truck", 0, {"axles": 2, "time": 5}], "not a Truck: Expected `datetime | null`, got `int` - at `$.time`"),
     (["Truck", 0, {"axles": 2, "time": "0001-01-01T00:00:00+01:00"}], "time must be a time with a zone, in the years"),
     (["Truck", 0, {"axles": 2, "pause": timedelta.max}], "pause must be a duration of 64 bits"),
-    (["Truck", 0, {"axles": 2, "stops": msgspec.msgpack.Ext(5, b"?")}], "stops must be there and have a form in JSON"),
-    (["Trailer", 0, {"axles": 2, "time": NOON, "stops": None}], "stops must be there and have a form in JSON"),
+    (["Truck", 0, {"axles": 2, "stops": msgspec.msgpack.Ext(5, b"?")}], "stops must be present and representable in JSON"),
+    (["Trailer", 0, {"axles": 2, "time": NOON, "stops": None}], "stops must be present and representable in JSON"),
     (["Trailer", 0, {"axles": 2, "time": None, "stops": []}], "Expected `datetime`, got `None` - at `$.time`"),
     (["Trailer", 0, {"axles": 2, "stops": []}], "not a Trailer: Object missing required field `time`"),
     (["Truck", 1 << 62, {"axles": 2}], "not a Truck: Expected `int` <= 253402300799999999 - at `$[1]`"),
@@ -423,7 +423,9 @@ def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path:
     with path.open("ab") as file:
         file.write(b"the end")
     root = tmp_path / "lake"
-    draft = run(spark, str(root), catalog.text(), inputs_of([str(path)], lambda _: Recordings()), split_bytes=4000)
+    draft = run_ingest(
+        spark, str(root), catalog.text(), fingerprint_files([str(path)], lambda _: Recordings()), split_bytes=4000
+    )
     (source,) = draft.sources
     assert (source.rows, source.dead) == (501, 2)
     assert {(shape.type, shape.tag) for shape in draft.shapes} == {("Truck", "21"), ("Trailer", "1021")}

@@ -17,7 +17,8 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
-from genus.lake._route import Routed, RoutePlan, plan_routes
+from genus.lake._query.route_plan import RoutePlan, plan_routes
+from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._tables.columns import POSITION, RECORDED, Shape, table_schema
 from genus.model import BoolType, ChoiceType, name_of, vector
 from genus.targets.arrow import to_batch
@@ -55,7 +56,7 @@ class Stored:
 
     def plan(self, subscriptions: Iterable[Subscription], shapes: Iterable[Shape] | None = None) -> RoutePlan:
         """A plan for subscriptions of seven subscribers."""
-        given = [Routed(f"s{number % 7}", one) for number, one in enumerate(subscriptions)]
+        given = [RouteEntry(f"s{number % 7}", one) for number, one in enumerate(subscriptions)]
         return plan_routes(given, self.shapes if shapes is None else shapes, self.catalog)
 
     def matches(self, plan: RoutePlan) -> Counter[tuple[int, int]]:
@@ -162,7 +163,7 @@ def test_values_and_ranges_at_every_edge_are_keys(stored: Stored, count: int) ->
     """-0.0, NaN, infinities, the ends of 64 bits, years 1 and 9999, rounded floats: a key means what a test means."""
     subscriptions = keyed_subscriptions(11, count)
     plan = stored.plan(subscriptions)
-    used = {(each.method, each.residual is not None) for each in plan._passes["Sampler"]}
+    used = {(each.method, each.residual is not None) for each in plan._plans["Sampler"]}
     assert {("equal", False), ("range", False), ("range", True)} <= used
     assert stored.matches(plan) == stored.expected(subscriptions)
 
@@ -171,7 +172,7 @@ def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stor
     """Where tags are not listed, presence is tested on the events; other types of the family are not affected."""
     subscriptions = [*keyed_subscriptions(12, 30), *Generator(13).subscriptions(10)]
     plan = stored.plan(subscriptions, without_tags(stored.shapes, "Sampler", "WatchedSampler", "Chime"))
-    assert {each.units.tagged for each in plan._passes["Sampler"]} == {True, False}
+    assert {each.shapes.tagged for each in plan._plans["Sampler"]} == {True, False}
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
@@ -221,7 +222,7 @@ def test_types_that_this_process_does_not_know_match_by_their_codes(spark: Spark
     known = catalog.declare("Vessel")
     lone = Catalog.parse(catalog.text())
     asked = [Subscription(known), Subscription(known, exact=True), Subscription(known, where=this.length > 10.0)]
-    plan = plan_routes([Routed("ann", one) for one in asked], stored.shapes, lone)
+    plan = plan_routes([RouteEntry("ann", one) for one in asked], stored.shapes, lone)
     assert stored.matches(plan) == Counter({(0, 0): 1, (0, 1): 1, (1, 0): 1, (2, 1): 1})
 
 
@@ -241,8 +242,8 @@ def test_a_shape_of_a_type_that_is_in_no_catalog_matches_by_its_code(catalog: Ca
     """Codes are divided, names are not looked up."""
     later = Shape("Sampler", "LaterSampler", str(catalog.code(Sampler) * 1_000_003), "1")
     subscriptions = [Subscription(Sampler), Subscription(MarkedSampler), Subscription(Sampler, exact=True)]
-    plan = plan_routes([Routed("ann", one) for one in subscriptions], [later], catalog)
-    assert plan._passes["Sampler"][0].lookup.to_pylist()[0]["__found"] == [0]
+    plan = plan_routes([RouteEntry("ann", one) for one in subscriptions], [later], catalog)
+    assert plan._plans["Sampler"][0].lookup.to_pylist()[0]["__found"] == [0]
 
 
 def test_an_attribute_that_the_frame_does_not_have_is_absent(stored: Stored) -> None:
@@ -260,7 +261,7 @@ def test_a_type_that_the_catalog_does_not_have_is_refused(catalog: Catalog) -> N
         note: Maybe[str] = None
 
     with pytest.raises(NotRegistered, match="ann: Unheard has note"):
-        plan_routes([Routed("ann", Subscription(Unheard, has="note"))], [], catalog)
+        plan_routes([RouteEntry("ann", Subscription(Unheard, has="note"))], [], catalog)
 
 
 def test_an_attribute_called_subscriber_is_refused(spark: SparkSession, stored: Stored) -> None:
@@ -276,9 +277,9 @@ def test_wide_and_narrow_subscriptions_do_not_repeat_each_other(catalog: Catalog
     agreed = Catalog()
     agreed.register(root, *leaves)
     shapes = [Shape("Wide", name_of(cls), str(agreed.code(cls)), "0") for cls in leaves]
-    wide = [Routed("ann", Subscription(root))] * 30_000
-    narrow = [Routed("bob", Subscription(cls)) for cls in leaves]
-    lookup = plan_routes([*wide, *narrow], shapes, agreed)._passes["Wide"][0].lookup
+    wide = [RouteEntry("ann", Subscription(root))] * 30_000
+    narrow = [RouteEntry("bob", Subscription(cls)) for cls in leaves]
+    lookup = plan_routes([*wide, *narrow], shapes, agreed)._plans["Wide"][0].lookup
     assert sum(map(len, lookup["__found"].to_pylist())) == 30_200
 
 
@@ -316,7 +317,7 @@ def test_bins_keep_the_order_of_values() -> None:
     """Whatever the constants are, so that a range reaches from the bin of one bound to that of the other."""
     import numpy as np
 
-    from genus.lake._route.lookup_tables import bins_for
+    from genus.lake._query.lookup_tables import bins_for
 
     for seed in range(30):
         chosen = random.Random(seed)

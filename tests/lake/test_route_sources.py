@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from genus import Subscription, this
 from genus.catalog import Catalog
 from genus.errors import LakeError
-from genus.lake._route import Routed, read_subscriptions
+from genus.lake._query.subscription_list import RouteEntry, read_subscriptions
 from genus.testing._generators import Sampler, Stranger
 
 TEXT = """
@@ -31,9 +31,9 @@ def test_a_file_has_a_subscription_on_each_line(tmp_path: Path, catalog: Catalog
     file = tmp_path / "subscriptions.txt"
     file.write_text(TEXT.replace("    # a comment only begins a line", ""))
     wanted = [
-        Routed("ann", Subscription(Sampler, has="place", where=this.number > 30)),
-        Routed("bob's office", Subscription(Stranger)),
-        Routed("ann", Subscription(Sampler, exact=True, where=this.text.contains(": #"))),
+        RouteEntry("ann", Subscription(Sampler, has="place", where=this.number > 30)),
+        RouteEntry("bob's office", Subscription(Stranger)),
+        RouteEntry("ann", Subscription(Sampler, exact=True, where=this.text.contains(": #"))),
     ]
     assert read_subscriptions(file, catalog) == wanted == read_subscriptions(str(file), catalog)
     assert read_subscriptions(file.read_text().splitlines(), catalog) == wanted
@@ -63,7 +63,7 @@ def test_a_file_that_is_not_there_or_is_no_text_is_refused(tmp_path: Path, catal
     with pytest.raises(LakeError, match=r"cannot read .*none.txt: No such file"):
         read_subscriptions(tmp_path / "none.txt", catalog)
     (tmp_path / "noise").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(LakeError, match="noise is no text"):
+    with pytest.raises(LakeError, match="noise is not UTF-8 text"):
         read_subscriptions(tmp_path / "noise", catalog)
 
 
@@ -72,8 +72,8 @@ def test_a_table_has_a_subscription_in_each_row(spark: SparkSession, catalog: Ca
     rows = [("Sampler has place", 1, "ann"), ("Stranger", 2, "bob")]
     table = spark.createDataFrame(rows, "subscription string, weight int, subscriber string")
     assert read_subscriptions(table, catalog) == [
-        Routed("ann", Subscription(Sampler, has="place")),
-        Routed("bob", Subscription(Stranger)),
+        RouteEntry("ann", Subscription(Sampler, has="place")),
+        RouteEntry("bob", Subscription(Stranger)),
     ]
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription
 from genus.errors import LakeError
-from genus.lake import Inboxes, Lake, Progress, Routed, Windows
+from genus.lake import Inboxes, Lake, Progress, RouteEntry, Windows
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
 from tests.lake.test_inboxes import WANTED, delivered, expected
 
@@ -77,7 +77,7 @@ def test_new_subscriptions_and_new_types_take_effect_on_the_way(lake: Lake, tmp_
     write_recording(tmp_path / "landing" / "laser.genus", [laser])
     stream.run()
     found = delivered(Inboxes(lake.spark, tmp_path / "inboxes"))
-    city, toll = Routed("city", Subscription(Roadside)), Routed("toll", Subscription(Laser))
+    city, toll = RouteEntry("city", Subscription(Roadside)), RouteEntry("toll", Subscription(Laser))
     assert found == expected(landed(range(1, 2)), [city]) + expected([laser], [city, toll])
 
 
@@ -99,7 +99,7 @@ def test_a_batch_that_failed_half_way_is_done_again_once(
 
 def test_a_landing_folder_must_be_there(lake: Lake, tmp_path: Path) -> None:
     """A misspelled folder would wait for ever."""
-    with pytest.raises(LakeError, match="is no folder"):
+    with pytest.raises(LakeError, match="is not a folder"):
         lake.stream(tmp_path / "missing")
 
 

@@ -407,7 +407,9 @@ def test_tables_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessi
         pq.write_table(table, path, row_group_size=100)
     catalog = Catalog()
     catalog.register(Loop)
-    draft = job.run(spark, str(tmp_path / "lake"), catalog.text(), job.inputs_of([str(path)], format_for), 1000)
+    draft = job.run_ingest(
+        spark, str(tmp_path / "lake"), catalog.text(), job.fingerprint_files([str(path)], format_for), 1000
+    )
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     read = stored(tmp_path / "lake/tables/Loop")
     assert sorted(read.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake._analytics import END, Pairing, Statistic, Windows, pair, seconds, together, watermark_of, windows
+from genus.lake import END_OF_STREAM, Pairing, Windows, pair, seconds, union_waiting, watermark_of, windows
+from genus.lake._analytics.windows import Statistic
 
 from .hits import START, Hit, followed, frame, in_order, increments, micros, sides, traffic
 
@@ -137,9 +138,9 @@ def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession) -> No
     recorded = 0
     for new in [*increments(hits, cuts=2, seed=1), []]:
         recorded = max([recorded, *(hit.recorded for hit in new)])
-        watermark = watermark_of(START + recorded * MICRO, pairing.lateness) if new else END
-        pairs = pairing.settle(together(waiting[0], pairing.take(*sides(spark, new))), watermark)
-        figures = speeds.settle(together(waiting[1], speeds.take(with_gaps(pairs.results))), watermark)
+        watermark = watermark_of(START + recorded * MICRO, pairing.lateness) if new else END_OF_STREAM
+        pairs = pairing.settle(union_waiting(waiting[0], pairing.take(*sides(spark, new))), watermark)
+        figures = speeds.settle(union_waiting(waiting[1], speeds.take(with_gaps(pairs.results))), watermark)
         given_out += figures.results.toArrow().to_pylist()
         waiting = (stored(pairs.waiting), stored(figures.waiting))
     assert in_order(given_out) == in_order(batch.toArrow().to_pylist())

@@ -1,7 +1,7 @@
-"""Lines of text files: ranges of plain files, or whole compressed ones, in blocks of whole lines with their places.
+"""Lines of text files, in blocks: ranges of plain files, or whole compressed files.
 
-A line belongs to the range that its first byte is in. A place is counted in bytes of the text, not of the compressed
-file. A line that is too long to be an event, and the place where a compressed file is damaged, are dead letters.
+A line belongs to the range of its first byte. Offsets are counted in bytes of the uncompressed text. Lines longer than
+`LINE_LIMIT`, and the point where a compressed file is damaged, become dead letters.
 """
 
 import os
@@ -17,9 +17,9 @@ from genus.lake._ingest.format import DeadLetter, Split
 from genus.lake._tables.files import local_path, open_input
 
 LINE_LIMIT = 8 * 1024 * 1024
-"""A longer line is no event."""
+"""A longer line is a dead letter."""
 BLOCK = 2 * 1024 * 1024
-"""So much is read at a time: little enough for what is made of it to stay in the processor's cache."""
+"""Bytes per read; small enough for the decoded block to stay in the processor's cache."""
 _PIECE = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 1 << 14
@@ -28,17 +28,17 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 
 
 class Lines(NamedTuple):
-    """Lines without their ends, and where each begins."""
+    """Lines without line ends, and the offset of each."""
 
     lines: list[bytes]
     offsets: Offsets
 
 
-class Stream(Protocol):
-    """Where text is read from."""
+class ByteStream(Protocol):
+    """Source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, some at least; none at the end."""
+        """The next bytes, at least one; empty at the end."""
 
 
 def is_compressed(path: str) -> bool:
@@ -47,20 +47,20 @@ def is_compressed(path: str) -> bool:
 
 
 def open_text(path: str) -> IO[bytes] | "Unzipped":
-    """A file's text from its beginning."""
+    """Open a file for reading its uncompressed bytes."""
     file = open_input(path)
     return Unzipped(file) if is_compressed(path) else file
 
 
 def byte_ranges(path: str, size: int, target: int) -> list[Split]:
-    """A file in ranges of some size; a compressed one is not cut."""
+    """Cut a file into ranges of `target` bytes; a compressed file is one range."""
     if is_compressed(path) or not size:
         return [Split(path, 0, size)]
     return [Split(path, start, min(start + target, size)) for start in range(0, size, max(target, 1))]
 
 
 def read_lines(split: Split) -> Iterator[Lines | list[DeadLetter]]:
-    """The lines of a range."""
+    """Yield the lines of a range in blocks."""
     with open_text(split.path) as stream:
         end = None if isinstance(stream, Unzipped) else split.end
         position, rest = 0, b""
@@ -71,8 +71,8 @@ def read_lines(split: Split) -> Iterator[Lines | list[DeadLetter]]:
         yield from LineReader(stream, position, end, rest).blocks()
 
 
-def _after_line(stream: Stream) -> tuple[int, bytes]:
-    """How many bytes the rest of a line has, with its end; and what was read beyond."""
+def _after_line(stream: ByteStream) -> tuple[int, bytes]:
+    """Read to the end of the line: the number of bytes up to there, and the bytes that were read after it."""
     passed = 0
     while piece := stream.read(_PIECE):
         if (end := piece.find(b"\n")) >= 0:
@@ -82,13 +82,13 @@ def _after_line(stream: Stream) -> tuple[int, bytes]:
 
 
 class LineReader:
-    """State: what was read of a text and not given out yet, and where it begins."""
+    """Reads lines from a stream. State: bytes that were read and not yielded, and their offset."""
 
-    def __init__(self, stream: Stream, position: int, end: int | None, rest: bytes) -> None:
+    def __init__(self, stream: ByteStream, position: int, end: int | None, rest: bytes) -> None:
         self._stream, self._position, self._end, self._rest = stream, position, end, rest
 
     def blocks(self) -> Iterator[Lines | list[DeadLetter]]:
-        """Lines that begin before the end, block by block."""
+        """Yield the lines that begin before the end of the range, block by block."""
         while self._end is None or self._position < self._end:
             try:
                 piece = self._stream.read(BLOCK)
@@ -103,17 +103,17 @@ class LineReader:
                 yield self._pass_over()
 
     def _whole(self) -> int:
-        """How many bytes are whole lines that begin before the end."""
+        """The number of buffered bytes in whole lines that begin before the end of the range."""
         beyond = self._beyond()
         return beyond if beyond is not None else self._rest.rfind(b"\n") + 1
 
     def _last(self) -> int:
-        """The same when there is no more to come: the last line need not have an end."""
+        """The same at the end of the file, where the last line may lack a line end."""
         beyond = self._beyond()
         return beyond if beyond is not None else len(self._rest)
 
     def _beyond(self) -> int | None:
-        """Where the last line that begins before the end of the range is over; None if that was not read yet."""
+        """The end of the last line that begins before the end of the range; None if it was not read yet."""
         if self._end is None:
             return None
         return self._rest.find(b"\n", self._end - 1 - self._position) + 1 or None
@@ -125,7 +125,7 @@ class LineReader:
             yield from _cut(block, start)
 
     def _pass_over(self) -> list[DeadLetter]:
-        """Read to the end of a line that is too long."""
+        """Skip the rest of a line that is too long."""
         position, begun = self._position, self._rest[:_KEPT]
         skipped, rest = _after_line(self._stream)
         self._position += len(self._rest) + skipped
@@ -151,8 +151,8 @@ def _cut(block: bytes, start: int) -> Iterator[Lines | list[DeadLetter]]:
     yield Lines([line for line in lines if len(line) <= LINE_LIMIT], np.delete(offsets, long))
 
 
-def joined(parts: list[Lines]) -> Lines:
-    """Lines one after the other."""
+def join_lines(parts: list[Lines]) -> Lines:
+    """Concatenate blocks of lines."""
     full = [part for part in parts if part.lines]
     if len(full) == 1:
         return full[0]
@@ -161,7 +161,7 @@ def joined(parts: list[Lines]) -> Lines:
 
 
 class Unzipped:
-    """State: a gzip file being read; gives everything that can be read before it says that the file is damaged."""
+    """Reads a gzip file; returns all bytes before a damaged place, and raises OSError or EOFError only after them."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -177,7 +177,7 @@ class Unzipped:
         self._file.close()
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes: about as many as asked for."""
+        """The next bytes, about `size` of them."""
         made: list[bytes] = []
         while sum(map(len, made)) < size and self._damage is None:
             piece = self._waiting or self._file.read(_PIECE)
@@ -206,7 +206,7 @@ class Unzipped:
 
 
 def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
-    """What bytes before the damaged one give."""
+    """The output of the bytes before the damaged one."""
     made = []
     for place in range(len(piece)):
         try:
@@ -217,7 +217,7 @@ def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
 
 
 def changed_us(path: str) -> int:
-    """When a file was last written, in microseconds since 1970: its events are dated so if nothing else dates them."""
+    """Time of the last change of a file, in microseconds since 1970; used for events without any other time."""
     local = local_path(path)
     if local is not None:
         return os.stat(local).st_mtime_ns // 1000
