@@ -125,7 +125,7 @@ def hosts(simulation: Simulation, load: float) -> None:
 
 
 def add_host(bus: SimBus, number: int, machine: Sender, clock: Clock) -> Host:
-    return Host(machine, bus.attach(Controller(number)), clock)
+    return Host(machine, bus.attach(Controller(number)), bus, clock)
 
 
 Build = Callable[[Simulation, float], None]

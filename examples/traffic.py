@@ -1,4 +1,4 @@
-"""A road's sensors: the types the demo and the documentation use."""
+"""Event types of a road's sensors, which the documentation and the command line's examples use."""
 
 from enum import Enum
 from typing import Annotated
@@ -30,9 +30,9 @@ class Loop(Event, Roadside):
     speed: Maybe[Annotated[float, Unit("m/s")]] = None
 
     @property
-    def kmh(self) -> float:
-        """The speed in km/h; predicates may use it like an attribute."""
-        return self.speed * 3.6  # type: ignore[operator]
+    def kmh(self) -> float | None:
+        """The speed in km/h, if there is one; predicates may use it like an attribute."""
+        return None if self.speed is None else self.speed * 3.6
 
 
 class ConfidentLoop(Loop, Powered):

@@ -1,7 +1,8 @@
 """Genus: typed publish/subscribe. Subscribe to what events are, have and say."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from genus._lazy import lazy
 from genus.bus import Bus, Collection, EventChannel, Hard, Inbox, Listener, NonReal, Soft, open_bus
 from genus.errors import GenusError
 from genus.filters import Subscription, all_of, this
@@ -22,6 +23,7 @@ from genus.model import (
 )
 
 if TYPE_CHECKING:
+    from genus.bus import read_recording, record, replay
     from genus.catalog import Catalog
 
 __all__ = [
@@ -51,14 +53,12 @@ __all__ = [
     "all_of",
     "check",
     "open_bus",
+    "read_recording",
+    "record",
+    "replay",
     "this",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The catalog is imported when it is first asked for: most programs never do."""
-    if name == "Catalog":
-        from genus.catalog import Catalog
-
-        return Catalog
-    raise AttributeError(f"module 'genus' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__, bus="read_recording record replay", catalog="Catalog")

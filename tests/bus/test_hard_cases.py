@@ -10,7 +10,7 @@ import pytest
 
 from genus import Event, Float32, Maybe, open_bus, this
 from genus.bus._codec import EventDecoder, Recorded, Rejected
-from genus.bus._queue import Mailbox
+from genus.bus._queue import EventQueue
 from genus.bus._recording import HEADER, RecordingWriter, read_recording
 from genus.errors import BusError, EventError, QueueFull
 
@@ -53,7 +53,7 @@ class TestQueuesUnderContention:
         assert sorted(found) == sorted(list(range(200)) * 3)
 
     async def test_a_reader_that_is_cancelled_passes_its_wake_up_on(self) -> None:
-        mailbox: Mailbox[int] = Mailbox("test", 10, "block")
+        mailbox: EventQueue[int] = EventQueue("test", 10, "block")
         first, second = (asyncio.create_task(mailbox.get_async()) for _ in range(2))
         await asyncio.sleep(0)
         mailbox.put(7)
@@ -296,7 +296,7 @@ class TestHostileBytes:
         path.write_bytes(b"G" + path.read_bytes()[1:])
         recording = read_recording(path, [Tick])
         assert [one.event for one in recording] == [Tick(number=5)]
-        assert recording.damage == [f"{path}: damaged at byte 0: {len(HEADER)} bytes passed over"]
+        assert recording.damage == [f"{path}: damaged at byte 0: {len(HEADER)} bytes skipped"]
 
     def test_an_event_that_cannot_be_written_is_named(self, tmp_path: Path) -> None:
         with RecordingWriter(tmp_path / "ticks.genus") as writer, pytest.raises(EventError, match=r"Tick\.number is"):

@@ -154,7 +154,7 @@ def test_a_name_is_one_recorders_at_a_time(start: Callable[..., FolderRecorder],
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "a b"])
 def test_a_name_that_is_no_file_name_is_refused(start: Callable[..., FolderRecorder], name: str) -> None:
-    with open_bus() as bus, pytest.raises(RecordingError, match="cannot be called"):
+    with open_bus() as bus, pytest.raises(RecordingError, match="cannot be named"):
         start(bus, name=name)
 
 
@@ -257,19 +257,36 @@ def test_a_file_that_cannot_land_now_lands_later(
     start: Callable[..., FolderRecorder], tmp_path: Path, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is lost by a folder that refuses for a while, and events go on being written."""
-    problems: list[Any] = []
-    with open_bus(on_error=lambda *what: problems.append(what)) as bus, start(bus, most=2) as recorder:
+    with open_bus() as bus, start(bus, most=2) as recorder:
         with monkeypatch.context() as patch:
             patch.setattr(Path, "rename", refuse)
             for number in range(5):
                 bus.publish(Step(number=number))
             with pytest.raises(RecordingError, match="cannot write to"):
                 hand.tick()
-        assert (recorder.written, recorder.landed) == (5, 0)
+        assert (recorder.written, recorder.landed, recorder.lost) == (5, 0, 0)
         hand.tick()
         assert list(landed(tmp_path).values()) == [[0, 1], [2, 3]]
     assert list(landed(tmp_path).values()) == [[0, 1], [2, 3], [4]]
-    assert len(problems) == 2
+
+
+def test_events_that_cannot_be_written_are_counted_and_reported_once(
+    start: Callable[..., FolderRecorder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A full disk is one line of the log, not one per event; when there is room again, recording goes on."""
+    with open_bus() as bus, start(bus, most=10) as recorder:
+        bus.publish(Step(number=0))
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordingWriter, "append", refuse)
+            for number in range(1, 20):
+                bus.publish(Step(number=number))
+        bus.publish(Step(number=20))
+    assert recorder.lost == 19
+    assert list(landed(tmp_path).values()) == [[0, 20]]
+    assert len(caplog.records) == 1
 
 
 def refuse(*_: object) -> None:
@@ -290,7 +307,7 @@ def test_the_thread_ticks_on_after_an_error_and_says_it_once(caplog: pytest.LogC
     assert enough.wait(30)
     ticking.stop()
     assert [record.getMessage() for record in caplog.records] == [
-        "a recording cannot be written, which is tried again: the disk is full"
+        "a recording cannot be written and is tried again: the disk is full"
     ]
 
 

@@ -120,7 +120,7 @@ def test_cut_short_it_replays_up_to_the_cut_and_says_so(path: Path, cut: int) ->
     assert found == MOTORS[: len(found)]
     assert 17 <= len(found) < 20
     (said,) = recording.damage
-    assert "cut short at byte" in said
+    assert "truncated at byte" in said
 
 
 def test_damage_in_the_middle_costs_only_what_it_hits(path: Path) -> None:
@@ -172,6 +172,21 @@ def test_a_file_that_is_no_recording_is_refused(path: Path, content: bytes) -> N
         with pytest.raises(RecordingError, match="not a recording"):
             RecordingWriter(path, append=True)
         assert path.read_bytes() == content
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_ends_the_recording_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Further events are counted, nothing is raised into publishers, and closing the recorder says why."""
+    with open_bus() as bus:
+        recorder = record(bus, path)
+        recorder.writer._file.close()
+        recorder.writer._file = open("/dev/full", "wb", buffering=0)  # type: ignore[assignment]  # noqa: SIM115
+        for motor in MOTORS:
+            bus.publish(motor)
+        with pytest.raises(RecordingError, match="No space left"):
+            recorder.close()
+    assert recorder.lost == len(MOTORS)
+    assert [entry.getMessage() for entry in caplog.records] == [f"recording ended: {recorder.problem}"]
 
 
 def test_a_missing_file_and_an_unwritable_one(tmp_path: Path) -> None:

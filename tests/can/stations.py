@@ -144,7 +144,7 @@ class System:
         return station
 
     def add(self, machine: Station | Broker) -> Host:
-        host = Host(machine, self.bus.attach(Controller(len(self.hosts))))
+        host = Host(machine, self.bus.attach(Controller(len(self.hosts))), self.bus)
         self.hosts.append(host)
         return host
 

@@ -582,7 +582,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['cantools'] = None\n"
         "try:\n    import genus.can._dbc\n"
-        "except ImportError as problem:\n    assert \"pip install 'genus[can]'\" in str(problem), problem\n"
+        "except ImportError as problem:\n    assert '[can]' in str(problem), problem\n"
         "else:\n    raise SystemExit('imported')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

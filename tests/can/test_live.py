@@ -68,7 +68,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
 
 def test_two_nodes_of_one_process_meet_by_type(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as sensor, open_bus(virtual(number=2)) as logger:
-        inbox = logger.channel(Beacon).inbox(where=this.number > 1)
+        inbox = logger.collection(Beacon).inbox(where=this.number > 1)
         beacons = sensor.channel(Flare, Soft(deadline="1s"))
         beacons.announce()
         for number in range(4):
@@ -78,7 +78,7 @@ def test_two_nodes_of_one_process_meet_by_type(virtual: Callable[..., str]) -> N
 
 def test_a_publisher_hears_its_own_events_once(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
-        inbox = bus.channel(Beacon).inbox()
+        inbox = bus.collection(Beacon).inbox()
         beacons = bus.channel(Beacon, NonReal())
         beacons.announce()
         beacons.publish(Beacon(number=1))
@@ -95,7 +95,7 @@ def test_can_fd_frames_hold_more(interface: str, virtual: Callable[..., str], mu
 
     beacon = Beacon(number=7, place="a lighthouse on the western shore")
     with open_bus(address(1)) as one, open_bus(address(2)) as two:
-        inbox = two.channel(Beacon).inbox()
+        inbox = two.collection(Beacon).inbox()
         channel = one.channel(Beacon, Soft(deadline="1s"))
         channel.announce()
         channel.publish(beacon)
@@ -132,7 +132,7 @@ def test_what_the_medium_cannot_keep_is_refused_at_the_call(virtual: Callable[..
 def test_without_a_broker_a_node_says_who_is_missing(
     virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("genus.can._live.link.BINDING_S", 0.3)
+    monkeypatch.setattr("genus.can._node.link.BINDING_S", 0.3)
     with open_bus(virtual(catalog=None)) as bus, pytest.raises(BusError, match="genus can broker"):
         bus.channel(Beacon).announce()
 
@@ -141,11 +141,8 @@ def test_a_channel_that_was_cancelled_publishes_no_more(virtual: Callable[..., s
     with open_bus(virtual(number=1)) as bus:
         with bus.channel(Beacon, Soft(deadline="1s")) as channel:
             channel.announce()
-            inbox = channel.inbox()
         with pytest.raises(BusError):
             channel.publish(Beacon(number=1))
-        with pytest.raises(BusError, match="cancelled"):
-            inbox.get(0)
         bus.channel(Beacon, NonReal()).announce()
 
 
@@ -175,7 +172,7 @@ def test_a_live_hard_channel_follows_its_calendar(virtual: Callable[..., str], t
         beacons = tower.channel(Beacon, Hard(period="100ms", omissions=1))
         beacons.announce(troubles.append)
         arrivals: list[float] = []
-        ship.channel(Beacon).subscribe(lambda event: arrivals.append(time.monotonic()), on_trouble=troubles.append)
+        ship.collection(Beacon).subscribe(lambda event: arrivals.append(time.monotonic()), on_trouble=troubles.append)
         for number in range(5):
             beacons.publish(Beacon(number=number))
             time.sleep(0.1)
@@ -245,16 +242,15 @@ def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., 
 
 def test_a_cancelled_listener_leaves_nothing_behind(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
-        channel = bus.channel(Beacon)
-        listener = channel.subscribe(print, on_trouble=print)
+        listener = bus.collection(Beacon).subscribe(print, on_trouble=print)
         listener.cancel()
-        assert not bus._link.node.receiving.subscribers  # type: ignore[union-attr]
+        assert not bus._link.node.rx.interests  # type: ignore[union-attr]
 
 
 def test_nothing_from_a_bus_stops_its_threads(virtual: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
     with open_bus(virtual(number=1)) as one, open_bus(virtual(number=2)) as two:
-        inbox = two.channel(Beacon).inbox()
-        host = two._link.host  # type: ignore[union-attr]
+        inbox = two.collection(Beacon).inbox()
+        host = two._link.driver  # type: ignore[union-attr]
         receive = host.machine.receive
         host.machine.receive = lambda *_: 1 / 0
         channel = one.channel(Beacon, NonReal())
@@ -323,7 +319,7 @@ def run_rate(multicast: Callable[[int], str], catalog: Path, tmp_path: Path, rat
     try:
         with open_bus(multicast(2)) as bus:
             seen: list[int] = []
-            bus.channel(Beacon).subscribe(lambda event: seen.append(event.number))
+            bus.collection(Beacon).subscribe(lambda event: seen.append(event.number))
             said = subprocess.run(
                 [sys.executable, "publisher.py", multicast(1), str(rate), str(count)],
                 cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
@@ -356,7 +352,7 @@ def test_five_thousand_events_a_second_for_ten_seconds(
 
 def test_own_frames_that_come_back_are_ignored(multicast: Callable[[int], str]) -> None:
     with open_bus(multicast(1)) as bus:
-        inbox = bus.channel(Beacon).inbox()
+        inbox = bus.collection(Beacon).inbox()
         beacons = bus.channel(Beacon, NonReal())
         beacons.announce()
         for number in range(100):

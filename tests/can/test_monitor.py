@@ -6,7 +6,7 @@ import pytest
 
 from genus import Catalog, Event, Soft, UInt8
 from genus.can._machine import Accept
-from genus.can._monitor import Line, Monitor
+from genus.can._monitor import ChannelStatistics, Monitor
 from genus.can._node.node import Node
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
@@ -30,10 +30,10 @@ class Plant:
         self.catalog.register(Pump)
         self.bus = SimBus(TIMING)
         self.node = Node(1, timing=TIMING, catalog=self.catalog, number=1, synchronised=False)
-        self.host = Host(self.node, self.bus.attach(Controller(1)))
+        self.host = Host(self.node, self.bus.attach(Controller(1)), self.bus)
         self.host.call(self.node.start)
         self.monitor = Monitor(TIMING, self.catalog if named else None)
-        self.watcher = Host(self.monitor, self.bus.attach(Controller(2)))
+        self.watcher = Host(self.monitor, self.bus.attach(Controller(2)), self.bus)
         self.host.call(lambda now: self.node.announce(Pump, Soft(deadline="5ms"), now, carries=("time",)))
         self.steps = 0
         self.bus.at(MS, self.step)
@@ -44,7 +44,7 @@ class Plant:
         self.steps += 1
         self.bus.at(self.bus.now + 10 * MS, self.step)
 
-    def line(self) -> Line:
+    def line(self) -> ChannelStatistics:
         (line,) = self.monitor.lines(self.bus.now)
         return line
 

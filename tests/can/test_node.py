@@ -56,7 +56,7 @@ class City:
 
     def host(self, machine: Node | Broker) -> Host:
         number = len(self.hosts) + 1
-        host = Host(machine, self.bus.attach(Controller(number)))
+        host = Host(machine, self.bus.attach(Controller(number)), self.bus)
         self.hosts.append(host)
         return host
 
@@ -65,10 +65,14 @@ class City:
     ) -> "Seat":
         known = self.catalog if number is not None else None
         uid = 1000 + len(self.hosts)
-        node = Node(uid, name=name, timing=TIMING, catalog=known, number=number, slots=slots, synchronised=synchronised)
-        host = self.host(node)
-        host.call(node.start)
-        return Seat(node, host)
+        seat = Seat(self.bus)
+        seat.node = node = Node(
+            uid, name=name, timing=TIMING, catalog=known, number=number, slots=slots, synchronised=synchronised,
+            on_event=seat.take,
+        )  # fmt: skip
+        seat.host = self.host(node)
+        seat.host.call(node.start)
+        return seat
 
     def broker(self) -> Host:
         return self.host(Broker(1, self.catalog, self.store))
@@ -78,29 +82,32 @@ class City:
 
 
 class Seat:
-    """A program on a node: what it was given and told."""
+    """A program on a node: the events and troubles it got."""
 
-    def __init__(self, node: Node, host: Host) -> None:
-        self.node = node
-        self.host = host
+    node: Node
+    host: Host
+
+    def __init__(self, bus: SimBus) -> None:
         self.events: list[tuple[int, Event]] = []
         self.troubles: list[Trouble] = []
+        self._bus = bus
+        self._subscriptions: list[Subscription] = []
 
     def announce(self, cls: type[Event], qos: QoS, *carries: str) -> None:
         """Announce, and wait for the report after which a channel is ready."""
         self.host.call(lambda now: self.node.announce(cls, qos, now, on_trouble=self.troubles.append, carries=carries))
-        bus = self.host.controller.bus
-        assert bus is not None
-        bus.run(bus.now + MS)
+        self._bus.run(self._bus.now + MS)
 
     def publish(self, event: Event) -> None:
         self.host.call(lambda now: self.node.publish(event, now))
 
     def subscribe(self, subscription: Subscription) -> None:
-        def take(event: Event) -> None:
-            self.events.append((self.host.now, event))
+        self._subscriptions.append(subscription)
+        self.host.call(lambda now: self.node.subscribe(subscription, now, on_trouble=self.troubles.append))
 
-        self.host.call(lambda now: self.node.subscribe(subscription, take, now, on_trouble=self.troubles.append))
+    def take(self, event: Event) -> None:
+        """As a bus does: what the node receives goes to the subscriptions that match."""
+        self.events += [(self.host.now, event) for each in self._subscriptions if each.matches(event)]
 
     @property
     def received(self) -> list[Event]:

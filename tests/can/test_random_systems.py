@@ -4,15 +4,15 @@ from math import sqrt
 
 import pytest
 
+from genus.can import PATTERNS, Outcome, Pattern, PreparedSystem, Scenario, simulate
 from genus.can._plan import Plan, parse_system
 from genus.can._sim.faults import ExactErrors, FrameErrors
-from genus.can._world import PATTERNS, Outcome, Pattern, Prepared, Scenario, simulate
 from genus.testing._systems import random_system
 
 SECONDS = 0.3
 
 
-def worst(prepared: Prepared, pattern: Pattern, seed: int) -> Outcome:
+def worst(prepared: PreparedSystem, pattern: Pattern, seed: int) -> Outcome:
     """All frames as long as they can be, and every hard frame fails exactly as often as its slot allows."""
     hard = prepared.typed.system.hard
     return simulate(
@@ -46,7 +46,7 @@ def check(outcome: Outcome, plan: Plan) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_random_systems_keep_every_promise_of_their_plan(seed: int) -> None:
     """No hard event is missed; no soft one in admitted systems; no bound of the others is exceeded."""
-    prepared = Prepared.of(random_system(seed))
+    prepared = PreparedSystem.of(random_system(seed))
     check(worst(prepared, PATTERNS[seed % len(PATTERNS)], seed), prepared.plan)
 
 
@@ -54,7 +54,7 @@ def test_random_systems_keep_every_promise_of_their_plan(seed: int) -> None:
 def test_300_random_systems_keep_every_promise_of_their_plan() -> None:
     admitted = 0
     for seed in range(300):
-        prepared = Prepared.of(random_system(seed))
+        prepared = PreparedSystem.of(random_system(seed))
         admitted += prepared.plan.ok
         for pattern in PATTERNS:
             check(worst(prepared, pattern, seed), prepared.plan)
@@ -64,7 +64,7 @@ def test_300_random_systems_keep_every_promise_of_their_plan() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_random_systems_on_can_fd_keep_every_promise_of_their_plan(seed: int) -> None:
-    prepared = Prepared.of(random_system(seed, bitrate=500_000, data_bitrate=2_000_000))
+    prepared = PreparedSystem.of(random_system(seed, bitrate=500_000, data_bitrate=2_000_000))
     for pattern in PATTERNS:
         check(worst(prepared, pattern, seed), prepared.plan)
 
@@ -73,7 +73,7 @@ def test_random_systems_on_can_fd_keep_every_promise_of_their_plan(seed: int) ->
 @pytest.mark.parametrize("seed", range(20))
 def test_random_systems_keep_their_promises_with_real_clocks(seed: int) -> None:
     """Clocks are off, drift and are synchronised; slots are wide enough for the precision that is reached."""
-    prepared = Prepared.of(random_system(seed, bitrate=1_000_000))
+    prepared = PreparedSystem.of(random_system(seed, bitrate=1_000_000))
     check(simulate(Scenario(prepared=prepared, seed=seed, seconds=1.0)), prepared.plan)
 
 
@@ -106,7 +106,7 @@ def lossy(omissions: int, p: float, seconds: float) -> Outcome:
     """Eight hard channels with some soft traffic between them; every frame of any kind is corrupted with p."""
     channels = [HARD.format(number=number, omissions=omissions) for number in range(8)]
     channels += [OTHERS.format(number=number) for number in range(2)]
-    prepared = Prepared.of(parse_system("[bus]\nbitrate = 1_000_000\n" + "".join(channels)))
+    prepared = PreparedSystem.of(parse_system("[bus]\nbitrate = 1_000_000\n" + "".join(channels)))
     return simulate(
         Scenario(
             prepared=prepared, seed=7, seconds=seconds, clocks="perfect", confinement=False, faults=(FrameErrors(p=p),)

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from genus.can import PATTERNS, Outcome, PreparedSystem, Scenario, ScenarioRun, simulate
 from genus.can._plan import System, load_system, parse_system
 from genus.can._sim.fault_text import parse_fault
 from genus.can._sim.trace import Trace
 from genus.can._wire.payload import Layout
-from genus.can._world import PATTERNS, Outcome, Prepared, Run, Scenario, simulate
 from genus.can._world.releases import Pattern, Rounds, releases
-from genus.can._world.stand_ins import SHORTEST, number_of, stand_in, with_types
+from genus.can._world.synthetic_types import SHORTEST, stand_in, with_types
 from genus.catalog import Catalog
 from genus.cli._can_sim import sim
 from genus.errors import BusError, PlanError
@@ -61,16 +61,16 @@ subscribers = ["sensor"]
 
 
 @pytest.fixture(scope="module")
-def small() -> Prepared:
-    return Prepared.of(parse_system(SMALL))
+def small() -> PreparedSystem:
+    return PreparedSystem.of(parse_system(SMALL))
 
 
 @pytest.fixture(scope="module")
-def crossing() -> Prepared:
-    return Prepared.of(load_system(CROSSING))
+def crossing() -> PreparedSystem:
+    return PreparedSystem.of(load_system(CROSSING))
 
 
-def run(prepared: Prepared, *faults: str, **options: object) -> Outcome:
+def run(prepared: PreparedSystem, *faults: str, **options: object) -> Outcome:
     made = {"seconds": 0.3, "faults": tuple(map(parse_fault, faults)), **options}
     return simulate(Scenario(prepared=prepared, **made))  # type: ignore[arg-type]
 
@@ -88,7 +88,7 @@ def test_a_stand_in_is_exactly_as_long_as_asked_for(size: int, open_ended: bool,
     _, payload = layout.encode(made.make(number), 0)
     assert len(payload) == size
     assert layout.largest_carrying() == (None if open_ended else size)
-    assert made.number_in(payload) == number_of(made.make(number)) == number
+    assert int.from_bytes(payload[1 : 1 + made.width], "big") == number
 
 
 @given(seed=st.integers(0, 500))
@@ -121,7 +121,7 @@ def test_names_that_no_type_may_have_are_spelled_otherwise() -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_programs_publish_no_more_often_than_they_may(pattern: Pattern) -> None:
     """Any k events of a channel take at least k - 1 periods, less the jitter."""
-    prepared = Prepared.of(random_system(3))
+    prepared = PreparedSystem.of(random_system(3))
     system = prepared.typed.system
     rounds = Rounds.of(system, prepared.plan.calendar, 0, 20_000 * MS, Random(1))
     for channel in (*system.soft, *system.none):
@@ -136,7 +136,7 @@ def test_programs_publish_no_more_often_than_they_may(pattern: Pattern) -> None:
 
 
 @pytest.mark.parametrize("clocks", ["real", "perfect"])
-def test_without_faults_every_event_is_delivered_once_in_time(small: Prepared, clocks: str) -> None:
+def test_without_faults_every_event_is_delivered_once_in_time(small: PreparedSystem, clocks: str) -> None:
     outcome = run(small, clocks=clocks)
     assert outcome.broken == ()
     assert [sum(result.delivered.values()) for result in outcome.channels] == [59, 30, 6]
@@ -146,34 +146,34 @@ def test_without_faults_every_event_is_delivered_once_in_time(small: Prepared, c
         assert 0 < result.mean_ns <= result.worst_ns <= (result.bound_ns or 0)
 
 
-def test_who_has_no_subscriber_is_heard_by_an_observer(small: Prepared) -> None:
+def test_who_has_no_subscriber_is_heard_by_an_observer(small: PreparedSystem) -> None:
     assert small.typed.system.channel("pulse").subscribers == ("observer",)
     assert run(small, clocks="perfect").channel("pulse").delivered == {"observer": 59}
 
 
-def test_the_crossing_keeps_its_promises_with_real_clocks(crossing: Prepared) -> None:
+def test_the_crossing_keeps_its_promises_with_real_clocks(crossing: PreparedSystem) -> None:
     outcome = run(crossing)
     assert outcome.admitted
     assert outcome.broken == ()
     assert outcome.troubles == {}
 
 
-def test_the_same_seed_comes_to_the_same_outcome_and_another_to_another(small: Prepared) -> None:
+def test_the_same_seed_comes_to_the_same_outcome_and_another_to_another(small: PreparedSystem) -> None:
     first, again, other = (run(small, "errors p=0.1", seed=seed) for seed in (1, 1, 2))
     assert msgspec.json.encode(first) == msgspec.json.encode(again)
     assert msgspec.json.encode(first) != msgspec.json.encode(other)
 
 
-def test_nodes_of_a_broker_get_the_numbers_of_the_system_file(small: Prepared) -> None:
-    happens = Run(Scenario(prepared=small, seconds=0.2, broker=True))
+def test_nodes_of_a_broker_get_the_numbers_of_the_system_file(small: PreparedSystem) -> None:
+    happens = ScenarioRun(Scenario(prepared=small, seconds=0.2, broker=True))
     for _ in happens.advance():
         pass
-    numbers = {name: station.node.number for name, station in happens.stage.stations.items()}
+    numbers = {name: station.node.number for name, station in happens.world.stations.items()}
     assert numbers == small.typed.system.nodes
     assert happens.outcome().broken == ()
 
 
-def test_what_is_lost_is_told_to_each_subscriber(small: Prepared) -> None:
+def test_what_is_lost_is_told_to_each_subscriber(small: PreparedSystem) -> None:
     outcome = run(small, *(f"losses p=0.2 band={band}" for band in ("hard", "soft", "none")), seconds=2.0)
     for result in outcome.channels:
         assert result.lost > 0
@@ -182,14 +182,14 @@ def test_what_is_lost_is_told_to_each_subscriber(small: Prepared) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nobody_is_told_of_a_loss_that_was_none(crossing: Prepared, seed: int) -> None:
+def test_nobody_is_told_of_a_loss_that_was_none(crossing: PreparedSystem, seed: int) -> None:
     """A report may have to wait until events that it does not count have gone before it."""
     outcome = run(crossing, "errors p=0.1", seconds=1.0, seed=seed)
     assert all(result.lost == 0 for result in outcome.channels)
     assert "EventsLost" not in outcome.troubles
 
 
-def test_a_station_that_restarts_takes_part_again(small: Prepared) -> None:
+def test_a_station_that_restarts_takes_part_again(small: PreparedSystem) -> None:
     sensor = small.typed.system.nodes["sensor"]
     outcome = run(small, f"crash node={sensor} at=600ms restart=700ms", seconds=1.5)
     speed, pulse = outcome.channel("speed"), outcome.channel("pulse")
@@ -198,8 +198,8 @@ def test_a_station_that_restarts_takes_part_again(small: Prepared) -> None:
     assert pulse.delivered["observer"] + pulse.alarms["observer"] == 299
 
 
-def test_a_run_can_be_ended_early(small: Prepared) -> None:
-    happens = Run(Scenario(prepared=small, seconds=50))
+def test_a_run_can_be_ended_early(small: PreparedSystem) -> None:
+    happens = ScenarioRun(Scenario(prepared=small, seconds=50))
     for part in happens.advance():
         if part > 0.01:
             break
@@ -208,7 +208,7 @@ def test_a_run_can_be_ended_early(small: Prepared) -> None:
     assert outcome.broken == ()
 
 
-def test_blocking_errors_need_clocks_that_are_known_beforehand(small: Prepared) -> None:
+def test_blocking_errors_need_clocks_that_are_known_beforehand(small: PreparedSystem) -> None:
     with pytest.raises(BusError, match="perfect clocks"):
         run(small, "blocking")
     assert run(small, "blocking", clocks="perfect").broken == ()
@@ -216,7 +216,7 @@ def test_blocking_errors_need_clocks_that_are_known_beforehand(small: Prepared) 
 
 def test_a_system_that_is_not_admitted_can_be_simulated_too() -> None:
     too_much = SMALL.replace('period = "10ms"\ndeadline = "5ms"', 'period = "200us"\ndeadline = "150us"')
-    prepared = Prepared.of(parse_system(too_much))
+    prepared = PreparedSystem.of(parse_system(too_much))
     outcome = run(prepared, clocks="perfect", seconds=0.1)
     assert not outcome.admitted
     assert outcome.channel("speed").missed > 0
@@ -226,11 +226,11 @@ def test_a_system_that_is_not_admitted_can_be_simulated_too() -> None:
 
 def test_a_system_without_channels_or_without_a_number_for_an_observer_is_refused() -> None:
     with pytest.raises(PlanError, match="no channels"):
-        Prepared.of(parse_system("[bus]\nbitrate = 500_000"))
+        PreparedSystem.of(parse_system("[bus]\nbitrate = 500_000"))
     channel = '[[channel]]\nname = "c{0}"\nnode = "n{0}"\nclass = "none"\nperiod = "1s"\nsize = 1\n'
     full = "[bus]\nbitrate = 500_000\n" + "".join(channel.format(number) for number in range(126))
     with pytest.raises(PlanError, match="no number is free"):
-        Prepared.of(parse_system(full))
+        PreparedSystem.of(parse_system(full))
 
 
 def test_can_fd_one_event_of_several_nodes_and_forced_segments() -> None:
@@ -263,7 +263,7 @@ def test_can_fd_one_event_of_several_nodes_and_forced_segments() -> None:
         size = 300
         subscribers = ["a"]
     """
-    outcome = run(Prepared.of(parse_system(text)))
+    outcome = run(PreparedSystem.of(parse_system(text)))
     assert outcome.broken == ()
     assert [result.delivered for result in outcome.channels] == [{"a": 29, "b": 29}, {"a": 30, "b": 30}, {"a": 15}]
 
@@ -326,15 +326,15 @@ def test_the_help_lists_the_faults() -> None:
 
 
 def test_ctrl_c_shows_what_came_of_it_so_far(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Run.advance
+    whole = ScenarioRun.advance
 
-    def interrupted(self: Run) -> Iterator[float]:
+    def interrupted(self: ScenarioRun) -> Iterator[float]:
         for step, part in enumerate(whole(self)):
             if step == 3:
                 signal.raise_signal(signal.SIGINT)
             yield part
 
-    monkeypatch.setattr(Run, "advance", interrupted)
+    monkeypatch.setattr(ScenarioRun, "advance", interrupted)
     done = CliRunner().invoke(sim, [str(file), "--for", "100s", "--json"])
     assert done.exit_code == 130
     assert json.loads(done.stdout)["seconds"] == 2.0

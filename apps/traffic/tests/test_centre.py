@@ -10,7 +10,7 @@ from genus.errors import RecordingError
 from genus_traffic.centre.centre import CityTime, arrivals, run_centre
 from genus_traffic.centre.uplink import Uplink
 from genus_traffic.road.city import default_city
-from genus_traffic.segment.segment import Arrival
+from genus_traffic.segment.listeners import Arrival
 from genus_traffic.types import TYPES, Category, ConfidentLoop, Loop
 
 SCENE = default_city(2, 4.0, seed=3)

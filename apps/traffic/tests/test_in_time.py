@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from genus_traffic.in_time import TOO_LATE, told_in_time
 from genus_traffic.road.detections import Passage
-from genus_traffic.segment.gateway import Arrival
+from genus_traffic.segment.listeners import Arrival
 from genus_traffic.types import Category, Cleared, Loop, Occupancy
 
 START = datetime(2026, 3, 2, 8, tzinfo=UTC)

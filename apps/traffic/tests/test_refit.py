@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus import Subscription, open_bus
-from genus.can._node.channels import Publication
+from genus.can._node.channels import TxChannel
 from genus.can._node.node import Node
 from genus.can._sim.controller import Controller
 from genus.model import Event
@@ -21,9 +21,8 @@ from genus_traffic.centre import collector as collector_module
 from genus_traffic.centre.collector import StatisticsCollector
 from genus_traffic.centre.uplink import Uplink
 from genus_traffic.road.detections import Detection
-from genus_traffic.segment import roadworks
-from genus_traffic.segment.run import SegmentRun
-from genus_traffic.segment.segment import SegmentOutcome
+from genus_traffic.segment import refit
+from genus_traffic.segment.segment import SegmentOutcome, SegmentRun
 from genus_traffic.segment.sensors import Sensor
 from genus_traffic.types import Category, Cleared, ConfidentLoop, Loop, Occupancy
 
@@ -113,7 +112,7 @@ def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytes
     run = SegmentRun(segment_of(traffic(14), 14, 7.0))
     steps = run.advance()
     next(steps)
-    before = {name: station.filters for name, station in run.stations.items()}
+    before = {name: station.filters for name, station in run.world.stations.items()}
     note(Node, "start", lambda node: node.number)
     note(Node, "subscribe", lambda node: node.number)
     note(Node, "use", lambda node: node.number)
@@ -122,8 +121,8 @@ def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytes
         pass
     assert set(noted) == {("start", 5), ("accept", 5), ("accept", 2)}  # 2 is the old one, whose controller is reset
     assert {name: run.outcome().filters[name] for name in before} == before
-    assert not run.stations["upper"].host.is_up
-    assert all(run.stations[name].host.is_up for name in ("gateway", "monitor", "lower", "upper2"))
+    assert not run.world.stations["upper"].is_up
+    assert all(run.world.stations[name].is_up for name in ("gateway", "monitor", "lower", "upper2"))
 
 
 def test_no_heartbeat_is_missing_at_the_refit(refitted: list[SegmentOutcome]) -> None:
@@ -150,7 +149,7 @@ def test_a_vehicle_on_the_loop_is_handed_over() -> None:
 @pytest.mark.parametrize("ahead_ms", [0, 100, 700])
 def test_a_sensor_that_is_not_ready_is_waited_for(monkeypatch: pytest.MonkeyPatch, ahead_ms: int) -> None:
     """Switched on too late, it takes over later; the old one serves until then, and nothing is lost."""
-    monkeypatch.setattr(roadworks, "READY_AHEAD_NS", ahead_ms * 1_000_000)
+    monkeypatch.setattr(refit, "READY_AHEAD_NS", ahead_ms * 1_000_000)
     outcomes = city()
     assert lost(outcomes) == 0
     for outcome in outcomes:
@@ -185,7 +184,7 @@ def test_it_would_tell_if_the_collector_asked_for_one_type_exactly(
 
 def test_it_would_tell_if_the_old_sensor_left_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A takeover before the new sensor is bound and synchronised loses what happens meanwhile."""
-    monkeypatch.setattr(roadworks, "READY_AHEAD_NS", 0)
+    monkeypatch.setattr(refit, "READY_AHEAD_NS", 0)
     monkeypatch.setattr(Sensor, "is_ready", property(lambda sensor: True))
     at_us = START_US + 7 * SECOND_US
     passing = [edge for moment in range(0, 2_000, 400) for edge in vehicle(at_us + moment)]
@@ -194,25 +193,28 @@ def test_it_would_tell_if_the_old_sensor_left_too_early(monkeypatch: pytest.Monk
     assert lost([outcome]) > 0
 
 
-def test_it_would_tell_if_the_old_sensor_had_no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the old sensor has just published is lost if it leaves at the very moment it is relieved."""
-    passing = vehicle(START_US + 7 * SECOND_US - 20)
-    assert lost([segment_of(passing, 9, 7.0).run()]) == 0
-    monkeypatch.setattr(roadworks, "LAST_WORDS_NS", 0)
-    assert lost([segment_of(passing, 9, 7.0).run()]) == 1
+def test_it_would_tell_if_the_old_sensor_died_when_it_is_relieved() -> None:
+    """What the old sensor has just published is lost if it stops at once, instead of closing its bus."""
+    passing = segment_of(vehicle(START_US + 7 * SECOND_US - 20), 9, 7.0)
+    assert lost([passing.run()]) == 0
+    with SegmentRun(passing) as run:
+        run.world.inject("crash node=upper at=12s")  # five seconds after power-on its traffic begins
+        for _ in run.advance():
+            pass
+        assert lost([run.outcome()]) == 1
 
 
 def test_it_would_tell_if_a_tag_lost_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the bit of `category` gets lost on the way from the new sensors, their events do not conform any more."""
-    encode = Publication.encode
+    encode = TxChannel.encode
 
-    def forgetful(channel: Publication, event: Event) -> tuple[int, bytes]:
+    def forgetful(channel: TxChannel, event: Event) -> tuple[int, bytes]:
         bits, payload = encode(channel, event)
         if isinstance(event, ConfidentLoop):
             payload = bytes((payload[0], payload[1] & ~0x40, *payload[2:]))
         return bits, payload
 
-    monkeypatch.setattr(Publication, "encode", forgetful)
+    monkeypatch.setattr(TxChannel, "encode", forgetful)
     outcomes = city()
     arrived = [each.event for outcome in outcomes for each in outcome.events if isinstance(each.event, ConfidentLoop)]
     assert arrived

@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import StrictUndefined, UndefinedError
 
 from genus import GenusError
-from genus_traffic.report.bits import spelled
-from genus_traffic.report.bus_axis import BusAxis
-from genus_traffic.report.bus_timeline import is_late, rows_of
-from genus_traffic.report.channels import together_by_channel
+from genus_traffic.report import page as page_module
+from genus_traffic.report.bus import BusAxis, is_late, sum_channels, timeline_rows
+from genus_traffic.report.charts import Columns, chart_data, error_bars
 from genus_traffic.report.checks import checks
-from genus_traffic.report.figures import Clock, count
-from genus_traffic.report.minutes import Columns, gathered
-from genus_traffic.report.page import SECTIONS, page, write_report
-from genus_traffic.report.scale import Scale
-from genus_traffic.report.type_tree import families, in_order
+from genus_traffic.report.formats import Clock, format_bits, format_count, format_wall
+from genus_traffic.report.page import SECTIONS, render_page, write_report
+from genus_traffic.report.type_tree import families, type_tree
 from genus_traffic.results import BusPicture, ChannelRow, FrameSpan, Minute, Results, Stage
 
 from .made_results import START, bad_results, empty_results, made_results
@@ -47,7 +46,7 @@ MADE: dict[str, Callable[[], Results]] = {
 
 @pytest.fixture(scope="module")
 def good() -> ReadPage:
-    return ReadPage(page(GOOD))
+    return ReadPage(render_page(GOOD))
 
 
 def renamed(results: Results, rename: Callable[[str], str]) -> Results:
@@ -80,9 +79,9 @@ def renamed(results: Results, rename: Callable[[str], str]) -> Results:
 
 
 @pytest.mark.parametrize("made", MADE)
-def test_every_page_is_well_formed_and_tells_all_parts_in_order(made: str) -> None:
+def test_every_page_is_well_formed_and_has_all_sections_in_order(made: str) -> None:
     """Whatever is missing in the results, no section is missing in the page."""
-    read = ReadPage(page(MADE[made]()))
+    read = ReadPage(render_page(MADE[made]()))
     assert read.ids("section") == list(SECTIONS)
     assert [found["href"] for _, found in read.elements if found.get("href", "").startswith("#")]
     assert "None" not in read.text.replace("is not None", "").replace("is None", "")
@@ -90,9 +89,11 @@ def test_every_page_is_well_formed_and_tells_all_parts_in_order(made: str) -> No
 
 
 def test_a_page_asks_for_nothing_outside_itself(good: ReadPage) -> None:
-    """No address, no file, no import, and a policy by which a browser would refuse them."""
-    text = page(GOOD)
-    assert not re.search(r"https?://|@import|url\(|//[a-z]+\.[a-z]+/", text)
+    """No address but the one in the comment that names uPlot, no file, no import, and a policy that refuses them."""
+    text = render_page(GOOD)
+    addresses = re.findall(r"https?://\S+|@import|url\(|//[a-z]+\.[a-z]+/\S+", text)
+    assert addresses == ["https://github.com/leeoniya/uPlot"]
+    assert "/*! https://github.com/leeoniya/uPlot (v" in text
     named = [found[name] for _, found in good.elements for name in ("src", "href", "action", "data") if name in found]
     assert named
     assert all(link.startswith("#") for link in named)
@@ -100,6 +101,13 @@ def test_a_page_asks_for_nothing_outside_itself(good: ReadPage) -> None:
         tag for tag, _ in good.elements if tag in {"link", "img", "iframe", "object", "embed", "base", "image", "use"}
     ]
     assert any("default-src 'none'" in found.get("content", "") for _, found in good.elements)
+
+
+def test_the_licence_of_the_chart_library_is_in_the_page(good: ReadPage) -> None:
+    """The page contains the library, so it has to contain its licence."""
+    licence = files("genus_traffic.report").joinpath("vendor/LICENSE").read_text(encoding="utf-8")
+    assert licence.startswith("The MIT License")
+    assert licence in "".join(good.texts("script"))
 
 
 def test_links_lead_to_what_is_there(good: ReadPage) -> None:
@@ -111,25 +119,50 @@ def test_links_lead_to_what_is_there(good: ReadPage) -> None:
 
 def test_no_text_of_the_results_becomes_markup(good: ReadPage) -> None:
     """Every text in the results is replaced by an attack; the page has the elements it had, and reads it as text."""
-    read = ReadPage(page(renamed(GOOD, lambda text: NASTY + text)))
-    assert Counter(tag for tag, _ in read.elements)["script"] == 1
+    text = render_page(renamed(GOOD, lambda text: NASTY + text))
+    read = ReadPage(text)
+    tags = Counter(tag for tag, _ in read.elements)
+    assert tags["script"] == Counter(tag for tag, _ in good.elements)["script"] == 2
     assert not [name for _, found in read.elements for name in found if name.startswith("on")]
-    assert {tag for tag, _ in read.elements} <= {tag for tag, _ in good.elements}
-    assert NASTY in read.text
+    assert tags.keys() <= {tag for tag, _ in good.elements}
+    assert " ".join(NASTY.split()) in read.text
+    assert NASTY not in text
     assert {name for _, found in read.elements for name in found} <= {n for _, found in good.elements for n in found}
+
+
+@pytest.mark.parametrize(
+    "name", ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u2028'\"\\&amp;]]>", NASTY]
+)
+def test_no_name_breaks_out_of_the_data_of_the_charts(name: str) -> None:
+    """The script reads the name as it is, and the page has no more scripts and no images."""
+    read = ReadPage(render_page(renamed(SMALL, lambda text: text + name)))
+    assert [panel["title"] for panel in read.charts["traffic"][1:]] == [site.name + name for site in SMALL.sites]
+    assert not set(read.scripts["chart-data"]) & set("<>&'")
+    assert Counter(tag for tag, _ in read.elements)["script"] == 2
+    assert "img" not in {tag for tag, _ in read.elements}
+
+
+def test_templates_escape_and_refuse_what_nothing_defines() -> None:
+    """A name that is misspelled in a template is an error, not an empty place."""
+    environment = page_module._environment()
+    assert environment.undefined is StrictUndefined
+    assert environment.autoescape is True
+    assert environment.from_string("{{ text }}").render(text="<b>") == "&lt;b&gt;"
+    with pytest.raises(UndefinedError):
+        environment.from_string("{{ results.sitse }}").render(results=GOOD)
 
 
 def test_a_page_stays_small() -> None:
     """Eight sites for a quarter of an hour take less than 3 MB, and so do a hundred for an hour."""
-    assert len(page(GOOD).encode()) < 400_000
-    assert len(page(made_results(sites=100, minutes=60)).encode()) < 3_000_000
+    assert len(render_page(GOOD).encode()) < 400_000
+    assert len(render_page(made_results(sites=100, minutes=60)).encode()) < 3_000_000
 
 
 def test_writing_makes_the_folder_and_gives_the_path(tmp_path: Path) -> None:
     """The file holds the page."""
     path = write_report(GOOD, tmp_path / "new" / "report.html")
     assert path == tmp_path / "new" / "report.html"
-    assert path.read_text(encoding="utf-8") == page(GOOD)
+    assert path.read_text(encoding="utf-8") == render_page(GOOD)
 
 
 def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -153,7 +186,7 @@ def test_a_good_run_passes_all_checks(good: ReadPage) -> None:
 def test_an_empty_run_proves_nothing() -> None:
     """What could not be checked is not said to hold."""
     assert {check.holds for check in checks(empty_results())} == {None}
-    assert "nothing to check" in ReadPage(page(empty_results())).text
+    assert "nothing to check" in ReadPage(render_page(empty_results())).text
 
 
 FAULTS: dict[str, Callable[[Results], Results]] = {
@@ -182,71 +215,161 @@ def test_one_fault_fails_one_check_and_the_page_begins_with_it(fault: str) -> No
     """The smallest thing that goes wrong is in the headline."""
     broken = FAULTS[fault](SMALL)
     assert [check.name for check in checks(broken) if check.holds is False] == [fault]
-    read = ReadPage(page(broken))
+    read = ReadPage(render_page(broken))
     assert f"1 check failed: {fault}." in read.text
     assert "checks passed" not in read.text
 
 
 def test_a_bad_run_is_as_plain_as_a_good_one() -> None:
-    """Wrong speeds, lost events, late ones and places that differ are told where they belong."""
-    read, bad = ReadPage(page(bad_results())), bad_results()
+    """Wrong speeds, lost and late events, and targets that differ are named in their sections."""
+    read, bad = ReadPage(render_page(bad_results())), bad_results()
     assert "10 checks failed" in read.text
-    for words in ("41 events lost", "different results", "23 speeds invented", "The places do not agree", "too long"):
+    for words in ("41 events lost", "different results", "23 speeds invented", "The targets do not agree", "too long"):
         assert words in read.text
     assert "without a gap" not in read.text
     assert "has arrived" not in read.text
     assert f"{bad.accuracy.wrong} wrong" in read.text
-    assert read.classes("wrong")
+    assert [bar["is_right"] for bar in read.charts["errors"]].count(False) == 1
     assert len(read.classes("late")) == 2 + 1, "two waits and the legend"
 
 
 def test_the_headline_has_the_figures_of_the_results(good: ReadPage) -> None:
     """No figure is made up."""
-    accuracy, refit = GOOD.accuracy, GOOD.refit
-    assert count(GOOD.event_count) in good.texts("strong")
-    assert f"{count(accuracy.right)} of {count(accuracy.complete)} passages within 1 m/s of truth" in good.text
-    assert f"{count(refit.delivered)} of {count(refit.published)} events reached the collector" in good.text
+    right, complete = map(format_count, (GOOD.accuracy.right, GOOD.accuracy.complete))
+    delivered, published = map(format_count, (GOOD.refit.delivered, GOOD.refit.published))
+    assert format_count(GOOD.event_count) in good.texts("strong")
+    assert f"{right} of {complete} passages within 1 m/s of truth" in good.text
+    assert f"{delivered} of {published} events reached the collector" in good.text
 
 
 def test_every_subscription_is_there_with_its_filters_code_and_answers(good: ReadPage) -> None:
-    """The bits of a filter can be heard as well as seen."""
+    """The bits of a filter are there as text, too."""
     labels = {found.get("aria-label") for _, found in good.elements}
     for compiled in GOOD.subscriptions:
-        assert {compiled.subscriber} <= set(good.texts("h3"))
+        assert {compiled.subscriber} <= set(good.texts("figcaption"))
         assert {compiled.text, compiled.python, compiled.spark} <= set(good.texts("code"))
-        assert {spelled(value, mask, 29) for value, mask in compiled.filters} <= labels
+        assert {format_bits(value, mask, 29) for value, mask in compiled.filters} <= labels
     assert len(good.classes("same")) == sum(len(each.answers) for each in GOOD.subscriptions)
 
 
-def test_the_city_panel_counts_every_vehicle_by_category() -> None:
-    """The tips of its columns add up to the statistics."""
-    text = page(GOOD)
-    city = text[text.index("The whole city") : text.index("Site by site")]
-    told = re.findall(
-        r"(\S+) × (\w+)", " ".join(ReadPage(city[city.index("<div") : city.rindex("</figure>")]).texts("title"))
-    )
-    sums: Counter[str] = Counter()
-    for number, category in told:
-        sums[category] += int(number.replace(",", ""))
-    meant: Counter[str] = Counter()
-    for minute in GOOD.traffic:
-        meant[minute.category] += minute.count
-    assert {category: number // 2 for category, number in sums.items()} == meant, "counts and speeds share their tips"
+def _vehicles_by_category(minutes: tuple[Minute, ...], site: str | None = None) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for minute in minutes:
+        counts[minute.category] += minute.count if site in (None, minute.site) else 0
+    return counts
+
+
+def test_the_panels_count_every_vehicle_by_category(good: ReadPage) -> None:
+    """The charts of the city and of each site add up to the statistics."""
+    city, *sites = good.charts["traffic"]
+    assert [panel["title"] for panel in sites] == [site.name for site in GOOD.sites]
+    for panel in (city, *sites):
+        drawn = {series["name"]: sum(series["counts"]) for series in panel["series"]}
+        assert drawn == _vehicles_by_category(GOOD.traffic, None if panel is city else panel["title"])
+
+
+def test_the_tables_of_the_panels_have_the_figures_of_their_charts(good: ReadPage) -> None:
+    """A row per column of the chart: its time, then vehicles and speed of each category."""
+    for panel in good.charts["traffic"]:
+        heads, *rows = good.tables[f"Vehicles, and their mean speeds in km/h, of {panel['title']}"]
+        assert heads == ["From", *(h for series in panel["series"] for h in (series["name"], f"{series['name']} km/h"))]
+        assert [row[0] for row in rows] == [format_wall(start) for start in panel["starts_s"]]
+        for n, series in enumerate(panel["series"]):
+            assert [int(row[1 + 2 * n].replace(",", "")) for row in rows] == series["counts"]
+            assert [None if row[2 + 2 * n] == "–" else float(row[2 + 2 * n]) for row in rows] == series["speeds"]
+
+
+def test_a_speed_of_one_minute_is_that_of_the_results(good: ReadPage) -> None:
+    """In km/h, where a column is a minute."""
+    for panel in good.charts["traffic"][1:]:
+        for series in panel["series"]:
+            mine = [m for m in GOOD.traffic if (m.site, m.category) == (panel["title"], series["name"])]
+            assert series["speeds"] == [None if m.speed_mean is None else round(3.6 * m.speed_mean, 1) for m in mine]
 
 
 def test_the_histogram_has_every_error(good: ReadPage) -> None:
-    """A bar for each bin that is not empty, with its number."""
-    told = [re.search(r"m/s\n([\d,]+) vehicle", title) for title in good.texts("title")]
-    numbers = [int(found[1].replace(",", "")) for found in told if found]
-    assert numbers == [number for _, _, number in GOOD.accuracy.errors if number]
+    """A bar for each bin from the first to the last that is not empty, drawn and in the table."""
+    meant = [[start, end, number] for start, end, number in GOOD.accuracy.errors]
+    assert [[bar["start"], bar["end"], bar["passages"]] for bar in good.charts["errors"]] == meant
+    rows = good.tables["Measured minus true speed; the outermost bars contain what lies beyond them"][1:]
+    assert [int(row[2].replace(",", "")) for row in rows] == [number for _, _, number in meant]
+    assert {row[3] for row in rows} == {"right"}
 
 
-def test_a_step_tells_its_pace_unless_it_did_one_thing() -> None:
+def test_a_histogram_of_one_bar_is_a_sentence() -> None:
+    """A single bar shows nothing; empty bars around it are not drawn."""
+    errors = ((-0.3, -0.1, 0), (-0.1, 0.1, 1174), (0.1, 0.3, 0))
+    results = change(SMALL, accuracy=change(SMALL.accuracy, errors=errors))
+    assert [bar.passages for bar in error_bars(results.accuracy)] == [1174]
+    read = ReadPage(render_page(results))
+    assert "1,174 measured speeds, all between −0.1 m/s and +0.1 m/s off the true one" in read.text
+    assert "errors" not in {found["data-chart"] for found in read.classes("chart")}
+
+
+def test_an_error_is_wrong_from_the_tolerance_on() -> None:
+    """On both sides; a bar that ends or begins at the tolerance is the boundary."""
+    errors = ((-1.5, -1.0, 1), (-1.0, -0.5, 2), (0.5, 1.0, 3), (1.0, 1.5, 4))
+    bars = error_bars(change(SMALL.accuracy, errors=errors, tolerance=1.0))
+    assert [bar.is_right for bar in bars] == [False, True, True, False]
+
+
+def test_the_collector_received_what_the_charts_and_the_table_show(good: ReadPage) -> None:
+    """Row by row, old and new events; the last row is all of them."""
+    shown = good.charts["received"]
+    assert [row["name"] for row in shown["rows"]] == [*(site.name for site in GOOD.sites), "StatisticsCollector"]
+    for row in shown["rows"]:
+        spans = [span for span in GOOD.refit.received if row["name"] in (span.site, "StatisticsCollector")]
+        assert (sum(row["old"]), sum(row["new"])) == (sum(s.old for s in spans), sum(s.new for s in spans))
+    heads, *rows = good.tables["Events per 20 s; those with confidence after the plus"]
+    assert heads == ["From", *(row["name"] for row in shown["rows"])]
+    for n, row in enumerate(shown["rows"]):
+        sums = [sum(map(int, cells[n + 1].split(" + "))) for cells in rows]
+        assert sums == [old + new for old, new in zip(row["old"], row["new"], strict=True)]
+    assert shown["asked_s"] == Clock(GOOD).wall_s(GOOD.refit.asked_us or 0)
+
+
+def test_every_chart_has_a_table_and_a_function_that_draws_it(good: ReadPage) -> None:
+    """Without scripts the page still has the figures; its charts say where."""
+    script = files("genus_traffic.report").joinpath("report.js").read_text(encoding="utf-8")
+    kinds = {found["data-chart"] for found in good.classes("chart")}
+    assert kinds == {"counts", "speeds", "errors", "received"}
+    assert all(re.search(rf"^    {kind}\(", script, re.MULTILINE) for kind in kinds)
+    assert good.text.count("the table below has the figures") == len(good.classes("chart"))
+    for before, after in zip(good.elements, good.elements[1:], strict=False):
+        if before[1].get("data-chart") in {"speeds", "errors"}:
+            assert after[0] == "details"
+    assert len(script.splitlines()) < 250
+
+
+def test_counts_above_the_published_ones_are_explained() -> None:
+    """Two receivers get each event: the page says so beside the number."""
+    row = change(SMALL.channels[0], published=100, delivered=200, filtered=101, missed=0)
+    read = ReadPage(render_page(change(SMALL, channels=(row,))))
+    assert "200 delivered (2×), 101 filtered (1.01×), 0 missed" in read.text
+    assert "counts once per receiving node" in read.text
+
+
+def test_channels_by_site_are_in_a_table(good: ReadPage) -> None:
+    """With the counts of the results."""
+    rows = good.tables["Channels by site"][1:]
+    meant = [[r.site, r.channel, r.qos, r.published, r.delivered, r.filtered, r.missed] for r in GOOD.channels]
+    assert [[*row[:3], *(int(cell.replace(",", "")) for cell in row[3:7])] for row in rows] == meant
+
+
+def test_generated_code_keeps_its_lines_and_is_not_wrapped(good: ReadPage) -> None:
+    """White space is kept and a long line scrolls in its box."""
+    style = files("genus_traffic.report").joinpath("report.css").read_text(encoding="utf-8")
+    assert re.search(r"^pre \{[^}]*overflow: auto;[^}]*white-space: pre;", style, re.MULTILINE)
+    assert [text for text in good.texts("code") if "\n    return " in text]
+
+
+def test_a_step_has_a_rate_unless_it_did_one_thing() -> None:
     """One session in a second is no throughput."""
-    read = ReadPage(page(change(SMALL, stages=(Stage(name="x", seconds=2, amount=1, what="sessions"),))))
-    assert "2.0 s · 1 session" in read.texts("small")
-    read = ReadPage(page(change(SMALL, stages=(Stage(name="x", seconds=2, amount=3000, what="events"),))))
-    assert "2.0 s · 3,000 events · 1.5 k/s" in read.texts("small")
+    read = ReadPage(render_page(change(SMALL, stages=(Stage(name="x", seconds=2, amount=1, what="sessions"),))))
+    assert "2.0 s" in read.texts("b")
+    assert "1 session" in read.texts("small")
+    read = ReadPage(render_page(change(SMALL, stages=(Stage(name="x", seconds=2, amount=3000, what="events"),))))
+    assert "3,000 events · 1.5 k/s" in read.texts("small")
 
 
 def test_each_frame_slot_and_wait_is_drawn(good: ReadPage) -> None:
@@ -258,10 +381,12 @@ def test_each_frame_slot_and_wait_is_drawn(good: ReadPage) -> None:
 
 
 def test_what_was_never_asked_for_is_not_drawn(good: ReadPage) -> None:
-    """The second subscription appears with the instant at which it was made, on every row."""
-    assert len(good.classes("asked")) == len(GOOD.sites) + 2
-    never = ReadPage(page(change(GOOD, refit=change(GOOD.refit, asked_us=None))))
-    assert not never.classes("asked")
+    """The second subscription appears with the instant at which it was made."""
+    assert good.charts["received"]["asked_s"] is not None
+    assert "second subscription" in good.texts("li")
+    never = ReadPage(render_page(change(GOOD, refit=change(GOOD.refit, asked_us=None))))
+    assert never.charts["received"]["asked_s"] is None
+    assert "second subscription" not in never.texts("li")
     assert "was never asked for" in never.text
 
 
@@ -273,7 +398,7 @@ def test_a_picture_with_too_many_channels_has_a_row_per_class() -> None:
     frames = tuple(
         FrameSpan(start_us=n, end_us=n + 1, channel=f"c{n}", node="n", qos=("soft", "none")[n % 2]) for n in range(40)
     )
-    rows = rows_of(change(GOOD.bus, frames=frames, slots=(), waits=()))
+    rows = timeline_rows(change(GOOD.bus, frames=frames, slots=(), waits=()))
     assert [row.name for row in rows] == ["soft real time", "no real time", "all frames"]
     assert sum(len(row.frames) for row in rows) == 2 * len(frames)
 
@@ -318,7 +443,7 @@ def test_an_event_is_late_from_the_instant_after_its_deadline() -> None:
 def test_channels_of_all_sites_add_up_and_keep_the_slowest() -> None:
     """The longest way is that of the site that used most of what was promised to it."""
     slow = change(GOOD.channels[-1], worst_us=1e6)
-    summed = together_by_channel((*GOOD.channels[:-1], slow))
+    summed = sum_channels((*GOOD.channels[:-1], slow))
     assert sum(row.published for row in summed) == sum(row.published for row in GOOD.channels)
     assert len(summed) == len({row.channel for row in GOOD.channels})
     assert [row.worst_us for row in summed if row.channel == slow.channel] == [1e6]
@@ -340,12 +465,14 @@ def test_columns_lose_no_vehicle(minutes: list[Minute], length: int, most: int) 
     """However many minutes a column takes, the vehicles add up, and no mean lies outside the means it is made of."""
     columns = Columns(Clock(change(GOOD, minutes=length)), most)
     assert 1 <= columns.number <= most
-    for category, seen in gathered(minutes, columns).items():
-        mine = [minute for minute in minutes if minute.category == category]
-        assert len(seen) == columns.number
-        assert sum(cell.count for cell in seen) == sum(minute.count for minute in mine)
+    panel = columns.panel("s", "", minutes, ["car", "truck"])
+    assert len(panel.starts_s) == columns.number
+    for series in panel.series:
+        mine = [minute for minute in minutes if minute.category == series.name]
+        assert len(series.counts) == len(series.speeds) == columns.number
+        assert sum(series.counts) == sum(minute.count for minute in mine)
         speeds = [3.6 * minute.speed_mean for minute in mine if minute.speed_mean is not None]
-        assert all(min(speeds) - 1e-6 <= cell.kmh <= max(speeds) + 1e-6 for cell in seen if cell.kmh is not None)
+        assert all(min(speeds) - 0.05001 <= kmh <= max(speeds) + 0.05001 for kmh in series.speeds if kmh is not None)
 
 
 def test_a_minute_is_drawn_where_it_was() -> None:
@@ -358,31 +485,62 @@ def test_a_minute_is_drawn_where_it_was() -> None:
     assert [columns.column(minute) for minute in GOOD.traffic[::4][:5]] == [0, 0, 0, 1, 1]
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(1, 12))
-def test_ticks_lie_on_their_axis(low: float, span: float, wanted: int) -> None:
-    """They are in order, evenly spaced, and not many more than wanted."""
-    scale = Scale(low, low + span)
-    ticks = scale.ticks(wanted)
-    slack = span * 1e-6
-    assert all(low - slack <= tick <= low + span + slack for tick in ticks)
+@given(st.floats(1e-3, 1e6), st.integers(1, 12))
+def test_ticks_lie_on_their_axis(length_us: float, wanted: int) -> None:
+    """They are in order, round, and not many more than wanted."""
+    axis = BusAxis.of(change(GOOD.bus, frames=(), slots=(), waits=(), length_us=length_us))
+    ticks = axis.ticks(wanted)
+    assert all(-length_us * 1e-6 <= tick <= length_us * (1 + 1e-6) for tick in ticks)
     assert ticks == sorted(set(ticks))
     assert len(ticks) <= 2 * wanted + 2
 
 
-def test_times_on_an_axis_are_round() -> None:
-    """A quarter of an hour has ticks at full minutes, in the zone of the run."""
+def test_ticks_of_a_shortened_axis_lie_where_it_is_busy() -> None:
+    """No label stands in an idle stretch."""
+    axis = BusAxis.of(frames_at(30_000, 30_200, 80_000, length_us=150, bus_us=100_000))
+    assert axis.ticks(24)
+    for tick in axis.ticks(24):
+        assert any(stretch.start_us <= tick <= stretch.end_us for stretch in axis.busy)
+    assert axis.landmarks()[0] == axis.busy[0].start_us
+
+
+def test_times_are_those_of_a_clock_on_the_wall() -> None:
+    """In the zone of the run; a start without a zone is in UTC."""
     clock = Clock(change(GOOD, start=datetime(2026, 5, 4, 7, 30)))
-    ticks = Scale(float(clock.start_us), float(clock.end_us)).time_ticks(5)
-    assert [clock.time_of_day(tick) for tick in ticks] == ["07:30", "07:35", "07:40", "07:45"]
     assert clock.zone is UTC
+    assert [clock.format_time(clock.start_us + at) for at in (0, 5_000_000, 60_900_000)] == [
+        "07:30",
+        "07:30:05",
+        "07:31",
+    ]
+    india = change(GOOD, start=datetime(2026, 5, 4, 7, 30, tzinfo=timezone(timedelta(hours=5, minutes=30))))
+    assert format_wall(chart_data(change(india, traffic=GOOD.traffic)).traffic[0].starts_s[0]) == "07:30"
 
 
 def test_every_type_is_in_the_tree_below_its_parent() -> None:
     """Once each, and its depth is one more than its parent's."""
-    placed = in_order(GOOD.types)
-    assert sorted(row.name for row, _ in placed) == sorted(row.name for row in GOOD.types)
-    depths = {row.name: depth for row, depth in placed}
+    placed = type_tree(GOOD.types)
+    assert sorted(node.row.name for node in placed) == sorted(row.name for row in GOOD.types)
+    depths = {node.row.name: node.depth for node in placed}
     assert depths["ConfidentLoop"] == depths["Loop"] + 1 == depths["Edge"] + 2
-    assert {root: len(members) for root, members in families(GOOD.types).items()} == {
+    assert {family.root: len(family.members) for family in families(GOOD.types)} == {
         "Edge": 4, "Occupancy": 1, "Setting": 1,
+    }  # fmt: skip
+
+
+def test_the_factors_of_a_type_are_those_of_its_parents_and_its_own() -> None:
+    """Together they are its code."""
+    nodes = {node.row.name: node for node in type_tree(GOOD.types)}
+    for node in nodes.values():
+        assert sorted(node.inherited + node.own) == sorted(node.row.factors)
+        above = {prime for name in node.row.parents for prime in nodes[name].row.factors}
+        assert set(node.inherited) <= above
+
+
+def test_an_attribute_is_declared_by_one_type_of_a_line() -> None:
+    """Its subtypes inherit it, and others never carry it."""
+    edge = next(family for family in families(GOOD.types) if family.root == "Edge")
+    column = [name for _, name in edge.attributes].index("category")
+    assert {name: cells[column] for name, cells in edge.members} == {
+        "Edge": "none", "Loop": "own", "ConfidentLoop": "inherited", "Cleared": "none",
     }  # fmt: skip

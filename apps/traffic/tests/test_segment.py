@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from genus.errors import BusError, PlanError
 from genus_traffic.passages.finder import edge_of, find_passages
 from genus_traffic.road.detections import Detection
-from genus_traffic.segment import run as segment_run
+from genus_traffic.segment import segment as segment_module
 from genus_traffic.segment.plan import DEADLINE_NS, city_catalog, segment_plan
-from genus_traffic.segment.run import SegmentRun
-from genus_traffic.segment.segment import Segment, SegmentOutcome
+from genus_traffic.segment.segment import Segment, SegmentOutcome, SegmentRun
 from genus_traffic.segment.sensors import Sensor
 from genus_traffic.types import Category, Edge, Loop, Occupancy, Setting
 
@@ -114,7 +113,8 @@ def test_heartbeats_are_handed_over_at_their_deadline(quiet: SegmentOutcome) -> 
     assert [row.channel for row in hard] == ["Occupancy of upper", "Occupancy of lower"]
     for row in hard:
         assert row.delivered == 2 * row.published >= 40
-        assert row.worst_us == row.bound_us
+        assert row.bound_us is not None
+        assert 0 < row.worst_us <= row.bound_us
     assert quiet.missing_heartbeats == 0
 
 
@@ -138,7 +138,7 @@ def test_a_missing_heartbeat_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     def leave_out(sensor: Sensor) -> None:
         if (
             sensor.name != "lower"
-            or not 4 * SECOND_US < sensor.station.time.timestamp() * 1e6 - START_US < 4.7 * SECOND_US
+            or not 4 * SECOND_US < sensor.bus.now().timestamp() * 1e6 - START_US < 4.7 * SECOND_US
         ):
             beat(sensor)
 
@@ -218,7 +218,7 @@ def test_the_picture_is_true(quiet: SegmentOutcome) -> None:
 
 def test_a_segment_comes_to_the_same_every_time() -> None:
     """The same seed gives the same outcome but for how long it took; another site draws other lots."""
-    segment = segment_of(traffic(4), seconds=4, error_share=0.02)
+    segment = segment_of(traffic(4), seconds=4, error_share=0.1)
     first, again = (msgspec.structs.replace(segment.run(), seconds=0.0) for _ in range(2))
     assert first == again
     other = msgspec.structs.replace(segment, site="south").run()
@@ -250,14 +250,14 @@ def test_progress_is_told_and_may_end_the_run() -> None:
 
 def test_crystals_drift_and_the_bus_keeps_them_together() -> None:
     """Crystals part by far more than the time of an edge may be off; by the bus's time all nodes agree."""
-    run = SegmentRun(segment_of(traffic(6), seconds=6))
-    for _ in run.advance():
-        pass
-    clocks = [station.host.clock for station in run.stations.values()]
-    gained = [clock.local(run.simulation.now) - clock.local(0) - run.simulation.now for clock in clocks]
-    assert max(gained) - min(gained) > 20 * STAMP_US * 1000
-    agreed = [station.bus_now for station in run.stations.values()]
-    assert max(agreed) - min(agreed) < STAMP_US * 1000
+    with SegmentRun(segment_of(traffic(6), seconds=6)) as run:
+        for _ in run.advance():
+            pass
+        now, stations = run.world.now_ns, run.world.stations.values()
+        gained = [station.host.clock.local(now) - station.host.clock.local(0) - now for station in stations]
+        assert max(gained) - min(gained) > 20 * STAMP_US * 1000
+        agreed = [station.bus_time(now) for station in stations]
+        assert max(agreed) - min(agreed) < STAMP_US * 1000
 
 
 # Plans
@@ -301,7 +301,7 @@ def test_a_segment_that_cannot_be_is_refused(detections: list[Detection], more: 
 
 def test_a_bus_on_which_nothing_goes_through_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sensors that cannot be bound are no reason to wait for ever."""
-    monkeypatch.setattr(segment_run, "WARM_UP_US", SECOND_US)
+    monkeypatch.setattr(segment_module, "WARM_UP_US", SECOND_US)
     with pytest.raises(BusError, match="site 'north': sensor upper is not ready after 1 s; 100% of all frames"):
         segment_of([], error_share=1.0).run()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus_traffic.centre.uplink import Uplink
-from genus_traffic.segment.gateway import Arrival
+from genus_traffic.segment.listeners import Arrival
 from genus_traffic.types import Cleared
 
 SECOND_US = 1_000_000

@@ -1,25 +1,65 @@
-"""Publishing and subscribing: buses, collections, inboxes, and recordings of what went over them."""
+"""Publishing and subscribing: buses, collections, inboxes, channels, and recordings of what was published."""
 
-from genus.bus._address import open_bus
-from genus.bus._bus import Bus, Link, Traffic
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+from genus.bus._bus import Bus, ErrorHandler, Traffic
 from genus.bus._channel import EventChannel
-from genus.bus._collection import Collection
-from genus.bus._listener import Counters, Inbox, Listener
-from genus.bus._qos import Hard, NonReal, Soft
+from genus.bus._collection import Collection, Flavour
+from genus.bus._link import ChannelLink, Clock, ClockLink, Link, Publisher, Timer, TroubleHandler
+from genus.bus._listener import Counters, Handler, Inbox, Listener
+from genus.bus._open import open_bus, register_link
+from genus.bus._qos import Hard, NonReal, QoS, Soft, Span, nanoseconds
 from genus.bus._queue import WhenFull
+
+if TYPE_CHECKING:
+    from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
+    from genus.bus._ipc import IpcLink
+    from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
 
 __all__ = [
     "Bus",
+    "ChannelLink",
+    "Clock",
+    "ClockLink",
     "Collection",
     "Counters",
+    "ErrorHandler",
     "EventChannel",
+    "Flavour",
+    "FolderRecorder",
+    "Handler",
     "Hard",
     "Inbox",
+    "IpcLink",
+    "LandingFolder",
     "Link",
     "Listener",
     "NonReal",
+    "Publisher",
+    "QoS",
+    "Recorder",
+    "Recording",
+    "RecordingWriter",
     "Soft",
+    "Span",
+    "Timer",
     "Traffic",
+    "TroubleHandler",
     "WhenFull",
+    "nanoseconds",
     "open_bus",
+    "read_recording",
+    "record",
+    "record_to_folder",
+    "register_link",
+    "replay",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        _folder_recorder="FolderRecorder LandingFolder record_to_folder",
+        _ipc="IpcLink",
+        _recording="Recorder Recording RecordingWriter read_recording record replay",
+    )

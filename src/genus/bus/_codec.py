@@ -1,7 +1,7 @@
-"""Events as bytes: what recordings hold and what links between processes carry.
+"""Events as bytes, in recordings and between processes.
 
-A packet is a msgpack array of the type's name, the time it was recorded (microseconds since 1970, UTC) and a map of
-the attributes that are present. Reading never raises: a packet that is not an event of a known type gives a reason.
+A packet is a msgpack array of the type's name, the time of recording (microseconds since 1970, UTC) and a map of the
+attributes that are present. Decoding never raises: a packet that is no event of a known type gives a reason.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """An event and when it was recorded, in microseconds since 1970."""
+    """An event and its time of recording, in microseconds since 1970."""
 
     at_us: int
     event: Event
@@ -28,16 +28,16 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 def encode_event(event: Event, at_us: int) -> bytes:
-    """The packet of an event; EventError says which value cannot be written."""
+    """Encode an event as a packet; EventError names the value that cannot be encoded."""
     try:
         return _encode((name_of(type(event)), at_us, event))
     except Exception as problem:
         check(event)
-        raise EventError(f"{event!r} cannot be written: {problem}") from problem
+        raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
 
 
 class EventDecoder:
-    """Reads packets of the given types, or of all types declared by the time a packet of theirs comes.
+    """Decodes packets of the given types and their subtypes, or of all declared types.
 
     >>> from genus import Event
     >>> class Lamp(Event):
@@ -55,7 +55,7 @@ class EventDecoder:
         self._decoders: dict[str, msgspec.msgpack.Decoder[Event]] = {}
 
     def decode(self, packet: bytes | memoryview) -> Recorded | Rejected:
-        """The event of a packet, or why there is none."""
+        """Decode a packet; returns the event, or the reason why it is none."""
         try:
             name, at_us, body = self._open(packet)
         except Exception:

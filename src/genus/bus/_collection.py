@@ -1,11 +1,22 @@
 """`Collection`: the typed object a program publishes to and subscribes from."""
 
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import Callable
 from functools import partial
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, Once, Rota, is_async
+from genus.bus._link import TroubleHandler, WaitFor
+from genus.bus._listener import (
+    AsyncListener,
+    Deduplicator,
+    Handler,
+    Inbox,
+    Listener,
+    ListenerOwner,
+    RoundRobin,
+    is_async,
+)
 from genus.bus._queue import WhenFull
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, Predicate, Subscription, Term
@@ -13,7 +24,7 @@ from genus.filters._subscription import Names
 from genus.model import Event, name_of
 
 if TYPE_CHECKING:
-    from genus.bus._bus import Bus
+    from genus.targets.dispatch import Channel
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Listener[Any])
@@ -22,10 +33,27 @@ Flavour: TypeAlias = Literal["bag", "set", "queue"]
 """bag: every event to every subscriber. set: equal events once. queue: each event to one subscriber, in turn."""
 
 CAPACITY = 1024
+"""How many events a queue holds, unless told otherwise."""
+
+
+class CollectionOwner(ListenerOwner, Protocol):
+    """What a collection needs of its bus."""
+
+    lock: threading.RLock
+    wait_for: WaitFor | None
+
+    def dispatcher(self, cls: type) -> "Channel":
+        """The code that delivers events of a class."""
+
+    def add(self, listener: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
+        """Deliver events to a listener."""
+
+    def round_robin(self, types: tuple[type, ...]) -> RoundRobin:
+        """The group of consumers that share the events of a type."""
 
 
 class Collection(Generic[T]):
-    """All events of a type, as far as one program is concerned: publish to it, subscribe to it, take from it.
+    """All events of a type: publish to it, subscribe to it, take an inbox of it.
 
     Made by `bus.collection(type)`; type checkers know what its handlers get.
 
@@ -45,44 +73,43 @@ class Collection(Generic[T]):
     publish: Callable[[T], None]
     """`publish(event)` gives an event of this type to every subscriber whose subscription matches it.
 
-    It is generated code, made anew when subscriptions change; a reference to it stays good.
+    It is generated code, replaced when subscriptions change; a reference to it stays valid.
     """
 
-    def __init__(self, bus: "Bus", types: tuple[type, ...], flavour: Flavour, remember: int) -> None:
-        self.bus = bus
+    def __init__(self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> None:
         self.types = types
         self.flavour = flavour
         self.remember = remember
         self.listeners: dict[Listener[T], None] = {}
-        self._inbox: Inbox[T] | None = None
-        self._rota: Rota | None = None
+        self._bus = bus
+        self._group: RoundRobin | None = None
         self._hot: tuple[type, FunctionType, CodeType] | None = None
-        self._routes = _Routes(self)
-        self.publish = self._first
+        self._publishers = _Publishers(self, bus.lock)
+        self.publish = self._publish_first
 
     def __repr__(self) -> str:
         return f"<Collection of {' & '.join(map(name_of, self.types))}, {self.flavour}>"
 
     # -- publishing --------------------------------------------------------------------------------------------------
 
-    def _first(self, event: T) -> None:
-        self._routes[type(event)](event)
+    def _publish_first(self, event: T) -> None:
+        self._publishers[type(event)](event)
 
-    def open_route(self, cls: type) -> Callable[[Any], None]:
-        """A function that publishes one class; the first of them becomes `publish` itself."""
+    def make_publisher(self, cls: type) -> Callable[[Any], None]:
+        """A function that publishes events of one class; the first one made becomes `publish` itself."""
         if not all(issubclass(cls, wanted) for wanted in self.types) or not issubclass(cls, Event):
             raise EventError(
                 f"{self!r} cannot publish a {cls.__name__}: it is no {' & '.join(map(name_of, self.types))}"
             )
-        function, stale = self.bus.dispatch(cls).publisher(self._routes)
+        function, stale = self._bus.dispatcher(cls).publisher(self._publishers)
         if self._hot is None:
             self._hot = (cls, function, stale)
             self.publish = function
         return function
 
-    def close_route(self, cls: type) -> None:
-        """Make the function of a class anew when its next event comes."""
-        self._routes.pop(cls, None)
+    def discard_publisher(self, cls: type) -> None:
+        """Make the function of a class again with its next event."""
+        self._publishers.pop(cls, None)
         if self._hot is not None and self._hot[0] is cls:
             _, function, stale = self._hot
             self._hot = None
@@ -101,6 +128,7 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
+        on_trouble: TroubleHandler | None = ...,
     ) -> Listener[T]: ...
 
     @overload
@@ -113,6 +141,7 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
+        on_trouble: TroubleHandler | None = ...,
     ) -> Callable[[Handler[T]], Listener[T]]: ...
 
     def subscribe(
@@ -125,17 +154,20 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
+        on_trouble: TroubleHandler | None = None,
     ) -> Listener[T] | Callable[[Handler[T]], Listener[T]]:
-        """Call a handler with every event that matches; use it as a decorator or with the handler as argument.
+        """Call a handler with every event that matches; pass the handler, or use the call as a decorator.
 
-        The handler runs in the publisher's thread; a coroutine function runs in the event loop it was subscribed
-        from, behind a queue of `capacity` whose policy is `full`. A handler that raises is reported and counted, and
-        stops nobody else.
+        Subtypes match too, unless `exact`. `has` and `lacks` name attributes that must be present or absent, `where`
+        is a predicate or its text. The handler runs in the publisher's thread (on a medium: in the thread of its
+        receiver); a coroutine function runs in the event loop it was subscribed from, behind a queue of `capacity`
+        events whose policy is `full`. A handler that raises is reported and counted; other handlers are not affected.
+        `on_trouble` is called with what a medium could not deliver, where the medium knows (events lost or missing).
         """
         subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
 
         def listen(handler: Handler[T]) -> Listener[T]:
-            return self.listen(subscription, handler, capacity, full)
+            return self.add_handler(subscription, handler, capacity, full, on_trouble)
 
         return listen if handler is None else listen(handler)
 
@@ -148,73 +180,70 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
+        on_trouble: TroubleHandler | None = None,
     ) -> Inbox[T]:
-        """Keep matching events until they are taken, by `get` or by iterating; bounded, `full` being the policy."""
+        """A bounded queue of matching events: take them with `get`, or iterate over it with `for` or `async for`."""
         subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
-        return self.keep(subscription, capacity, full)
-
-    def listen(self, subscription: Subscription, handler: Handler[T], capacity: int, full: WhenFull) -> Listener[T]:
-        """Call a handler with what a ready-made subscription matches."""
-        if not callable(handler):
-            raise BusError(f"{handler!r} is no handler: it cannot be called with an event")
-        if is_async(handler):
-            return self._admit(AsyncListener(self.bus, subscription, handler, capacity, full))
-        return self._admit(Listener(self.bus, subscription, handler))
-
-    def keep(self, subscription: Subscription, capacity: int, full: WhenFull) -> Inbox[T]:
-        """Keep what a ready-made subscription matches until it is taken."""
-        return self._admit(Inbox(self.bus, subscription, capacity, full))
-
-    def _admit(self, listener: L) -> L:
-        if self.flavour == "set":
-            listener.deliver = Once(listener, self.remember)
-        if self.flavour == "queue":
-            self._rota = self.bus.rota(self.types)
-            self._rota.join(listener)
-        else:
-            self.bus.admit(listener)
-        self.listeners[listener] = None
-        listener.on_cancel = partial(self._dismiss, listener)
-        if isinstance(listener, AsyncListener):
-            listener.start()
-        return listener
-
-    # -- taking ------------------------------------------------------------------------------------------------------
-
-    def get(self, timeout: float | None = None) -> T:
-        """The next event published from the first call of `get` (or iteration) on; TimeoutError if none comes."""
-        return self._own_inbox().get(timeout)
-
-    def __aiter__(self) -> AsyncIterator[T]:
-        return self._own_inbox().__aiter__()
-
-    def _own_inbox(self) -> Inbox[T]:
-        if self._inbox is None:
-            self._inbox = self.inbox()
-        return self._inbox
+        return self.add_inbox(subscription, capacity, full, on_trouble)
 
     def cancel(self, which: Listener[T] | Handler[T] | None = None) -> None:
         """Cancel a listener, every listener of a handler, or all that were made from this collection."""
         for listener in [one for one in self.listeners if which is None or which in (one, one.handler)]:
             listener.cancel()
 
-    def _dismiss(self, listener: Listener[Any]) -> None:
+    # -- for the bus -------------------------------------------------------------------------------------------------
+
+    def add_handler(
+        self,
+        subscription: Subscription,
+        handler: Handler[T],
+        capacity: int,
+        full: WhenFull,
+        on_trouble: TroubleHandler | None,
+    ) -> Listener[T]:
+        """Call a handler with what a subscription matches."""
+        if not callable(handler):
+            raise BusError(f"{handler!r} is no handler: it cannot be called with an event")
+        if is_async(handler):
+            return self._add(AsyncListener(self._bus, subscription, handler, capacity, full), on_trouble)
+        return self._add(Listener(self._bus, subscription, handler), on_trouble)
+
+    def add_inbox(
+        self, subscription: Subscription, capacity: int, full: WhenFull, on_trouble: TroubleHandler | None
+    ) -> Inbox[T]:
+        """Queue what a subscription matches."""
+        return self._add(Inbox(self._bus, subscription, capacity, full, self._bus.wait_for), on_trouble)
+
+    def _add(self, listener: L, on_trouble: TroubleHandler | None) -> L:
+        if self.flavour == "set":
+            listener.deliver = Deduplicator(listener, self.remember)
+        if self.flavour == "queue":
+            self._group = self._bus.round_robin(self.types)
+            self._group.join(listener)
+        else:
+            self._bus.add(listener, on_trouble)
+        self.listeners[listener] = None
+        listener.on_cancel = partial(self._remove, listener)
+        if isinstance(listener, AsyncListener):
+            listener.start()
+        return listener
+
+    def _remove(self, listener: Listener[Any]) -> None:
         self.listeners.pop(listener, None)
-        if self._rota is not None:
-            self._rota.leave(listener)
-        if listener is self._inbox:
-            self._inbox = None
+        if self._group is not None:
+            self._group.leave(listener)
 
 
-class _Routes(dict[type, Callable[[Any], None]]):
-    """Publishing functions by class, made when the first event of a class comes."""
+class _Publishers(dict[type, Callable[[Any], None]]):
+    """Publishing functions by class, made with the first event of a class."""
 
-    def __init__(self, collection: "Collection[Any]") -> None:
+    def __init__(self, collection: "Collection[Any]", lock: threading.RLock) -> None:
         super().__init__()
         self._collection = collection
+        self._lock = lock
 
     def __missing__(self, cls: type) -> Callable[[Any], None]:
-        with self._collection.bus.lock:
+        with self._lock:
             if cls not in self:
-                self[cls] = self._collection.open_route(cls)
+                self[cls] = self._collection.make_publisher(cls)
             return self[cls]

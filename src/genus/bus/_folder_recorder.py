@@ -1,8 +1,9 @@
-"""Landing folders: a live bus recorded as small files, each of which appears whole and never changes.
+"""Landing folders: a live bus recorded as small files, each of which appears complete and never changes.
 
-A recorder writes a hidden file, and renames it when it is old or large enough; whoever watches the folder, as a stream
-of the lake does, sees finished recordings only. Numbers are never given twice, also when landed files were taken away:
-the last one is kept in the recorder's lock file. A recorder that was killed is finished by the next one of its name.
+A recorder writes a hidden file and renames it when it is old or large enough, so a reader of the folder, such as a
+stream of the lake, sees complete recordings only. File numbers are never used twice, even if landed files were removed:
+the last number is kept in the recorder's lock file. The next recorder of the same name finishes the files of one that
+was killed.
 """
 
 import fcntl
@@ -13,13 +14,13 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from genus.bus._bus import Bus
 from genus.bus._codec import encode_event
-from genus.bus._recording import FRAME, RecordingWriter, next_frame, packet_at
+from genus.bus._recording import FRAME, RecordingWriter, as_subscription, next_frame, packet_at
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event
@@ -32,21 +33,25 @@ _log = logging.getLogger("genus.bus")
 def record_to_folder(
     bus: Bus,
     folder: str | os.PathLike[str],
-    subscription: Subscription | None = None,
+    subscription: Subscription | str | None = None,
     *,
     name: str = "events",
     every: float = 5.0,
     most: int = 100_000,
     flush: float = 0.2,
-    clock: Callable[[], int] = time.time_ns,
+    clock: Callable[[], int] | None = None,
     steady: Callable[[], float] = time.monotonic,
     ticker: "Callable[[Callable[[], None], float], Ticker] | None" = None,
 ) -> "FolderRecorder":
     """Write every event that matches a subscription (default: all) to files in a folder, until the recorder is closed.
 
-    A file lands, under the name `NAME-NUMBER.genus`, with its `most`th event or `every` seconds after its first. Of a
-    process that is killed, what came in the last `flush` seconds may be lost; the rest lands when a recorder of the
-    same name starts again. One recorder of a name can write to a folder at a time.
+    A file lands as `NAME-NUMBER.genus` with its `most`th event or `every` seconds after its first. If the process is
+    killed, events of the last `flush` seconds may be lost; the rest lands when a recorder of the same name starts
+    again. A folder can have several recorders of different names. `clock` gives the time of recording (default: the
+    bus's time), `steady` and `ticker` replace the system's monotonic clock and timer thread in tests.
+
+    RecordingError if the folder cannot be written or another recorder uses the name. If writing fails later (the disk
+    is full), events are counted in `lost` and writing is tried again with the next event.
 
     >>> import tempfile
     >>> from genus import Event, open_bus
@@ -63,18 +68,18 @@ def record_to_folder(
         raise ValueError(f"every, most and flush must be more than 0, not {every}, {most} and {flush}")
     landing = LandingFolder(Path(folder), name, every, most, steady)
     ticking = (ticker or Ticking)(landing.tick, flush)
-    return FolderRecorder(bus, landing, subscription or Subscription(Event), clock, ticking)
+    return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking)
 
 
 class Ticker(Protocol):
-    """Something that calls a function again and again until it is stopped."""
+    """Calls a function at an interval until it is stopped."""
 
     def stop(self) -> None:
-        """Do not call it again; returns when no call is under way."""
+        """Make no more calls; returns when none is in progress."""
 
 
 class Ticking:
-    """A thread that calls a function at an interval; what it raises is logged once, and it is called again."""
+    """A thread that calls a function at an interval; a function that raises is called again, and logged once."""
 
     def __init__(self, call: Callable[[], None], seconds: float) -> None:
         self._call, self._seconds = call, seconds
@@ -90,7 +95,7 @@ class Ticking:
                 failing = False
             except OSError as problem:
                 if not failing:
-                    _log.error("a recording cannot be written, which is tried again: %s", problem)
+                    _log.error("a recording cannot be written and is tried again: %s", problem)
                 failing = True
 
     def stop(self) -> None:
@@ -100,11 +105,14 @@ class Ticking:
 
 
 class FolderRecorder:
-    """A live recording into a folder; close it, or leave its `with` block, to land what is left."""
+    """A recording into a folder, made by `record_to_folder`; closing it lands the last file."""
 
     def __init__(
         self, bus: Bus, landing: "LandingFolder", subscription: Subscription, clock: Callable[[], int], ticker: Ticker
     ) -> None:
+        self.lost = 0
+        """Events that could not be written."""
+        self._is_failing = False
         self._landing, self._clock, self._ticker = landing, clock, ticker
         self._listener = bus.subscribe(subscription, self._write)
 
@@ -119,10 +127,18 @@ class FolderRecorder:
         return self._landing.landed
 
     def _write(self, event: Event) -> None:
-        self._landing.write(event, self._clock() // 1000)
+        try:
+            self._landing.write(event, self._clock() // 1000)
+        except RecordingError as problem:
+            self.lost += 1
+            if not self._is_failing:
+                _log.error("events are not recorded, which is tried again: %s", problem)
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def close(self) -> None:
-        """Stop recording and land what is left."""
+        """Stop recording and land the last file."""
         self._listener.cancel()
         self._ticker.stop()
         self._landing.close()
@@ -135,11 +151,11 @@ class FolderRecorder:
 
 
 class LandingFolder:
-    """State: the file that is being written in a folder, those that wait for their name, and the last number given."""
+    """State: the file that is being written to a folder, complete files that are to be renamed, and the last number."""
 
     def __init__(self, folder: Path, name: str, every: float, most: int, steady: Callable[[], float]) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-            raise RecordingError(f"a recorder cannot be called {name!r}; use letters, digits, and . _ - within")
+            raise RecordingError(f"a recorder cannot be named {name!r}; use letters, digits, and . _ - after the first")
         self.written = 0
         self.landed = 0
         self._folder, self._name, self._every, self._most, self._steady = folder, name, every, most, steady
@@ -147,30 +163,31 @@ class LandingFolder:
         self._due = 0.0
         self._closed = False
         self._lock = threading.Lock()
-        with _reported(folder):
+        with _as_recording_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self._numbers = _Numbers(folder, name)
-            self._waiting = [(part, self._final(number)) for number, part in self._numbers.parts() if _mend(part)]
+            self._numbers = _FileNumbers(folder, name)
+            self._waiting = [(part, self._final(number)) for number, part in self._numbers.parts() if _repair(part)]
             self._land_waiting()
 
     def _final(self, number: int) -> Path:
         return self._folder / f"{self._name}-{number:0{DIGITS}}{SUFFIX}"
 
     def write(self, event: Event, at_us: int) -> None:
-        """Add one event; lands the file if it is full."""
-        with self._lock, _reported(self._folder):
-            if self._closed:  # it was on its way when the recorder was closed
+        """Add an event; lands the file if it is full. A file that cannot land now is landed by a later tick."""
+        with self._lock, _as_recording_errors(self._folder):
+            if self._closed:  # it was being delivered when the recorder was closed
                 return
-            packet = encode_event(event, at_us)  # before a file is begun: one that cannot be written begins none
+            packet = encode_event(event, at_us)  # first: an event that cannot be encoded begins no file
             writer = self._writer or self._begin()
             writer.append(packet)
             self.written += 1
             if writer.written >= self._most:
-                self._land()
+                with suppress(OSError):
+                    self._land()
 
     def tick(self) -> None:
         """Hand what is buffered to the operating system; lands the file if it is old enough."""
-        with self._lock, _reported(self._folder):
+        with self._lock, _as_recording_errors(self._folder):
             if self._writer is not None and self._steady() >= self._due:
                 self._land()
             elif self._writer is not None:
@@ -178,8 +195,8 @@ class LandingFolder:
             self._land_waiting()
 
     def close(self) -> None:
-        """Land what is left, and let others of the name write."""
-        with self._lock, _reported(self._folder):
+        """Land the last file and release the name."""
+        with self._lock, _as_recording_errors(self._folder):
             if not self._closed:
                 self._land()
                 self._numbers.release()
@@ -194,14 +211,14 @@ class LandingFolder:
         return self._writer
 
     def _land(self) -> None:
-        """Make the file durable and give it its name; what fails is tried again with the next tick."""
+        """Flush the file to the disk and rename it; if that fails, the next tick tries again."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
         self._land_waiting()
 
     def _land_waiting(self) -> None:
-        """Rename what is complete: all but the file that is being written."""
+        """Rename the complete files: all but the one that is being written."""
         while self._waiting and (self._writer is None or len(self._waiting) > 1):
             part, final = self._waiting[0]
             part.rename(final)
@@ -210,8 +227,8 @@ class LandingFolder:
             self.landed += 1
 
 
-class _Numbers:
-    """State: the lock of a recorder's name, whose file holds the last number that was given."""
+class _FileNumbers:
+    """State: the lock on a recorder's name; the lock file holds the last number used."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
@@ -228,7 +245,7 @@ class _Numbers:
         self._last = max([int(kept) if kept.isdigit() else 0, *seen])
 
     def parts(self) -> list[tuple[int, Path]]:
-        """The files that another recorder left unfinished, in their order."""
+        """The hidden files that an earlier recorder left, in order."""
         return self._found(rf"\.{re.escape(self._name)}-(\d{{{DIGITS}}})\.part")
 
     def _found(self, pattern: str) -> list[tuple[int, Path]]:
@@ -236,19 +253,19 @@ class _Numbers:
         return sorted((int(match[1]), path) for match, path in entries if match)
 
     def next(self) -> int:
-        """A number that was never given before, kept before it is used."""
+        """A number that was never used; it is stored before it is returned."""
         self._last += 1
         os.pwrite(self._descriptor, f"{self._last:0{DIGITS}}".encode(), 0)
         os.fsync(self._descriptor)
         return self._last
 
     def release(self) -> None:
-        """Let another recorder have the name."""
+        """Release the name."""
         os.close(self._descriptor)
 
 
-def _mend(part: Path) -> bool:
-    """Cut a file behind its last whole event; one without any is removed, and the answer is False."""
+def _repair(part: Path) -> bool:
+    """Truncate a file after its last complete event; a file without any is removed and gives False."""
     size = _intact_size(part)
     if size == 0:
         part.unlink()
@@ -260,7 +277,7 @@ def _mend(part: Path) -> bool:
 
 
 def _intact_size(part: Path) -> int:
-    """Where the last good frame ends; 0 if there is none."""
+    """The end of the last valid frame; 0 if there is none."""
     if part.stat().st_size == 0:
         return 0
     with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -281,8 +298,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def _reported(folder: Path) -> Iterator[None]:
-    """What the operating system refuses is an error of the recording."""
+def _as_recording_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except RecordingError:

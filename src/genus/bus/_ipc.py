@@ -1,8 +1,8 @@
 """`ipc:NAME`: a bus between the processes of one user on one machine, without a server.
 
-Everyone binds a Unix datagram socket in a folder that only the user may enter, and sends each event to all other
-sockets there. A receiver that stays full for half a second loses events until it has room again (counted); one that
-died is removed. Events published before a process opened the bus do not reach it.
+Every process binds a Unix datagram socket in a folder that only the user may enter, and sends each event to all other
+sockets there. A receiver whose buffer stays full for half a second loses events until it has room again (counted); the
+socket of a dead process is removed. A process does not get events that were published before it opened the bus.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from genus.bus._codec import EventDecoder, Rejected, encode_event
 from genus.errors import BusError
 from genus.model import Event
 
-_PATIENCE_S = 0.5
-_LARGEST = 1 << 18
+_SEND_TIMEOUT_S = 0.5
+_MAX_PACKET = 1 << 18
 
 
 class IpcLink:
@@ -58,7 +58,7 @@ class IpcLink:
         self._thread.start()
 
     def send(self, event: Event) -> None:
-        """Send to everyone else; an event too large or a receiver too slow is counted, not raised."""
+        """Send to all other processes; events that are too large or find a receiver full are counted, not raised."""
         packet = encode_event(event, time.time_ns() // 1000)
         with self._lock:
             try:
@@ -69,7 +69,7 @@ class IpcLink:
                 self._send_to(name, packet)
 
     def counters(self) -> Mapping[str, int]:
-        """What was sent and received, how many processes that reached, and what was lost by reason."""
+        """Events sent and received, processes reached, and losses by reason."""
         return {**self._counts, "processes reached": len(self._reached)}
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class IpcLink:
 
     def _send_to(self, name: str, packet: bytes) -> None:
         peer = self._peers[name]
-        peer.settimeout(0 if name in self._congested else _PATIENCE_S)
+        peer.settimeout(0 if name in self._congested else _SEND_TIMEOUT_S)
         try:
             peer.send(packet)
         except (TimeoutError, BlockingIOError):
@@ -133,7 +133,7 @@ class IpcLink:
         decoder = EventDecoder()
         while not self._closing:
             try:
-                packet = self._socket.recv(_LARGEST)
+                packet = self._socket.recv(_MAX_PACKET)
             except OSError:
                 return
             if self._closing:

@@ -1,18 +1,18 @@
-"""Live subscriptions: a `Listener` calls a handler, an `Inbox` waits to be asked."""
+"""Live subscriptions: a `Listener` calls a handler, an `Inbox` is a queue of matching events."""
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.bus._queue import Closed, Mailbox, WhenFull
+from genus.bus._link import WaitFor
+from genus.bus._queue import Closed, EventQueue, WhenFull
 from genus.errors import BusError, QueueFull
 from genus.filters import Subscription
 from genus.model import Event
 
 if TYPE_CHECKING:
-    from genus.bus._bus import Bus
     from genus.targets.python import PythonFilter
 
 T = TypeVar("T")
@@ -22,7 +22,11 @@ Handler: TypeAlias = Callable[[T], object]
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """What became of the events of one subscription."""
+    """What became of the events of one subscription.
+
+    `delivered` were given to the handler or queue, `failed` made the handler raise, `dropped` found the queue full,
+    `waiting` are in the queue.
+    """
 
     delivered: int
     failed: int
@@ -30,22 +34,38 @@ class Counters(msgspec.Struct, frozen=True):
     waiting: int
 
 
+class ListenerOwner(Protocol):
+    """What a listener needs of its bus."""
+
+    def count_delivered(self, listener: "Listener[Any]") -> int:
+        """Events that the current dispatch code delivered to a listener."""
+
+    def report_error(self, listener: "Listener[Any]", event: Event, problem: Exception) -> None:
+        """Report an error that a handler raised."""
+
+    def remove(self, listener: "Listener[Any]") -> None:
+        """Deliver no more events to a listener."""
+
+
 class Listener(Generic[T]):
-    """A handler and what it subscribed to; call it to call the handler, `cancel` it to stop.
+    """A handler and its subscription; `cancel()` it to stop. Calling it calls the handler.
 
     As a context manager it is cancelled at the end of the block.
     """
 
-    def __init__(self, bus: "Bus", subscription: Subscription, handler: Handler[T]) -> None:
-        self.bus = bus
+    def __init__(self, bus: ListenerOwner, subscription: Subscription, handler: Handler[T]) -> None:
         self.subscription = subscription
         self.handler = handler
         self.deliver: Callable[[Any], object] = handler
         self.refuses = False
-        self.settled = 0
+        """Whether the publisher may get an error of this listener's queue."""
+        self.counted = 0
+        """Deliveries by dispatch code that was replaced since."""
         self.suppressed = 0
+        """Deliveries that were no new event: the flavour `set`."""
         self.failures = 0
         self.on_cancel: Callable[[], None] = lambda: None
+        self._bus = bus
 
     def __call__(self, event: T) -> object:
         """Call the handler itself."""
@@ -63,36 +83,44 @@ class Listener(Generic[T]):
     @property
     def counters(self) -> Counters:
         """How many events were delivered, failed in the handler, were dropped, and are waiting."""
-        delivered = self.settled + self.bus.delivered_since(self) - self.suppressed
+        delivered = self.counted + self._bus.count_delivered(self) - self.suppressed
         return Counters(delivered, self.failures, 0, 0)
 
     def failed(self, event: Event, problem: Exception) -> Exception | None:
-        """Count and report a handler's error; only an error the publisher must see is returned."""
-        if self._refuses_by(problem):
+        """Count and report a handler's error; returns it if the publisher is to get it."""
+        if self._is_refusal(problem):
             return problem
         self.failures += 1
-        self.bus.report(self, event, problem)
+        self._bus.report_error(self, event, problem)
         return None
 
-    def _refuses_by(self, problem: Exception) -> bool:
-        """Whether an error is the word of this listener's own queue, as opposed to a handler's error."""
+    def _is_refusal(self, problem: Exception) -> bool:
+        """Whether an error comes from this listener's own queue, and not from its handler."""
         return False
 
     def cancel(self) -> None:
-        """Deliver nothing more, from the next event on; cancelling twice does no harm."""
-        self.bus.forget(self)
+        """Stop from the next event on; a second call does nothing."""
+        self._bus.remove(self)
         self.on_cancel()
 
 
 class Inbox(Listener[T]):
-    """A subscription whose events wait until they are asked for, by `get` or by iterating, also with `async for`.
+    """A bounded queue of matching events: take them with `get`, or by iterating, also with `async for`.
 
-    It is bounded: `full` says what happens when nobody takes them.
+    Iteration waits for more events until the inbox is cancelled. `full` says what happens to events that find the
+    queue full.
     """
 
-    def __init__(self, bus: "Bus", subscription: Subscription, capacity: int, full: WhenFull) -> None:
-        self.mailbox: Mailbox[T] = Mailbox(str(subscription), capacity, full)
-        super().__init__(bus, subscription, self.mailbox.put)
+    def __init__(
+        self,
+        bus: ListenerOwner,
+        subscription: Subscription,
+        capacity: int,
+        full: WhenFull,
+        wait_for: WaitFor | None = None,
+    ) -> None:
+        self.queue: EventQueue[T] = EventQueue(str(subscription), capacity, full, wait_for)
+        super().__init__(bus, subscription, self.queue.put)
         self.refuses = full in ("raise", "block")
 
     def __enter__(self) -> "Inbox[T]":
@@ -102,44 +130,47 @@ class Inbox(Listener[T]):
     def counters(self) -> Counters:
         """How many events were delivered into the inbox, failed, were dropped, and are waiting."""
         counted = super().counters
-        return Counters(counted.delivered, counted.failed, self.mailbox.dropped, len(self.mailbox))
+        return Counters(counted.delivered, counted.failed, self.queue.dropped, len(self.queue))
 
-    def _refuses_by(self, problem: Exception) -> bool:
-        return isinstance(problem, QueueFull) and problem.queue is self.mailbox
+    def _is_refusal(self, problem: Exception) -> bool:
+        return isinstance(problem, QueueFull) and problem.queue is self.queue
 
     def get(self, timeout: float | None = None) -> T:
-        """The next event; TimeoutError if none comes within `timeout` seconds, BusError once it is cancelled."""
+        """Take the next event, waiting for at most `timeout` seconds (0: do not wait; None: wait without limit).
+
+        TimeoutError if none comes in time, BusError once the inbox is cancelled and empty.
+        """
         try:
-            return self.mailbox.get(timeout)
+            return self.queue.get(timeout)
         except Closed:
             raise BusError(f"the inbox of {str(self.subscription)!r} is cancelled and empty") from None
 
     def __iter__(self) -> Iterator[T]:
         while True:
             try:
-                yield self.mailbox.get()
+                yield self.queue.get()
             except Closed:
                 return
 
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
             try:
-                event = await self.mailbox.get_async()
+                event = await self.queue.get_async()
             except Closed:
                 return
             yield event
 
     def cancel(self) -> None:
-        """Deliver nothing more; what is waiting can still be taken."""
+        """Accept no more events; those that wait can still be taken."""
         super().cancel()
-        self.mailbox.close()
+        self.queue.close()
 
 
 class AsyncListener(Inbox[T]):
     """A coroutine function as handler: events wait in a bounded queue and are handled one after the other."""
 
     def __init__(
-        self, bus: "Bus", subscription: Subscription, handler: Handler[T], capacity: int, full: WhenFull
+        self, bus: ListenerOwner, subscription: Subscription, handler: Handler[T], capacity: int, full: WhenFull
     ) -> None:
         import asyncio
 
@@ -149,24 +180,24 @@ class AsyncListener(Inbox[T]):
             raise BusError("an async handler needs a running event loop: subscribe from within a coroutine") from None
         super().__init__(bus, subscription, capacity, full)
         self.handler = handler
-        self.mailbox.loop_thread = threading.get_ident()
-        self._at_work = False
+        self.queue.loop_thread = threading.get_ident()
+        self._is_busy = False
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to handle what waits."""
-        self.task = self._loop.create_task(self._work())
+        """Start the task that calls the handler."""
+        self.task = self._loop.create_task(self._run())
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is under way, or nothing can be any more."""
-        return self.task is None or self.task.done() or not (self._at_work or len(self.mailbox))
+        """Whether no event waits or is being handled."""
+        return self.task is None or self.task.done() or not (self._is_busy or len(self.queue))
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         async for event in self:
-            self._at_work = True
+            self._is_busy = True
             await self._handle(event)
-            self._at_work = False
+            self._is_busy = False
 
     async def _handle(self, event: T) -> None:
         import asyncio
@@ -188,8 +219,8 @@ def is_async(handler: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
-class Once:
-    """Lets each event through once: the flavour `set`. Remembers the last so many, by equality."""
+class Deduplicator:
+    """Delivers equal events once (the flavour `set`): it remembers the last `remember` events."""
 
     def __init__(self, listener: Listener[Any], remember: int) -> None:
         self._listener = listener
@@ -199,7 +230,7 @@ class Once:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Deliver an event unless an equal one was delivered; one that was refused may come again."""
+        """Deliver an event unless an equal one was delivered; one that a full queue refused may come again."""
         key = _equality_key(event)
         with self._lock:
             if key in self._seen:
@@ -225,53 +256,53 @@ def _equality_key(event: Event) -> object:
     return event
 
 
-class Rota(Listener[Any]):
-    """Gives each event to one of several consumers in turn: the flavour `queue`."""
+class RoundRobin(Listener[Any]):
+    """A group of consumers of which each event goes to one, in turn: the flavour `queue`."""
 
-    def __init__(self, bus: "Bus", subscription: Subscription) -> None:
-        super().__init__(bus, subscription, self._give)
+    def __init__(self, bus: ListenerOwner, subscription: Subscription) -> None:
+        super().__init__(bus, subscription, self._deliver_to_one)
         self.refuses = True
         self._consumers: dict[Listener[Any], PythonFilter] = {}
         self._lock = threading.Lock()
 
     def join(self, consumer: Listener[Any]) -> None:
-        """Take part from now on."""
+        """Add a consumer."""
         from genus.targets.python import PythonFilter
 
         with self._lock:
             self._consumers[consumer] = PythonFilter(consumer.subscription)
 
     def leave(self, consumer: Listener[Any]) -> None:
-        """Take part no more."""
+        """Remove a consumer."""
         with self._lock:
             self._consumers.pop(consumer, None)
 
-    def _refuses_by(self, problem: Exception) -> bool:
+    def _is_refusal(self, problem: Exception) -> bool:
         return isinstance(problem, QueueFull)
 
-    def _give(self, event: Event) -> None:
-        """To the first in turn that wants it and has room; QueueFull only if all who want it refuse."""
+    def _deliver_to_one(self, event: Event) -> None:
+        """Deliver to the next consumer that matches and has room; QueueFull only if all that match are full."""
         refusal: Exception | None = None
-        for consumer in self._in_turn(event):
-            refusal = self._hand_over(consumer, event)
+        for consumer in self._candidates(event):
+            refusal = self._try_deliver(consumer, event)
             if refusal is None:
                 return
         if refusal is not None:
             raise refusal
 
-    def _in_turn(self, event: Event) -> list[Listener[Any]]:
-        """Those who want the event; the first goes to the end of the line."""
+    def _candidates(self, event: Event) -> list[Listener[Any]]:
+        """The consumers that match, the next in turn first; that one moves to the end of the order."""
         with self._lock:
-            wanting = [consumer for consumer, matches in self._consumers.items() if matches(event)]
-            if wanting:
-                self._consumers[wanting[0]] = self._consumers.pop(wanting[0])
-        return wanting
+            matching = [consumer for consumer, matches in self._consumers.items() if matches(event)]
+            if matching:
+                self._consumers[matching[0]] = self._consumers.pop(matching[0])
+        return matching
 
-    def _hand_over(self, consumer: Listener[Any], event: Event) -> Exception | None:
+    def _try_deliver(self, consumer: Listener[Any], event: Event) -> Exception | None:
         try:
             consumer.deliver(event)
         except Exception as problem:
             if (refusal := consumer.failed(event, problem)) is not None:
                 return refusal
-        consumer.settled += 1
+        consumer.counted += 1
         return None

@@ -1,4 +1,4 @@
-"""Quality of service: what a channel promises about time. Each medium keeps what it can and refuses the rest."""
+"""Quality of service: what a channel promises about time. A medium that cannot keep a promise refuses the channel."""
 
 from datetime import timedelta
 from typing import TypeAlias
@@ -14,7 +14,7 @@ _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_00
 
 
 def nanoseconds(span: Span, what: str = "a time") -> int:
-    """A length of time in nanoseconds; BusError says which one cannot be read.
+    """A length of time in nanoseconds; BusError if it cannot be read. `what` names it in the message.
 
     >>> nanoseconds("10ms"), nanoseconds("1.5 s"), nanoseconds(timedelta(microseconds=3))
     (10000000, 1500000000, 3000)
@@ -36,9 +36,9 @@ def nanoseconds(span: Span, what: str = "a time") -> int:
 
 
 class Hard(msgspec.Struct, frozen=True):
-    """Hard real time: one event per period, delivered exactly at its deadline, though `omissions` attempts fail.
+    """Hard real time: one event per period, delivered exactly at its deadline even if `omissions` attempts fail.
 
-    The channel needs a slot of the calendar that `genus can plan` makes.
+    The channel needs a slot in the calendar that `genus can plan` makes.
     """
 
     period: Span
@@ -47,15 +47,15 @@ class Hard(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         _positive(period=self.period)
         if self.omissions < 0:
-            raise BusError(f"omissions is {self.omissions}, but nobody can fail less than never")
+            raise BusError(f"omissions is {self.omissions}; it must be 0 or more")
 
 
 class Soft(msgspec.Struct, frozen=True):
     """Soft real time: earliest deadline first; `deadline` and `expires` count from publishing.
 
-    An event that is not sent by its deadline is reported and still sent; one that is not sent when it expires is
-    reported and never sent. Without `expires` it stays valid. An event's own attributes `deadline`
-    and `expires` go before the channel's. `period`, the least time between two events, is for planning only.
+    An event that was not sent by its deadline is reported and still sent; one that was not sent when it expires is
+    reported and dropped. Without `expires` an event stays valid. An event's own attributes `deadline` and `expires`
+    override the channel's. `period`, the minimum time between two events, is used for planning only.
     """
 
     deadline: Span
@@ -69,19 +69,19 @@ class Soft(msgspec.Struct, frozen=True):
 
 
 class NonReal(msgspec.Struct, frozen=True):
-    """No real time: fixed priority below everything that has a deadline; 0 is the normal one, 1 is bulk."""
+    """No real time: fixed priority below everything that has a deadline; 0 is normal, 1 is bulk."""
 
     priority: int = 0
 
     def __post_init__(self) -> None:
         if self.priority not in (0, 1):
-            raise BusError(f"priority is {self.priority}; events without a deadline have 0 (normal) or 1 (bulk)")
+            raise BusError(f"priority is {self.priority}; it must be 0 (normal) or 1 (bulk)")
 
 
-def alike(one: "QoS", other: "QoS") -> bool:
-    """Whether two qualities of service promise the same, however their times are written.
+def promises_same(one: "QoS", other: "QoS") -> bool:
+    """Whether two qualities of service are equal, however their times are written.
 
-    >>> alike(Soft(deadline="20ms"), Soft(deadline=timedelta(milliseconds=20)))
+    >>> promises_same(Soft(deadline="20ms"), Soft(deadline=timedelta(milliseconds=20)))
     True
     """
     return type(one) is type(other) and _plain(one) == _plain(other)

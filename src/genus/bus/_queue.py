@@ -1,9 +1,10 @@
-"""Bounded mailboxes between publishers and those who take events at their own pace, from threads or event loops."""
+"""Bounded queues between publishers and consumers, which may be threads or coroutines."""
 
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
 
+from genus.bus._link import WaitFor
 from genus.errors import BusError, QueueFull
 
 if TYPE_CHECKING:
@@ -12,18 +13,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WhenFull: TypeAlias = Literal["block", "drop_oldest", "drop_newest", "raise"]
-"""What happens to an event for which a bounded queue has no room: the publisher waits, the event that waited longest
-or the new one is dropped (and counted), or the publisher gets `QueueFull` after all other subscribers were served."""
+"""What happens when a bounded queue is full: the publisher waits, the oldest or the new event is dropped (and counted),
+or the publisher gets `QueueFull` after all other subscribers were served."""
 
 
 class Closed(Exception):
-    """No event is left and none will come."""
+    """The queue is closed and empty."""
 
 
-class Mailbox(Generic[T]):
-    """A bounded queue that threads and coroutines can take from."""
+class EventQueue(Generic[T]):
+    """A bounded queue that threads and coroutines can take from.
 
-    def __init__(self, owner: str, capacity: int, full: WhenFull) -> None:
+    `wait_for` replaces waiting in real time where a bus runs in virtual time.
+    """
+
+    def __init__(self, owner: str, capacity: int, full: WhenFull, wait_for: WaitFor | None = None) -> None:
         if capacity < 1:
             raise BusError(f"capacity must be at least 1, not {capacity}")
         if full not in get_args(WhenFull):
@@ -33,6 +37,7 @@ class Mailbox(Generic[T]):
         self.full = full
         self.dropped = 0
         self.loop_thread: int | None = None
+        self._wait_for = wait_for
         self._items: deque[T] = deque()
         self._lock = threading.Lock()
         self._not_empty = threading.Condition(self._lock)
@@ -44,7 +49,9 @@ class Mailbox(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> None:
-        """Add an item, by the policy if there is no room; does nothing once closed."""
+        """Add an item, by the policy if the queue is full; does nothing once it is closed."""
+        if self._wait_for is not None and self.full == "block":
+            self._wait_for(lambda: self._closed or len(self._items) < self.capacity, None)
         with self._lock:
             if self._closed or (len(self._items) >= self.capacity and not self._make_room()):
                 return
@@ -53,9 +60,9 @@ class Mailbox(Generic[T]):
             self._wake_one()
 
     def _make_room(self) -> bool:
-        """Whether the new item has room after all."""
+        """Apply the policy of a full queue; returns whether the new item fits now."""
         if self.full == "block":
-            self._refuse_to_wait_for_oneself()
+            self._refuse_to_block_own_loop()
             self._not_full.wait_for(lambda: self._closed or len(self._items) < self.capacity)
             return not self._closed
         self.dropped += 1
@@ -65,7 +72,7 @@ class Mailbox(Generic[T]):
             self._items.popleft()
         return self.full == "drop_oldest"
 
-    def _refuse_to_wait_for_oneself(self) -> None:
+    def _refuse_to_block_own_loop(self) -> None:
         if self.loop_thread == threading.get_ident():
             self.dropped += 1
             raise self._refusal(
@@ -79,16 +86,20 @@ class Mailbox(Generic[T]):
         return problem
 
     def get(self, timeout: float | None = None) -> T:
-        """The next item; TimeoutError if none comes in time, Closed if none will."""
+        """Take the next item; TimeoutError if none comes in time, Closed once the queue is closed and empty."""
+        real_timeout = timeout
+        if self._wait_for is not None:
+            self._wait_for(lambda: self._closed or bool(self._items), timeout)
+            real_timeout = 0
         with self._lock:
-            if not self._not_empty.wait_for(lambda: self._closed or self._items, timeout):
+            if not self._not_empty.wait_for(lambda: self._closed or self._items, real_timeout):
                 raise TimeoutError(f"no event for {self.owner!r} within {timeout} s")
             if not self._items:
                 raise Closed
             return self._take()
 
     async def get_async(self) -> T:
-        """The next item, without blocking the event loop; Closed if none will come."""
+        """Take the next item without blocking the event loop; Closed once the queue is closed and empty."""
         import asyncio  # only programs with an event loop come here, and they have it already
 
         loop = asyncio.get_running_loop()
@@ -104,11 +115,11 @@ class Mailbox(Generic[T]):
             try:
                 await woken
             except asyncio.CancelledError:
-                self._pass_on()
+                self._wake_another()
                 raise
 
     def close(self) -> None:
-        """Take no more; what is waiting can still be taken."""
+        """Accept no more items; those that wait can still be taken."""
         with self._lock:
             self._closed = True
             self._not_empty.notify_all()
@@ -128,8 +139,8 @@ class Mailbox(Generic[T]):
                 loop.call_soon_threadsafe(_finish, woken)
                 return
 
-    def _pass_on(self) -> None:
-        """One that was woken for an item and is cancelled before it took it wakes the next."""
+    def _wake_another(self) -> None:
+        """Wake another waiter if this one was cancelled after it was woken for an item."""
         with self._lock:
             if self._items:
                 self._wake_one()

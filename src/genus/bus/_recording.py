@@ -1,8 +1,8 @@
-"""Recordings: events written to a file as they pass, and replayed from it.
+"""Recordings: events written to a file as they are published, and replayed from it.
 
 A file is a header of eight bytes and then frames: two sync bytes, length and CRC-32 of a packet (little-endian), the
-packet. A damaged frame costs only itself: reading goes on at the next place where sync, length and checksum agree, so
-a file can also be read from the middle. A file cut short replays up to the cut. Both are counted and said.
+packet. A damaged frame does not affect others: reading goes on at the next position where sync, length and checksum
+agree, so a file can also be read from the middle. A truncated file replays up to the cut. Both are counted.
 """
 
 import mmap
@@ -13,27 +13,31 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from genus.bus._bus import Bus
+from genus.bus._bus import Bus, log
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.errors import RecordingError
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.model import Event
 
 HEADER = b"genus\x01\r\n"
 SYNC = b"\x9e\x47"
 FRAME = struct.Struct("<2sII")
-"""What stands before every packet: sync, length and checksum."""
+"""The header of every packet: sync, length and checksum."""
 LARGEST = 1 << 26
 """The longest packet, in bytes."""
 ARRAY_OF_THREE = b"\x93"
-"""How every packet begins: tells chance from a frame more cheaply than a checksum."""
+"""The first byte of every packet: a cheaper test than the checksum."""
 
 
 class RecordingWriter:
-    """Writes events to a new recording, or to the end of an old one with `append`."""
+    """Writes events to a new recording, or to the end of an existing one with `append`.
+
+    RecordingError if the file cannot be written; a file that exists is not overwritten.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False) -> None:
         self.path = Path(path)
@@ -53,29 +57,31 @@ class RecordingWriter:
             self._file.write(HEADER)
 
     def write(self, event: Event, at_us: int) -> None:
-        """Add one event."""
+        """Add an event with its time of recording in microseconds since 1970."""
         self.append(encode_event(event, at_us))
 
     def append(self, packet: bytes) -> None:
-        """Add one packet as it is."""
+        """Add an encoded packet."""
         frame = FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
-        with self._lock:
+        with self._lock, _as_recording_errors(self.path):
             self._file.write(frame)
             self.written += 1
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""
-        with self._lock:
+        with self._lock, _as_recording_errors(self.path):
             if not self._file.closed:
                 self._file.flush()
 
     def close(self) -> None:
-        """Write what is left and make it durable."""
-        with self._lock:
+        """Flush to the disk and close the file."""
+        with self._lock, _as_recording_errors(self.path):
             if not self._file.closed:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._file.close()
+                try:
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
+                finally:
+                    self._file.close()
 
     def __enter__(self) -> "RecordingWriter":
         return self
@@ -85,7 +91,7 @@ class RecordingWriter:
 
 
 def _check_header(path: Path) -> None:
-    """Refuse a file that neither begins as a recording nor holds a single good frame."""
+    """RecordingError for a file that has neither the header of a recording nor one valid frame."""
     try:
         with open(path, "rb") as file:
             start = file.read(len(HEADER))
@@ -102,7 +108,7 @@ def _holds_a_frame(descriptor: int) -> bool:
 
 
 def next_frame(data: mmap.mmap, start: int) -> int:
-    """Where the next whole and undamaged frame begins; -1 if there is none."""
+    """The position of the next valid frame; -1 if there is none."""
     at = data.find(SYNC, start)
     while at != -1 and packet_at(data, at) is None:
         at = data.find(SYNC, at + 1)
@@ -111,7 +117,11 @@ def next_frame(data: mmap.mmap, start: int) -> int:
 
 @dataclass(slots=True)
 class Recording:
-    """A recording to read; iterating gives the good events, `problems` and `damage` say what was passed over."""
+    """A recording to read: iterating gives its events, oldest first.
+
+    `events` counts them, `problems` counts packets that are no event of a known type by reason, `damage` lists the
+    damaged parts of the file. All three are complete when the iteration has ended.
+    """
 
     path: Path
     types: Iterable[type] | None = None
@@ -148,16 +158,16 @@ class Recording:
                     at += FRAME.size + len(packet)
 
     def _skip_damage(self, data: mmap.mmap, start: int) -> int:
-        """Where the next good frame begins."""
+        """Note a damaged part; returns the position of the next valid frame."""
         at = next_frame(data, start + 1)
         end = len(data) if at == -1 else at
-        what = "cut short" if at == -1 else "damaged"
-        self.damage.append(f"{self.path}: {what} at byte {max(start, 0)}: {end - max(start, 0)} bytes passed over")
+        what = "truncated" if at == -1 else "damaged"
+        self.damage.append(f"{self.path}: {what} at byte {max(start, 0)}: {end - max(start, 0)} bytes skipped")
         return end
 
 
 def packet_at(data: mmap.mmap, at: int) -> bytes | None:
-    """The packet of a frame, if there is a whole and undamaged one."""
+    """The packet of the frame at a position; None if there is no valid frame."""
     if at + FRAME.size > len(data):
         return None
     sync, length, checksum = FRAME.unpack_from(data, at)
@@ -168,8 +178,26 @@ def packet_at(data: mmap.mmap, at: int) -> bytes | None:
     return packet if zlib.crc32(packet) == checksum else None
 
 
+def as_subscription(given: Subscription | str | None) -> Subscription:
+    """A subscription that was given as it is, as text, or not at all, which means all events."""
+    if isinstance(given, str):
+        return Subscription.parse(given)
+    return Subscription(Event) if given is None else given
+
+
+@contextmanager
+def _as_recording_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise RecordingError(f"cannot write {path}: {problem.strerror or problem}") from problem
+
+
 def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = None) -> Recording:
-    """A recording; events of types that are not among those given, or not declared, are counted and passed over."""
+    """Open a recording; RecordingError if the file is none.
+
+    Events of types that are not among `types` (default: all declared types) are counted in `problems` and skipped.
+    """
     _check_header(Path(path))
     return Recording(Path(path), types)
 
@@ -177,12 +205,16 @@ def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = 
 def record(
     bus: Bus,
     path: str | os.PathLike[str],
-    subscription: Subscription | None = None,
+    subscription: Subscription | str | None = None,
     *,
     append: bool = False,
-    clock: Callable[[], int] = time.time_ns,
+    clock: Callable[[], int] | None = None,
 ) -> "Recorder":
     """Write every event that matches a subscription (default: all) to a file, until the recorder is closed.
+
+    The time of recording is the bus's time, unless a `clock` gives other nanoseconds since 1970. RecordingError if the
+    file cannot be created. If it cannot be written later (the disk is full), recording ends, further events are
+    counted in `lost`, and closing the recorder raises the error.
 
     >>> import tempfile, pathlib
     >>> from genus import Event, open_bus
@@ -194,14 +226,18 @@ def record(
     >>> [recorded.event for recorded in read_recording(file, [Lamp])]
     [Lamp(on=True)]
     """
-    return Recorder(bus, RecordingWriter(path, append=append), subscription or Subscription(Event), clock)
+    return Recorder(bus, RecordingWriter(path, append=append), as_subscription(subscription), clock or bus.time_ns)
 
 
 class Recorder:
-    """A live recording; close it, or leave its `with` block, to finish the file."""
+    """A recording in progress, made by `record`; close it, or leave its `with` block, to finish the file."""
 
     def __init__(self, bus: Bus, writer: RecordingWriter, subscription: Subscription, clock: Callable[[], int]) -> None:
         self.writer = writer
+        self.lost = 0
+        """Events that could not be written."""
+        self.problem: RecordingError | None = None
+        """Why nothing more can be written."""
         self._clock = clock
         self._listener = bus.subscribe(subscription, self._write)
 
@@ -211,12 +247,32 @@ class Recorder:
         return self.writer.written
 
     def _write(self, event: Event) -> None:
-        self.writer.write(event, self._clock() // 1000)
+        if self.problem is None:
+            try:
+                return self.writer.write(event, self._clock() // 1000)
+            except RecordingError as problem:
+                self.problem = problem
+                log().error("recording ended: %s", problem)
+        self.lost += 1
+
+    def flush(self) -> None:
+        """Hand what is buffered to the operating system."""
+        if self.problem is None:
+            try:
+                self.writer.flush()
+            except RecordingError as problem:
+                self.problem = problem
+                log().error("recording ended: %s", problem)
 
     def close(self) -> None:
-        """Stop recording and finish the file."""
+        """Stop recording and finish the file; RecordingError if events could not be written."""
         self._listener.cancel()
-        self.writer.close()
+        try:
+            self.writer.close()
+        except RecordingError as problem:
+            self.problem = self.problem or problem
+        if self.problem is not None:
+            raise self.problem
 
     def __enter__(self) -> "Recorder":
         return self
@@ -228,20 +284,20 @@ class Recorder:
 def replay(
     recording: Recording,
     publish: Callable[[Event], object],
-    subscription: Subscription | None = None,
+    subscription: Subscription | str | None = None,
     *,
     speed: float | None = None,
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Publish the events of a recording that match; returns how many. What was passed over is in the recording.
+    """Call `publish` with the events of a recording that match a subscription (default: all); returns how many.
 
-    Without `speed` it goes as fast as possible; 1.0 is the original time, 2.0 twice as fast. `sleep` may raise or
-    return early to end or hasten it.
+    Without `speed` it goes as fast as possible; 1.0 keeps the original intervals, 2.0 is twice as fast. `sleep` and
+    `clock` replace those of the system; `sleep` may return early. Skipped parts are listed in the recording.
     """
     if speed is not None and speed <= 0:
         raise ValueError(f"speed must be more than 0, not {speed}")
-    wanted = subscription or Subscription(AllOf((Event,)))
+    wanted = as_subscription(subscription)
     began, first, count = clock(), None, 0
     for recorded in recording:
         if not wanted.matches(recorded.event):

@@ -1,18 +1,20 @@
-"""`Monitor`: a machine that only listens, and knows of every channel how often, how late and how regular it is.
+"""`Monitor`: a machine that only receives, and keeps rate, jitter, latency and losses of every channel.
 
-What it counts it compares with what the publishers report once a second, so what it did not hear is known too.
+Its counters are compared with what the publishers report once a second, so events that it did not receive are known.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from math import sqrt
+from typing import Any
 
 import msgspec
 
 from genus.can._machine import Accept, Output
-from genus.can._node.channels import REPORT_RANGE
+from genus.can._node.channels import REPORT_RANGE, Interest, SequenceTracker
 from genus.can._node.reports import Report
-from genus.can._node.rx import Receiving
-from genus.can._node.slots import Dispatcher, OwnTime
+from genus.can._node.rx import Receiver
+from genus.can._node.slots import OwnTime, SlotDispatcher
 from genus.can._protocol.messages import Announce, Claim, QosClass, parse
 from genus.can._wire.frame import Frame, Priority, ProtocolTag
 from genus.can._wire.length import Timing
@@ -22,11 +24,11 @@ from genus.model import Event
 from genus.model._types import micros_of_time
 
 RATE_NS = 1_000_000_000
-MOST_CHANNELS = 4096
+MAX_CHANNELS = 4096
 
 
 class Spread:
-    """State: mean and deviation of a series, by Welford's method (1962), and its extremes.
+    """State: mean, standard deviation and maximum of a series, by Welford's method (1962).
 
     >>> spread = Spread()
     >>> for value in (1.0, 2.0, 3.0):
@@ -42,7 +44,7 @@ class Spread:
         self._squares = 0.0
 
     def add(self, value: float) -> None:
-        """Take in a value."""
+        """Add a value."""
         self.count += 1
         delta = value - self.mean
         self.mean += delta / self.count
@@ -55,7 +57,7 @@ class Spread:
         return sqrt(self._squares / self.count) if self.count else 0.0
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChannelStatistics(msgspec.Struct, frozen=True):
     """What is known of one publisher of one channel; times in milliseconds."""
 
     channel: str
@@ -70,11 +72,11 @@ class Line(msgspec.Struct, frozen=True):
     """Mean time from an event's own `time` to its arrival; None where events carry none."""
     worst_latency_ms: float | None
     reported: int | None
-    """What the publisher says it sent, since it was first heard; None before its first report."""
+    """What the publisher reported as sent, since its first report; None before that."""
     missed: int
     expired: int
     lost: int
-    """Events that were sent but not heard here."""
+    """Events that were sent but not received here."""
 
 
 class _Channel:
@@ -92,15 +94,16 @@ class _Channel:
         self.report: Report | None = None
         self.sent = self.missed = self.expired = 0
 
-    def reported(self, report: Report) -> None:
-        """Add up what reports count since the one before; less than before is a publisher that began anew."""
+    def add_report(self, report: Report) -> None:
+        """Add what a report counts since the one before; less than before means that the publisher restarted."""
         before, self.report = self.report, report
         if before is not None and (step := report.sent - before.sent & REPORT_RANGE - 1) < REPORT_RANGE // 2:
             self.sent += step
             self.missed += report.missed - before.missed & 0xFFF
             self.expired += report.expired - before.expired & 0xFFF
 
-    def heard(self, now: int) -> None:
+    def add_event(self, now: int) -> None:
+        """Count an event."""
         if self.last_at is None:
             self.window_at = now
         else:
@@ -111,14 +114,24 @@ class _Channel:
         self.window_events += 1
 
     def tick(self, now: int) -> None:
-        """Settle the rate of the last second."""
+        """Compute the rate of the last second, once a second."""
         if self.last_at is not None and now - self.window_at >= RATE_NS:
             self.rate = self.window_events * 1e9 / (now - self.window_at)
             self.window_at, self.window_events = now, 0
 
 
+class _Immediate:
+    """State: the time, for a receiver whose handlers are called at once."""
+
+    now = 0
+
+    def call(self, handler: Callable[..., object], *arguments: Any) -> None:
+        """Call a handler."""
+        handler(*arguments)
+
+
 class Monitor:
-    """Listens to everything on a bus; without a catalog channels are named by their event tags."""
+    """Receives everything on a bus; without a catalog channels are named by their event tags."""
 
     def __init__(self, timing: Timing, catalog: Catalog | None = None) -> None:
         self.dropped: Counter[str] = Counter()
@@ -134,32 +147,34 @@ class Monitor:
         self._latency: float | None = None
         self._outputs: list[Output] = [Accept(((0, 0),))]
         own = OwnTime()
-        dispatcher = Dispatcher(own, lambda *_: None, lambda *_: None)
-        self._receiving = Receiving((), own, dispatcher, self._call, self._event)
-        self._receiving.subscribe(Subscription(Event), None, None, 0)
+        dispatcher = SlotDispatcher(own, lambda *_: None, lambda *_: None)
+        self._context = _Immediate()
+        self._rx = Receiver((), own, dispatcher, self._context, self._note_latency)
+        self._rx.add(Interest(Subscription(Event), None))
         if catalog is not None:
-            self._receiving.use(catalog, 0)
-            self._receiving.accept(((0, 0),))
+            self._rx.use(catalog)
+            self._rx.set_filters(((0, 0),))
 
-    def lines(self, now: int) -> list[Line]:
-        """What is known of every channel, by name and node."""
+    def lines(self, now: int) -> list[ChannelStatistics]:
+        """The statistics of every channel, ordered by name and node."""
         for channel in self._channels.values():
             channel.tick(now)
         return [self._line(name, node, channel) for (name, node), channel in sorted(self._channels.items())]
 
     def load(self) -> float:
-        """The share of time that the bus was busy, by exact frame lengths."""
+        """The share of time in which the bus was busy, by exact frame lengths."""
         passed = self._latest - (self._began or 0)
         return self._busy_ns / passed if passed > 0 else 0.0
 
     def problems(self) -> Counter[str]:
-        """What could not be read, by reason."""
-        return self.dropped + self._receiving.problems()
+        """Counters of frames that could not be read, by reason."""
+        return self.dropped + self._rx.problems()
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame, now: int) -> None:
         """A frame was on the bus."""
+        self._context.now = now
         self.frames += 1
         self._began = now if self._began is None else self._began
         self._latest = now
@@ -169,45 +184,49 @@ class Monitor:
             self.dropped["not a frame that can be"] += 1
             return
         if frame.etag == ProtocolTag.REPORT:
-            self._heard_report(frame)
+            self._receive_report(frame)
         elif frame.etag < 128:
-            self._heard_protocol(frame)
+            self._receive_protocol(frame)
         elif self._catalog is None:
-            self._channel(f"#{frame.etag}", frame).heard(now)
+            self._channel(f"#{frame.etag}", frame).add_event(now)
         else:
-            self._heard_event(frame, now)
+            self._receive_event(frame, now)
 
-    def _heard_event(self, frame: Frame, now: int) -> None:
+    def _receive_event(self, frame: Frame, now: int) -> None:
         name = self._name_of(frame.etag)
         before = self._received(name, frame.node)
         self._latency = None
-        self._receiving.receive(frame, now)
+        self._rx.receive(frame)
         if self._received(name, frame.node) > before:
             channel = self._channel(name, frame)
-            channel.heard(now)
+            channel.add_event(now)
             if self._latency is not None:
                 channel.latencies.add(self._latency)
 
     def _received(self, name: str, node: int) -> int:
-        route = self._receiving.routes.get(name)
-        return 0 if route is None or node not in route.receptions else route.receptions[node].received
+        publisher = self._publisher(name, node)
+        return 0 if publisher is None else publisher.received
 
-    def _heard_report(self, frame: Frame) -> None:
+    def _publisher(self, name: str, node: int) -> SequenceTracker | None:
+        channel = self._rx.channels.get(name)
+        return None if channel is None else channel.publishers.get(node)
+
+    def _receive_report(self, frame: Frame) -> None:
         report = Report.parse(frame.data)
         if report is None:
             self.dropped["not a report"] += 1
             return
-        self._of(self._name_of(report.etag), frame.node).reported(report)
+        self._of(self._name_of(report.etag), frame.node).add_report(report)
         if self._catalog is not None:
-            self._receiving.report(frame.node, report)
+            self._rx.compare(frame.node, report)
 
-    def _heard_protocol(self, frame: Frame) -> None:
+    def _receive_protocol(self, frame: Frame) -> None:
         match parse(frame):
             case Claim(node, uid):
                 self.nodes[node] = uid
             case Announce(node, etag, qos_class, segmented):
                 self._of(self._name_of(etag), node).qos = qos_class
-                self._receiving.learn(etag, segmented=segmented, node=node)
+                self._rx.set_segmented(etag, segmented, node)
 
     # -- a machine that never sends ----------------------------------------------------------------------------------
 
@@ -228,11 +247,11 @@ class Monitor:
 
     @property
     def wake_at(self) -> int | None:
-        """Never: it only listens."""
+        """Never: it only receives."""
         return None
 
     def wake(self, now: int) -> None:
-        """Never: it only listens."""
+        """Never: it only receives."""
 
     def take(self) -> list[Output]:
         """The filters, at the start."""
@@ -241,11 +260,7 @@ class Monitor:
 
     # -- within ------------------------------------------------------------------------------------------------------
 
-    def _call(self, handler: object, *arguments: Event) -> None:
-        assert callable(handler)
-        handler(*arguments)
-
-    def _event(self, event: Event) -> None:
+    def _note_latency(self, event: Event) -> None:
         if event.time is not None:
             self._latency = self._latest / 1e6 - micros_of_time(event.time) / 1e3
 
@@ -260,15 +275,14 @@ class Monitor:
         return channel
 
     def _of(self, name: str, node: int) -> _Channel:
-        """What is known of a channel; of more than a bus can have, only what they have in common."""
-        key = (name, node) if (name, node) in self._channels or len(self._channels) < MOST_CHANNELS else ("others", 0)
+        """The state of a channel; channels beyond the limit share one."""
+        key = (name, node) if (name, node) in self._channels or len(self._channels) < MAX_CHANNELS else ("others", 0)
         return self._channels.setdefault(key, _Channel())
 
-    def _line(self, name: str, node: int, channel: _Channel) -> Line:
-        route = self._receiving.routes.get(name)
-        lost = 0 if route is None or node not in route.receptions else route.receptions[node].lost
+    def _line(self, name: str, node: int, channel: _Channel) -> ChannelStatistics:
+        publisher = self._publisher(name, node)
         late = channel.latencies
-        return Line(
+        return ChannelStatistics(
             channel=name,
             node=node,
             qos=channel.qos.name,
@@ -280,7 +294,7 @@ class Monitor:
             reported=None if channel.report is None else channel.sent,
             missed=channel.missed,
             expired=channel.expired,
-            lost=lost,
+            lost=0 if publisher is None else publisher.lost,
         )
 
 

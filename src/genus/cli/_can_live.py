@@ -1,4 +1,4 @@
-"""`genus can node`: a participant of a live bus."""
+"""`genus can broker`, `node` and `monitor`: participants of a live CAN bus."""
 
 import math
 import queue
@@ -6,7 +6,6 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from genus.bus import Bus, EventChannel, Hard, NonReal, Soft, open_bus
-from genus.bus._qos import QoS
-from genus.can._live.address import CanAddress, parse_address
-from genus.catalog import Catalog
-from genus.catalog._file import locked, real_path
+from genus.bus import EventChannel, Hard, NonReal, QoS, Soft, open_bus
 from genus.cli._completion import complete_can_bus, complete_types
 from genus.cli._events import TYPES, as_text, event_type, lines_of_json, load_all, make_event
 from genus.cli._exit import stopped_by_signals
@@ -32,35 +27,33 @@ from genus.filters import Subscription
 from genus.model import Event
 
 if TYPE_CHECKING:
-    from genus.can._live.host import LiveHost
-    from genus.can._monitor import Line, Monitor
-    from genus.can._protocol.broker import Broker
-
-# What the commands on a live CAN bus share: its address, and how they say what happens on it.
+    from genus.can import LiveBroker, LiveMonitor, MonitorSnapshot
 
 
-ADDRESS = click.argument("address", metavar="BUS", shell_complete=complete_can_bus)
+class CanBus(ParamType[str]):
+    """The address of a CAN bus."""
+
+    name = "bus"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse other addresses."""
+        if not str(value).startswith("can:"):
+            self.fail(f"{value!r} is no CAN bus; write for example can:udp_multicast", param, ctx)
+        return str(value)
 
 
-def can_address(text: str) -> CanAddress:
-    """The address of a CAN bus; what else there is, is refused."""
-    if not text.startswith("can:"):
-        raise click.UsageError(f"{text!r} is no CAN bus; write for example can:udp_multicast")
-    return parse_address(text.removeprefix("can:"))
+ADDRESS = click.argument("address", metavar="BUS", type=CanBus(), shell_complete=complete_can_bus)
 
 
-def say(notice: object) -> None:
-    """A notice or a trouble as a line: `deadline missed: channel Loop, event Loop(lane=2), deadline_ns ...`."""
+def show_notice(notice: object) -> None:
+    """Print a notice or a trouble as a line: `deadline missed: channel Loop, event Loop(lane=2), deadline_ns ...`."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(notice).__name__).lower()
     fields = [f"{field} {getattr(notice, field)}" for field in getattr(notice, "__struct_fields__", ())]
     click.echo(f"{words}: {', '.join(fields)}" if fields else words, err=True)
 
 
-# `genus can broker`: the service that a live bus needs once.
-
-
 TICK_S = 0.2
-"""So often it is looked whether to stop, and whether the catalog changed."""
+"""How often to check whether to stop, and whether the catalog changed."""
 
 
 @click.command()
@@ -88,48 +81,36 @@ def broker(address: str, catalog: Path, tables: Path, standby: bool, lasts: floa
     genus catalog register city.json examples/traffic.py
     genus can broker can:udp_multicast --catalog city.json --tables broker.json
     """
-    where = can_address(address)
-    read = Catalog.load(catalog)
-    with locked(real_path(tables), 0.5):
-        _run_broker(where, read, catalog, tables, standby, lasts)
+    from genus.can import open_broker
 
-
-def _run_broker(
-    where: CanAddress, read: Catalog, catalog: Path, tables: Path, standby: bool, lasts: float | None
-) -> None:
-    from genus.can._live.link import open_host  # python-can is an extra
-    from genus.can._protocol.broker import Broker
-    from genus.can._protocol.broker_tables import FileStore
-
-    machine = Broker(where.uid, read, FileStore(tables), standby=standby, fd=where.fd, tell=_say_standing)
-    click.echo(f"broker of {len(read.types)} types on can:{where.interface}, uid {where.uid:016x}", err=True)
     with stopped_by_signals() as stop:
-        host = open_host(machine, where)
-        _follow(catalog, stop, lasts, lambda: _renew(host, machine, catalog))
-        host.call(lambda now: machine.close())
-        host.close()
-    click.echo(f"nodes known: {len(machine.numbers)}, channels announced: {len(machine.channels)}", err=True)
+        live = open_broker(address, catalog, tables, standby=standby, on_notice=_show_broker_notice)
+        with live:
+            click.echo(f"broker of {len(live.catalog.types)} types on {address}, uid {live.uid:016x}", err=True)
+            _follow_catalog(live, catalog, stop, lasts)
+            known, announced = len(live.numbers), len(live.channels)
+    click.echo(f"nodes known: {known}, channels announced: {announced}", err=True)
 
 
-def _follow(catalog: Path, stop: threading.Event, lasts: float | None, renew: Callable[[], object]) -> None:
-    """Until it is told to stop or its time is over; a catalog that changes is taken over."""
+def _follow_catalog(live: "LiveBroker", catalog: Path, stop: threading.Event, lasts: float | None) -> None:
+    """Wait until the command is to end; a catalog that changes is read again."""
     seen = _changed_at(catalog)
     ends = math.inf if lasts is None else time.monotonic() + lasts
     while (left := ends - time.monotonic()) > 0 and not stop.wait(min(TICK_S, left)):
         changed = _changed_at(catalog)
         if changed is not None and changed != seen:
             seen = changed
-            renew()
+            _reload(live)
 
 
-def _say_standing(notice: object) -> None:
-    from genus.can._protocol.notices import Standing
+def _show_broker_notice(notice: object) -> None:
+    from genus.can import Standing
 
     if isinstance(notice, Standing):
         other = f" of {notice.other:016x}" if notice.other else ""
         click.echo("serving this bus" if notice.active else f"standby{other}", err=True)
     else:
-        say(notice)
+        show_notice(notice)
 
 
 def _changed_at(path: Path) -> int | None:
@@ -139,18 +120,18 @@ def _changed_at(path: Path) -> int | None:
         return None
 
 
-def _renew(host: "LiveHost", machine: "Broker", path: Path) -> None:
-    """Bind by the catalog as it is now; one that cannot be read is said, and the old one stays."""
+def _reload(live: "LiveBroker") -> None:
+    """Bind by the catalog as it is now; if it cannot be read, the old one stays in use."""
     try:
-        read = Catalog.load(path)
+        types = live.reload().types
     except (GenusError, OSError) as problem:
         click.echo(f"genus: {problem}", err=True)
-        return
-    host.call(lambda now: machine.use(read))
-    click.echo(f"catalog read again: {len(read.types)} types", err=True)
+    else:
+        click.echo(f"catalog read again: {len(types)} types", err=True)
 
 
 PATIENCE_S = 5.0
+"""How long to wait for a broker before saying that none answers."""
 
 
 class Quality(ParamType[QoS]):
@@ -225,21 +206,19 @@ def node(
     """
     if not subscriptions and type_name is None:
         raise click.UsageError("give --subscribe, --publish or both")
-    can_address(address)
     loaded = load_all(types)
     asked = [Subscription.parse(text, [*loaded, Event]) for text in subscriptions]
     refused = 0
     ends = math.inf if lasts is None else time.monotonic() + lasts
     with stopped_by_signals() as stop, open_bus(address) as bus:
         for subscription in asked:
-            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)))
-            bus.hear(subscription, say)
+            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)), on_trouble=show_notice)
             click.echo(f"listening on {address} for {subscription}", err=True)
         if asked:
-            _say_if_nobody_answers(bus, stop, min(ends, time.monotonic() + PATIENCE_S))
+            _warn_without_broker(bus.link, stop, min(ends, time.monotonic() + PATIENCE_S))
         if type_name is not None:
             channel: EventChannel[Any] = bus.channel(event_type(type_name, loaded), qos)
-            channel.announce(say, carries=carries)
+            channel.announce(show_notice, carries=carries)
             click.echo(f"publishing {type_name} on {address}, {qos}", err=True)
             published, refused = _publish_lines(channel, stop, ends)
             click.echo(f"published {published}" + (f", refused {refused}" if refused else ""), err=True)
@@ -251,18 +230,16 @@ def node(
         sys.exit(1)
 
 
-def _say_if_nobody_answers(bus: Bus, stop: threading.Event, until: float) -> None:
-    """A subscriber needs the catalog: say so if it does not come, and go on waiting."""
-    from genus.can._live.link import CanLink
-
-    while isinstance(bus.link, CanLink) and bus.link.node.catalog is None and not stop.wait(0.1):
+def _warn_without_broker(link: object, stop: threading.Event, until: float) -> None:
+    """A subscriber needs the catalog: say so if no broker sends it, and go on."""
+    while not getattr(link, "is_bound", True) and not stop.wait(0.1):
         if time.monotonic() > until:
             click.echo("genus: no broker has answered yet; still listening (`genus can broker` is one)", err=True)
             return
 
 
 def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: float) -> tuple[int, int]:
-    """Publish what standard input says until it ends or the command does; how many went, and how many not."""
+    """Publish the lines of standard input; returns how many events were published, and how many refused."""
     lines: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
     threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
     published = refused = 0
@@ -294,9 +271,6 @@ def _read_lines(lines: "queue.SimpleQueue[dict[str, Any] | Exception | None]") -
         lines.put(problem)
 
 
-# `genus can monitor`: what goes on on a live bus.
-
-
 CATALOG = click.option(
     "--catalog", type=click.Path(dir_okay=False, path_type=Path), help="The catalog of the bus's types."
 )
@@ -307,7 +281,7 @@ REFRESH_S = 0.5
 @ADDRESS
 @CATALOG
 @FOR
-@click.option("--json", "as_json", is_flag=True, help="Nothing live; one JSON document at the end.")
+@click.option("--json", "as_json", is_flag=True, help="No live table; one JSON document at the end.")
 def monitor(address: str, catalog: Path | None, lasts: float | None, as_json: bool) -> None:
     """Show the rate, latency, jitter and losses of every channel.
 
@@ -316,55 +290,41 @@ def monitor(address: str, catalog: Path | None, lasts: float | None, as_json: bo
     \b
     genus can monitor can:udp_multicast --catalog city.json
     """
-    from genus.can._live.link import open_host  # python-can is an extra
-    from genus.can._monitor import Monitor
+    from genus.can import open_monitor
 
-    where = can_address(address)
-    machine = Monitor(where.timing, None if catalog is None else Catalog.load(catalog))
-    with stopped_by_signals() as stop:
-        host = open_host(machine, where)
+    with stopped_by_signals() as stop, open_monitor(address, catalog) as live:
         click.echo(f"listening on {address}", err=True)
-        _watch(host, machine, stop, lasts, live=not as_json)
-        summary, table = host.call(lambda now: _summary(machine, now)), _table(host, machine)
-        host.close()
+        _watch(live, stop, lasts, live_table=not as_json)
+        snapshot = live.snapshot()
     if as_json:
-        print_json({**summary, "host": dict(host.counters())})
+        shown = msgspec.to_builtins(snapshot)
+        print_json({name: shown[name] for name in ("frames", "load", "channels", "dropped", "host")})
     else:
-        Console().print(table)
+        Console().print(_table(snapshot))
 
 
-def _watch(host: "LiveHost", machine: "Monitor", stop: threading.Event, lasts: float | None, *, live: bool) -> None:
-    """Until it is told to stop or its time is over; on a terminal the table is drawn anew meanwhile."""
+def _watch(live: "LiveMonitor", stop: threading.Event, lasts: float | None, *, live_table: bool) -> None:
+    """Wait until the command is to end; on a terminal, draw the table again and again."""
     ends = math.inf if lasts is None else time.monotonic() + lasts
     console = Console()
-    shown = Live(console=console, auto_refresh=False, transient=True) if live and console.is_terminal else None
+    shown = Live(console=console, auto_refresh=False, transient=True) if live_table and console.is_terminal else None
     with shown or nullcontext():
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(REFRESH_S, left)):
             if shown is not None:
-                shown.update(_table(host, machine), refresh=True)
+                shown.update(_table(live.snapshot()), refresh=True)
 
 
-def _summary(machine: "Monitor", now: int) -> dict[str, Any]:
-    return {
-        "frames": machine.frames,
-        "load": machine.load(),
-        "channels": msgspec.to_builtins(machine.lines(now)),
-        "dropped": dict(machine.problems()),
-    }
-
-
-def _table(host: "LiveHost", machine: "Monitor") -> Table:
-    lines: list[Line] = host.call(machine.lines)
-    title = f"{machine.frames:,} frames, bus load {machine.load():.1%}, {len(machine.nodes)} nodes"
+def _table(snapshot: "MonitorSnapshot") -> Table:
+    title = f"{snapshot.frames:,} frames, bus load {snapshot.load:.1%}, {len(snapshot.nodes)} nodes"
     table = Table(title=title, title_justify="left", caption="times in ms", box=SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("channel", overflow="fold", min_width=12)
     for name in ("node", "class", "events", "per s", "jitter", "late", "worst", "missed", "exp.", "lost"):
         table.add_column(name, justify="right", no_wrap=True)
-    for line in lines:
+    for channel in snapshot.channels:
         table.add_row(
-            line.channel, str(line.node), line.qos.lower(), f"{line.events:,}", f"{line.rate:,.1f}",
-            f"{line.jitter_ms:.3f}", _ms(line.latency_ms), _ms(line.worst_latency_ms),
-            str(line.missed), str(line.expired), str(line.lost),
+            channel.channel, str(channel.node), channel.qos.lower(), f"{channel.events:,}", f"{channel.rate:,.1f}",
+            f"{channel.jitter_ms:.3f}", _ms(channel.latency_ms), _ms(channel.worst_latency_ms),
+            str(channel.missed), str(channel.expired), str(channel.lost),
         )  # fmt: skip
     return table
 

@@ -15,7 +15,7 @@ from genus.can._plan import Channel, Plan, System, Verdict, load_system
 from genus.can._plan import plan as make_plan
 from genus.can._plan.admission import MOST_ADVISED
 from genus.can._plan.picture import ATTEMPTS, GAP, WAIT, draw, timeline
-from genus.can._plan.system import show_bitrate, show_span
+from genus.can._plan.system import format_bitrate, format_span
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"}
@@ -69,9 +69,9 @@ def _show(found: Plan) -> None:
 
 def _headline(system: System) -> str:
     timing = system.bus.timing
-    data = f", data at {show_bitrate(timing.data_bitrate)}" if timing.data_bitrate else ""
+    data = f", data at {format_bitrate(timing.data_bitrate)}" if timing.data_bitrate else ""
     counts = f"{len(system.channels)} channels, {len(system.nodes)} nodes"
-    return f"{system.source}: {show_bitrate(timing.bitrate)}{data}, {counts}"
+    return f"{system.source}: {format_bitrate(timing.bitrate)}{data}, {counts}"
 
 
 def _table(first: str, *others: str) -> Table:
@@ -91,8 +91,8 @@ def _verdicts(found: Plan) -> Table:
 
 def _row(channel: Channel, verdict: Verdict) -> tuple[str, ...]:
     size = str(channel.size) if channel.frames == 1 else f"{channel.size} in {channel.frames}"
-    times = show_span(verdict.response_ns), show_span(verdict.deadline_ns)
-    return channel.name, str(channel.number), channel.qos_class, show_span(channel.period_ns), size, *times
+    times = format_span(verdict.response_ns), format_span(verdict.deadline_ns)
+    return channel.name, str(channel.number), channel.qos_class, format_span(channel.period_ns), size, *times
 
 
 def _advice(found: Plan) -> Iterator[Text]:
@@ -117,7 +117,7 @@ def _load(found: Plan) -> Table:
 def _show_cycle(console: Console, found: Plan) -> None:
     names = max(len(slot.channel) for slot in found.calendar.slots)
     width = max(20, min(100, console.width - names - 3))
-    cycle = show_span(found.calendar.cycle_ns)
+    cycle = format_span(found.calendar.cycle_ns)
     console.print(f"cycle of {cycle}: {WAIT} may wait, {ATTEMPTS} sends and repeats, {GAP} deadline", highlight=False)
     for name, line in timeline(found.calendar, width):
         console.print(f"{name:<{names}}  {line}", highlight=False)

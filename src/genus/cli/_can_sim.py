@@ -15,11 +15,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from genus.can._plan import load_system
-from genus.can._plan.system import show_bitrate
-from genus.can._sim.fault_text import fault_help, parse_fault
-from genus.can._world import PATTERNS, ChannelResult, Clocks, Outcome, Pattern, Prepared, Run, Scenario
-from genus.can._world.summary import Summary
+from genus.can import (
+    PATTERNS,
+    ChannelResult,
+    Clocks,
+    Outcome,
+    Pattern,
+    PreparedSystem,
+    Scenario,
+    ScenarioRun,
+    Summary,
+    fault_help,
+    format_bitrate,
+    load_system,
+    parse_fault,
+)
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
 from genus.cli._format import Span
@@ -105,11 +115,12 @@ def sim(
     """
     if runs > 1 and (trace or png):
         raise click.UsageError("--trace and --png are for a single run")
+    prepared = PreparedSystem.of(load_system(source))
     scenario = Scenario(
-        prepared=Prepared.of(load_system(source)),
+        prepared=prepared,
         seed=seed,
         seconds=seconds,
-        faults=tuple(map(parse_fault, faults)),
+        faults=tuple(parse_fault(text, prepared.typed.system.nodes) for text in faults),
         pattern=cast(Pattern, pattern),
         clocks=cast(Clocks, clocks),
         masters=masters,
@@ -128,17 +139,19 @@ def sim(
         sys.exit(1)
 
 
-def _run_all(scenario: Scenario, runs: int, stop: threading.Event, keep: Callable[[Run], None]) -> list[Outcome]:
+def _run_all(
+    scenario: Scenario, runs: int, stop: threading.Event, keep: Callable[[ScenarioRun], None]
+) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    with _progress(runs) as tell:
+    with _progress(runs) as show:
         for number in range(runs):
-            run = Run(msgspec.structs.replace(scenario, seed=scenario.seed + number))
-            for part in run.advance():
-                tell(number + part)
-                if stop.is_set():
-                    break
-            outcomes.append(run.outcome())
-            keep(run)
+            with ScenarioRun(msgspec.structs.replace(scenario, seed=scenario.seed + number)) as run:
+                for part in run.advance():
+                    show(number + part)
+                    if stop.is_set():
+                        break
+                outcomes.append(run.outcome())
+                keep(run)
             if stop.is_set():
                 break
     return outcomes
@@ -146,7 +159,7 @@ def _run_all(scenario: Scenario, runs: int, stop: threading.Event, keep: Callabl
 
 @contextmanager
 def _progress(total: float) -> Iterator[Callable[[float], None]]:
-    """A bar on a terminal; nothing where nobody looks."""
+    """A progress bar, if standard error is a terminal."""
     columns = (TextColumn("simulating"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -154,29 +167,12 @@ def _progress(total: float) -> Iterator[Callable[[float], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def _write(run: Run, trace: Path | None, png: Path | None) -> None:
+def _write(run: ScenarioRun, trace: Path | None, png: Path | None) -> None:
     if trace is not None:
-        run.meter.save(trace)
+        run.world.trace.save(trace)
     if png is not None:
-        _draw(run, png)
-
-
-def _draw(run: Run, path: Path) -> None:
-    from genus.can._sim.picture import draw  # needs matplotlib, which the rest does not
-
-    begins = run.began_ns + DRAWN_FROM_NS
-    ends = begins + DRAWN_NS
-    system = run.stage.system
-    draw(
-        run.meter,
-        path,
-        slots=list(run.slot_spans(begins, ends)),
-        start_ns=begins,
-        end_ns=ends,
-        names={number: name for name, number in system.nodes.items()},
-        tags={channel.etag: channel.event for channel in system.channels},
-        title=f"{system.source}, seed {run.scenario.seed}",
-    )
+        begin_ns = run.began_ns + DRAWN_FROM_NS
+        run.world.draw(png, begin_ns, begin_ns + DRAWN_NS)
 
 
 # -- showing ---------------------------------------------------------------------------------------------------------
@@ -201,7 +197,7 @@ def _headline(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
     how = f"{scenario.clocks} clocks, {scenario.pattern}"
     faults = "; ".join(map(str, scenario.faults)) or "no faults"
     seeds = f"seed {scenario.seed}" + (f" to {scenario.seed + len(outcomes) - 1}" if len(outcomes) > 1 else "")
-    bus = f"{system.source} ({plan}): {show_bitrate(system.bus.timing.bitrate)}"
+    bus = f"{system.source} ({plan}): {format_bitrate(system.bus.timing.bitrate)}"
     return f"{bus}, {seconds:g} s, {how}, {faults}, {seeds}"
 
 

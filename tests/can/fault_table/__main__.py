@@ -34,7 +34,7 @@ from tests.can.fault_table.page import updated
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a row.")
 def faults(numbers: tuple[int, ...], source: Path, seed: int, full: bool, page: Path | None, as_json: bool) -> None:
-    """Run rows of the fault table and say what was seen.
+    """ScenarioRun rows of the fault table and say what was seen.
 
     Without ROW all are run. Exit code 1 if a row is not as it must be.
 

@@ -3,11 +3,11 @@
 from functools import partial
 from random import Random
 
+from genus.can import ScenarioRun
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._sim.trace import Trace
 from genus.can._wire.frame import BROKER_NODE, ProtocolTag
 from genus.can._world.outcome import Outcome
-from genus.can._world.run import Run
 from tests.can.fault_table.row import Observation, Setting, row
 from tests.can.fault_table.town import Town, broker_maker, town_with_broker, uids
 
@@ -53,9 +53,9 @@ def broker_crashes(setting: Setting) -> Observation:
     kills = int(setting.size(10, 200))
     random = Random(f"kills {setting.seed}")
     pauses = [random.randrange(5 * MS, 250 * MS) for _ in range(kills)]
-    run = Run(setting.scenario(broker=True, seconds=sum(pauses) / SECOND + 0.5, guards=False))
+    run = ScenarioRun(setting.scenario(broker=True, seconds=sum(pauses) / SECOND + 0.5, guards=False))
     run.start()
-    town = Town(run.simulation, setting.prepared.typed.catalog)
+    town = Town(run.world.simulation, setting.prepared.typed.catalog)
     arrivals = enumerate(uids(NEWCOMERS, setting.seed))
     newcomers = [town.add(uid, run.began_ns + 20 * MS * place) for place, uid in arrivals]
     _schedule_kills(run, town, newcomers, pauses, random)
@@ -71,22 +71,22 @@ def broker_crashes(setting: Setting) -> Observation:
     return Observation(text, doubled == lost == 0 and joined == NEWCOMERS and town.are_unique)
 
 
-def _schedule_kills(run: Run, town: Town, newcomers: list[int], pauses: list[int], random: Random) -> None:
+def _schedule_kills(run: ScenarioRun, town: Town, newcomers: list[int], pauses: list[int], random: Random) -> None:
     """Kill, restart a little later, and put a new node in the place of one of the newcomers now and then."""
     at = run.began_ns
     for place, pause in enumerate(pauses):
         at += pause
-        run.simulation.at(at, run.simulation.host(BROKER_NODE).crash)
-        run.simulation.at(at + random.randrange(MS, 5 * MS), partial(_restart_broker, run, place % 2 == 1))
+        run.world.simulation.at(at, run.world.simulation.host(BROKER_NODE).crash)
+        run.world.simulation.at(at + random.randrange(MS, 5 * MS), partial(_restart_broker, run, place % 2 == 1))
         if place % 4 == 3 and place < len(pauses) - 8:
             station, uid = random.choice(newcomers), random.randrange(1, 1 << 63)
-            run.simulation.at(at + random.randrange(pause), partial(_replace, town, station, uid))
+            run.world.simulation.at(at + random.randrange(pause), partial(_replace, town, station, uid))
 
 
-def _restart_broker(run: Run, tables_lost: bool) -> None:
+def _restart_broker(run: ScenarioRun, tables_lost: bool) -> None:
     if tables_lost:
-        run.stage.store.text = None
-    run.simulation.restart(BROKER_NODE)
+        run.world.store.text = None
+    run.world.simulation.restart(BROKER_NODE)
 
 
 def _replace(town: Town, station: int, uid: int) -> None:
@@ -95,9 +95,9 @@ def _replace(town: Town, station: int, uid: int) -> None:
         town.replace(station, uid)
 
 
-def _doubled(run: Run, town: Town) -> int:
+def _doubled(run: ScenarioRun, town: Town) -> int:
     """Numbers that a newcomer shares with a node of the system."""
-    own = {station.node.number for station in run.stage.stations.values()}
+    own = {station.node.number for station in run.world.stations.values()}
     return sum(number in own for number in town.numbers.values())
 
 
@@ -105,9 +105,9 @@ def _not_delivered(outcome: Outcome) -> int:
     return sum(each.published - count for each in outcome.channels for count in each.delivered.values())
 
 
-def _advance(run: Run) -> None:
-    while run.simulation.now < run.ends_ns:
-        run.simulation.run(min(run.simulation.now + 10 * MS, run.ends_ns))
+def _advance(run: ScenarioRun) -> None:
+    while run.world.now_ns < run.ends_ns:
+        run.world.run_ns(min(10 * MS, run.ends_ns - run.world.now_ns))
 
 
 @row(
@@ -190,20 +190,21 @@ def restart_in_the_middle(setting: Setting) -> Observation:
     return Observation(text, longest <= LONGEST_HOLD_UP_MS and whole and crashes > 0)
 
 
-def _crash_within_events(setting: Setting, node: str, channel: str) -> tuple[Run, int]:
+def _crash_within_events(setting: Setting, node: str, channel: str) -> tuple[ScenarioRun, int]:
     """Crash a node in the middle of every other event of a channel, and start it again 50 ms later."""
-    run = Run(setting.scenario(seconds=setting.size(2, 10)))
+    run = ScenarioRun(setting.scenario(seconds=setting.size(2, 10)))
     run.start()
-    flow, number = run.stage.flows[channel], setting.number(node)
+    number = setting.number(node)
     crashes = seen = 0
-    while run.simulation.now < run.ends_ns:
-        run.simulation.run(run.simulation.now + MS)
-        if flow.published > seen:
-            seen = flow.published
+    while run.world.now_ns < run.ends_ns:
+        run.world.run_ns(MS)
+        published = sum(each.published for each in run.world.observation.trackers if each.name == channel)
+        if published > seen:
+            seen = published
             if seen % 2:
                 crashes += 1
-                run.simulation.host(number).crash()
-                run.simulation.at(run.simulation.now + 50 * MS, lambda: run.simulation.restart(number))
+                run.world.simulation.host(number).crash()
+                run.world.simulation.at(run.world.now_ns + 50 * MS, lambda: run.world.simulation.restart(number))
     return run, crashes
 
 

@@ -2,11 +2,10 @@
 
 from functools import partial
 
+from genus.can import PreparedSystem, ScenarioRun
 from genus.can._node.troubles import HardStopped, Trouble
 from genus.can._plan import Channel, System
 from genus.can._world.outcome import Outcome
-from genus.can._world.run import Run
-from genus.can._world.scenario import Prepared
 from genus.can._world.station import Station
 from tests.can.fault_table.row import Observation, Setting, row
 
@@ -40,7 +39,7 @@ def packed(system: System) -> System:
 )
 def offset(setting: Setting) -> Observation:
     """Misses of the station itself and of the others, by offset."""
-    prepared = Prepared.of(packed(setting.system))
+    prepared = PreparedSystem.of(packed(setting.system))
     allowed = setting.system.bus.gap_ns // 2_000
     lines, right = [], True
     for micros in OFFSETS_US if setting.full else OFFSETS_US[::3]:
@@ -76,15 +75,14 @@ def _misses(outcome: Outcome) -> tuple[int, int]:
 def synchronisation_lost(setting: Setting) -> Observation:
     """How long hard channels hold over, and how far clocks are apart when they stop."""
     fault = f"crash node={setting.number(LEADING)} at=1s"
-    run = Run(setting.scenario(fault, seconds=setting.size(1.5, 3), masters=(LEADING,)))
+    run = ScenarioRun(setting.scenario(fault, seconds=setting.size(1.5, 3), masters=(LEADING,)))
     stops: dict[str, int] = {}
     apart: list[int] = [0]
-    for station in run.stage.stations.values():
-        station.on_trouble.append(partial(_note_stop, run, station, stops, apart))
+    run.world.observation.on_trouble.append(partial(_note_stop, run, stops, apart))
     for _ in run.advance():
         pass
     outcome = run.outcome()
-    hard = run.stage.system.hard
+    hard = run.system.hard
     concerned = {name for channel in hard for name in (channel.node, *channel.subscribers)} - {LEADING}
     last = (max(stops.values(), default=0) - SECOND) / 1e6
     outside = outcome.dropped.get("hard, outside its slot", 0)
@@ -97,12 +95,12 @@ def synchronisation_lost(setting: Setting) -> Observation:
     return Observation(text, set(stops) == concerned and max(apart) <= gap and outside == late == 0)
 
 
-def _note_stop(run: Run, station: Station, stops: dict[str, int], apart: list[int], trouble: Trouble) -> None:
+def _note_stop(run: ScenarioRun, stops: dict[str, int], apart: list[int], station: Station, trouble: Trouble) -> None:
     """Note when a station is told that its clock is not good enough, and how far all are apart then."""
-    now = run.simulation.now
+    now = run.world.now_ns
     if isinstance(trouble, HardStopped) and now >= SECOND:
         stops[station.name] = now
-        views = [each.bus_time(now) for each in run.stage.stations.values() if each.is_up]
+        views = [each.bus_time(now) for each in run.world.stations.values() if each.is_up]
         apart.append(max(views) - min(views))
 
 
@@ -115,10 +113,12 @@ def _note_stop(run: Run, station: Station, stops: dict[str, int], apart: list[in
 )
 def master_crash(setting: Setting) -> Observation:
     """Hold-over and fail-over."""
-    run = Run(setting.scenario(f"crash node={setting.number('controller')} at=1s", seconds=setting.size(1.5, 5)))
+    run = ScenarioRun(
+        setting.scenario(f"crash node={setting.number('controller')} at=1s", seconds=setting.size(1.5, 5))
+    )
     for _ in run.advance():
         pass
-    leads = [name for name, each in run.stage.stations.items() if each.is_up and _is_master(run, name)]
+    leads = [name for name, each in run.world.stations.items() if each.is_up and _is_master(run, name)]
     outcome = run.outcome()
     hard = outcome.of_class("hard")
     missed = sum(each.alarms["monitor"] + each.not_sent for each in hard)
@@ -129,6 +129,6 @@ def master_crash(setting: Setting) -> Observation:
     return Observation(text, len(leads) == 1 and missed == stopped == 0 and delivered)
 
 
-def _is_master(run: Run, name: str) -> bool:
-    time = run.stage.stations[name].node.time
+def _is_master(run: ScenarioRun, name: str) -> bool:
+    time = run.world.stations[name].node.time
     return bool(getattr(time, "is_master", False))

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from genus.can import PreparedSystem
 from genus.can._plan import Calendar
 from genus.can._world.outcome import Outcome
-from genus.can._world.scenario import Prepared
 from tests.can.fault_table.row import Observation, Setting, alarms, row, told_once
 from tests.can.fault_table.transfers import deliver_transfers
 
@@ -19,11 +19,11 @@ BURSTS_EVERY = "50013us"
 """Not a multiple of the cycle, so that bursts come at all places of it."""
 
 
-def _with_omissions(setting: Setting, omissions: int) -> Prepared:
+def _with_omissions(setting: Setting, omissions: int) -> PreparedSystem:
     system = setting.system
     for channel in system.hard:
         system = system.changed(channel.name, omissions=omissions)
-    return Prepared.of(system)
+    return PreparedSystem.of(system)
 
 
 @row(
@@ -121,14 +121,14 @@ def blocking_errors(setting: Setting) -> Observation:
     return Observation(text, missed == 0 and told_once(planned.of_class("hard")) and missed_hastily > 0)
 
 
-def _without_error_time(prepared: Prepared) -> Prepared:
+def _without_error_time(prepared: PreparedSystem) -> PreparedSystem:
     """The same plan with slots that do not wait for the error of the frame that blocks them."""
     error_ns = prepared.typed.system.bus.error_ns
     slots = [
         msgspec.structs.replace(slot, wait_ns=slot.wait_ns - error_ns, length_ns=slot.length_ns - error_ns)
         for slot in prepared.plan.calendar.slots
     ]
-    return Prepared(prepared.typed, msgspec.structs.replace(prepared.plan, calendar=Calendar.of(slots)))
+    return PreparedSystem(prepared.typed, msgspec.structs.replace(prepared.plan, calendar=Calendar.of(slots)))
 
 
 @row(

@@ -61,7 +61,7 @@ def _node(setting: Setting, *, planned: bool) -> Node:
         if channel.node == name:
             node.announce(typed.stand_ins[channel.event].cls, channel.qos, 0)
     for stand_in in typed.stand_ins.values():
-        node.subscribe(Subscription(stand_in.cls), lambda event: None, 0)
+        node.subscribe(Subscription(stand_in.cls), 0)
     return node
 
 
@@ -82,4 +82,4 @@ def random_frames(setting: Setting, count: int) -> Iterator[Frame]:
 def _state(machine: Node | Broker) -> tuple[object, ...]:
     if isinstance(machine, Broker):
         return len(machine.numbers), len(machine.channels), machine.epoch, machine.active
-    return machine.number, *((channel.state, channel.etag) for channel in machine.publishing.channels.values())
+    return machine.number, *((channel.state, channel.etag) for channel in machine.tx.channels.values())

@@ -1,6 +1,6 @@
 """Rows 20 and 21: real processes on `udp_multicast`, where there is no arbitration and nobody waits for a receiver.
 
-Run as a module it is the publisher of both rows: `python -m tests.can.fault_table.live ADDRESS RATE COUNT`.
+ScenarioRun as a module it is the publisher of both rows: `python -m tests.can.fault_table.live ADDRESS RATE COUNT`.
 """
 
 import json
@@ -67,7 +67,7 @@ def publish(address: str, rate: int, count: int) -> dict[str, float]:
 
     with open_bus(address) as bus:
         channel = bus.channel(Beat, NonReal())
-        channel.subscribe(hear)
+        bus.collection(Beat).subscribe(hear)
         channel.announce()
         began = time.monotonic()
         for number in range(count):
@@ -101,7 +101,7 @@ def _exchange(folder: Path, port: int, rate: int, count: int, busy_s: float) -> 
                 pass
 
     with open_bus(_address(folder, port, SUBSCRIBER)) as bus:
-        bus.channel(Beat).subscribe(take)
+        bus.collection(Beat).subscribe(take)
         publisher = [sys.executable, "-m", __spec__.name, _address(folder, port, PUBLISHER), str(rate), str(count)]
         said = json.loads(subprocess.run(publisher, capture_output=True, text=True, check=True).stdout)
         ends = time.monotonic() + PATIENCE_S

@@ -6,11 +6,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from genus.can import PreparedSystem, Scenario, simulate
 from genus.can._plan import System
 from genus.can._sim.fault_text import parse_fault
 from genus.can._world.outcome import ChannelResult, Outcome
-from genus.can._world.run import simulate
-from genus.can._world.scenario import Prepared, Scenario
 
 
 class Setting(msgspec.Struct, frozen=True, dict=True):
@@ -21,9 +20,9 @@ class Setting(msgspec.Struct, frozen=True, dict=True):
     full: bool = False
 
     @cached_property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> PreparedSystem:
         """The system with types and plan."""
-        return Prepared.of(self.system)
+        return PreparedSystem.of(self.system)
 
     def number(self, node: str) -> int:
         """The number of a node, as faults name stations."""
@@ -33,12 +32,12 @@ class Setting(msgspec.Struct, frozen=True, dict=True):
         """One of two sizes."""
         return full if self.full else quick
 
-    def scenario(self, *faults: str, prepared: Prepared | None = None, **options: Any) -> Scenario:
+    def scenario(self, *faults: str, prepared: PreparedSystem | None = None, **options: Any) -> Scenario:
         """A scenario of the system with faults given as text."""
         parsed = tuple(map(parse_fault, faults))
         return Scenario(prepared=prepared or self.prepared, seed=self.seed, faults=parsed, **options)
 
-    def simulate(self, *faults: str, prepared: Prepared | None = None, **options: Any) -> Outcome:
+    def simulate(self, *faults: str, prepared: PreparedSystem | None = None, **options: Any) -> Outcome:
         """What comes of such a scenario."""
         return simulate(self.scenario(*faults, prepared=prepared, **options))
 

@@ -1,10 +1,9 @@
 """Rows 6, 7 and 14: a station that fails, one that babbles, and more soft events than the bus can carry."""
 
+from genus.can import PreparedSystem, ScenarioRun
 from genus.can._plan import System
 from genus.can._sim.fault_hooks import Outcome as Fate
 from genus.can._sim.trace import Passage
-from genus.can._world.run import Run
-from genus.can._world.scenario import Prepared
 from tests.can.fault_table.row import Observation, Setting, alarms, row
 
 BROKEN = "tram"
@@ -24,11 +23,11 @@ SECOND = 1_000_000_000
 def bus_off(setting: Setting) -> Observation:
     """How a broken transmitter is taken off the bus, and comes back."""
     number = setting.number(BROKEN)
-    run = Run(setting.scenario(f"transmitter node={number} from=1s until=1200ms", seconds=1.5, traced=True))
+    run = ScenarioRun(setting.scenario(f"transmitter node={number} from=1s until=1200ms", seconds=1.5, traced=True))
     for _ in run.advance():
         pass
     outcome = run.outcome()
-    own = [each for each in run.meter if number in each.senders and each.start_ns >= SECOND]
+    own = [each for each in run.world.trace if number in each.senders and each.start_ns >= SECOND]
     failures = _first_failures(own)
     bit = setting.system.bus.timing.bit_ns
     took = (failures[-1].end_ns - failures[0].start_ns) // bit
@@ -90,7 +89,7 @@ def overload(setting: Setting) -> Observation:
     """Hard events do not feel it; soft ones are missed, expire, and are told."""
     hard, unsent, missed = 0, 0, []
     for load in LOADS if setting.full else LOADS[::4]:
-        prepared = Prepared.of(with_soft_load(setting.system, load))
+        prepared = PreparedSystem.of(with_soft_load(setting.system, load))
         outcome = setting.simulate(
             prepared=prepared, seconds=setting.size(0.5, 10), clocks="perfect", exact_lengths=False
         )

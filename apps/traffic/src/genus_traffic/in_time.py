@@ -9,7 +9,7 @@ import msgspec
 from genus.model._types import micros_of_time
 from genus_traffic.accuracy import CLOSE_US
 from genus_traffic.road.detections import Passage
-from genus_traffic.segment.gateway import Arrival
+from genus_traffic.segment.listeners import Arrival
 from genus_traffic.types import Edge, Loop
 
 TOO_LATE = "too late"

@@ -1,4 +1,4 @@
-"""What a run of the traffic application gave: plain data, from which the report is drawn and `--json` is printed."""
+"""The results of a run: plain data, from which the report is made and which `--json` prints."""
 
 from datetime import datetime
 
@@ -29,7 +29,7 @@ class TypeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription, what it became in every place, and how many events it got there."""
+    """A subscription, what it was compiled to, and how many events it matched on each target."""
 
     subscriber: str
     """VelocityMonitor, StatisticsCollector, ..."""
@@ -37,13 +37,13 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     filters: tuple[tuple[int, int], ...]
     """Acceptance filters of a CAN controller: 29-bit (value, mask)."""
     left_to_receiver: str
-    """What the filters cannot say, in words; empty if nothing."""
+    """What the filters cannot test, in words; empty if nothing."""
     python: str
     """The generated code."""
     spark: str
     """What Spark does, in plain words: its explain()."""
     answers: dict[str, int]
-    """Events it matched, by place: "CAN", "bus", "python", "arrow", "index", "replay", "Spark"."""
+    """Events it matched, by target: "CAN", "bus", "python", "arrow", "index", "replay", "Spark"."""
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,11 +108,11 @@ class ChannelRow(msgspec.Struct, frozen=True, kw_only=True):
     """"hard", "soft" or "none"."""
     published: int
     delivered: int
-    """Handed to subscribers, all of them together."""
+    """Deliveries to subscribing nodes: an event with two receivers counts twice."""
     filtered: int
-    """Kept away from a host by its controller's acceptance filters, or from a handler by what they left to do."""
+    """Rejected by acceptance filters of CAN controllers or by receivers, once per node."""
     missed: int
-    """Not there at the deadline (hard), sent too late or not at all (soft), lost (none)."""
+    """Events that were not there at the deadline (hard), sent too late or not at all (soft), or lost (none)."""
     worst_us: float
     """The longest time from publishing (hard: from the slot's start) to delivery."""
     bound_us: float | None
@@ -163,7 +163,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     counted: int
     """Vehicles in the statistics."""
     to_count: int
-    """Vehicles that upper loops noticed, and told of in time."""
+    """Vehicles that upper loops detected and reported in time."""
 
     @property
     def share(self) -> float:
@@ -193,7 +193,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refit(msgspec.Struct, frozen=True, kw_only=True):
-    """The replacement of sensors, seen by the statistics collector, which nobody restarted."""
+    """The replacement of sensors, as the statistics collector received it without a restart."""
 
     span_us: int
     """Of each `Received`."""

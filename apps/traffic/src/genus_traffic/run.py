@@ -28,9 +28,9 @@ from genus_traffic.report.page import write_report
 from genus_traffic.results import Accuracy, BusPicture, Compiled, Lateness, Minute, Results, Roadside, Site
 from genus_traffic.road.scene import Scene
 from genus_traffic.road.truth import write_truth
+from genus_traffic.segment.listeners import Arrival
 from genus_traffic.segment.plan import city_catalog
 from genus_traffic.segment.processes import SiteRun, run_segments
-from genus_traffic.segment.segment import Arrival
 from genus_traffic.speeds import found_in
 from genus_traffic.steps import Steps
 from genus_traffic.subscribers import SUBSCRIPTIONS, compiled, type_rows

@@ -116,6 +116,11 @@ class LiveHost:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was not closed yet."""
+        return self._running
+
     def call(self, action: Callable[[int], R]) -> R:
         """Give the machine an input and do what it then wants; returns what the input gave."""
         with self._lock:

@@ -1,7 +1,7 @@
-"""A node's list of local channels: what it publishes, what it receives, and what was counted on the way."""
+"""The channels of a node: what it publishes, what it receives, and the counters of both."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -9,20 +9,20 @@ import msgspec
 
 from genus.bus._codec import Rejected
 from genus.bus._qos import QoS, Soft, nanoseconds
-from genus.can._node.slots import Receiver, Sender
+from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.troubles import Trouble, TroubleHandler
-from genus.can._node.tx_queue import Parcel
+from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._wire.frame import subject_uid
 from genus.can._wire.length import padded_size
 from genus.can._wire.payload import Layout
-from genus.can._wire.segments import split
+from genus.can._wire.segments import frame_sizes, split
 from genus.catalog import Catalog
 from genus.errors import EventError
 from genus.filters import Subscription
 from genus.model import Event, Vector, name_of
 
 ECHO_NS = 20_000_000
-"""An equal frame with the same number is a repetition by the controller if it comes within this time."""
+"""An equal frame with the same sequence number within this time is a retransmission by the controller."""
 
 REPORT_RANGE = 1 << 24
 """The counter in reports wraps around here."""
@@ -32,12 +32,15 @@ State: TypeAlias = Literal["binding", "ready", "refused"]
 
 @lru_cache(maxsize=1024)
 def layout_of(cls: type[Event], vector: Vector, tagged: tuple[str, ...]) -> Layout:
-    """The payload codec of a class; its code is made once for all nodes of a process, as that takes milliseconds."""
+    """The payload codec of a class; generating its code takes milliseconds, so all nodes of a process share it."""
     return Layout.of(cls, vector, tagged)
 
 
-class Sent(msgspec.Struct):
-    """State: what became of the events that were published on a channel."""
+# -- sending -----------------------------------------------------------------------------------------------------------
+
+
+class TxCounts(msgspec.Struct):
+    """State: counters of the events that were published on a channel."""
 
     published: int = 0
     sent: int = 0
@@ -49,9 +52,9 @@ class Sent(msgspec.Struct):
 
 
 class Announcement:
-    """A publisher's leave to publish on a channel; made by `Node.announce`."""
+    """A publisher's handle on a channel; made by `Node.announce`."""
 
-    def __init__(self, channel: "Publication", on_trouble: TroubleHandler | None) -> None:
+    def __init__(self, channel: "TxChannel", on_trouble: TroubleHandler | None) -> None:
         self.channel = channel
         self.on_trouble = on_trouble
 
@@ -66,7 +69,7 @@ class Announcement:
         return self.channel.reason
 
 
-class Publication:
+class TxChannel:
     """State: the sending side of a channel: one class, one quality of service, one event tag."""
 
     def __init__(self, cls: type[Event], qos: QoS, carries: tuple[str, ...], capacity: int, *, fd: bool) -> None:
@@ -82,16 +85,16 @@ class Publication:
         self.etag = 0
         self.layout: Layout | None = None
         self.largest: int | None = None
-        """The most bytes an event takes that carries what was announced; None if it may be of any length."""
+        """The largest payload of an event that carries what was announced; None if there is no limit."""
         self.segmented = False
-        self.sender: Sender | None = None
-        self.started: Parcel | None = None
+        self.slot_sender: SlotSender | None = None
+        self.started: OutgoingEvent | None = None
         self.waiting = 0
-        """Events on their way."""
+        """Events that are published and neither sent nor dropped."""
         self.reporting = False
-        """Whether a report is on its way."""
+        """Whether a report waits to be sent."""
         self.announcements: list[Announcement] = []
-        self.counts = Sent()
+        self.counts = TxCounts()
         self._capacity = capacity
         self._fd = fd
         self._sequence = 0
@@ -100,7 +103,7 @@ class Publication:
     @property
     def frames(self) -> int:
         """How many frames the longest event takes."""
-        return len(split(bytes(self.largest or 0), 0, self._capacity)) if self.segmented else 1
+        return len(self.frame_sizes(self.largest or 0))
 
     def use(self, catalog: Catalog) -> None:
         """Take event tag and layout from a catalog; SubscriptionError if what was announced is outside its vector."""
@@ -123,39 +126,44 @@ class Publication:
             )
         return bits, payload
 
+    def frame_sizes(self, size: int) -> Sequence[int]:
+        """The data lengths of the frames that a payload takes."""
+        if self.segmented:
+            return frame_sizes(size, self._capacity)
+        return (padded_size(size) if self._fd else size,)
+
     def render(self, payload: bytes) -> Sequence[bytes]:
-        """The data of an event's frames, with the number of the event that is next."""
+        """The data of an event's frames, with the sequence number of the next event."""
         numbered = bytes((payload[0] | self._sequence << 5,)) + payload[1:]
         if self.segmented:
             return split(numbered, self._transfer, self._capacity)
         return (numbered.ljust(padded_size(len(numbered)), b"\0"),) if self._fd else (numbered,)
 
     def commit(self) -> None:
-        """An event was sent: the next has the next number."""
+        """Advance the sequence number after an event was sent."""
         self._sequence = self._sequence + 1 & 7
         self._transfer = self._transfer + 1 & 31
 
 
-class Subscriber:
-    """State: one subscription of a node, with its handlers; made by `Node.subscribe`."""
+# -- receiving ---------------------------------------------------------------------------------------------------------
 
-    def __init__(
-        self, subscription: Subscription, handler: Callable[[Any], object] | None, on_trouble: TroubleHandler | None
-    ) -> None:
+
+class Interest:
+    """State: a subscription of a node; made by `Node.subscribe`."""
+
+    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> None:
         self.subscription = subscription
-        self.handler = handler
         self.on_trouble = on_trouble
         self.state: State = "binding"
         self.reason = ""
-        self.delivered = 0
         self.filter_handle: Any = None
 
 
-class Reception:
-    """State: what came from one publisher of a channel, and what did not.
+class SequenceTracker:
+    """State: which events of one publisher of a channel were received, and how many were not.
 
-    Sequence numbers show gaps of up to seven events at once and repetitions; the publisher's reports, once a second and
-    at the end, show the rest. A report that counts less than was heard is of a publisher that began anew.
+    Sequence numbers show gaps of up to seven events and retransmissions; the publisher's reports, once a second and at
+    the end, show the rest. A report that counts less than was received is of a publisher that restarted.
     """
 
     __slots__ = (
@@ -176,34 +184,34 @@ class Reception:
         self._explained = 0
 
     def accept(self, sequence: int, data: bytes, now: int, *, counting: bool = True) -> int:
-        """How many events are missing before this one; -1 if it is a repetition.
+        """How many events are missing before this one; -1 if it is a retransmission.
 
-        Without `counting`, events may be missing because nobody asked for them.
+        Without `counting`, gaps are no losses: the acceptance filters keep some events out.
         """
         gap = (sequence - self._last - 1) & 7 if self._last >= 0 else 0
         if gap == 7 and data == self._data and now - self._seen_at < ECHO_NS:
             return -1
         self._last, self._data, self._seen_at = sequence, data, now
         self.received += 1
-        gap = gap - self._explained & 7 if counting else 0  # what a report counted shows in the numbers too
+        gap = gap - self._explained & 7 if counting else 0  # losses that a report counted show in the numbers too
         self._explained = 0
         self.lost += gap
         self._unreported += 1 + gap
         return gap
 
-    def report(self, sent: int, *, counting: bool = True) -> int:
-        """Compare with what the publisher says it sent; how many more are missing than was known."""
+    def compare(self, sent: int, *, counting: bool = True) -> int:
+        """Compare with the total that a publisher reports; returns how many more events are missing than was known."""
         before, self._reported = self._reported, sent
         accounted, self._unreported = self._unreported, 0
         if before is None:
             self._unreported = max(0, accounted - sent)
             return 0
         missing = (sent - before & REPORT_RANGE - 1) - accounted
-        began_anew = (sent == 0 and missing < 0) or missing >= REPORT_RANGE // 2
-        if began_anew:
+        restarted = (sent == 0 and missing < 0) or missing >= REPORT_RANGE // 2
+        if restarted:
             self._last, self._explained = -1, 0
             return 0
-        if missing < 0:  # events went before a report that was written earlier; the next report has them
+        if missing < 0:  # events were sent before a report that was written earlier; the next report counts them
             self._unreported = -missing
             return 0
         missing = missing if counting else 0
@@ -212,8 +220,8 @@ class Reception:
         return missing
 
 
-class Route:
-    """State: what a node does with the events of one class that come over the bus."""
+class RxChannel:
+    """State: the receiving side of a channel: the events of one class that come over the bus."""
 
     def __init__(self, cls: type[Event], name: str, etag: int, layout: Layout) -> None:
         self.cls = cls
@@ -221,10 +229,11 @@ class Route:
         self.etag = etag
         self.layout = layout
         self.counts_losses = True
-        """Whether all events of the class pass the filters, so that one that did not come is lost."""
-        self.receptions: dict[int, Reception] = {}
-        self.entries: list[tuple[Callable[[Any], object], Subscriber]] = []
-        self.receivers: list[Receiver] = []
+        """Whether the filters pass all events of the class, so that one that did not come is lost."""
+        self.publishers: dict[int, SequenceTracker] = {}
+        """By node number."""
+        self.interests: list[Interest] = []
+        self.slot_receivers: list[SlotReceiver] = []
 
     def decode(self, bits: int, payload: bytes) -> Event | Rejected:
         """The event of a payload, or why it is none."""
@@ -232,14 +241,14 @@ class Route:
 
 
 class NodeCounts(msgspec.Struct, frozen=True):
-    """What a node counted: per channel it publishes and per channel it receives, and what it dropped by reason."""
+    """Counters of a node: per channel it publishes, per channel it receives, and what it dropped by reason."""
 
-    sent: dict[str, Sent]
+    sent: dict[str, TxCounts]
     received: dict[str, int]
     lost: dict[str, int]
     dropped: Counter[str]
 
 
-def tell(listeners: Sequence[Announcement | Subscriber], trouble: Trouble) -> list[tuple[TroubleHandler, Trouble]]:
-    """The calls that a trouble makes."""
-    return [(each.on_trouble, trouble) for each in listeners if each.on_trouble is not None]
+def trouble_calls(parties: Sequence[Announcement | Interest], trouble: Trouble) -> list[tuple[TroubleHandler, Trouble]]:
+    """The handlers to call with a trouble."""
+    return [(each.on_trouble, trouble) for each in parties if each.on_trouble is not None]

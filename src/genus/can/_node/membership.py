@@ -1,14 +1,14 @@
-"""A node's place on the bus: its number, its catalog, the binding of its channels, and its acceptance filters."""
+"""A node's membership of a bus: its number, its catalog, the binding of its channels, and its acceptance filters."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 from genus.bus._qos import Hard, QoS, Soft, nanoseconds
-from genus.can._node.channels import Publication, Subscriber
-from genus.can._node.context import Desk
-from genus.can._node.rx import Receiving
+from genus.can._node.channels import Interest, TxChannel
+from genus.can._node.context import Context
+from genus.can._node.rx import Receiver
 from genus.can._node.troubles import NumberLost
-from genus.can._node.tx import Publishing
+from genus.can._node.tx import Transmitter
 from genus.can._protocol.binding import Binding
 from genus.can._protocol.catalog_queries import Questions
 from genus.can._protocol.configuration import Configuration
@@ -36,18 +36,18 @@ PROTOCOL_FILTER = (0, ETAG_MASK & ~(RESERVED_ETAGS - 1))
 
 
 class Membership:
-    """State: how far a node is on its way to take part, and what it was given.
+    """State: the number and catalog of a node, and how far its channels are bound.
 
-    With a number of its own it claims that, and binds by its catalog alone; else the broker gives the number, binds the
-    channels, and sends the catalog to a node that has none or an older one.
+    A node with a number of its own claims it, and binds by its catalog alone. To others the broker gives the number,
+    binds their channels, and sends the catalog if they have none or an older one.
     """
 
     def __init__(
         self,
         uid: int,
-        desk: Desk,
-        publishing: Publishing,
-        receiving: Receiving,
+        context: Context,
+        tx: Transmitter,
+        rx: Receiver,
         on_notice: Callable[[object], object] | None,
         *,
         number: int | None,
@@ -60,120 +60,126 @@ class Membership:
         self._started = False
         self.needs_broker = number is None
         self.notices: Counter[str] = Counter()
-        """What the protocols told, by kind."""
-        self._desk = desk
-        self._publishing = publishing
-        self._receiving = receiving
+        """Notices of the protocols, by kind."""
+        self._context = context
+        self._tx = tx
+        self._rx = rx
         self._on_notice = on_notice
         self._banks = banks
         self._filters: SharedFilters | None = None
         self._accepted: tuple[tuple[int, int], ...] = ()
-        self.configuration = Configuration(uid, send=desk.post, withdraw=desk.withdraw, tell=self.heed, seed=seed)
-        self.binding = Binding(send=desk.post, withdraw=desk.withdraw, tell=self.heed)
-        self.questions = Questions(send=desk.post, withdraw=desk.withdraw, tell=self.heed)
+        self.configuration = Configuration(
+            uid, send=context.queue.add_frame, withdraw=context.queue.remove_frame, tell=self.handle_notice, seed=seed
+        )
+        self.binding = Binding(
+            send=context.queue.add_frame, withdraw=context.queue.remove_frame, tell=self.handle_notice
+        )
+        self.questions = Questions(
+            send=context.queue.add_frame, withdraw=context.queue.remove_frame, tell=self.handle_notice
+        )
 
     def start(self) -> None:
-        """Claim the number there is, or ask for one."""
+        """Claim the node's number, or ask for one."""
         self._started = True
         self._set_filters()
         if self.number is not None:
-            self.configuration.adopt(self.number, self._desk.now)
+            self.configuration.adopt(self.number, self._context.now)
         else:
-            self.configuration.start(self._desk.now)
+            self.configuration.start(self._context.now)
 
     def receive(self, frame: Frame) -> None:
-        """A frame of the protocols was heard."""
-        self.configuration.receive(frame, self._desk.now)
+        """Receive a frame of the protocols."""
+        self.configuration.receive(frame, self._context.now)
         if self.needs_broker:
-            self.binding.receive(frame, self._desk.now)
-            self.questions.receive(frame, self._desk.now)
+            self.binding.receive(frame, self._context.now)
+            self.questions.receive(frame, self._context.now)
 
-    def heard_announcement(self, frame: Frame) -> None:
-        """Another publisher tells whether its events come in one frame or in segments."""
+    def receive_announcement(self, frame: Frame) -> None:
+        """Receive the announcement of another publisher: whether its events come in segments."""
         announcement = parse(frame)
         if isinstance(announcement, Announce):
-            self._receiving.learn(announcement.etag, segmented=announcement.segmented, node=announcement.node)
+            self._rx.set_segmented(announcement.etag, announcement.segmented, announcement.node)
 
     # -- catalog and filters -----------------------------------------------------------------------------------------
 
     def use(self, catalog: Catalog) -> None:
-        """Go on with a catalog that is new, or has grown."""
+        """Use a catalog that is new or has grown."""
         self.catalog = catalog
         self._filters = SharedFilters(catalog, banks=self._banks, always=(PROTOCOL_FILTER,))
-        for subscriber in self._receiving.subscribers:
-            self.recognise(subscriber.subscription)
-        self._receiving.use(catalog, self._desk.now)
-        for subscriber in self._receiving.subscribers:
-            self._admit(subscriber)
-        for channel in list(self._publishing.channels.values()):
+        for interest in self._rx.interests:
+            self.register_classes(interest.subscription)
+        self._rx.use(catalog)
+        for interest in self._rx.interests:
+            self._add_filter(interest)
+        for channel in list(self._tx.channels.values()):
             if channel.state == "binding":
                 self._bind_or_refuse(channel)
         self._set_filters()
 
-    def recognise(self, subscription: Subscription) -> None:
-        """Let the catalog know the classes of this process before it would find or make others of the same names."""
+    def register_classes(self, subscription: Subscription) -> None:
+        """Make the classes of this process known to the catalog before it would declare others of the same names."""
         if self.catalog is not None:
             for cls in subscription.types:
                 if cls is not Event:
                     self.catalog.recognise(*below(cls))
 
-    def want(self, subscriber: Subscriber) -> None:
-        """Let what a subscriber wants pass the acceptance filters, once the catalog is there."""
-        self._admit(subscriber)
+    def add(self, interest: Interest) -> None:
+        """Let what a subscription matches pass the acceptance filters, once there is a catalog."""
+        self._add_filter(interest)
         self._set_filters()
 
-    def want_no_more(self, subscriber: Subscriber) -> None:
-        """Let nothing pass that only this subscriber wanted."""
-        if self._filters is not None and subscriber.filter_handle is not None:
-            self._filters.remove(subscriber.filter_handle)
-            subscriber.filter_handle = None
+    def remove(self, interest: Interest) -> None:
+        """Remove a subscription from the acceptance filters."""
+        if self._filters is not None and interest.filter_handle is not None:
+            self._filters.remove(interest.filter_handle)
+            interest.filter_handle = None
         self._set_filters()
 
-    def _admit(self, subscriber: Subscriber) -> None:
+    def _add_filter(self, interest: Interest) -> None:
         if self._filters is None or self.catalog is None:
             return
         try:
-            for cls in subscriber.subscription.types:
+            for cls in interest.subscription.types:
                 self.catalog.code(cls)
-            subscriber.filter_handle = self._filters.add(subscriber.subscription)
+            interest.filter_handle = self._filters.add(interest.subscription)
         except GenusError as problem:
-            self._receiving.refuse(subscriber, str(problem))
+            self._rx.refuse(interest, str(problem))
             return
-        subscriber.state = "ready"
+        interest.state = "ready"
         if self.needs_broker:
-            for subject in _subjects(subscriber.subscription.types):
-                self.binding.bind(subject, self._desk.now)
+            for subject in _subjects(interest.subscription.types):
+                self.binding.bind(subject, self._context.now)
 
     def _set_filters(self) -> None:
         accepted: tuple[tuple[int, int], ...] = (PROTOCOL_FILTER,) if self._filters is None else self._filters.pairs
         if accepted != self._accepted and self._started:
             self._accepted = accepted
-            self._desk.accept(accepted)
-            self._receiving.accept(accepted)
+            self._context.accept(accepted)
+            self._rx.set_filters(accepted)
 
     # -- binding -----------------------------------------------------------------------------------------------------
 
-    def bind(self, channel: Publication) -> None:
-        """Bind a channel as far as that is possible now; what the medium cannot keep is refused."""
+    def bind(self, channel: TxChannel) -> None:
+        """Bind a channel as far as possible now; BusError if the medium cannot keep its quality of service."""
         if self._started and self.catalog is not None and self.number is not None:
-            self._publishing.fit(channel, self.catalog)
+            self._tx.fit(channel, self.catalog)
             if self.needs_broker:
-                self.binding.bind(channel.uid, self._desk.now)
+                self.binding.bind(channel.uid, self._context.now)
             else:
                 self._open(channel)
 
-    def unbind(self, channel: Publication) -> None:
+    def unbind(self, channel: TxChannel) -> None:
         """The channel was closed."""
-        self.binding.forget(channel.uid, self._desk.now)
+        self.binding.forget(channel.uid, self._context.now)
 
-    def _bind_or_refuse(self, channel: Publication) -> None:
+    def _bind_or_refuse(self, channel: TxChannel) -> None:
         try:
             self.bind(channel)
         except GenusError as problem:
-            self._publishing.refuse(channel, str(problem))
+            self._tx.refuse(channel, str(problem))
 
-    def _open(self, channel: Publication) -> None:
-        """The channel is bound: announce it to everybody, and let events go."""
+    def _open(self, channel: TxChannel) -> None:
+        """The channel is bound: announce it on the bus and open it for events."""
         self.binding.announce(
             channel.uid,
             channel.etag,
@@ -182,50 +188,50 @@ class Membership:
             size=255 if channel.largest is None else channel.largest,
             span_us=_span_ns(channel.qos) // 1000,
         )
-        self._publishing.open(channel)
+        self._tx.open(channel)
 
     def _bound(self, bound: Bound) -> None:
-        for channel in self._publishing.channels.values():
+        for channel in self._tx.channels.values():
             if channel.uid == bound.subject and channel.state != "ready":
-                self._settle(channel, bound)
-        for subscriber in self._receiving.subscribers:
-            if bound.subject in _subjects(subscriber.subscription.types):
-                subscriber.state = "ready"
+                self._complete_binding(channel, bound)
+        for interest in self._rx.interests:
+            if bound.subject in _subjects(interest.subscription.types):
+                interest.state = "ready"
         if bound.qos_class != QosClass.UNANNOUNCED:
-            self._receiving.learn(bound.etag, segmented=bound.segmented)
+            self._rx.set_segmented(bound.etag, bound.segmented)
 
-    def _settle(self, channel: Publication, bound: Bound) -> None:
+    def _complete_binding(self, channel: TxChannel, bound: Bound) -> None:
         reason = _why_not(channel, bound)
         if reason is not None:
-            self._publishing.refuse(channel, reason)
+            self._tx.refuse(channel, reason)
             return
         if bound.qos_class != QosClass.UNANNOUNCED:
             channel.segmented = bound.segmented
         self._open(channel)
 
     def _unanswered(self, subject: int) -> None:
-        """What runs goes on without a broker; what was to begin does not."""
-        for channel in self._publishing.channels.values():
+        """No broker answered: channels that are bound go on, new ones are refused."""
+        for channel in self._tx.channels.values():
             if channel.uid == subject and channel.state == "binding":
-                self._publishing.refuse(channel, "no broker answered")
+                self._tx.refuse(channel, "no broker answered")
 
     def _refused(self, subject: int, reason: str) -> None:
-        for channel in self._publishing.channels.values():
+        for channel in self._tx.channels.values():
             if channel.uid == subject and channel.state == "binding":
-                self._publishing.refuse(channel, reason)
-        for subscriber in self._receiving.subscribers:
-            if subject in _subjects(subscriber.subscription.types):
-                self._receiving.refuse(subscriber, reason)
+                self._tx.refuse(channel, reason)
+        for interest in self._rx.interests:
+            if subject in _subjects(interest.subscription.types):
+                self._rx.refuse(interest, reason)
 
     def _overruled(self, subject: int, reason: str) -> None:
-        for channel in self._publishing.channels.values():
+        for channel in self._tx.channels.values():
             if channel.uid == subject:
-                self._publishing.refuse(channel, reason)
+                self._tx.refuse(channel, reason)
 
-    # -- what the protocols tell -------------------------------------------------------------------------------------
+    # -- notices of the protocols -----------------------------------------------------------------------------------
 
-    def heed(self, notice: object) -> None:
-        """Act on a notice of the protocols, and pass it on."""
+    def handle_notice(self, notice: object) -> None:
+        """Act on a notice of the protocols, and pass it on to `on_notice`."""
         self.notices[type(notice).__name__] += 1
         match notice:
             case Configured(number):
@@ -235,9 +241,9 @@ class Membership:
             case CatalogReceived(catalog):
                 self._received(catalog)
             case BrokerSeen(_, digest) if self.needs_broker and not self._has_catalog(digest):
-                self.questions.ask_catalog(self._desk.now)
+                self.questions.ask_catalog(self._context.now)
             case Unanswered("catalog") if self.catalog is None:
-                self.questions.ask_catalog(self._desk.now)
+                self.questions.ask_catalog(self._context.now)
             case Bound():
                 self._bound(notice)
             case Refused(subject, reason):
@@ -247,42 +253,42 @@ class Membership:
             case ClassConflict(subject, announced, recorded, segmented):
                 self._overruled(subject, _why_overruled(announced, recorded, segmented=segmented))
         if self._on_notice is not None:
-            self._desk.call(self._on_notice, notice)
+            self._context.call(self._on_notice, notice)
 
     def _join(self, number: int) -> None:
         self.number = number
-        self._publishing.renumber(number)
-        self.binding.join(number, self._desk.now)
-        self.questions.join(number, self._desk.now)
+        self._tx.renumber(number)
+        self.binding.join(number, self._context.now)
+        self.questions.join(number, self._context.now)
         if self.catalog is not None:
             self.use(self.catalog)
         else:
-            self.questions.ask_catalog(self._desk.now)
+            self.questions.ask_catalog(self._context.now)
 
     def _has_catalog(self, digest: int) -> bool:
         return self.catalog is not None and digest == digest_of(self.catalog.text())
 
     def _received(self, catalog: Catalog) -> None:
-        """Take over the broker's catalog, unless it is older than the node's own or another altogether."""
+        """Use the broker's catalog, unless it is older than the node's own, or a different one."""
         if self.catalog is None or catalog.extends(self.catalog):
             self.use(catalog)
         elif not self.catalog.extends(catalog):
-            for channel in self._publishing.channels.values():
-                self._publishing.refuse(channel, "the broker has another catalog than this node")
+            for channel in self._tx.channels.values():
+                self._tx.refuse(channel, "the broker has another catalog than this node")
 
     def _leave(self, trouble: NumberLost) -> None:
-        """The number is gone: nothing may be sent under it any more."""
-        self._publishing.tell_all(trouble)
+        """The node lost its number: send nothing until it has another."""
+        self._tx.report_to_all(trouble)
         self.number = None
         self.needs_broker = True
-        self._publishing.suspend()
-        self._desk.clear()
+        self._tx.suspend()
+        self._context.clear()
         self.binding.leave()
         self.questions.leave()
 
 
 def class_of(qos: QoS) -> QosClass:
-    """The class that a quality of service belongs to.
+    """The class of a quality of service.
 
     >>> from genus.bus import NonReal
     >>> class_of(NonReal()).name
@@ -307,8 +313,8 @@ def _subjects(types: Iterable[type]) -> set[int]:
     return {subject_uid(name_of(cls)) for cls in types if is_event_type(cls) and cls is not Event}
 
 
-def _why_not(channel: Publication, bound: Bound) -> str | None:
-    """Why a publisher may not use a channel as it is bound."""
+def _why_not(channel: TxChannel, bound: Bound) -> str | None:
+    """Why a publisher cannot use a channel as it is bound; None if it can."""
     if bound.etag != channel.etag:
         return f"the broker gives it tag {bound.etag}, this node's catalog {channel.etag}"
     if bound.qos_class == QosClass.UNANNOUNCED:

@@ -1,24 +1,24 @@
 """`Node`: the middleware of one participant, as a machine without I/O (COSMIC's event channel handler).
 
-It gets itself a number, binds the channels it announces and subscribes to, keeps its clock by the bus's, and carries
-events: hard ones when the calendar says so, soft ones by their deadlines, the rest when nothing else wants the bus.
+It gets itself a number, binds the channels it announces and subscribes to, synchronises its clock with the bus, and
+carries events: hard ones in the slots of the calendar, soft ones by their deadlines, others when the bus is free.
 The simulator and the live driver run the same code.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from genus.bus._qos import QoS
 from genus.can._machine import Output
-from genus.can._node.channels import Announcement, NodeCounts, Subscriber
-from genus.can._node.context import Desk
+from genus.can._node.channels import Announcement, Interest, NodeCounts
+from genus.can._node.context import Context
 from genus.can._node.membership import RESERVED_ETAGS, Membership
 from genus.can._node.reports import Report
-from genus.can._node.rx import Receiving
-from genus.can._node.slots import BusTime, Dispatcher, OwnTime
+from genus.can._node.rx import Receiver
+from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
 from genus.can._node.troubles import HardResumed, HardStopped, OffTheBus, TroubleHandler
-from genus.can._node.tx import Publishing
+from genus.can._node.tx import Transmitter
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.time_service import UNBOUNDED, TimeService
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Frame, ProtocolTag
@@ -33,7 +33,7 @@ SYNC_PERIOD_NS = 20_000_000
 
 
 class _Timed(Protocol):
-    """A part of a node that wants to be woken."""
+    """A part of a node that has a timer."""
 
     @property
     def wake_at(self) -> int | None: ...
@@ -46,9 +46,9 @@ class Node:
 
     With a `number` and a `catalog` a node is ready at once and needs no broker. Without a number it asks the broker for
     one under its `uid`, and binds its channels there; without a catalog it asks for that too. `slots` are the hard
-    slots of the calendar; those whose node has this node's `name` are its own to send in. `on_event` gets every
-    event that a subscription may want, once; `on_notice` is told how the node fares. `granularity_ns` is how late or
-    early the times may be that the node is told: the time service reports its precision accordingly.
+    slots of the calendar; it sends in those whose node has this node's `name`. `on_event` is called once with every
+    event whose class a subscription accepts; `on_notice` with the notices of the protocols. `granularity_ns` is how
+    late or early the times of inputs may be: the time service reports its precision accordingly.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Node:
         self.uid = uid
         self.name = name
         self._started = False
-        self._heard: set[int] = set()
-        self._desk = desk = Desk(timing)
+        self._claimed: set[int] = set()
+        self._context = context = Context(timing)
         self._clock: TimeService | None = None
         if synchronised:
             self._clock = TimeService(
-                send=desk.post,
-                tell=self._heed,
+                send=context.queue.add_frame,
+                tell=self._handle_clock_notice,
                 node=lambda: self.number,
                 period_ns=sync_period_ns,
                 granularity_ns=granularity_ns,
@@ -89,14 +89,14 @@ class Node:
             )
         self.time: BusTime = self._clock or OwnTime()
         slots = tuple(slots)
-        self._dispatcher = Dispatcher(self.time, self._stop_hard, self._resume_hard)
-        self.receiving = Receiving(slots, self.time, self._dispatcher, desk.call, on_event)
-        self.publishing = Publishing(name, timing, slots, desk, self._dispatcher, self.receiving.loop_back)
+        self._dispatcher = SlotDispatcher(self.time, self._stop_hard, self._resume_hard)
+        self.rx = Receiver(slots, self.time, self._dispatcher, context, on_event)
+        self.tx = Transmitter(name, slots, context, self._dispatcher, self.rx.loop_back)
         self._membership = Membership(
             uid,
-            desk,
-            self.publishing,
-            self.receiving,
+            context,
+            self.tx,
+            self.rx,
             on_notice,
             number=number,
             catalog=catalog,
@@ -104,7 +104,7 @@ class Node:
             seed=seed,
         )
         asking = (self._membership.configuration, self._membership.binding, self._membership.questions)
-        timed = (*asking, self._clock, self._dispatcher, self.publishing.reporter)
+        timed = (*asking, self._clock, self._dispatcher, self.tx.reporter)
         self._timed: list[_Timed] = [each for each in timed if each is not None]
 
     @property
@@ -118,15 +118,25 @@ class Node:
         return self._membership.catalog
 
     @property
+    def is_calendar_stopped(self) -> bool:
+        """Whether it has slots that it cannot use, because its clock is not precise enough."""
+        return self._dispatcher.is_stopped
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether frames wait to be sent."""
+        return bool(self._context.queue.soft_waiting or self._context.queue.fixed_waiting)
+
+    @property
     def notices(self) -> Counter[str]:
-        """What the protocols told, by kind."""
+        """Notices of the protocols, by kind."""
         return self._membership.notices
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def start(self, now: int) -> None:
-        """Take part in the bus from now on."""
-        self._desk.now, self._started = now, True
+        """Join the bus."""
+        self._context.now, self._started = now, True
         if self._clock is not None:
             self._clock.listen(now)
         self._membership.start()
@@ -140,86 +150,83 @@ class Node:
         on_trouble: TroubleHandler | None = None,
         carries: Iterable[str] = (),
     ) -> Announcement:
-        """Get leave to publish a type; what cannot be kept is refused, now or, once the broker answered, as a trouble.
+        """Prepare to publish a type; what cannot be kept is refused now or, once the broker answered, as a trouble.
 
         `carries` names the context attributes (`time`, `place`, ...) that its events have, for the size of frames.
         """
-        self._desk.now = now
-        known = self.publishing.channels.get(cls)
-        announcement = self.publishing.announce(cls, qos, on_trouble, carries)
+        self._context.now = now
+        known = self.tx.channels.get(cls)
+        announcement = self.tx.announce(cls, qos, on_trouble, carries)
         if known is None:
             try:
                 self._membership.bind(announcement.channel)
             except GenusError:
-                del self.publishing.channels[cls]
+                del self.tx.channels[cls]
                 raise
         return announcement
 
-    def publish(self, event: Event, now: int, *, loop_back: bool = True) -> None:
-        """Send an event of an announced type; this node's own subscribers get it when it was sent."""
-        self._desk.now = now
-        self.publishing.publish(event, now, loop_back=loop_back)
+    def publish(self, event: Event, now: int, *, loop_back: bool = True) -> tuple[int, bytes]:
+        """Send an event of an announced type; this node's own subscribers get it when it was sent.
+
+        Returns the event tag and the payload that are sent.
+        """
+        self._context.now = now
+        return self.tx.publish(event, loop_back=loop_back)
 
     def withdraw(self, announcement: Announcement, now: int) -> None:
-        """Publish no more under an announcement."""
-        self._desk.now = now
-        if self.publishing.withdraw(announcement):
+        """End an announcement."""
+        self._context.now = now
+        if self.tx.withdraw(announcement):
             self._membership.unbind(announcement.channel)
 
-    def subscribe(
-        self,
-        subscription: Subscription,
-        handler: Callable[[Any], object] | None,
-        now: int,
-        *,
-        on_trouble: TroubleHandler | None = None,
-    ) -> Subscriber:
-        """Call a handler with what matches; without one, just let what matches pass the filters to `on_event`."""
-        self._desk.now = now
-        self._membership.recognise(subscription)
-        subscriber = self.receiving.subscribe(subscription, handler, on_trouble, now)
-        self._membership.want(subscriber)
-        return subscriber
+    def subscribe(self, subscription: Subscription, now: int, *, on_trouble: TroubleHandler | None = None) -> Interest:
+        """Receive events of the classes that a subscription accepts; `on_event` gets them."""
+        self._context.now = now
+        self._membership.register_classes(subscription)
+        interest = Interest(subscription, on_trouble)
+        self.rx.add(interest)
+        self._membership.add(interest)
+        return interest
 
-    def cancel(self, subscriber: Subscriber, now: int) -> None:
-        """Deliver to a subscriber no more."""
-        self._desk.now = now
-        self.receiving.cancel(subscriber)
-        self._membership.want_no_more(subscriber)
+    def cancel(self, interest: Interest, now: int) -> None:
+        """End a subscription."""
+        self._context.now = now
+        self.rx.remove(interest)
+        self._membership.remove(interest)
 
     def use(self, catalog: Catalog, now: int) -> None:
-        """Go on with a catalog that is new, or has grown."""
-        self._desk.now = now
+        """Use a catalog that is new or has grown."""
+        self._context.now = now
         self._membership.use(catalog)
 
     def close(self, now: int) -> None:
-        """Withdraw everything that was announced, with final reports."""
-        self._desk.now = now
-        for channel in list(self.publishing.channels.values()):
+        """Withdraw all announcements, with final reports."""
+        self._context.now = now
+        for channel in list(self.tx.channels.values()):
             for announcement in list(channel.announcements):
                 self.withdraw(announcement, now)
 
     def counts(self) -> NodeCounts:
-        """What was sent, received, lost and dropped."""
-        routes = self.receiving.routes.values()
+        """Counters of what was sent, received, lost and dropped."""
+        channels = self.rx.channels.values()
         clock = self._clock.dropped if self._clock is not None else Counter[str]()
         return NodeCounts(
-            {channel.name: channel.counts for channel in self.publishing.channels.values()},
-            {route.name: sum(each.received for each in route.receptions.values()) for route in routes},
-            {route.name: sum(each.lost for each in route.receptions.values()) for route in routes},
-            self.receiving.problems() + clock,
+            {channel.name: channel.counts for channel in self.tx.channels.values()},
+            {channel.name: sum(each.received for each in channel.publishers.values()) for channel in channels},
+            {channel.name: sum(each.lost for each in channel.publishers.values()) for channel in channels},
+            self.rx.problems() + clock,
         )
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame, now: int) -> None:
-        """A frame of another node has ended."""
-        self._desk.now = now
+        """A frame of another node was received."""
+        self._context.now = now
         if not self._started:
             return
         etag = frame.id & ETAG_MASK
         if etag >= RESERVED_ETAGS:
-            self.receiving.receive(frame, now)
+            self.rx.receive(frame)
         elif etag in (ProtocolTag.SYNC, ProtocolTag.FOLLOW_UP):
             if self._clock is not None:
                 self._clock.receive(frame, now)
@@ -227,57 +234,57 @@ class Node:
         elif etag == ProtocolTag.REPORT:
             report = Report.parse(frame.data)
             if report is not None:
-                self.receiving.report(frame.node, report)
+                self.rx.compare(frame.node, report)
         elif etag == ProtocolTag.ANNOUNCE:
-            self._membership.heard_announcement(frame)
+            self._membership.receive_announcement(frame)
         else:
-            if etag == ProtocolTag.CLAIM and frame.node not in self._heard:
-                self._heard.add(frame.node)
-                self.publishing.reporter.report_soon()
+            if etag == ProtocolTag.CLAIM and frame.node not in self._claimed:
+                self._claimed.add(frame.node)
+                self.tx.reporter.report_soon()
             self._membership.receive(frame)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this node went through."""
-        self._desk.now = now
+        """A frame of this node was sent."""
+        self._context.now = now
         if frame.priority == 0:
-            self.publishing.hard_sent(frame, now)
+            self.tx.hard_frame_sent(frame)
             return
         if self._clock is not None and frame.etag < RESERVED_ETAGS:
             self._clock.sent(frame, now)
-        self._desk.outbox.sent(frame, now)
+        self._context.queue.frame_sent(frame, now)
 
     def failed(self, frame: Frame, now: int) -> None:
         """A frame of this node was corrupted."""
-        self._desk.now = now
+        self._context.now = now
         if frame.priority == 0:
-            self.publishing.hard_attempt_failed(frame)
+            self.tx.hard_frame_failed(frame)
             return
         self._membership.configuration.failed(frame, now)
-        self._desk.outbox.promote(now)
+        self._context.queue.frame_deferred()
 
     def lost(self, now: int) -> None:
-        """Another frame won the bus."""
-        self._desk.now = now
-        self._desk.outbox.promote(now)
+        """Another frame won the arbitration."""
+        self._context.now = now
+        self._context.queue.frame_deferred()
 
     def bus_off(self, now: int) -> None:
         """The controller is off the bus."""
-        self._desk.now = now
-        self._desk.outbox.emptied()
-        self.publishing.tell_all(OffTheBus(now))
+        self._context.now = now
+        self._context.queue.mailbox_emptied()
+        self.tx.report_to_all(OffTheBus(now))
 
     def bus_on(self, now: int) -> None:
-        """The controller is back."""
-        self._desk.now = now
+        """The controller is back on the bus."""
+        self._context.now = now
         if self._clock is not None:
             self._clock.listen(now)
         self._membership.configuration.claim(now)
-        self._desk.outbox.resume(now)
+        self._context.queue.resume()
 
     @property
     def wake_at(self) -> int | None:
-        """When something is to be done without a frame."""
-        found = self._desk.outbox.wake_at
+        """When the next timer is due."""
+        found = self._context.queue.wake_at
         for each in self._timed:
             at = each.wake_at
             if at is not None and (found is None or at < found):
@@ -285,9 +292,9 @@ class Node:
         return found
 
     def wake(self, now: int) -> None:
-        """Do what is due."""
-        self._desk.now = now
-        self._desk.outbox.wake(now)
+        """Handle the timers that are due."""
+        self._context.now = now
+        self._context.queue.wake(now)
         for each in self._timed:
             at = each.wake_at
             if at is not None and at <= now:
@@ -295,21 +302,21 @@ class Node:
 
     def take(self) -> list[Output]:
         """What is to be done, in order."""
-        return self._desk.take()
+        return self._context.take()
 
-    # -- telling -----------------------------------------------------------------------------------------------------
+    # -- clock -------------------------------------------------------------------------------------------------------
 
-    def _heed(self, notice: object) -> None:
-        """The clock tells something: slots may start, or must stop."""
-        self._dispatcher.watch(self._desk.now)
-        self._membership.heed(notice)
+    def _handle_clock_notice(self, notice: object) -> None:
+        """The state of the clock changed: slots may start, or must stop."""
+        self._dispatcher.watch(self._context.now)
+        self._membership.handle_notice(notice)
 
     def _stop_hard(self, precision: int, allowed: int) -> None:
-        self._tell_hard(HardStopped(None if precision >= UNBOUNDED else precision, allowed))
+        self._report_hard(HardStopped(None if precision >= UNBOUNDED else precision, allowed))
 
     def _resume_hard(self, precision: int) -> None:
-        self._tell_hard(HardResumed(precision))
+        self._report_hard(HardResumed(precision))
 
-    def _tell_hard(self, trouble: HardStopped | HardResumed) -> None:
-        self.publishing.tell_all(trouble)
-        self.receiving.tell_hard(trouble)
+    def _report_hard(self, trouble: HardStopped | HardResumed) -> None:
+        self.tx.report_to_all(trouble)
+        self.rx.report_to_hard(trouble)

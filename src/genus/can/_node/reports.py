@@ -1,23 +1,23 @@
-"""Reports: what publishers tell once a second about their channels, so that others know what they did not hear."""
+"""Reports: publishers send the counters of their channels once a second, so that receivers know what they missed."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 
-from genus.can._node.channels import Publication
-from genus.can._node.context import Desk
+from genus.can._node.channels import TxChannel
+from genus.can._node.context import Context
 from genus.can._wire.frame import ETAG_MASK, Frame, Identifier, Priority, ProtocolTag
 
 REPORT_NS = 1_000_000_000
 SOON_NS = 5_000_000
-"""A node that is new on the bus gets reports after this time, ..."""
+"""Delay of the reports that are sent because a node joined the bus."""
 PAUSE_NS = 200_000_000
-"""... but not more often than this, however many are new."""
+"""Minimum time between such reports."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a publisher tells once a second about a channel: counters, which wrap around.
+    """The counters of a channel as its publisher reports them; they wrap around.
 
     >>> Report(8208, True, 70_000, 3, 1).pack().hex()
     'a010011170003001'
@@ -38,7 +38,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, data: bytes) -> "Report | None":
-        """The report in 8 bytes."""
+        """Parse a report; None if it is not 8 bytes long."""
         if len(data) != 8:
             return None
         packed = int.from_bytes(data, "big")
@@ -47,31 +47,31 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Reporter:
-    """State: when the channels of a node are reported on next."""
+    """State: when the channels of a node are reported next."""
 
-    def __init__(self, desk: Desk, channels: Callable[[], Iterable[Publication]]) -> None:
-        self._desk = desk
+    def __init__(self, context: Context, channels: Callable[[], Iterable[TxChannel]]) -> None:
+        self._context = context
         self._channels = channels
         self._last = -PAUSE_NS
         self.wake_at: int | None = None
 
-    def report(self, channel: Publication, on_sent: Callable[[int], None] | None = None) -> None:
-        """Tell what became of a channel's events as of the moment the frame gets its turn; one at a time."""
+    def report(self, channel: TxChannel, on_sent: Callable[[int], None] | None = None) -> None:
+        """Queue a report of a channel; its counters are read when it gets into the mailbox. One at a time."""
         if channel.reporting and on_sent is None:
             return
         channel.reporting = True
         renew = partial(self._frame, channel)
-        self._desk.outbox.post(renew(), self._desk.now, partial(self._sent, channel, on_sent), renew)
+        self._context.queue.add_frame(renew(), partial(self._sent, channel, on_sent), renew)
         if self.wake_at is None:
-            self.wake_at = self._desk.now + REPORT_NS
+            self.wake_at = self._context.now + REPORT_NS
 
     def report_soon(self) -> None:
-        """Somebody is new on the bus, and does not know the channels yet."""
-        if self.wake_at is not None and self._desk.now - self._last >= PAUSE_NS:
-            self.wake_at = min(self.wake_at, self._desk.now + SOON_NS)
+        """A node joined the bus and does not know the channels yet: report soon."""
+        if self.wake_at is not None and self._context.now - self._last >= PAUSE_NS:
+            self.wake_at = min(self.wake_at, self._context.now + SOON_NS)
 
     def wake(self, now: int) -> None:
-        """Report on all channels."""
+        """Report all channels, if it is time."""
         if self.wake_at is None or now < self.wake_at:
             return
         ready = [channel for channel in self._channels() if channel.state == "ready"]
@@ -79,12 +79,12 @@ class Reporter:
         for channel in ready:
             self.report(channel)
 
-    def _sent(self, channel: Publication, on_sent: Callable[[int], None] | None, now: int) -> None:
+    def _sent(self, channel: TxChannel, on_sent: Callable[[int], None] | None, now: int) -> None:
         channel.reporting = False
         if on_sent is not None:
             on_sent(now)
 
-    def _frame(self, channel: Publication) -> Frame:
+    def _frame(self, channel: TxChannel) -> Frame:
         counts = channel.counts
         report = Report(channel.etag, channel.segmented, counts.sent, counts.missed + counts.failed, counts.expired)
-        return Frame(Identifier(Priority.SYSTEM, self._desk.outbox.number, ProtocolTag.REPORT).pack(), report.pack())
+        return Frame(Identifier(Priority.SYSTEM, self._context.queue.number, ProtocolTag.REPORT).pack(), report.pack())

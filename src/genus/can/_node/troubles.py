@@ -1,7 +1,7 @@
-"""What a channel tells its exception handlers: promises that were not kept, by whom and when.
+"""Troubles: what the `on_trouble` handlers of channels and subscriptions are called with.
 
-Publishers hear of deadlines missed, events that expired or could not be sent; subscribers of periodic events that did
-not come and of gaps. Times are in nanoseconds: hard deadlines by the bus's clock, all others by the node's own.
+Publishers get deadlines missed and events that expired or could not be sent; subscribers get periodic events that did
+not come, and losses. Times are in nanoseconds: hard deadlines in the bus's time, all others in the node's own.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class DeadlineMissed(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """To a soft publisher: the event was not on the bus while it was valid and is never sent."""
+    """To a soft publisher: the event expired before it could be sent, and was dropped."""
 
     channel: str
     event: Event
@@ -29,7 +29,7 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class NotSent(msgspec.Struct, frozen=True):
-    """To a hard publisher: the event did not go through in its slot."""
+    """To a hard publisher: the event could not be sent in its slot."""
 
     channel: str
     event: Event
@@ -52,7 +52,7 @@ class EventsLost(msgspec.Struct, frozen=True):
 
 
 class HardStopped(msgspec.Struct, frozen=True):
-    """To all hard publishers and subscribers of a node: its clock is not good enough; slots are left unused."""
+    """To all hard publishers and subscribers of a node: its clock is not precise enough; slots are not used."""
 
     precision_ns: int | None
     """A bound on the clock's error; None while it is not synchronised at all."""
@@ -60,20 +60,20 @@ class HardStopped(msgspec.Struct, frozen=True):
 
 
 class HardResumed(msgspec.Struct, frozen=True):
-    """To all hard publishers and subscribers of a node: its clock is good enough again."""
+    """To all hard publishers and subscribers of a node: its clock is precise enough again."""
 
     precision_ns: int
 
 
 class NotBound(msgspec.Struct, frozen=True):
-    """To a publisher or subscriber: the channel has no event tag, and why."""
+    """To a publisher or subscriber: the channel could not be bound to an event tag."""
 
     channel: str
     reason: str
 
 
 class NumberLost(msgspec.Struct, frozen=True):
-    """To all publishers of a node: another node has its number, under a lower uid; it asks the broker for a new one."""
+    """To all publishers of a node: another node with a lower uid has its number; it asks the broker for a new one."""
 
     number: int
     other_uid: int

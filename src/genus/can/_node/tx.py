@@ -1,15 +1,14 @@
-"""The sending side of a node: announcements, events on their way, and reports of what became of them."""
+"""The sending side of a node: announcements, publishing, and the counters and troubles of what was published."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
-from typing import Any
 
-from genus.bus._qos import Hard, NonReal, QoS, Soft, alike, nanoseconds
-from genus.can._node.channels import Announcement, Publication, tell
-from genus.can._node.context import Desk
+from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, promises_same
+from genus.can._node.channels import Announcement, TxChannel, trouble_calls
+from genus.can._node.context import Context
 from genus.can._node.reports import Reporter
-from genus.can._node.slots import Dispatcher, Sender
+from genus.can._node.slots import SlotDispatcher, SlotSender
 from genus.can._node.troubles import (
     DeadlineMissed,
     Expired,
@@ -20,68 +19,62 @@ from genus.can._node.troubles import (
     Trouble,
     TroubleHandler,
 )
-from genus.can._node.tx_queue import Parcel
+from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import Frame, Priority
-from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import BusError, QueueFull
 from genus.model import Event, name_of
 from genus.model._types import micros_of_time
 
-LONGEST_QUEUE = 1024
-"""Events without a deadline that may wait in a node."""
+MAX_QUEUE = 1024
+"""Soft events, and other frames, that may wait in a node."""
 
 
-class Publishing:
+class Transmitter:
     """State: the channels a node publishes on."""
 
     def __init__(
         self,
         name: str,
-        timing: Timing,
         slots: Iterable[Slot],
-        desk: Desk,
-        dispatcher: Dispatcher,
+        context: Context,
+        dispatcher: SlotDispatcher,
         loop_back: Callable[..., None],
     ) -> None:
-        self.channels: dict[type, Publication] = {}
+        self.channels: dict[type, TxChannel] = {}
         self._name = name
-        self._fd = timing.data_bitrate is not None
-        self._capacity = 64 if self._fd else 8
         self._slots = [slot for slot in slots if slot.node == name]
-        self._outbox = desk.outbox
+        self._context = context
         self._dispatcher = dispatcher
-        self._load_hard = desk.load_hard
-        self._call = desk.call
         self._loop_back = loop_back
-        self._desk = desk
-        self.reporter = Reporter(desk, self.channels.values)
+        self.reporter = Reporter(context, self.channels.values)
 
     # -- announcing --------------------------------------------------------------------------------------------------
 
     def announce(
         self, cls: type[Event], qos: QoS, on_trouble: TroubleHandler | None, carries: Iterable[str] = ()
     ) -> Announcement:
-        """Open a channel for publishing; what can be refused now is refused now."""
+        """Open a channel for publishing; BusError for what can be refused without a broker."""
         if not (isinstance(cls, type) and issubclass(cls, Event) and cls is not Event):
             raise BusError(f"{cls!r} cannot be announced: a channel carries the events of one event type")
         channel = self.channels.get(cls)
-        if channel is not None and not alike(channel.qos, qos):
+        if channel is not None and not promises_same(channel.qos, qos):
             raise BusError(f"{name_of(cls)} is announced with {channel.qos}, not with {qos}; a channel has one quality")
         if channel is not None and (more := set(carries) - set(channel.carries)):
             raise BusError(f"{name_of(cls)} was announced before, without {', '.join(sorted(more))}")
         if channel is None:
             if isinstance(qos, Hard):
                 self._slot_of(name_of(cls), qos)
-            channel = Publication(cls, qos, tuple(carries), self._capacity, fd=self._fd)
+            fd = self._context.fd
+            channel = TxChannel(cls, qos, tuple(carries), 64 if fd else 8, fd=fd)
             self.channels[cls] = channel
         announcement = Announcement(channel, on_trouble)
         channel.announcements.append(announcement)
         return announcement
 
-    def fit(self, channel: Publication, catalog: Catalog) -> None:
-        """Read a channel's layout from the catalog, and check that the medium can keep the contract."""
+    def fit(self, channel: TxChannel, catalog: Catalog) -> None:
+        """Read a channel's layout from the catalog; BusError if the medium cannot keep its quality of service."""
         channel.use(catalog)
         if isinstance(channel.qos, Hard):
             slot = self._slot_of(channel.name, channel.qos)
@@ -90,31 +83,34 @@ class Publishing:
             if channel.frames > slot.frames:
                 raise BusError(f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}")
 
-    def open(self, channel: Publication) -> None:
-        """The channel is bound: it is ready once everybody was told how its events come."""
+    def open(self, channel: TxChannel) -> None:
+        """The channel is bound: it is ready once its first report was sent, which says how its events come."""
         self.reporter.report(channel, partial(self._ready, channel))
 
-    def _ready(self, channel: Publication, now: int) -> None:
+    def _ready(self, channel: TxChannel, now: int) -> None:
         if channel.state != "binding" or self.channels.get(channel.cls) is not channel:
             return
         channel.state = "ready"
         if isinstance(channel.qos, Hard):
-            slot = self._slot_of(channel.name, channel.qos)
-            channel.sender = Sender(
-                slot, self._load_hard, partial(self._encode_hard, channel), partial(self._hard_sent, channel),
-                partial(self._hard_failed, channel), fd=self._fd,
-            )  # fmt: skip
-            channel.sender.number = self._outbox.number
-            self._dispatcher.join(channel.sender, now)
+            channel.slot_sender = SlotSender(
+                self._slot_of(channel.name, channel.qos),
+                self._context.load_hard,
+                channel.render,
+                partial(self._hard_sent, channel),
+                partial(self._hard_failed, channel),
+                fd=self._context.fd,
+            )
+            channel.slot_sender.number = self._context.queue.number
+            self._dispatcher.join(channel.slot_sender, now)
 
-    def refuse(self, channel: Publication, reason: str) -> None:
+    def refuse(self, channel: TxChannel, reason: str) -> None:
         """The channel cannot be used."""
         self._leave_calendar(channel)
         channel.state, channel.reason = "refused", reason
-        self.tell(channel.announcements, NotBound(channel.name, reason))
+        self._report(channel.announcements, NotBound(channel.name, reason))
 
     def withdraw(self, announcement: Announcement) -> bool:
-        """Publish no more under an announcement; whether it was the last one, with which the channel closes.
+        """End an announcement; returns whether it was the last one, with which the channel closes.
 
         What was published before is still sent, and then a final report.
         """
@@ -128,7 +124,7 @@ class Publishing:
         self._leave_calendar(channel)
         was_ready, channel.state, channel.reason = channel.state == "ready", "refused", "withdrawn"
         if was_ready:
-            self._settle(channel)
+            self._report_last(channel)
         return True
 
     def suspend(self) -> None:
@@ -141,16 +137,16 @@ class Publishing:
 
     def renumber(self, number: int) -> None:
         """Send under another node number from now on."""
-        self._outbox.number = number
+        self._context.queue.number = number
         for channel in self.channels.values():
-            if channel.sender is not None:
-                channel.sender.number = number
+            if channel.slot_sender is not None:
+                channel.slot_sender.number = number
 
-    def _leave_calendar(self, channel: Publication) -> None:
-        if channel.sender is not None:
-            channel.sender.end(0)
-            self._dispatcher.leave(channel.sender)
-            channel.sender = None
+    def _leave_calendar(self, channel: TxChannel) -> None:
+        if channel.slot_sender is not None:
+            channel.slot_sender.end(0)
+            self._dispatcher.leave(channel.slot_sender)
+            channel.slot_sender = None
 
     def _slot_of(self, name: str, qos: Hard) -> Slot:
         slots = [slot for slot in self._slots if slot.event == name]
@@ -166,127 +162,125 @@ class Publishing:
 
     # -- publishing --------------------------------------------------------------------------------------------------
 
-    def publish(self, event: Event, now: int, *, loop_back: bool = True) -> None:
-        """Send an event by its channel's quality of service."""
+    def publish(self, event: Event, *, loop_back: bool = True) -> tuple[int, bytes]:
+        """Send an event by its channel's quality of service; returns its event tag and payload."""
         channel = self.channels.get(type(event))
         if channel is None or channel.state != "ready":
-            raise BusError(_not_ready(type(event), channel))
-        if channel.sender is not None:
-            self._write(channel, channel.sender, event, now)
-            return
+            raise BusError(_why_not_ready(type(event), channel))
         bits, payload = channel.encode(event)
+        etag = channel.etag | bits
+        if channel.slot_sender is not None:
+            channel.slot_sender.write(event, etag, payload, self._context.now)
+            channel.counts.published += 1
+            channel.counts.replaced = channel.slot_sender.replaced
+        else:
+            self._enqueue(channel, event, etag, payload, loop_back)
+        return etag, payload
+
+    def _enqueue(self, channel: TxChannel, event: Event, etag: int, payload: bytes, loop_back: bool) -> None:
         self._check_room(channel)
-        parcel = Parcel(
-            channel, channel.etag | bits, payload, partial(self._sent, channel, event, loop_back), fd=self._fd
+        outgoing = OutgoingEvent(
+            channel, etag, payload, partial(self._sent, channel, event, loop_back), fd=self._context.fd
         )
-        parcel.on_dropped = partial(self._dropped, channel, event)
+        outgoing.on_dropped = partial(self._dropped, channel, event)
         channel.counts.published += 1
         channel.waiting += 1
         if isinstance(channel.qos, Soft):
-            self._post_soft(channel, event, parcel, now)
+            self._enqueue_soft(channel, event, outgoing)
         else:
-            parcel.priority = Priority.BULK if channel.qos == NonReal(priority=1) else Priority.NONE
-            self._outbox.post_fixed(parcel, now)
+            outgoing.priority = Priority.BULK if channel.qos == NonReal(priority=1) else Priority.NONE
+            self._context.queue.add_fixed(outgoing)
 
-    def _check_room(self, channel: Publication) -> None:
-        soft = isinstance(channel.qos, Soft)
-        if (self._outbox.soft_waiting if soft else self._outbox.fixed_waiting) >= LONGEST_QUEUE:
-            problem = QueueFull(f"{LONGEST_QUEUE} events wait in this node; {channel.name} must be published slower")
-            problem.queue = self._outbox
+    def _check_room(self, channel: TxChannel) -> None:
+        queue = self._context.queue
+        if (queue.soft_waiting if isinstance(channel.qos, Soft) else queue.fixed_waiting) >= MAX_QUEUE:
+            problem = QueueFull(f"{MAX_QUEUE} events wait in this node; {channel.name} must be published slower")
+            problem.queue = queue
             raise problem
 
-    def _post_soft(self, channel: Publication, event: Event, parcel: Parcel, now: int) -> None:
-        parcel.deadline = now + channel.deadline_ns if event.deadline is None else self._reading_at(event.deadline)
+    def _enqueue_soft(self, channel: TxChannel, event: Event, outgoing: OutgoingEvent) -> None:
+        now = self._context.now
+        outgoing.deadline = now + channel.deadline_ns if event.deadline is None else self._local_time(event.deadline)
         if event.expires is not None:
-            parcel.expires = self._reading_at(event.expires)
+            outgoing.expires = self._local_time(event.expires)
         elif channel.expires_ns is not None:
-            parcel.expires = now + channel.expires_ns
-        parcel.on_missed = partial(self._missed, channel, event, parcel.deadline)
-        if parcel.expires is not None:
-            parcel.on_expired = partial(self._expired, channel, event, parcel.expires)
-            if parcel.expires <= now:
-                return parcel.on_expired()
-        self._outbox.post_soft(parcel, now)
+            outgoing.expires = now + channel.expires_ns
+        outgoing.on_missed = partial(self._missed, channel, event, outgoing.deadline)
+        if outgoing.expires is not None:
+            outgoing.on_expired = partial(self._expired, channel, event, outgoing.expires)
+            if outgoing.expires <= now:
+                return outgoing.on_expired()
+        self._context.queue.add_soft(outgoing)
 
-    def _reading_at(self, instant: datetime) -> int:
-        """What the node's clock shows at an instant; the bus's clock keeps the time of day."""
-        return self._dispatcher.time.local_time(1000 * micros_of_time(instant))
+    def _local_time(self, time: datetime) -> int:
+        """The reading of the node's clock at a time of day; the bus's time is the time of day."""
+        return self._dispatcher.time.local_time(1000 * micros_of_time(time))
 
-    def _sent(self, channel: Publication, event: Event, loop_back: bool, now: int) -> None:
+    # -- what became of events ---------------------------------------------------------------------------------------
+
+    def _sent(self, channel: TxChannel, event: Event, loop_back: bool, now: int) -> None:
         channel.counts.sent += 1
         channel.waiting -= 1
         if loop_back:
-            self._loop_back(event, now)
-        self._settle(channel)
+            self._loop_back(event)
+        self._report_last(channel)
 
-    def _settle(self, channel: Publication) -> None:
-        """Report for the last time on a channel that was withdrawn, when nothing of it is on its way any more."""
+    def _report_last(self, channel: TxChannel) -> None:
+        """Send the final report of a channel that was withdrawn, when none of its events wait any more."""
         if channel.reason == "withdrawn" and not channel.waiting:
             self.reporter.report(channel)
 
-    def _dropped(self, channel: Publication, event: Event) -> None:
+    def _dropped(self, channel: TxChannel, event: Event) -> None:
         channel.counts.failed += 1
         channel.waiting -= 1
-        self.tell(channel.announcements, NotSent(channel.name, event, 0))
+        self._report(channel.announcements, NotSent(channel.name, event, 0))
 
-    def _missed(self, channel: Publication, event: Event, deadline: int) -> None:
+    def _missed(self, channel: TxChannel, event: Event, deadline: int) -> None:
         channel.counts.missed += 1
-        self.tell(channel.announcements, DeadlineMissed(channel.name, event, deadline))
+        self._report(channel.announcements, DeadlineMissed(channel.name, event, deadline))
 
-    def _expired(self, channel: Publication, event: Event, expired: int) -> None:
+    def _expired(self, channel: TxChannel, event: Event, expired: int) -> None:
         channel.counts.expired += 1
         channel.waiting -= 1
-        self._settle(channel)
-        self.tell(channel.announcements, Expired(channel.name, event, expired))
+        self._report_last(channel)
+        self._report(channel.announcements, Expired(channel.name, event, expired))
 
-    # -- hard --------------------------------------------------------------------------------------------------------
-
-    def _write(self, channel: Publication, sender: Sender, event: Event, now: int) -> None:
-        channel.encode(event)
-        sender.write(event, now)
-        channel.counts.published += 1
-        channel.counts.replaced = sender.replaced
-
-    def _encode_hard(self, channel: Publication, event: Event) -> tuple[int, Any]:
-        bits, payload = channel.encode(event)
-        return channel.etag | bits, channel.render(payload)
-
-    def _hard_sent(self, channel: Publication, event: Event, now: int) -> None:
+    def _hard_sent(self, channel: TxChannel, event: Event, now: int) -> None:
         channel.commit()
         channel.counts.sent += 1
-        self._loop_back(event, now, slot=None if channel.sender is None else channel.sender.slot)
+        self._loop_back(event, slot=None if channel.slot_sender is None else channel.slot_sender.slot)
 
-    def _hard_failed(self, channel: Publication, event: Event, attempts: int) -> None:
+    def _hard_failed(self, channel: TxChannel, event: Event, attempts: int) -> None:
         channel.counts.failed += 1
-        self.tell(channel.announcements, NotSent(channel.name, event, attempts))
+        self._report(channel.announcements, NotSent(channel.name, event, attempts))
 
-    def hard_sent(self, frame: Frame, now: int) -> None:
-        """A frame of priority 0 went through."""
+    def hard_frame_sent(self, frame: Frame) -> None:
+        """A frame of priority 0 was sent."""
         for channel in self.channels.values():
-            if channel.sender is not None and channel.sender.sent(frame, now):
+            if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
                 return
 
-    def hard_attempt_failed(self, frame: Frame) -> None:
+    def hard_frame_failed(self, frame: Frame) -> None:
         """A frame of priority 0 was corrupted."""
         for channel in self.channels.values():
-            if channel.sender is not None and channel.sender.failed(frame):
+            if channel.slot_sender is not None and channel.slot_sender.failed(frame):
                 return
 
-    # -- telling -----------------------------------------------------------------------------------------------------
+    # -- troubles ----------------------------------------------------------------------------------------------------
 
-    def tell(self, announcements: Iterable[Announcement], trouble: Trouble) -> None:
-        """Call the exception handlers of some publishers."""
-        for handler, what in tell(list(announcements), trouble):
-            self._call(handler, what)
+    def _report(self, announcements: Iterable[Announcement], trouble: Trouble) -> None:
+        """Call the trouble handlers of some publishers."""
+        for handler, what in trouble_calls(list(announcements), trouble):
+            self._context.call(handler, what)
 
-    def tell_all(self, trouble: Trouble) -> None:
-        """Call the exception handlers of all publishers, or of the hard ones if it is about the calendar."""
+    def report_to_all(self, trouble: Trouble) -> None:
+        """Call the trouble handlers of all publishers, or of the hard ones if it is about the calendar."""
         for channel in self.channels.values():
             if isinstance(trouble, OffTheBus | NumberLost) or isinstance(channel.qos, Hard):
-                self.tell(channel.announcements, trouble)
+                self._report(channel.announcements, trouble)
 
 
-def _not_ready(cls: type, channel: Publication | None) -> str:
+def _why_not_ready(cls: type, channel: TxChannel | None) -> str:
     name = cls.__name__
     if channel is None:
         return f"{name} was not announced on this node; announce its channel first"

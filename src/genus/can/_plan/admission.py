@@ -8,7 +8,7 @@ from genus.can._plan.advice import Advice, advise, advise_bus, candidates
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.response_times import Analysis
 from genus.can._plan.slot_placement import Placement
-from genus.can._plan.system import Channel, QosClass, System, show_span
+from genus.can._plan.system import Channel, QosClass, System, format_span
 
 MOST_ADVISED = 8
 """How many of the channels that do not fit get advice of their own; where more do not fit, the bus is full."""
@@ -130,7 +130,7 @@ def _judge(system: System, placement: Placement) -> Plan:
 
 def _no_room(system: System, channel: Channel) -> Verdict:
     length_ns = Slot.of(channel, system.bus).length_ns
-    reason = f"no room for a slot of {show_span(length_ns)} every {show_span(channel.period_ns)}"
+    reason = f"no room for a slot of {format_span(length_ns)} every {format_span(channel.period_ns)}"
     if (reserved := _hard_share(system).reserved) > 1:
         reason += f"; all slots together would take {reserved:.0%} of the bus"
     return Verdict(
@@ -146,7 +146,7 @@ def _verdict(analysis: Analysis, channel: Channel) -> Verdict:
     if response_ns is None:
         reason = "no bound: the bus may never be free for it"
     elif deadline_ns is not None and response_ns > deadline_ns:
-        reason = f"may take {show_span(response_ns)}, {show_span(response_ns - deadline_ns)} too long"
+        reason = f"may take {format_span(response_ns)}, {format_span(response_ns - deadline_ns)} too long"
     return Verdict(
         channel=channel.name,
         qos_class=channel.qos_class,

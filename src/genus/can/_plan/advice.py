@@ -9,7 +9,7 @@ import msgspec
 
 from genus.can._plan.response_times import Analysis
 from genus.can._plan.slot_placement import Placement, placements
-from genus.can._plan.system import Channel, System, show_bitrate, show_span
+from genus.can._plan.system import Channel, System, format_bitrate, format_span
 from genus.errors import PlanError
 
 MOST_PLACEMENTS = 3
@@ -94,7 +94,7 @@ def _deadline(system: System, channel: Channel, response_ns: int | None) -> Advi
 
 
 def _longer_deadline(system: System, channel: Channel, deadline_ns: int) -> Advice | None:
-    advice = Advice("deadline", deadline_ns, f"a deadline of at least {show_span(deadline_ns)}", channel.name)
+    advice = Advice("deadline", deadline_ns, f"a deadline of at least {format_span(deadline_ns)}", channel.name)
     return advice if _helps(system, advice) else None
 
 
@@ -126,7 +126,7 @@ def _period(system: System, channel: Channel) -> Advice | None:
 
 
 def _longer_period(system: System, channel: Channel, period_ns: int) -> Advice | None:
-    advice = Advice("period", period_ns, f"a period of at least {show_span(period_ns)}", channel.name)
+    advice = Advice("period", period_ns, f"a period of at least {format_span(period_ns)}", channel.name)
     return advice if _helps(system, advice) else None
 
 
@@ -164,12 +164,12 @@ def _rounded_up(span_ns: int) -> int:
 def _bitrate(system: System) -> Advice | None:
     timing = system.bus.timing
     options = [
-        Advice("bitrate", rate, f"at {show_bitrate(rate)} everything fits")
+        Advice("bitrate", rate, f"at {format_bitrate(rate)} everything fits")
         for rate in _BITRATES
         if timing.bitrate < rate <= (timing.data_bitrate or rate)
     ]
     options += [
-        Advice("data_bitrate", rate, f"with CAN FD at {show_bitrate(rate)} everything fits")
+        Advice("data_bitrate", rate, f"with CAN FD at {format_bitrate(rate)} everything fits")
         for rate in _DATA_BITRATES
         if rate > max(timing.data_bitrate or 0, timing.bitrate)
     ]

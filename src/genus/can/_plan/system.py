@@ -234,10 +234,10 @@ def spell_span(span_ns: int) -> str:
     return f"{'-' if span_ns < 0 else ''}{whole}{'.' if digits else ''}{digits}{unit}"
 
 
-def show_span(span_ns: int | None) -> str:
+def format_span(span_ns: int | None) -> str:
     """A length of time for people: three decimals at most, rounded up, as it is a bound.
 
-    >>> show_span(1_234_567), show_span(20_000_000), show_span(None)
+    >>> format_span(1_234_567), format_span(20_000_000), format_span(None)
     ('1.235 ms', '20 ms', '—')
     """
     if span_ns is None:
@@ -247,10 +247,10 @@ def show_span(span_ns: int | None) -> str:
     return f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
-def show_bitrate(bitrate: int) -> str:
+def format_bitrate(bitrate: int) -> str:
     """Bits per second for people.
 
-    >>> show_bitrate(1_000_000), show_bitrate(500_000)
+    >>> format_bitrate(1_000_000), format_bitrate(500_000)
     ('1 Mbit/s', '500 kbit/s')
     """
     return f"{bitrate / 1_000_000:g} Mbit/s" if bitrate >= 1_000_000 else f"{bitrate / 1_000:g} kbit/s"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappush
 from operator import attrgetter
 
-from genus.can._sim.controller import NEVER, NOTHING, Controller, Ear, arbitration_key
+from genus.can._sim.controller import NEVER, NOTHING, Controller, FrameHook, arbitration_key
 from genus.can._sim.error_confinement import Confinement
 from genus.can._sim.fault_hooks import (
     AFTER_ACKNOWLEDGEMENT_BITS,
@@ -49,12 +49,12 @@ class Audience:
         for controller in self._controllers:
             controller.ears.clear()
 
-    def of(self, sender: Controller, frame: Frame) -> tuple[tuple[Ear, ...], tuple[int, ...]]:
+    def of(self, sender: Controller, frame: Frame) -> tuple[tuple[FrameHook, ...], tuple[int, ...]]:
         """Whom to call with a frame of this sender, and the numbers of all who hear it; kept for the next time."""
         key = frame.id if frame.extended else ~frame.id
         return sender.ears.get(key) or self._find(sender, frame, key)
 
-    def _find(self, sender: Controller, frame: Frame, key: int) -> tuple[tuple[Ear, ...], tuple[int, ...]]:
+    def _find(self, sender: Controller, frame: Frame, key: int) -> tuple[tuple[FrameHook, ...], tuple[int, ...]]:
         if len(sender.ears) >= _KEPT:
             sender.ears.clear()
         listening = self._listening([sender], frame)

@@ -110,7 +110,7 @@ class Clock:
         self._rates.append(self._drift + self._walk)
 
 
-def crystal(random: Random, seed: int | str) -> Clock:
+def crystal(random: Random, seed: int | str, start_ns: int = 0) -> Clock:
     """The clock of a station with a quartz crystal, as the time service assumes them: off, drifting and wandering.
 
     >>> clock = crystal(Random(1), seed=1)
@@ -118,7 +118,7 @@ def crystal(random: Random, seed: int | str) -> Clock:
     (True, True)
     """
     return Clock(
-        random.randrange(LARGEST_OFFSET_NS),
+        start_ns + random.randrange(LARGEST_OFFSET_NS),
         random.uniform(-DRIFT_PPM, DRIFT_PPM),
         wander_ppm=WANDER_PPM,
         wander_limit_ppm=WANDER_LIMIT_PPM,

@@ -7,13 +7,10 @@ idle bits. A receiver counts 1 per error, and 1 off per good frame.
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
 from genus.errors import BusError
-
-if TYPE_CHECKING:
-    from genus.can._sim.bus import SimBus
 
 # A bus guardian: it stands between a controller and the bus, and lets through only what the station may send.
 #
@@ -67,7 +64,8 @@ class Guard:
         return now if since <= end - start else now + self._cycle - since
 
 
-Ear: TypeAlias = Callable[[Frame, int], None]
+FrameHook: TypeAlias = Callable[[Frame, int], None]
+BusHook: TypeAlias = Callable[[int], None]
 Filters: TypeAlias = Sequence[tuple[int, int]]
 NOTHING = 1 << 128
 """The arbitration key of an empty mailbox: it loses against every frame."""
@@ -125,6 +123,22 @@ def arbitration_key(frame: Frame) -> int:
     return identifier << 21
 
 
+class Medium(Protocol):
+    """What a controller needs of its bus."""
+
+    pending: "dict[Controller, None]"
+
+    @property
+    def key(self) -> Callable[[Frame], int]:
+        """The number with which a frame competes in arbitration."""
+
+    def contend(self, controller: "Controller", key: int) -> None:
+        """Take part in arbitration with a frame under this key, or with none any more."""
+
+    def forget_hearers(self) -> None:
+        """The filters of a controller changed."""
+
+
 class Controller:
     """State: one station's connection to a bus.
 
@@ -162,8 +176,8 @@ class Controller:
         """Whether that mailbox was loaded since."""
         self.filters = filters
         self.guard = guard
-        self.bus: SimBus | None = None
-        self.ears: dict[int, tuple[tuple[Ear, ...], tuple[int, ...]]] = {}
+        self.bus: Medium | None = None
+        self.ears: dict[int, tuple[tuple[FrameHook, ...], tuple[int, ...]]] = {}
         """Who hears which identifier of this sender; its bus keeps it."""
         self.tec = self.rec = 0
         self.off = False
@@ -173,13 +187,28 @@ class Controller:
         self.listen(listener or Listener())
 
     def listen(self, listener: Listener) -> None:
-        """Tell this station what happens from now on."""
-        self.hear = _hook(listener.receive)
-        self.on_sent = _hook(listener.sent)
-        self.on_failed = _hook(listener.failed)
-        self.on_lost = _hook(listener.lost)
-        self.on_bus_off = _hook(listener.bus_off)
-        self.on_bus_on = _hook(listener.bus_on)
+        """Call the methods of a listener from now on."""
+        self.connect(
+            receive=_overridden(listener.receive),
+            sent=_overridden(listener.sent),
+            failed=_overridden(listener.failed),
+            lost=_overridden(listener.lost),
+            bus_off=_overridden(listener.bus_off),
+            bus_on=_overridden(listener.bus_on),
+        )
+
+    def connect(
+        self,
+        receive: FrameHook | None = None,
+        sent: FrameHook | None = None,
+        failed: FrameHook | None = None,
+        lost: BusHook | None = None,
+        bus_off: BusHook | None = None,
+        bus_on: BusHook | None = None,
+    ) -> None:
+        """Call these functions from now on; what they mean is said at `Listener`."""
+        self.hear, self.on_sent, self.on_failed = receive, sent, failed
+        self.on_lost, self.on_bus_off, self.on_bus_on = lost, bus_off, bus_on
         self._hearing_changed()
 
     @property
@@ -296,7 +325,7 @@ class Controller:
             bus.forget_hearers()
 
 
-def _hook(method: Callable[..., None]) -> Callable[..., None] | None:
+def _overridden(method: Callable[..., None]) -> Callable[..., None] | None:
     """A method, unless it is the one of `Listener` that does nothing."""
     own = getattr(method, "__func__", method)
     return None if own is getattr(Listener, method.__name__, None) else method

@@ -1,16 +1,46 @@
 """Fault confinement (ISO 11898-1): the error counters of the controllers on a bus, who waits, who is off it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from genus.can._sim.controller import OFF_ABOVE, PASSIVE_ABOVE, Controller
 from genus.can._sim.fault_hooks import Outcome
-
-if TYPE_CHECKING:
-    from genus.can._sim.bus import SimBus
+from genus.can._wire.length import Timing
 
 FAILED_TO_SEND = 8
 SUSPENSION_BITS = 8
 RECOVERIES, RECESSIVE_BITS = 128, 11
+
+
+class ConfinedBus(Protocol):
+    """What fault confinement needs of its bus."""
+
+    timing: Timing
+    exact_lengths: bool
+    controllers: dict[Controller, None]
+
+    @property
+    def now(self) -> int:
+        """Virtual time in nanoseconds."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no frame is being sent."""
+
+    def at(self, time_ns: int, callback: Callable[[], object]) -> None:
+        """Call back at a time."""
+
+    def contend(self, controller: Controller, key: int) -> None:
+        """Let a controller take part in arbitration."""
+
+    def hold(self, controller: Controller) -> None:
+        """A controller may have to wait though it has a frame."""
+
+    def take_care(self) -> None:
+        """The next frame needs more than the quick path."""
+
+    def forget_hearers(self) -> None:
+        """A controller left the bus or came back."""
 
 
 class Confinement:
@@ -19,7 +49,7 @@ class Confinement:
     Switched off, nothing is counted: a station may fail for ever and stay on the bus.
     """
 
-    def __init__(self, bus: "SimBus", *, on: bool) -> None:
+    def __init__(self, bus: ConfinedBus, *, on: bool) -> None:
         self._bus = bus
         self._on = on
         self._eleven_ns = RECESSIVE_BITS * bus.timing.bit_ns

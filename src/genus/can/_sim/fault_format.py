@@ -3,7 +3,7 @@
 A key is a field's name without `_ns`; such a field is written as a time, `10ms` or `-250us`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -11,15 +11,12 @@ from genus.bus._qos import nanoseconds
 from genus.can._sim.trace import Band
 from genus.errors import BusError
 
-if TYPE_CHECKING:
-    from genus.can._sim.faults import Fault
-
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))
 
 
-def text_of(fault: "Fault") -> str:
-    """The text of a fault, without what is as it is by default."""
-    words = [fault.name]
+def text_of(name: str, fault: msgspec.Struct) -> str:
+    """The text of a fault without its default values."""
+    words = [name]
     for field in msgspec.structs.fields(fault):
         value = getattr(fault, field.name)
         if field.required or value != field.default:

@@ -1,5 +1,6 @@
 """Faults from text, as the command line has them: `errors p=0.05 band=hard`."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from inspect import getdoc
 
@@ -23,7 +24,7 @@ from genus.can._sim.faults import (
     Swaps,
     TransmitterFault,
 )
-from genus.errors import BusError
+from genus.errors import BusError, near
 
 FAULTS: dict[str, type[Fault]] = {
     kind.name: kind
@@ -34,13 +35,15 @@ FAULTS: dict[str, type[Fault]] = {
 }  # fmt: skip
 
 
-def parse_fault(text: str) -> Fault:
-    """A fault from its text; BusError says what is wrong with it.
+def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
+    """Parse the text of a fault; BusError says what is wrong with it. `nodes` has numbers for names of nodes.
 
     >>> print(parse_fault("errors   p=0.05 band=hard"))
     errors band=hard p=0.05
     >>> str(parse_fault("step  at=1.5s node=3 by=-100us"))
     'step node=3 by=-100us at=1500ms'
+    >>> str(parse_fault("crash node=sensor at=1s", {"sensor": 4}))
+    'crash node=4 at=1s'
     >>> parse_fault("error p=1")
     Traceback (most recent call last):
     genus.errors.BusError: there is no fault 'error'; did you mean errors?
@@ -55,6 +58,8 @@ def parse_fault(text: str) -> Fault:
         key, equals, value = word.partition("=")
         if key not in fields or not equals:
             raise BusError(f"{name} has no {word!r}; it takes {', '.join(fields)}")
+        if key in ("node", "nodes"):
+            value = ",".join(_number_of(part, nodes or {}, name) for part in value.split(","))
         given[fields[key].name] = read_value(fields[key], value, f"{name}: {key}")
     missing = [key for key, field in fields.items() if field.required and field.name not in given]
     if missing:
@@ -79,3 +84,22 @@ def _first_line(kind: type[Fault]) -> str:
 def _hint(name: str) -> str:
     close = get_close_matches(name, FAULTS, 1)
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(FAULTS)}"
+
+
+def node_names(text: str) -> set[str]:
+    """The names of nodes in the text of a fault; numbers and ranges of numbers are none.
+
+    >>> node_names("partition nodes=sensor,3,5-8 from=1s")
+    {'sensor'}
+    """
+    values = [word.partition("=")[2] for word in text.split() if word.startswith(("node=", "nodes="))]
+    return {part for value in values for part in value.split(",") if not part.replace("-", "").isdigit()}
+
+
+def _number_of(part: str, nodes: Mapping[str, int], fault: str) -> str:
+    """The number of a node, or a range of numbers, as text."""
+    if part in nodes:
+        return str(nodes[part])
+    if nodes and not part.replace("-", "").isdigit():
+        raise BusError(f"{fault}: there is no node {part!r}; {near(part, nodes)}known are {', '.join(nodes)}")
+    return part

@@ -4,26 +4,68 @@ Every fault has a text form, `name key=value ...`, which `genus.can._sim.fault_t
 without its unit. Faults of stations and clocks are in `genus.can._sim.faults`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.controller import Controller, Listener
+from genus.can._sim.clock import Clock
+from genus.can._sim.controller import Controller, Guard, Listener
 from genus.can._sim.fault_format import text_of
 from genus.can._sim.fault_hooks import AFTER_ACKNOWLEDGEMENT_BITS, Corrupt, Deaf, Duplicate, Late, Transmission, Verdict
 from genus.can._sim.trace import Band
 from genus.can._wire.frame import Frame, Identifier
+from genus.can._wire.length import Timing
 from genus.errors import BusError
-
-if TYPE_CHECKING:
-    from genus.can._sim.simulation import Simulation
 
 FOREVER = 1 << 62
 FLAG_ECHO_BITS = 6
+
+
+class FaultyStation(Protocol):
+    """What faults do to a station."""
+
+    clock: Clock
+
+    def crash(self) -> None:
+        """Stop at once."""
+
+
+class FaultySystem(Protocol):
+    """What faults are injected into: a simulation."""
+
+    timing: Timing
+    bus: SimBus
+    away: SimBus
+    """The other side of a bus that is cut in two."""
+    slots: "SlotStarts | None"
+    guards: dict[int, Guard]
+
+    @property
+    def hosts(self) -> Mapping[int, object]:
+        """The stations by number."""
+
+    @property
+    def now(self) -> int:
+        """Virtual time in nanoseconds."""
+
+    def host(self, number: int) -> FaultyStation:
+        """A station."""
+
+    def at(self, time_ns: int, callback: Callable[[], object]) -> None:
+        """Call back at a time."""
+
+    def restart(self, number: int) -> None:
+        """Start a station again."""
+
+    def part(self, numbers: Sequence[int]) -> None:
+        """Cut the bus in two."""
+
+    def heal(self) -> None:
+        """Make it one bus again."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,12 +73,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     name: ClassVar[str] = ""
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Let it go wrong."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return text_of(self)
+        return text_of(self.name, self)
 
 
 class FrameFault(Fault, frozen=True, kw_only=True):
@@ -57,7 +99,7 @@ class FrameFault(Fault, frozen=True, kw_only=True):
             and (self.node is None or self.node == seen.sender)
         )
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Judge every frame on either side of the bus."""
         judge = partial(self.judge, random=random)
         for bus in (simulation.bus, simulation.away):
@@ -181,7 +223,7 @@ class Bursts(Fault, frozen=True, kw_only=True):
         if self.every_ns < 1 or self.bits < 1:
             raise BusError("bursts: every and bits must be more than 0")
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Judge every frame on either side of the bus."""
         bit_ns = simulation.timing.bit_ns
         for bus in (simulation.bus, simulation.away):
@@ -222,11 +264,11 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
     every_ns: int | None = None
     at_ns: int = 0
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Judge every frame."""
         simulation.bus.judge_by(_blocking_judge(self._slots(simulation), simulation.timing.bit_ns))
 
-    def _slots(self, simulation: "Simulation") -> SlotStarts:
+    def _slots(self, simulation: FaultySystem) -> SlotStarts:
         if self.every_ns is not None:
             return SlotStarts(self.every_ns, (self.at_ns,))
         if simulation.slots is None:
@@ -265,7 +307,7 @@ class ClockStep(Fault, frozen=True, kw_only=True):
     by_ns: int
     at_ns: int = 0
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Step the clock at its time."""
         clock = simulation.host(self.node).clock
         simulation.at(self.at_ns, lambda: clock.step(self.by_ns, at_ns=simulation.now))
@@ -279,7 +321,7 @@ class ClockDrift(Fault, frozen=True, kw_only=True):
     nodes: tuple[int, ...] = ()
     at_ns: int = 0
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Change the rates at their time."""
         if self.nodes:
             drifts = dict.fromkeys(self.nodes, self.ppm)
@@ -288,7 +330,7 @@ class ClockDrift(Fault, frozen=True, kw_only=True):
         for number, drift in drifts.items():
             self._schedule(simulation, number, drift)
 
-    def _schedule(self, simulation: "Simulation", number: int, drift: float) -> None:
+    def _schedule(self, simulation: FaultySystem, number: int, drift: float) -> None:
         clock = simulation.host(number).clock
         simulation.at(self.at_ns, lambda: clock.set_drift(drift, at_ns=simulation.now))
 
@@ -305,7 +347,7 @@ class Crash(Fault, frozen=True, kw_only=True):
         if self.restart_ns is not None and self.restart_ns < self.at_ns:
             raise BusError("crash: restart is before at")
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Crash and restart at their times."""
         host = simulation.host(self.node)
         simulation.at(self.at_ns, host.crash)
@@ -321,7 +363,7 @@ class Partition(Fault, frozen=True, kw_only=True):
     from_ns: int = 0
     until_ns: int = FOREVER
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Part and heal at their times."""
         for number in self.nodes:
             simulation.host(number)
@@ -344,7 +386,7 @@ class Babble(Fault, frozen=True, kw_only=True):
         if self.priority >> 8 or self.node >> 7 or self.etag >> 14 or not 0 <= self.size <= 8:
             raise BusError("babble: priority is 0 to 255, node 0 to 127, etag 0 to 16383, size 0 to 8")
 
-    def inject(self, simulation: "Simulation", random: Random) -> None:
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Put another controller beside the station's own, behind the same guard."""
         frame = Frame(Identifier(self.priority, self.node, self.etag).pack(), bytes(self.size))
         guard = simulation.guards.get(self.node)

@@ -1,12 +1,13 @@
-"""A station of the simulation that runs protocol code: a machine, a controller and a clock of its own."""
+"""A simulation: virtual time, a bus, stations that run protocol code, a seed, and the faults that are injected."""
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import TypeVar
 
 from genus.can._machine import Accept, Call, Load, Machine, Output
 from genus.can._sim.bus import SimBus
 from genus.can._sim.clock import Clock
-from genus.can._sim.controller import Controller, Guard, Listener
+from genus.can._sim.controller import Controller, Guard
 from genus.can._sim.faults import Fault, SlotStarts
 from genus.can._sim.scheduler import Callback, Scheduler
 from genus.can._sim.trace import Header, Trace
@@ -14,25 +15,36 @@ from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 
+R = TypeVar("R")
+
 WAKES_AT_ONE_INSTANT = 10_000
 NEVER = 1 << 62
 
 
-class Host(Listener):
-    """State: a machine under the simulator; it is told everything by its own clock, and what it wants is done.
+class Host:
+    """State: a machine in the simulator, with a controller and a clock; the machine gets all times by its own clock.
 
-    The controller must be on a bus. Code of users enters by `call`, which hands it the present reading of the clock.
+    The controller must be on a bus. Programs enter by `call`, which gives them the present reading of the clock.
+    `run_handler` runs the handlers that the machine wants to be called; without it they are called at once.
     """
 
-    def __init__(self, machine: Machine, controller: Controller, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        controller: Controller,
+        bus: SimBus,
+        clock: Clock | None = None,
+        run_handler: Callable[[Callable[[], object]], object] | None = None,
+    ) -> None:
         if controller.bus is None:
             raise BusError(f"station {controller.number} is not on a bus yet")
         self.controller = controller
         self.clock = clock or Clock()
-        self.clock.on_change.append(self._look_again)
-        self._scheduler = controller.bus.scheduler
-        self._bus = controller.bus
+        self.clock.on_change.append(self._clock_changed)
+        self._scheduler = bus.scheduler
+        self._bus = bus
         self._machine: Machine | None = None
+        self._run_handler = run_handler
         self._draining = False
         self._alarm: int | None = None
         self._wanted = NEVER
@@ -42,7 +54,7 @@ class Host(Listener):
 
     @property
     def machine(self) -> Machine:
-        """The protocol code that runs."""
+        """The protocol code that runs; BusError while the station is down."""
         if self._machine is None:
             raise BusError(f"station {self.controller.number} is down")
         return self._machine
@@ -57,13 +69,14 @@ class Host(Listener):
         """The reading of its clock."""
         return self.clock.local(self._scheduler.now)
 
-    def call(self, function: Callable[[int], object]) -> None:
-        """Let code of users do something with the machine now, by the machine's clock."""
-        function(self.clock.local(self._scheduler.now))
+    def call(self, function: Callable[[int], R]) -> R:
+        """Call a function of the machine with the reading of its clock, and do what the machine then wants."""
+        result = function(self.clock.local(self._scheduler.now))
         self._drain()
+        return result
 
     def crash(self) -> None:
-        """Stop at once; a frame it is sending is cut off. A host that is down stays so."""
+        """Stop at once; a frame it is sending is cut off. Does nothing while it is down."""
         if self._machine is not None:
             self._machine = None
             self._alarm, self._wanted = None, NEVER
@@ -71,13 +84,13 @@ class Host(Listener):
             self.controller.reset()
 
     def restart(self, machine: Machine) -> None:
-        """Run another machine, after a crash or in place of the present one; the clock went on meanwhile."""
+        """Run another machine, after a crash or instead of the present one; the clock went on meanwhile."""
         self.crash()
         self._bus.attach(self.controller)
         self._start(machine)
 
     def move(self, bus: SimBus) -> None:
-        """Wire the station to another bus of the simulation."""
+        """Connect the station to another bus of the simulation."""
         if bus is self._bus:
             return
         if self._machine is not None:
@@ -87,67 +100,51 @@ class Host(Listener):
 
     def _start(self, machine: Machine) -> None:
         self._machine = machine
-        self.controller.listen(self)
+        local, drain = self.clock.local, self._drain
+
+        def frame_input(handle: Callable[[Frame, int], None]) -> Callable[[Frame, int], None]:
+            def input(frame: Frame, now: int) -> None:
+                if self._machine is machine:
+                    handle(frame, local(now))
+                    drain()
+
+            return input
+
+        def bus_input(handle: Callable[[int], None]) -> Callable[[int], None]:
+            def input(now: int) -> None:
+                if self._machine is machine:
+                    handle(local(now))
+                    drain()
+
+            return input
+
+        self.controller.connect(
+            receive=frame_input(machine.receive),
+            sent=frame_input(machine.sent),
+            failed=frame_input(machine.failed),
+            lost=bus_input(machine.lost),
+            bus_off=bus_input(machine.bus_off),
+            bus_on=bus_input(machine.bus_on),
+        )
         self._drain()
-
-    # What the controller says
-
-    def receive(self, frame: Frame, now: int) -> None:
-        """Pass it on."""
-        if self._machine is not None:
-            self._machine.receive(frame, self.clock.local(now))
-            self._drain()
-
-    def sent(self, frame: Frame, now: int) -> None:
-        """Pass it on."""
-        if self._machine is not None:
-            self._machine.sent(frame, self.clock.local(now))
-            self._drain()
-
-    def failed(self, frame: Frame, now: int) -> None:
-        """Pass it on."""
-        if self._machine is not None:
-            self._machine.failed(frame, self.clock.local(now))
-            self._drain()
-
-    def lost(self, now: int) -> None:
-        """Pass it on."""
-        if self._machine is not None:
-            self._machine.lost(self.clock.local(now))
-            self._drain()
-
-    def bus_off(self, now: int) -> None:
-        """Pass it on."""
-        if self._machine is not None:
-            self._machine.bus_off(self.clock.local(now))
-            self._drain()
-
-    def bus_on(self, now: int) -> None:
-        """Pass it on."""
-        if self._machine is not None:
-            self._machine.bus_on(self.clock.local(now))
-            self._drain()
 
     # What the machine wants
 
     def _drain(self) -> None:
-        """Do what the machine wants, until it wants nothing; a handler that calls us again leaves it to us."""
+        """Do what the machine wants until it wants nothing; does nothing when called from within."""
         machine = self._machine
         if machine is None or self._draining:
             return
         outputs = machine.take()
         if outputs:
-            self._do_all(outputs, machine)
+            self._draining = True
+            try:
+                while outputs:
+                    self._do(outputs, machine)
+                    outputs = machine.take() if self._machine is machine else []
+            finally:
+                self._draining = False
         self._set_alarm()
-
-    def _do_all(self, outputs: list[Output], machine: Machine) -> None:
-        self._draining = True
-        try:
-            while outputs:
-                self._do(outputs, machine)
-                outputs = machine.take() if self._machine is machine else []
-        finally:
-            self._draining = False
 
     def _do(self, outputs: list[Output], machine: Machine) -> None:
         for output in outputs:
@@ -158,10 +155,16 @@ class Host(Listener):
             elif type(output) is Accept:
                 self.controller.accept(output.filters)
             elif type(output) is Call:
-                output.handler(*output.arguments)
+                self._call(output, machine)
+
+    def _call(self, call: Call, machine: Machine) -> None:
+        if self._run_handler is None:
+            call.handler(*call.arguments)
+        else:
+            self._run_handler(lambda: call.handler(*call.arguments) if self._machine is machine else None)
 
     def _set_alarm(self) -> None:
-        """Come back when the machine wants to be woken, unless that is arranged: an alarm too early looks again."""
+        """Schedule the machine's next timer, unless an alarm is set that is not later: that one checks again."""
         if self._machine is None or (wanted := self._machine.wake_at) is None or wanted >= self._wanted:
             return
         self._wanted = wanted
@@ -169,7 +172,7 @@ class Host(Listener):
         self._scheduler.at(self._alarm, self._ring)
 
     def _ring(self) -> None:
-        """Wake the machine if its time has come; another alarm may have been set since this one."""
+        """Wake the machine if its timer is due; another alarm may have been set since this one."""
         now = self._scheduler.now
         if self._machine is None or self._alarm is None or self._alarm > now:
             return
@@ -179,23 +182,19 @@ class Host(Listener):
         if wanted is None or wanted > reading:
             self._set_alarm()
             return
-        self._refuse_to_hang(now)
+        self._check_progress(now)
         self._machine.wake(reading)
         self._drain()
 
-    def _refuse_to_hang(self, now: int) -> None:
+    def _check_progress(self, now: int) -> None:
         self._wakes = self._wakes + 1 if now == self._instant else 1
         self._instant = now
         if self._wakes > WAKES_AT_ONE_INSTANT:
             raise BusError(f"the machine of station {self.controller.number} wants to be woken at {now} ns for ever")
 
-    def _look_again(self) -> None:
-        """The clock was changed."""
+    def _clock_changed(self) -> None:
         self._alarm, self._wanted = None, NEVER
         self._set_alarm()
-
-
-# A whole simulation: virtual time, a bus, the stations on it, a seed, and the faults that befall them.
 
 
 class Simulation:
@@ -230,7 +229,8 @@ class Simulation:
         self.timing = Timing(timing) if isinstance(timing, int) else timing
         self.seed = seed
         self.slots = slots
-        self.faults = tuple(faults)
+        self.injected: list[Fault] = []
+        self._pending_faults = list(faults)
         self.scheduler = Scheduler()
         self.trace = Trace(_header(self.timing, seed, title, exact_lengths)) if traced else None
         self.hosts: dict[int, Host] = {}
@@ -248,7 +248,6 @@ class Simulation:
             for _ in range(2)
         )
         self._makers: dict[int, Callable[[], Machine]] = {}
-        self._injected = False
 
     @property
     def now(self) -> int:
@@ -265,11 +264,14 @@ class Simulation:
 
     def run(self, until_ns: int) -> None:
         """Let time pass up to and including an instant."""
-        if not self._injected:
-            self._injected = True
-            for position, fault in enumerate(self.faults):
-                fault.inject(self, self.random(f"fault {position}: {fault}"))
+        while self._pending_faults:
+            self.inject(self._pending_faults.pop(0))
         self.scheduler.run(until_ns)
+
+    def inject(self, fault: Fault) -> None:
+        """Inject a fault now; each has a random generator of its own."""
+        self.injected.append(fault)
+        fault.inject(self, self.random(f"fault {len(self.injected) - 1}: {fault}"))
 
     def add_host(
         self,
@@ -279,15 +281,16 @@ class Simulation:
         clock: Clock | None = None,
         guard: Guard | None = None,
         mailboxes: int = 2,
+        run_handler: Callable[[Callable[[], object]], object] | None = None,
     ) -> Host:
-        """A station that runs a machine; `make` is called again when a fault restarts it."""
+        """Add a station that runs a machine; `make` is called again when a fault restarts it."""
         if number in self.hosts:
             raise BusError(f"there is a station {number} already")
         controller = self.bus.attach(Controller(number, mailboxes=mailboxes, guard=guard))
         self._makers[number] = make
         if guard is not None:
             self.guards[number] = guard
-        self.hosts[number] = host = Host(make(), controller, clock)
+        self.hosts[number] = host = Host(make(), controller, self.bus, clock, run_handler)
         return host
 
     def host(self, number: int) -> Host:

@@ -1,16 +1,18 @@
-"""What came of a scenario: per channel and for the bus, next to what the plan had promised."""
+"""The outcome of a simulation, per channel and for the bus, beside what the plan promised; and of many runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from genus.bus._qos import Soft
 from genus.can._plan import Verdict
-from genus.can._plan.system import QosClass
-from genus.can._world.flow import Flow
+from genus.can._plan.system import QOS_CLASSES, Channel, QosClass
+from genus.can._world.tracker import ChannelTracker
 
 
 class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the events of one channel; counters by subscriber are by the name of its node."""
+    """What became of the events of one channel; counters per subscriber are by the name of its node."""
 
     channel: str
     node: str
@@ -21,21 +23,25 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     """Published, and at the end neither sent nor given up."""
     not_sent: int
-    """Hard events that did not go through in their slot."""
+    """Hard events that could not be sent in their slot."""
     missed: int
     """Soft events that were sent after their deadline, or not yet."""
     expired: int
     refused: int
-    """Events that found no room in the node's queue."""
+    """Events that found the queue of their node full."""
     overran: int
-    """Events that went through though they were given up: they were on the wire at that moment."""
+    """Events that were sent though they were given up: they were on the wire at that moment."""
     sent_expired: int
     """Events that were sent though they had expired."""
+    filtered: int
+    """How often an acceptance filter kept an event from a node that does not want it."""
+    wanted: Mapping[str, int]
+    """Sent events that a subscription of each node matches."""
     delivered: Mapping[str, int]
     alarms: Mapping[str, int]
-    """Periodic events that did not come, as told to each subscriber."""
+    """Periodic events that did not come, as reported to each subscriber."""
     told_lost: Mapping[str, int]
-    """Events that were sent and not received, as told to each subscriber."""
+    """Events that were sent and not received, as reported to each subscriber."""
     duplicates: int
     """Events that a program got twice."""
     late: int
@@ -45,20 +51,42 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     bound_ns: int | None
     deadline_ns: int | None
 
+    @classmethod
+    def without_events(cls, channel: Channel, verdict: Verdict) -> "ChannelResult":
+        """The result of a planned channel on which nothing was published."""
+        counts: dict[str, Any] = {**dict.fromkeys(_COUNTS, 0), **{name: {} for name in _COUNTS_PER_SUBSCRIBER}}
+        return cls(
+            channel=channel.name,
+            node=channel.node,
+            qos_class=channel.qos_class,
+            admitted=verdict.ok,
+            bound_ns=verdict.response_ns,
+            deadline_ns=verdict.deadline_ns,
+            **counts,
+        )
+
+    def for_subscribers(self, names: Sequence[str]) -> "ChannelResult":
+        """The same with the counts of these subscribers only, be they 0."""
+        counts = {field: getattr(self, field) for field in _COUNTS_PER_SUBSCRIBER}
+        return msgspec.structs.replace(
+            self, **{field: {name: found.get(name, 0) for name in names} for field, found in counts.items()}
+        )
+
     @property
     def lost(self) -> int:
         """Events that were sent and not received, over all subscribers."""
-        return sum(self.sent + self.overran - count for count in self.delivered.values())
+        return sum(count - self.delivered.get(name, 0) for name, count in self.wanted.items())
 
     @property
     def unnoticed(self) -> int:
-        """Events that were sent and not received, and that a subscriber was not told of one by one.
+        """Events that were sent and not received, and of which the subscriber got no trouble.
 
-        A hard subscriber whose clock is not good enough is told that instead, and then of no single event.
+        A hard subscriber whose clock is not precise enough gets `HardStopped`, and no trouble per event.
         """
         told = self.alarms if self.qos_class == "hard" else self.told_lost
-        went = self.sent + self.overran
-        return sum(max(0, went - count - told.get(name, 0)) for name, count in self.delivered.items())
+        return sum(
+            max(0, count - self.delivered.get(name, 0) - told.get(name, 0)) for name, count in self.wanted.items()
+        )
 
     def broken(self) -> Iterator[str]:
         """The promises that were not kept, each as a sentence."""
@@ -85,6 +113,13 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             yield f"an event took {self.worst_ns / 1e6:.3f} ms, more than the bound of {self.bound_ns / 1e6:.3f}"
 
 
+_COUNTS_PER_SUBSCRIBER = ("wanted", "delivered", "alarms", "told_lost")
+_COUNTS = (
+    *("published", "sent", "waiting", "not_sent", "missed", "expired", "refused", "overran", "sent_expired"),
+    *("filtered", "duplicates", "late", "mean_ns", "worst_ns"),
+)
+
+
 class BandResult(msgspec.Struct, frozen=True):
     """What one class of traffic took of the bus."""
 
@@ -92,11 +127,11 @@ class BandResult(msgspec.Struct, frozen=True):
     errors: int
     load: float
     unheard: int
-    """Receivers that missed a frame which its sender took for sent."""
+    """Receivers that missed a frame though its sender regards it as sent."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one run."""
+    """The result of one simulation."""
 
     seed: int
     seconds: float
@@ -106,7 +141,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     channels: tuple[ChannelResult, ...]
     bands: Mapping[str, BandResult]
     troubles: Mapping[str, int]
-    """What programs were told, by kind."""
+    """Troubles that programs got, by kind."""
     dropped: Mapping[str, int]
     """What nodes dropped, by reason."""
     began_ns: int
@@ -122,7 +157,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def load(self) -> float:
-        """The part of the bus that was used."""
+        """The share of time in which the bus was busy."""
         return sum(band.load for band in self.bands.values())
 
     @property
@@ -131,30 +166,101 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(f"{each.channel}: {why}" for each in self.channels for why in each.broken())
 
 
-def result_of(flow: Flow, verdict: Verdict) -> ChannelResult:
-    """What became of a channel's events, next to what was promised."""
-    channel = flow.channel
+def result_of(tracker: ChannelTracker, verdict: Verdict | None) -> ChannelResult:
+    """The counters of a channel, beside what the plan promised, if it is planned."""
+    names = dict.fromkeys((*tracker.wanted, *tracker.delivered, *tracker.alarms, *tracker.reported_lost))
     return ChannelResult(
-        channel=channel.name,
-        node=channel.node,
-        qos_class=channel.qos_class,
-        admitted=verdict.ok,
-        published=flow.published,
-        sent=flow.sent,
-        waiting=flow.waiting,
-        not_sent=flow.not_sent,
-        missed=flow.missed,
-        expired=flow.expired,
-        refused=flow.refused,
-        overran=flow.overran,
-        sent_expired=flow.sent_expired,
-        delivered={name: flow.delivered[name] for name in channel.subscribers},
-        alarms={name: flow.alarms[name] for name in channel.subscribers},
-        told_lost={name: flow.told_lost[name] for name in channel.subscribers},
-        duplicates=flow.duplicates,
-        late=flow.late,
-        mean_ns=flow.total_ns // flow.sent if flow.sent else 0,
-        worst_ns=flow.worst_ns,
-        bound_ns=verdict.response_ns,
-        deadline_ns=verdict.deadline_ns,
+        channel=tracker.name,
+        node=tracker.node,
+        qos_class=_class_of(tracker),
+        admitted=verdict is not None and verdict.ok,
+        published=tracker.published,
+        sent=tracker.sent,
+        waiting=tracker.waiting,
+        not_sent=tracker.not_sent,
+        missed=tracker.missed,
+        expired=tracker.expired,
+        refused=tracker.refused,
+        overran=tracker.overran,
+        sent_expired=tracker.sent_expired,
+        filtered=tracker.filtered,
+        wanted={name: tracker.wanted[name] for name in names},
+        delivered={name: tracker.delivered[name] for name in names},
+        alarms={name: tracker.alarms[name] for name in names},
+        told_lost={name: tracker.reported_lost[name] for name in names},
+        duplicates=tracker.duplicates,
+        late=tracker.late,
+        mean_ns=tracker.total_ns // tracker.sent if tracker.sent else 0,
+        worst_ns=tracker.worst_ns,
+        bound_ns=None if verdict is None else verdict.response_ns,
+        deadline_ns=None if verdict is None else verdict.deadline_ns,
     )
+
+
+def _class_of(tracker: ChannelTracker) -> QosClass:
+    if tracker.is_hard:
+        return "hard"
+    return "soft" if isinstance(tracker.qos, Soft) else "none"
+
+
+MAX_BROKEN = 1000
+"""How many broken promises a summary lists."""
+
+
+class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the events of one class over all runs."""
+
+    qos_class: QosClass
+    channels: int
+    published: int
+    sent: int
+    missed: int
+    """Deadlines missed, and hard events that could not be sent."""
+    expired: int
+    alarms: int
+    lost: int
+    worst_of_bound: float
+    """The longest response time as a share of its bound."""
+    runs_broken: int
+
+    @classmethod
+    def of(cls, qos_class: QosClass, outcomes: Sequence[Outcome]) -> "ClassSummary":
+        """Sum up one class over all runs."""
+        results = [result for outcome in outcomes for result in outcome.of_class(qos_class)]
+        bounded = [result.worst_ns / result.bound_ns for result in results if result.bound_ns]
+        return cls(
+            qos_class=qos_class,
+            channels=len({result.channel for result in results}),
+            published=sum(result.published for result in results),
+            sent=sum(result.sent for result in results),
+            missed=sum(result.missed + result.not_sent for result in results),
+            expired=sum(result.expired for result in results),
+            alarms=sum(sum(result.alarms.values()) for result in results),
+            lost=sum(result.lost for result in results),
+            worst_of_bound=max(bounded, default=0.0),
+            runs_broken=sum(any(any(r.broken()) for r in outcome.of_class(qos_class)) for outcome in outcomes),
+        )
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The results of several runs of one scenario with different seeds."""
+
+    runs: int
+    frames: int
+    errors: int
+    classes: tuple[ClassSummary, ...]
+    broken: tuple[tuple[int, str], ...]
+    """Promises that were not kept, each with the seed of its run."""
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Summary":
+        """Sum up some outcomes."""
+        bands = [band for outcome in outcomes for band in outcome.bands.values()]
+        broken = [(outcome.seed, why) for outcome in outcomes for why in outcome.broken]
+        return cls(
+            len(outcomes),
+            sum(band.frames for band in bands),
+            sum(band.errors for band in bands),
+            tuple(ClassSummary.of(qos_class, outcomes) for qos_class in QOS_CLASSES),
+            tuple(broken[:MAX_BROKEN]),
+        )

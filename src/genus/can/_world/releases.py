@@ -1,6 +1,6 @@
-"""When programs publish: never more often than a channel's period and jitter allow, and as unkindly as asked for.
+"""Release patterns: when synthetic programs publish (periodic, sporadic or simultaneous), within period and jitter.
 
-Hard events are written shortly before their slots, so patterns are for the others.
+Hard events are published shortly before their slots, so patterns are for the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,20 +17,20 @@ Pattern: TypeAlias = Literal["periodic", "together", "sporadic"]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
 SPORADIC_SHARE = 4
-"""Sporadic events come later than they may by a random time, on average this part of a period."""
+"""The mean random delay of sporadic events is the period divided by this."""
 ROUND_PERIODS = 2
-"""How many of the longest periods pass between two rounds in which everybody publishes at once."""
+"""The length of a round of simultaneous releases, in longest periods."""
 
 
 class Rounds(msgspec.Struct, frozen=True):
-    """The instants at which all programs publish at once, and how long each round lasts."""
+    """The times at which all programs publish at once, and how long each round lasts."""
 
     starts: Sequence[int]
     length_ns: int
 
     @classmethod
     def of(cls, system: System, calendar: Calendar, begin_ns: int, end_ns: int, random: Random) -> "Rounds":
-        """Rounds that begin when a hard slot does, some slot or other, and leave each channel its period."""
+        """Rounds that begin with a randomly chosen hard slot, and leave each channel its period."""
         others = [channel for channel in system.channels if channel.qos_class != "hard"]
         longest = max((channel.period_ns + channel.jitter_ns for channel in others), default=1)
         offsets = [start for start, _ in calendar.in_cycle()] or [0]
@@ -46,7 +46,7 @@ class Rounds(msgspec.Struct, frozen=True):
 def releases(
     channel: Channel, pattern: Pattern, begin_ns: int, rounds: Rounds, random: Random, head_start_ns: int = 0
 ) -> Iterator[int]:
-    """The instants at which a channel's program publishes, from `begin_ns` on, without end or as long as rounds last.
+    """The times at which a channel's program publishes, from `begin_ns` on, without end or as long as rounds last.
 
     With `together`, a program with a head start is that much earlier than the others.
     """
@@ -59,7 +59,7 @@ def releases(
 
 
 def _together(channel: Channel, rounds: Rounds, head_start_ns: int) -> Iterator[int]:
-    """The first event of a round is as late as its jitter allows, those after it are not: so they come closest."""
+    """The first event of a round is as late as its jitter allows and the others are not: the closest they can be."""
     for start in rounds.starts:
         first = start - head_start_ns
         yield first
@@ -81,7 +81,7 @@ def _late(instants: Iterator[int], channel: Channel, random: Random) -> Iterator
 
 
 def _in_order(instants: Iterator[int]) -> Iterator[int]:
-    """An event that is later than the next may come does not overtake it."""
+    """Keep the times in order: an event that jitter delays does not overtake the next."""
     last = 0
     for instant in instants:
         last = max(last, instant)

@@ -1,29 +1,49 @@
-"""`Scenario`: a planned system with event types, how its programs publish, and what goes wrong."""
+"""Scenarios: a planned system whose programs are synthetic, simulated under faults, and compared with its plan."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import count
+from random import Random
 
 import msgspec
 
+from genus.bus import Bus, EventChannel, open_bus
+from genus.can._node.troubles import HardResumed, HardStopped
 from genus.can._plan import Plan, System, plan
+from genus.can._plan.calendar import Slot
+from genus.can._plan.system import Channel
 from genus.can._sim.faults import BlockingErrors, Fault
 from genus.can._wire.frame import FIRST_NODE, LAST_NODE
-from genus.can._world.releases import Pattern
-from genus.can._world.stand_ins import TypedSystem, with_types
-from genus.errors import BusError, PlanError
+from genus.can._world.outcome import ChannelResult, Outcome
+from genus.can._world.releases import Pattern, Rounds, releases
+from genus.can._world.synthetic_types import StandIn, TypedSystem, with_types
+from genus.can._world.world import Clocks, World
+from genus.errors import BusError, PlanError, QueueFull
+from genus.model import Event
 
-Clocks: TypeAlias = Literal["real", "perfect"]
 OBSERVER = "observer"
-"""The node that hears what nobody in particular subscribes to."""
+"""The node that subscribes to channels that have no subscriber."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND = 1_000_000_000
+MILLISECOND = 1_000_000
+MAX_START, MAX_START_WITH_BROKER = 5 * SECOND, 30 * SECOND
+"""Programs begin to publish after this long even if not all channels are bound."""
+FIRST_SLOT_AFTER = 2 * MILLISECOND
+"""Hard slots count from so long after programs began, and until so long before they end."""
+LEAD_NS = 200_000
+"""How long before its slot a hard event is published, or a quarter of the period if that is less."""
+STEP_NS = 10 * MILLISECOND
+STEPS = 200
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedSystem(msgspec.Struct, frozen=True):
     """A system with event types and its plan; many scenarios can share it."""
 
     typed: TypedSystem
     plan: Plan
 
     @classmethod
-    def of(cls, system: System) -> "Prepared":
+    def of(cls, system: System) -> "PreparedSystem":
         """Give a system event types and plan it; PlanError if it has no channels."""
         if not system.channels:
             raise PlanError(f"{system.source}: has no channels, so there is nothing to simulate")
@@ -32,24 +52,21 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to happen; `simulate` lets it, and the same scenario comes to the same outcome every time.
+    """What to simulate; the same scenario gives the same outcome every time.
 
-    `seconds` count from the moment at which programs begin to publish: when clocks are synchronised and channels bound.
-    Faults count from power-on.
+    `seconds` count from when programs begin to publish: when clocks are synchronised and channels bound. Times of
+    faults count from power-on. The other options are those of `World`.
     """
 
-    prepared: Prepared
+    prepared: PreparedSystem
     seed: int = 0
     seconds: float = 1.0
     faults: tuple[Fault, ...] = ()
     pattern: Pattern = "periodic"
     clocks: Clocks = "real"
-    """Real clocks are off, drift and are synchronised over the bus; perfect ones all show virtual time."""
     masters: tuple[str, ...] = ()
-    """The nodes that may lead the clocks; all, if none is named."""
     exact_lengths: bool = True
     broker: bool = False
-    """Whether nodes get their numbers, event tags and catalog from a broker, which is station 127."""
     guards: bool = False
     confinement: bool = True
     traced: bool = False
@@ -63,8 +80,256 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
                 raise BusError("blocking: when slots start is known beforehand with perfect clocks only")
 
 
+def simulate(scenario: Scenario) -> Outcome:
+    """Run a scenario to its end."""
+    with ScenarioRun(scenario) as run:
+        for _ in run.advance():
+            pass
+        return run.outcome()
+
+
+class ScenarioRun:
+    """State: a scenario while it runs; use it in a `with` block."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.system = system = scenario.prepared.typed.system
+        self.calendar = scenario.prepared.plan.calendar
+        self.world = World(
+            f"scenario {next(_RUNS)}",
+            plan=scenario.prepared.plan,
+            catalog=scenario.prepared.typed.catalog,
+            seed=scenario.seed,
+            faults=scenario.faults,
+            start=EPOCH,
+            clocks=scenario.clocks,
+            masters=scenario.masters,
+            broker=scenario.broker,
+            guards=scenario.guards,
+            exact_lengths=scenario.exact_lengths,
+            confinement=scenario.confinement,
+            trace=scenario.traced,
+        )
+        self.programs = [SyntheticProgram(self.world, name, scenario.prepared) for name in system.nodes]
+        self.began_ns = self.ends_ns = 0
+        """When programs begin and end to publish, in virtual time."""
+
+    def __enter__(self) -> "ScenarioRun":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
+
+    def start(self) -> None:
+        """Power on, and wait until all channels are bound and all clocks precise enough, or long enough."""
+        longest = MAX_START_WITH_BROKER if self.scenario.broker else MAX_START
+        for program in self.programs:
+            self.world.start(program.set_up, longest)
+        while self.world.now_ns < longest and not (self.world.now_ns and self._is_ready()):
+            self.world.run_ns(STEP_NS)
+        self.world.run_ns(self._settling_ns())
+        self.began_ns = self.world.now_ns
+        self.ends_ns = self.began_ns + round(self.scenario.seconds * SECOND)
+        self.world.start_measuring()
+        self._begin_hard()
+        self._begin_others()
+
+    def advance(self) -> Iterator[float]:
+        """Run it step by step; each step gives how much is done, up to 1."""
+        self.start()
+        step = max(STEP_NS, (self.ends_ns - self.began_ns) // STEPS)
+        while self.world.now_ns < self.ends_ns:
+            self.world.run_ns(min(step, self.ends_ns - self.world.now_ns))
+            yield (self.world.now_ns - self.began_ns) / (self.ends_ns - self.began_ns)
+
+    def outcome(self) -> Outcome:
+        """The outcome up to now: programs stop publishing, and what they published is waited for."""
+        measured_ns = self.world.now_ns - self.began_ns
+        window = self.world.observation.window
+        window.end_ns = min(window.end_ns, self.world.any_station.bus_time(self.world.now_ns))
+        for program in self.programs:
+            program.is_over = True
+        bands = self.world.bus_load()
+        self._drain()
+        for program in self.programs:
+            program.close()
+        self.world.run_ns(self._settling_ns())
+        outcome = self.world.outcome()
+        return msgspec.structs.replace(
+            outcome,
+            seconds=measured_ns / SECOND,
+            pattern=self.scenario.pattern,
+            bands=bands,
+            began_ns=self.began_ns,
+            channels=tuple(self._results(outcome)),
+        )
+
+    def _results(self, outcome: Outcome) -> Iterator[ChannelResult]:
+        """The results of all channels of the system, in its order, for the subscribers that it names."""
+        found = {result.channel: result for result in outcome.channels}
+        for channel in self.system.channels:
+            verdict = self.scenario.prepared.plan.verdict(channel.name)
+            result = found.get(channel.name) or ChannelResult.without_events(channel, verdict)
+            yield result.for_subscribers(channel.subscribers)
+
+    def _is_ready(self) -> bool:
+        up = [program for program in self.programs if self.world.stations[program.name].is_up]
+        return all(program.is_set_up for program in up) and self.world.is_ready
+
+    def _settling_ns(self) -> int:
+        """Time for the announcements and reports with which nodes begin."""
+        frames = 3 * len(self.system.channels) + len(self.system.nodes)
+        return 2 * frames * self.system.bus.longest_frame_ns
+
+    def _begin_hard(self) -> None:
+        """Publish for the slots that start a little later, in the bus's time as the first node knows it."""
+        begin = self.world.any_station.bus_time(self.began_ns)
+        window = self.world.observation.window
+        window.begin_ns = begin + FIRST_SLOT_AFTER
+        window.end_ns = begin + self.ends_ns - self.began_ns - FIRST_SLOT_AFTER
+        for program in self.programs:
+            program.serve_slots(window.begin_ns)
+
+    def _begin_others(self) -> None:
+        random = self.world.simulation.random("rounds")
+        rounds = Rounds.of(self.system, self.calendar, self.began_ns, self.ends_ns, random)
+        others = [each for each in self.system.channels if each.qos_class != "hard"]
+        blocker = _blocker(others)
+        for program in self.programs:
+            for channel in program.others:
+                random = Random(f"{self.scenario.seed}/release {channel.name}")
+                head_start = self.system.bus.timing.bit_ns if channel is blocker else 0
+                instants = releases(channel, self.scenario.pattern, self.began_ns, rounds, random, head_start)
+                program.publish_at(channel, instants, self.ends_ns)
+
+    def _drain(self) -> None:
+        """Wait for what is being sent, as long as it can be of use."""
+        longest = max((c.expires_ns or c.deadline_ns or c.period_ns for c in self.system.channels), default=0)
+        until = self.world.now_ns + longest + 2 * STEP_NS
+        while self.world.now_ns < until and any(each.waiting for each in self.world.observation.trackers):
+            self.world.run_ns(STEP_NS)
+
+
+_RUNS = count(1)
+
+
+class SyntheticProgram:
+    """State: the program of one node: it publishes the node's channels and subscribes to what the node receives."""
+
+    def __init__(self, world: World, name: str, prepared: PreparedSystem) -> None:
+        self.name = name
+        self.is_set_up = self.is_over = False
+        self._world = world
+        self._bus: Bus = open_bus(f"sim:{world.name}?name={name}")
+        self._is_stopped = False
+        """Whether the node's clock is not precise enough for slots."""
+        system, stand_ins = prepared.typed.system, prepared.typed.stand_ins
+        self._slots = {slot.channel: slot for slot in prepared.plan.calendar.slots}
+        self._published = [
+            channel
+            for channel in system.channels
+            if channel.node == name and (channel.qos_class != "hard" or channel.name in self._slots)
+        ]
+        self._sources = {channel.name: _Numbered(channel, system, stand_ins) for channel in self._published}
+        self._channels: dict[str, EventChannel[Event]] = {}
+        for cls in dict.fromkeys(stand_ins[each.event].cls for each in system.channels if name in each.subscribers):
+            self._bus.collection(cls).subscribe(_ignore, on_trouble=self._handle)
+
+    @property
+    def others(self) -> list[Channel]:
+        """The channels that are not hard."""
+        return [channel for channel in self._published if channel.qos_class != "hard"]
+
+    def set_up(self, longest_ns: int) -> None:
+        """Announce all channels; while the broker does not answer, try again."""
+        for channel in self._published:
+            event_channel = self._bus.channel(self._sources[channel.name].cls, channel.qos)
+            while self._channels.get(channel.name) is None and self._world.now_ns < longest_ns:
+                try:
+                    event_channel.announce(self._handle)
+                    self._channels[channel.name] = event_channel
+                except BusError:
+                    self._bus.sleep("10ms")
+        self.is_set_up = True
+
+    def close(self) -> None:
+        """Withdraw all channels, with final reports, by which subscribers learn what they missed."""
+        if self._world.stations[self.name].is_up:
+            for channel in self._channels.values():
+                channel.cancel()
+
+    def publish_at(self, channel: Channel, instants: Iterator[int], until_ns: int) -> None:
+        """Publish the events of a channel at these virtual times."""
+        at = next(instants, None)
+        if at is None or at >= until_ns:
+            return
+
+        def release() -> None:
+            self._publish(channel)
+            self.publish_at(channel, instants, until_ns)
+
+        self._world.at_ns(max(at, self._world.now_ns), release)
+
+    def serve_slots(self, begin_ns: int) -> None:
+        """Publish an event shortly before each slot of this node, from a time of the bus on."""
+        for channel in self._published:
+            if channel.qos_class == "hard":
+                slot = self._slots[channel.name]
+                self._serve(channel, slot, slot.next_start(begin_ns).start_ns)
+
+    def _serve(self, channel: Channel, slot: Slot, start_ns: int) -> None:
+        lead = min(LEAD_NS, slot.period_ns // 4)
+        deadline = start_ns + slot.length_ns
+        window = self._world.observation.window
+        if deadline > window.end_ns:
+            return
+
+        def write() -> None:
+            if not self._is_stopped and window.holds(start_ns, deadline):
+                self._publish(channel)
+            after = max(start_ns + 1, self._bus.time_ns() + lead + 1 - slot.period_ns)
+            self._serve(channel, slot, slot.next_start(after).start_ns)
+
+        self._bus.call_at(start_ns - lead, write)
+
+    def _publish(self, channel: Channel) -> None:
+        """Publish the next event of a channel, if the channel is bound and the node is up."""
+        event_channel = self._channels.get(channel.name)
+        station = self._world.stations[self.name]
+        if self.is_over or event_channel is None or not station.may_publish(self._sources[channel.name].cls):
+            return
+        try:
+            event_channel.publish(self._sources[channel.name].next_event())
+        except QueueFull:
+            return  # the world counts it
+
+    def _handle(self, trouble: object) -> None:
+        if isinstance(trouble, HardStopped | HardResumed):
+            self._is_stopped = isinstance(trouble, HardStopped)
+
+
+class _Numbered:
+    """State: the running number of a channel's events; numbers of several publishers of one event do not collide."""
+
+    def __init__(self, channel: Channel, system: System, stand_ins: Mapping[str, StandIn]) -> None:
+        alike = [other.name for other in system.channels if other.event == channel.event]
+        self._stand_in = stand_ins[channel.event]
+        self.cls = self._stand_in.cls
+        self._first, self._step = alike.index(channel.name), len(alike)
+        self._range = (1 << 8 * self._stand_in.width) // self._step
+        self._numbers = count()
+
+    def next_event(self) -> Event:
+        """The event to publish next."""
+        return self._stand_in.make(next(self._numbers) % self._range * self._step + self._first)
+
+
+def _ignore(event: Event) -> None:
+    """The world counts deliveries."""
+
+
 def _with_observer(system: System) -> System:
-    """The system with a node that hears what nobody in particular subscribes to."""
+    """The system with a node that subscribes to channels that have no subscriber."""
     if all(channel.subscribers for channel in system.channels):
         return system
     number = next((n for n in range(FIRST_NODE, LAST_NODE + 1) if n not in system.nodes.values()), None)
@@ -78,3 +343,8 @@ def _with_observer(system: System) -> System:
         for channel in system.channels
     )
     return msgspec.structs.replace(system, channels=tuple(channels), nodes={**system.nodes, name: number})
+
+
+def _blocker(channels: Iterable[Channel]) -> Channel | None:
+    """The channel whose frame is to be on the wire when all others publish: the longest of the lowest class."""
+    return max(channels, key=lambda channel: (channel.qos_class == "none", channel.frame_ns), default=None)

@@ -1,200 +1,324 @@
-"""A station of a scenario: a real node on the simulated bus, and the programs that publish and subscribe there."""
+"""A node in the simulator as the link of a bus: `open_bus("sim:WORLD?name=NODE")`."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
 
-import msgspec
-
-from genus.can._node.channels import Announcement
+from genus.bus._link import TroubleHandler, WaitFor
+from genus.bus._qos import QoS
+from genus.can._node.link import BINDING_S, NodeLink, NodePublisher
 from genus.can._node.node import Node
-from genus.can._node.troubles import EventMissing, EventsLost, HardResumed, HardStopped, Trouble
-from genus.can._plan.calendar import Slot
-from genus.can._sim.simulation import Host, Simulation
-from genus.can._world.flow import Flow
-from genus.can._world.stand_ins import number_of
-from genus.errors import QueueFull
+from genus.can._node.troubles import Trouble
+from genus.can._sim.simulation import Host
+from genus.errors import BusError, QueueFull
 from genus.filters import Subscription
-from genus.model import Event, name_of
+from genus.model import Event
+from genus.targets.python import PythonFilter
 
-LEAD_NS = 200_000
-"""How long before its slot a hard event is written, or a quarter of the period if that is less."""
-
-
-class Window(msgspec.Struct):
-    """State: the time that counts, by the bus's clock; hard slots within it are expected to be used."""
-
-    begin_ns: int = 1 << 62
-    end_ns: int = 1 << 62
-    is_closed: bool = False
-    """Whether programs publish no more."""
-
-    def close(self, bus_now: int) -> None:
-        """It is over, perhaps earlier than was planned."""
-        self.end_ns = min(self.end_ns, bus_now)
-        self.is_closed = True
-
-    def holds(self, start_ns: int, deadline_ns: int) -> bool:
-        """Whether a slot lies within."""
-        return self.begin_ns <= start_ns and deadline_ns <= self.end_ns
+R = TypeVar("R")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Station:
-    """State: one participant; its node is another one after a restart, its programs go on."""
+class StationWorld(Protocol):
+    """What a station needs of its world."""
+
+    @property
+    def now_ns(self) -> int:
+        """Virtual time."""
+
+    def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None:
+        """Call back at a virtual time."""
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Block in virtual time."""
+
+    def make_node(self, station: "Station", on_event: Callable[[Event], object]) -> Node:
+        """The node of a station."""
+
+    def add_host(self, station: "Station") -> Host:
+        """Put a station on the bus; its `boot` makes the machine."""
+
+    def remove(self, station: "Station") -> None:
+        """Take a station off the bus."""
+
+
+class StationObserver(Protocol):
+    """What a station reports for the outcome of a simulation."""
+
+    def event_published(self, station: "Station", event: Event, etag: int, payload: bytes) -> None:
+        """A program published an event."""
+
+    def event_refused(self, station: "Station", event: Event) -> None:
+        """A program could not publish an event: the queue of its node is full."""
+
+    def event_delivered(self, station: "Station", event: Event) -> None:
+        """A node got an event that it has a subscription for."""
+
+    def publisher_informed(self, station: "Station", cls: type, trouble: Trouble) -> None:
+        """A publisher got a trouble."""
+
+    def subscriber_informed(self, station: "Station", trouble: Trouble) -> None:
+        """A subscriber got a trouble."""
+
+
+class Station(NodeLink):
+    """State: one node in the simulator. After a restart its node is another one; its program goes on."""
+
+    host: Host
 
     def __init__(
         self,
+        world: StationWorld,
+        observer: StationObserver,
         name: str,
         number: int,
-        simulation: Simulation,
-        make: Callable[[], Node],
-        publishes: Sequence[Flow],
-        hears: Sequence[Flow],
-        window: Window,
+        slots_of: str,
+        banks: int | None,
     ) -> None:
+        super().__init__()
         self.name = name
         self.number = number
-        self.publishes = publishes
-        self.hears = hears
-        self.troubles: Counter[str] = Counter()
-        self.on_trouble: list[Callable[[Trouble], object]] = []
-        """Who else wants to know what programs are told."""
-        self._simulation = simulation
-        self._make = make
-        self._window = window
-        self._announcements: dict[Flow, Announcement] = {}
-        self._stopped = False
-        self._heard_by_class: dict[type[Event], list[Flow]] = {}
-        for flow in hears:
-            self._heard_by_class.setdefault(flow.cls, []).append(flow)
-        self.node: Node
+        self.slots_of = slots_of
+        """The node whose slots of the calendar it uses: itself, unless it replaces another one."""
+        self.banks = banks
+        self.last_filters: tuple[tuple[int, int], ...] = ()
+        self._world = world
+        self._observer = observer
+        self._deliver: Callable[[Event], None] = _ignore
+        self._filters: dict[object, PythonFilter] = {}
+        self._tests: dict[type, bool | tuple[PythonFilter, ...]] = {}
+        """Per class: whether all events match, or the subscriptions that decide."""
+        self._started: Node | None = None
+        self.at_restart: list[Callable[[], object]] = []
+        """Timers that were due while the station was down."""
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def open(self, deliver: Callable[[Event], None]) -> None:
+        """Switch the station on."""
+        self._deliver = deliver
+        self.host = self._world.add_host(self)
+        self._start(self.node)
 
     def boot(self) -> Node:
-        """The node, made anew; it starts at this instant of virtual time."""
-        self.node = node = self._make()
-        self._announcements.clear()
-        self._simulation.at(self._simulation.now, lambda: self._start(node))
+        """The node, made again; it starts at this instant of virtual time."""
+        self._node = node = self._world.make_node(self, self._receive)
+        self._world.at_ns(self._world.now_ns, lambda: self._start(node))
         return node
 
+    def _start(self, node: Node) -> None:
+        if node is self._node and node is not self._started and self.is_up:
+            self._started = node
+            self.run(node, StationDriver(self, self._world), self._clock or StationClock(self, self._world))
+            due, self.at_restart = self.at_restart, []
+            for call in due:
+                call()
+
+    def close(self) -> None:
+        """Send final reports and leave the bus; a station that is down just stays down."""
+        if self.is_up:
+            super().close()
+        else:
+            self._driver = None
+
     @property
-    def host(self) -> Host:
-        """Where the node runs."""
-        return self._simulation.hosts[self.number]
+    def has_node(self) -> bool:
+        """Whether it was switched on."""
+        return self._node is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its program closed the bus."""
+        return self._driver is None and self._started is not None
 
     @property
     def is_up(self) -> bool:
-        """Whether the node runs."""
+        """Whether it runs."""
         return self.host.is_up
 
     @property
     def is_ready(self) -> bool:
-        """Whether its channels are bound, and its clock is good enough for the calendar."""
-        bound = all(self.may_publish(flow) for flow in self.publishes)
-        heard = all(subscriber.state == "ready" for subscriber in self.node.receiving.subscribers)
-        return self.node.number is not None and bound and heard and not self._stopped
+        """Whether its channels are bound, and its clock is precise enough for the calendar."""
+        if not self.is_up or self._driver is None:
+            return False
+        bound = all(each.announcement.state == "ready" for each in self._publishers)
+        received = all(each.interest.state == "ready" for each in self._interests)
+        return self.node.number is not None and bound and received and not self.node.is_calendar_stopped
 
-    def bus_time(self, now: int) -> int:
-        """What the station takes for the bus's time at an instant of virtual time."""
-        return self.node.time.global_time(self.host.clock.local(now))
+    def may_publish(self, cls: type) -> bool:
+        """Whether the node is up and a channel is bound."""
+        channel = self.node.tx.channels.get(cls) if self.is_up else None
+        return channel is not None and channel.state == "ready"
 
-    def instant_of(self, bus_ns: int) -> int:
-        """The instant of virtual time at which the station's view of the bus's time is this."""
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def bus_time(self, now_ns: int) -> int:
+        """The bus's time at a virtual time, as the station knows it now."""
+        return self.node.time.global_time(self.host.clock.local(now_ns))
+
+    def virtual_time(self, bus_ns: int) -> int:
+        """The virtual time at which the station takes it for that time of the bus."""
         return self.host.clock.global_of(self.node.time.local_time(bus_ns))
 
-    def may_publish(self, flow: Flow) -> bool:
-        """Whether a channel is bound."""
-        announcement = self._announcements.get(flow)
-        return announcement is not None and announcement.state == "ready"
+    @property
+    def precision_ns(self) -> int:
+        """A bound on the error of its view of the bus's time."""
+        return self.node.time.precision(self.host.now)
 
-    # Programs
+    @property
+    def filters(self) -> tuple[tuple[int, int], ...]:
+        """The acceptance filters of its controller; the last ones it had, once it is off."""
+        if self.is_up:
+            self.last_filters = tuple((value, mask) for value, mask in self.host.controller.filters or ())
+        return self.last_filters
 
-    def _start(self, node: Node) -> None:
-        if node is self.node and self.is_up:
-            self._stopped = False
-            self.host.call(node.start)
-            self.host.call(self._announce)
-            self.host.call(self._subscribe)
+    # -- what programs do --------------------------------------------------------------------------------------------
 
-    def _announce(self, now: int) -> None:
-        for flow in self.publishes:
-            told = partial(self._publisher_told, flow)
-            self._announcements[flow] = self.node.announce(flow.cls, flow.channel.qos, now, on_trouble=told)
+    def announce(
+        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()
+    ) -> NodePublisher:
+        """Prepare to publish a type, and observe the troubles of its publisher."""
 
-    def _subscribe(self, now: int) -> None:
-        for cls in self._heard_by_class:
-            self.node.subscribe(Subscription(cls), self._delivered, now, on_trouble=self._subscriber_told)
+        def handle(trouble: Trouble) -> None:
+            self._observer.publisher_informed(self, cls, trouble)
+            if on_trouble is not None:
+                on_trouble(trouble)
 
-    def publish_at(self, flow: Flow, instants: Iterator[int], until_ns: int) -> None:
-        """Publish a channel's events at these instants of virtual time."""
-        at = next(instants, None)
-        if at is None or at >= until_ns:
-            return
+        return super().announce(cls, qos, handle, carries)
 
-        def release() -> None:
-            self.publish(flow)
-            self.publish_at(flow, instants, until_ns)
-
-        self._simulation.at(max(at, self._simulation.now), release)
-
-    def publish(self, flow: Flow, due: int | None = None) -> None:
-        """Publish a channel's next event, if the channel is bound and the node is up."""
-        if self._window.is_closed or not self.is_up or not self.may_publish(flow):
-            return
-        number, event = flow.next_event()
-        flow.was_published(number, self._simulation.now, due)
+    def publish(self, event: Event, *, loop_back: bool = True) -> None:
+        """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
+        if not self.is_up:
+            raise BusError(f"node {self.name!r} is down")
+        channel = self.node.tx.channels.get(type(event))
+        if channel is not None and channel.state == "binding":
+            self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
         try:
-            self.host.call(lambda now: self.node.publish(event, now))
+            self.driver.call(lambda now: self._publish(event, now, loop_back))
         except QueueFull:
-            flow.take_back(number)
-            flow.refused += 1
+            self._observer.event_refused(self, event)
+            raise
 
-    def serve(self, flow: Flow, slot: Slot, start_ns: int) -> None:
-        """Write a hard channel's events shortly before its slots, from the one that starts then by the bus's clock."""
-        lead = min(LEAD_NS, slot.period_ns // 4)
-        deadline = start_ns + slot.length_ns
-        if deadline > self._window.end_ns or self._window.is_closed:
-            return
-        at = self.instant_of(start_ns - lead) if self.is_up else self._simulation.now + slot.period_ns
+    def _publish(self, event: Event, now: int, loop_back: bool) -> None:
+        etag, payload = self.node.publish(event, now, loop_back=loop_back)
+        self._observer.event_published(self, event, etag, payload)
 
-        def write() -> None:
-            if self.is_up and not self._stopped and self._window.holds(start_ns, deadline):
-                self.publish(flow, deadline)
-            self.serve(flow, slot, start_ns + slot.period_ns)
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Receive what a subscription matches, and observe what comes and what does not."""
 
-        self._simulation.at(max(at, self._simulation.now), write)
+        def handle(trouble: Trouble) -> None:
+            self._observer.subscriber_informed(self, trouble)
+            if on_trouble is not None:
+                on_trouble(trouble)
 
-    # What programs are told
+        end = super().listen(subscription, handle)
+        self._filters[handle] = PythonFilter(subscription)
+        self._tests.clear()
 
-    def _delivered(self, event: Event) -> None:
-        number = number_of(event)
-        for flow in self._heard_by_class[type(event)]:
-            if flow.is_of(number):
-                return flow.was_delivered(self.name, number, self.bus_time(self._simulation.now))
+        def unlisten() -> None:
+            self._filters.pop(handle, None)
+            self._tests.clear()
+            end()
 
-    def _publisher_told(self, flow: Flow, trouble: Trouble) -> None:
-        self._note(trouble)
-        flow.publisher_told(trouble, self._simulation.now)
+        return unlisten
 
-    def _subscriber_told(self, trouble: Trouble) -> None:
-        if isinstance(trouble, EventMissing):
-            return self._missing(trouble)
-        self._note(trouble)
-        if isinstance(trouble, EventsLost):
-            for flow in self.hears:
-                if name_of(flow.cls) == trouble.channel and flow.channel.number == trouble.node:
-                    flow.subscriber_told(self.name, trouble)
+    def matches(self, event: Event) -> bool:
+        """Whether a subscription of this node matches an event."""
+        test = self._tests.get(type(event))
+        if test is None:
+            test = self._tests[type(event)] = self._test_of(type(event))
+        return test if isinstance(test, bool) else any(matches(event) for matches in test)
 
-    def _missing(self, trouble: EventMissing) -> None:
-        deadline = trouble.deadline_ns
-        for flow in self.hears:
-            mine = name_of(flow.cls) == trouble.channel and flow.alarm_is_mine(deadline)
-            if mine and flow.slot is not None and self._window.holds(deadline - flow.slot.length_ns, deadline):
-                self._note(trouble)
-                flow.subscriber_told(self.name, trouble)
+    def _test_of(self, cls: type) -> bool | tuple[PythonFilter, ...]:
+        accepting = [each for each in self._filters.values() if each.subscription.accepts(cls)]
+        asked = [each.subscription for each in accepting]
+        if any(not each.has and not each.lacks and each.where is None for each in asked):
+            return True
+        return tuple(accepting) if accepting else False
 
-    def _note(self, trouble: Trouble) -> None:
-        self.troubles[type(trouble).__name__] += 1
-        for tell in self.on_trouble:
-            tell(trouble)
-        if isinstance(trouble, HardStopped | HardResumed):
-            self._stopped = isinstance(trouble, HardStopped)
+    def _receive(self, event: Event) -> None:
+        if self.matches(event):
+            self._observer.event_delivered(self, event)
+        self._deliver(event)
+
+
+class StationDriver:
+    """Runs the node of a station in virtual time."""
+
+    def __init__(self, station: Station, world: StationWorld) -> None:
+        self._station = station
+        self._world = world
+
+    def call(self, action: Callable[[int], R]) -> R:
+        """Call a function of the node with the reading of its clock."""
+        if not self._station.is_up:
+            raise BusError(f"node {self._station.name!r} is down")
+        return self._station.host.call(action)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Block in virtual time."""
+        return self._world.wait_for(condition, timeout)
+
+    def counters(self) -> Mapping[str, int]:
+        """The simulated bus counts frames for all stations; see `World.outcome`."""
+        return {}
+
+    def close(self) -> None:
+        """Take the station off the bus when its final reports are sent."""
+        self._world.remove(self._station)
+
+
+class StationClock:
+    """The bus's time as a station knows it, in virtual time."""
+
+    def __init__(self, station: Station, world: StationWorld) -> None:
+        self._station = station
+        self._world = world
+        self._is_closed = False
+        self.wait_for: WaitFor | None = world.wait_for
+
+    def time_ns(self) -> int:
+        """The bus's time in nanoseconds since 1970."""
+        return self._station.bus_time(self._world.now_ns)
+
+    def sleep(self, seconds: float) -> None:
+        """Block in virtual time."""
+        self._world.wait_for(lambda: False, seconds)
+
+    def call_at(self, time_ns: int, function: Callable[[], object]) -> "StationTimer":
+        """Call a function when the station takes it for that time; if it is down then, when it restarts."""
+        timer = StationTimer()
+
+        def call() -> None:
+            if timer.is_cancelled or self._is_closed:
+                return
+            if self._station.is_up:
+                function()
+            else:
+                self._station.at_restart.append(call)
+
+        self._world.at_ns(max(self._station.virtual_time(time_ns), self._world.now_ns), call)
+        return timer
+
+    def close(self) -> None:
+        """Make no more calls."""
+        self._is_closed = True
+
+
+class StationTimer:
+    """State: a call in virtual time."""
+
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        self.is_cancelled = True
+
+
+def datetime_of(time_ns: int) -> datetime:
+    """A time in nanoseconds since 1970 as a datetime."""
+    return _EPOCH + timedelta(microseconds=(time_ns + 500) // 1000)
+
+
+def _ignore(event: Event) -> None:
+    """Before the link is open."""

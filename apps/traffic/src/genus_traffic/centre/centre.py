@@ -18,7 +18,7 @@ from genus_traffic.centre.collector import StatisticsCollector
 from genus_traffic.centre.uplink import Uplink
 from genus_traffic.results import Refit
 from genus_traffic.road.scene import Scene
-from genus_traffic.segment.segment import Arrival
+from genus_traffic.segment.listeners import Arrival
 from genus_traffic.subscribers import SUBSCRIPTIONS
 
 FILES = 24

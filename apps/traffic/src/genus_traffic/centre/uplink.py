@@ -10,7 +10,7 @@ from random import Random
 
 import msgspec
 
-from genus_traffic.segment.gateway import Arrival
+from genus_traffic.segment.listeners import Arrival
 
 
 class Uplink(msgspec.Struct, frozen=True, kw_only=True):

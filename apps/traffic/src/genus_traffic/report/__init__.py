@@ -1,1 +1,1 @@
-"""A run of the traffic application as one HTML file that needs nothing else: no network, no font, no script."""
+"""The report of a run: one HTML file, made from templates, that needs no network."""

@@ -1,49 +1,61 @@
-"""The page: head, headline, sections in the order of the story, foot. One file, which asks for nothing else."""
+"""The page: the results and what is prepared from them, rendered by templates into one file."""
 
-from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
+from statistics import mode
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from genus.errors import GenusError
-from genus_traffic.report import (
-    bus_timeline,
-    channels,
-    city,
-    compiled,
-    headline,
-    lateness,
-    refit,
-    throughput,
-    traffic,
-    truth,
-    type_tree,
-)
-from genus_traffic.report.markup import Markup, element, verbatim
+from genus_traffic.report import formats
+from genus_traffic.report.bus import CLASSES, BusAxis, is_corrupted, is_late, sum_channels, timeline_rows
+from genus_traffic.report.charts import chart_data, worst_sites
+from genus_traffic.report.checks import answers_agree, checks
+from genus_traffic.report.type_tree import division_example, families, type_tree
 from genus_traffic.results import Results
+from genus_traffic.types import DISTANCE_M
 
-SECTIONS: dict[str, tuple[str, Callable[[Results], Markup]]] = {
-    "city": ("City", city.draw),
-    "types": ("Types", type_tree.draw),
-    "subscriptions": ("Subscriptions", compiled.draw),
-    "bus": ("Bus", bus_timeline.draw),
-    "channels": ("Channels", channels.draw),
-    "traffic": ("Traffic", traffic.draw),
-    "truth": ("Truth", truth.draw),
-    "refit": ("Refit", refit.draw),
-    "order": ("Order", lateness.draw),
-    "throughput": ("Speed", throughput.draw),
+SECTIONS = {
+    "city": "City",
+    "types": "Types",
+    "subscriptions": "Subscriptions",
+    "bus": "Bus",
+    "channels": "Channels",
+    "traffic": "Traffic",
+    "truth": "Truth",
+    "refit": "Refit",
+    "order": "Order",
+    "throughput": "Speed",
 }
-"""The anchor of each section, its short name, and what draws it."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""A browser refuses to fetch anything for this page."""
+"""The anchor of each section, and its name in the navigation."""
+_FILTERS = {
+    "bits": formats.format_bits,
+    "count": formats.format_count,
+    "count_of": formats.count_of,
+    "micros": formats.format_micros,
+    "mode": mode,
+    "rate": formats.format_rate,
+    "seconds": formats.format_seconds,
+    "share": formats.format_share,
+    "wall": formats.format_wall,
+    "worst_sites": worst_sites,
+}
+_TESTS = {"agreeing": answers_agree, "corrupted": is_corrupted, "late": is_late}
 
 
 def write_report(results: Results, path: Path | str) -> Path:
-    """Write the page of a run, and its folder if need be; gives the path it was written to."""
+    """Write the page of a run, and its folder if need be; returns the path.
+
+    Raises a GenusError if the path cannot be written.
+    """
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(results), encoding="utf-8")
+        target.write_text(render_page(results), encoding="utf-8")
     except OSError as problem:
         raise GenusError(
             f"cannot write the report {target}: {problem.strerror or problem}; choose another path"
@@ -51,43 +63,42 @@ def write_report(results: Results, path: Path | str) -> Path:
     return target
 
 
-def page(results: Results) -> str:
+def render_page(results: Results) -> str:
     """The page of a run as text."""
-    sections = (draw(results) for _, draw in SECTIONS.values())
-    body = element(
-        "body",
-        element("a", "Skip to the results", href="#main", class_="skip"),
-        _navigation(),
-        element("main", headline.draw(results), *sections, id="main"),
-        _foot(results),
-        element("div", id="tip", hidden=True, aria_hidden="true"),
-        element("script", verbatim(_part("script.js"))),
+    charts = chart_data(results)
+    begins = accumulate((stage.seconds for stage in results.stages), initial=0.0)
+    return _environment().get_template("page.html").render(
+        results=results,
+        clock=formats.Clock(results),
+        checks=checks(results),
+        tree=type_tree(results.types),
+        families=families(results.types),
+        division=division_example(results.types),
+        axis=BusAxis.of(results.bus),
+        bus_rows=timeline_rows(results.bus),
+        channels=sum_channels(results.channels),
+        charts=charts,
+        chart_json=msgspec.to_builtins(charts),
+        stages=list(zip(begins, results.stages, strict=False)),
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
+    """Templates that escape every text and refuse names that nothing defines."""
+    made = Environment(
+        loader=PackageLoader("genus_traffic.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return "<!DOCTYPE html>\n" + element("html", element("head", *_head(results)), body, lang="en") + "\n"
+    made.filters.update(_FILTERS)
+    made.tests.update(_TESTS)
+    made.globals.update(sections=SECTIONS, classes=CLASSES, loop_distance_m=DISTANCE_M, read_asset=_read_asset)
+    return made
 
 
-def _head(results: Results) -> Iterator[Markup]:
-    yield element("meta", charset="utf-8")
-    yield element("meta", http_equiv="Content-Security-Policy", content=_POLICY)
-    yield element("meta", name="viewport", content="width=device-width, initial-scale=1")
-    yield element("meta", name="color-scheme", content="light dark")
-    yield element("title", f"Genus: traffic at {len(results.sites)} sites, {results.start:%Y-%m-%d %H:%M}")
-    yield element("style", verbatim(_part("style.css")))
-
-
-def _navigation() -> Markup:
-    links = (element("a", name, href=f"#{anchor}") for anchor, (name, _) in SECTIONS.items())
-    theme = element("button", "Theme", type="button", id="theme", hidden=True, aria_label="light or dark")
-    return element(
-        "nav", element("strong", "Genus"), element("div", *links, class_="links"), theme, aria_label="Sections"
-    )
-
-
-def _foot(results: Results) -> Markup:
-    again = f"genus demo traffic --sites {len(results.sites)} --minutes {results.minutes:g} --seed {results.seed}"
-    says = f"Seed {results.seed}, {results.machine}, Spark at {results.master}. The same again: "
-    return element("footer", element("p", says, element("code", again)))
-
-
-def _part(name: str) -> str:
-    return files("genus_traffic.report").joinpath(name).read_text(encoding="utf-8")
+def _read_asset(name: str) -> Markup:
+    """A style sheet or script of this package, which is put into the page as it is."""
+    return Markup(files("genus_traffic.report").joinpath(name).read_text(encoding="utf-8"))

@@ -1,130 +1,102 @@
-"""A short span of a segment's bus that is worth to be looked at: vehicles, heartbeats, and a sensor that is set up."""
+"""A short span of a segment's bus that is worth looking at: vehicles, heartbeats, and a sensor that is set up."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from genus.can._plan import Calendar
-from genus.can._sim.trace import Band
-from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, ProtocolTag
+from genus.can import Band, EventRecord, Passage, World
 from genus.model import name_of
 from genus_traffic.results import BusPicture, FrameSpan, SlotSpan, Wait
-from genus_traffic.segment.channel_book import ChannelBook, Sending
-from genus_traffic.segment.plan import NEW_UPPER
-from genus_traffic.segment.stations import Station, Timeline
-from genus_traffic.segment.wire_watch import NODES, Span, WireWatch
+from genus_traffic.segment.plan import GATEWAY, NEW_UPPER
 from genus_traffic.types import Setting
 
 LENGTH_NS = 80_000_000
 STEP_NS = 5_000_000
-"""Spans that begin so much earlier than another are tried too."""
+"""Spans that begin so much earlier are tried too."""
 MARGIN_NS = 2_000_000
-"""What is to be seen begins so long after the picture does."""
+"""How long before its subject a picture begins."""
 
 
-class BusScene(NamedTuple):
-    """What a picture is drawn from."""
-
-    site: str
-    wire: WireWatch
-    book: ChannelBook
-    calendar: Calendar
-    timeline: Timeline
-    lead: Station
-    """The node that leads the clocks: by its time the slots are drawn."""
-
-
-def picture_of(scene: BusScene) -> BusPicture:
-    """The best span that there is."""
-    start_ns = _best_start(scene)
+def picture_of(world: World, site: str, origin_us: int) -> BusPicture:
+    """The span of the bus where most is to be seen."""
+    start_ns = _best_start(world)
     end_ns = start_ns + LENGTH_NS
+    names = {station.number: name for name, station in world.stations.items()}
+    frames = _within(world.trace.passages, start_ns, end_ns)
     return BusPicture(
-        site=scene.site,
-        from_us=scene.timeline.true_us(start_ns),
+        site=site,
+        from_us=origin_us + (start_ns + 500) // 1000,
         length_us=LENGTH_NS / 1000,
-        frames=tuple(_frame(scene.wire, span, start_ns) for span in _within(scene.wire.spans, start_ns, end_ns)),
-        slots=tuple(sorted(_slots(scene, start_ns, end_ns), key=lambda slot: slot.start_us)),
-        waits=tuple(sorted(_waits(scene.book, start_ns, end_ns), key=lambda wait: wait.published_us)),
+        frames=tuple(_frame(world, passage, start_ns, names) for passage in frames),
+        slots=tuple(sorted(_slots(world, start_ns, end_ns), key=lambda slot: slot.start_us)),
+        waits=tuple(_wait(record, start_ns) for record in world.events() if _is_shown(record, start_ns, end_ns)),
     )
 
 
-# Choosing
+# -- choosing ----------------------------------------------------------------------------------------------------------
 
 
-def _best_start(scene: BusScene) -> int:
-    """Where something is set up, if possible by the new sensor; of those, where most happens."""
-    spans = scene.wire.spans
-    interesting = [span for span in spans if _channel(scene.wire, span.id).startswith(name_of(Setting))]
-    interesting = interesting or [span for span in spans if Band.of(span.id) is Band.SOFT] or spans[-1:]
+def _best_start(world: World) -> int:
+    """Where settings are sent, if possible by the new sensor; of those spans, where most happens."""
+    passages = world.trace.passages
+    settings = [each for each in passages if world.channel_name(each).startswith(name_of(Setting))]
+    interesting = settings or [each for each in passages if each.band is Band.SOFT] or passages[-1:]
     candidates = {
-        max(0, span.start_ns - MARGIN_NS - back)
-        for span in interesting
+        max(0, passage.start_ns - MARGIN_NS - back)
+        for passage in interesting
         for back in range(0, LENGTH_NS - 3 * MARGIN_NS, STEP_NS)
     }
-    return max(sorted(candidates), key=lambda start: _worth(scene.wire, _within(spans, start, start + LENGTH_NS)))
+    return max(sorted(candidates), key=lambda start: _worth(world, _within(passages, start, start + LENGTH_NS)))
 
 
-def _worth(wire: WireWatch, spans: Sequence[Span]) -> tuple[int, int, int]:
+def _worth(world: World, passages: Sequence[Passage]) -> tuple[int, int, int]:
     """How much there is to be seen: all classes of traffic, the new sensor, and then different channels and frames."""
-    bands = {Band.of(span.id) for span in spans}
-    nodes = {span.id & NODE_MASK for span in spans}
-    soft = [span for span in spans if Band.of(span.id) is Band.SOFT]
-    channels = {_channel(wire, span.id) for span in soft}
-    return len(bands) + (_NEW in nodes), len(channels), len(soft)
+    new = world.stations.get(NEW_UPPER)
+    bands = {passage.band for passage in passages}
+    senders = {passage.senders[0] for passage in passages}
+    soft = [passage for passage in passages if passage.band is Band.SOFT]
+    channels = {world.channel_name(passage) for passage in soft}
+    return len(bands) + (new is not None and new.number in senders), len(channels), len(soft)
 
 
-_NEW = next(number for number, name in NODES.items() if name == NEW_UPPER) << NODE_SHIFT
-
-
-def _within(spans: Sequence[Span], start_ns: int, end_ns: int) -> Sequence[Span]:
+def _within(passages: Sequence[Passage], start_ns: int, end_ns: int) -> Sequence[Passage]:
     """The frames that lie within; the bus carries one at a time, so they are in order."""
-    first = bisect_left(spans, start_ns, key=lambda span: span.start_ns)
-    last = bisect_left(spans, end_ns, key=lambda span: span.end_ns)
-    return spans[first:last]
+    first = bisect_left(passages, start_ns, key=lambda passage: passage.start_ns)
+    last = bisect_left(passages, end_ns, key=lambda passage: passage.end_ns)
+    return passages[first:last]
 
 
-# Drawing
+# -- drawing -----------------------------------------------------------------------------------------------------------
 
 
-def _channel(wire: WireWatch, identifier: int) -> str:
-    entry = wire.entry_of(identifier)
-    return entry.channel.name if entry is not None else ProtocolTag(identifier & ETAG_MASK).name.replace("_", " ")
-
-
-def _frame(wire: WireWatch, span: Span, start_ns: int) -> FrameSpan:
-    channel = _channel(wire, span.id)
+def _frame(world: World, passage: Passage, start_ns: int, names: dict[int, str]) -> FrameSpan:
+    channel = world.channel_name(passage)
     return FrameSpan(
-        start_us=(span.start_ns - start_ns) / 1000,
-        end_us=(span.end_ns - start_ns) / 1000,
-        channel=channel if span.is_good else f"{channel} (corrupted)",
-        node=NODES[(span.id & NODE_MASK) >> NODE_SHIFT],
-        qos=Band.of(span.id).value,
+        start_us=(passage.start_ns - start_ns) / 1000,
+        end_us=(passage.end_ns - start_ns) / 1000,
+        channel=channel if passage.outcome.is_good else f"{channel} (corrupted)",
+        node=names[passage.senders[0]],
+        qos=passage.band.value,
     )
 
 
-def _slots(scene: BusScene, start_ns: int, end_ns: int) -> Iterator[SlotSpan]:
-    """The slots that begin within, as the node that leads the clocks has them."""
-    for slot in scene.calendar.slots:
-        begins_ns = slot.next_start(scene.lead.bus_time(start_ns)).start_ns
-        while (begins := scene.lead.instant_of(begins_ns)) < end_ns:
-            deadline = begins + slot.length_ns
-            yield SlotSpan(
-                start_us=(begins - start_ns) / 1000, deadline_us=(deadline - start_ns) / 1000, channel=slot.channel
-            )
-            begins_ns += slot.period_ns
+def _slots(world: World, start_ns: int, end_ns: int) -> Iterator[SlotSpan]:
+    """The slots that begin within, as the node that leads the clocks knows them."""
+    for begin_ns, deadline_ns, channel in world.slot_spans(start_ns, end_ns, GATEWAY):
+        yield SlotSpan(
+            start_us=(begin_ns - start_ns) / 1000, deadline_us=(deadline_ns - start_ns) / 1000, channel=channel
+        )
 
 
-def _waits(book: ChannelBook, start_ns: int, end_ns: int) -> Iterator[Wait]:
-    """Soft events that were published within."""
-    for sending in book.sendings():
-        if start_ns <= sending.published_ns < end_ns:
-            yield _wait(sending, start_ns)
+def _is_shown(record: EventRecord, start_ns: int, end_ns: int) -> bool:
+    """Whether a soft event was published within."""
+    return record.deadline_ns is not None and start_ns <= record.published_ns < end_ns
 
 
-def _wait(sending: Sending, start_ns: int) -> Wait:
+def _wait(record: EventRecord, start_ns: int) -> Wait:
+    assert record.deadline_ns is not None
     return Wait(
-        published_us=(sending.published_ns - start_ns) / 1000,
-        delivered_us=None if sending.delivered_ns is None else (sending.delivered_ns - start_ns) / 1000,
-        deadline_us=(sending.deadline_ns - start_ns) / 1000,
-        channel=sending.channel,
+        published_us=(record.published_ns - start_ns) / 1000,
+        delivered_us=None if record.sent_ns is None else (record.sent_ns - start_ns) / 1000,
+        deadline_us=(record.deadline_ns - start_ns) / 1000,
+        channel=record.channel,
     )

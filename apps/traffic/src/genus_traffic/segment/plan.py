@@ -10,13 +10,11 @@ from typing import Any
 
 import msgspec
 
-from genus.can._plan import Bus, Channel, Plan, System, plan
-from genus.can._plan.system import QosClass
-from genus.can._wire.length import Timing
-from genus.can._wire.payload import Layout
-from genus.catalog import Catalog
+from genus import Catalog, Event
+from genus.bus import QoS
+from genus.can import Bus, Channel, Layout, Plan, QosClass, System, Timing, plan
 from genus.errors import PlanError
-from genus.model import Event, name_of
+from genus.model import name_of
 from genus_traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, Loop, Occupancy, Setting
 
 GATEWAY, UPPER, LOWER, MONITOR, NEW_UPPER = "gateway", "upper", "lower", "monitor", "upper2"
@@ -88,6 +86,12 @@ def segment_system(place: str, lanes: int) -> System:
         channels += [_edges(cls, node, place, lanes) for cls in classes]
         channels.append(_settings(node, place))
     return System(bus, tuple(channel.on(bus) for channel in channels), NUMBERS, f"the CAN segment of {place}")
+
+
+def qos_of(cls: type[Event], node: str, place: str, lanes: int) -> QoS:
+    """The quality of service with which a sensor publishes a class."""
+    name = channel_name(name_of(cls), POSTS[node] if cls is Occupancy else node)
+    return next(each.qos for each in segment_plan(place, lanes).system.channels if each.name == name)
 
 
 def channel_name(event: str, node: str) -> str:

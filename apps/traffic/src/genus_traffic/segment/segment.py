@@ -1,21 +1,79 @@
-"""A site's CAN segment, simulated bit by bit: real nodes with the sensors, the monitor and the gateway of the site.
+"""A site's CAN segment in the simulator: programs of sensors, monitor and gateway, each on a node of its own.
 
-Sensors have crystals that drift; the gateway, which has the time of day, leads their clocks over the bus. Everything
-follows from the seed.
+Sensors have clocks that drift; the gateway, which has satellite time, leads them over the bus. All random choices
+follow from the seed.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import count, pairwise
+from random import Random
 
 import msgspec
 
-from genus.errors import PlanError
+from genus import open_bus
+from genus.can import ChannelResult, World
+from genus.errors import BusError, PlanError
+from genus.model import name_of
+from genus_traffic.results import BusPicture, ChannelRow
 from genus_traffic.road.detections import Detection
-from genus_traffic.segment.gateway import Arrival
-from genus_traffic.segment.outcome import SegmentOutcome
-from genus_traffic.segment.run import SegmentRun
+from genus_traffic.segment.listeners import EPOCH, Arrival, FoundInLane, Gateway, VelocityMonitor
+from genus_traffic.segment.picture import picture_of
+from genus_traffic.segment.plan import (
+    GATEWAY,
+    LOWER,
+    MONITOR,
+    NEW_UPPER,
+    UPPER,
+    channel_name,
+    city_catalog,
+    segment_plan,
+)
+from genus_traffic.segment.refit import Post, Refit, Traffic
+from genus_traffic.segment.sensors import Sensor
+from genus_traffic.types import Occupancy
 
-__all__ = ["Arrival", "Segment", "SegmentOutcome"]
+WARM_UP_US = 5_000_000
+"""The segment is switched on so long before its traffic begins: clocks are synchronised and channels bound by then."""
+SETTLING_NS = 200_000_000
+"""How long to wait, after the last detection, for what is being sent."""
+STEPS = 200
+LONGEST_STEP_NS = 5_000_000_000
+"""A run is cut into steps, after each of which it can be ended."""
+
+
+class SegmentOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a segment: plain data, which a process hands to the one that started it."""
+
+    site: str
+    events: tuple[Arrival, ...]
+    """What the gateway passed on, in the order of reception."""
+    channels: tuple[ChannelRow, ...]
+    picture: BusPicture
+    found: tuple[FoundInLane, ...]
+    """What the velocity monitor measured while it ran."""
+    frames: int
+    errors: int
+    """Frames that were corrupted, and sent again."""
+    published: int
+    """Leading edges that upper sensors noticed: what conforms to `Loop has time, place, category`."""
+    unseen: int
+    """Detections that no sensor could publish; 0, unless something is broken."""
+    missing_heartbeats: int
+    heard: Mapping[str, int]
+    """Events that each program got."""
+    filters: Mapping[str, tuple[tuple[int, int], ...]]
+    """The acceptance filters of each node."""
+    troubles: Mapping[str, int]
+    """Other troubles of the subscribing programs, by kind."""
+    refitted_us: int | None
+    """When the new sensor took over."""
+    stamp_error_us: int
+    """The largest error of the time of an edge."""
+    seconds: float
+    """How long the simulation took."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +89,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     refit_us: int | None = None
     """When the upper sensor is replaced by one of the next generation."""
     asked_us: tuple[int, ...] = ()
-    """When somebody asks the sensors how they are set up."""
+    """When the sensors are asked for their settings."""
     seed: int = 0
     error_share: float = 0.0
     """The share of frames that are corrupted on the bus; their controllers send them again."""
@@ -58,9 +116,178 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
             yield f"has detections in a lane that is not one of its {self.lanes}"
 
     def run(self, progress: Callable[[float], object] | None = None) -> SegmentOutcome:
-        """Let it happen; `progress` is told how much of it has, up to 1."""
-        run = SegmentRun(self)
-        for done in run.advance():
-            if progress is not None:
-                progress(done)
-        return run.outcome()
+        """Simulate it; `progress` is called with how much is done, up to 1."""
+        with SegmentRun(self) as run:
+            for done in run.advance():
+                if progress is not None:
+                    progress(done)
+            return run.outcome()
+
+
+class SegmentRun:
+    """State: a segment while it runs; use it in a `with` block."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._began = time.perf_counter()
+        self.segment = segment
+        self.plan = segment_plan(segment.place, segment.lanes)
+        self._origin_us = segment.start_us - WARM_UP_US
+        """The true time at which the segment is switched on."""
+        self.world = world = World(
+            f"segment-{next(_RUNS)}",
+            plan=self.plan,
+            catalog=city_catalog(),
+            seed=Random(f"{segment.seed}/{segment.site}").getrandbits(48),
+            faults=[f"errors p={segment.error_share}"] if segment.error_share else [],
+            start=EPOCH + timedelta(microseconds=self._origin_us),
+            masters=[GATEWAY],
+            reference=[GATEWAY],
+        )
+        self.gateway = Gateway(segment.site, open_bus(f"sim:{world.name}?name={GATEWAY}"), self._true_time)
+        self.monitor = VelocityMonitor(open_bus(f"sim:{world.name}?name={MONITOR}"))
+        self.sensors = [self._install(UPPER), self._install(LOWER)]
+        self.posts: dict[str, Post] = {}
+        self.refit: Refit | None = None
+
+    def __enter__(self) -> "SegmentRun":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
+
+    def _true_time(self) -> datetime:
+        return self.world.time
+
+    def _install(self, name: str) -> Sensor:
+        return Sensor(self.world, name, self.segment.place, self.segment.lanes)
+
+    def _install_new(self) -> Sensor:
+        self.sensors.append(self._install(NEW_UPPER))
+        return self.sensors[-1]
+
+    def _virtual_ns(self, true_us: int) -> int:
+        return (true_us - self._origin_us) * 1000
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def advance(self) -> Iterator[float]:
+        """Run it step by step; each step gives how much is done, up to 1."""
+        self._warm_up()
+        first, last = self.world.now_ns, self._virtual_ns(self.segment.end_us)
+        self._begin(last)
+        steps = max(STEPS, (last - first) // LONGEST_STEP_NS)
+        for step in range(1, steps + 1):
+            self.world.run_ns(first + (last - first) * step // steps - self.world.now_ns)
+            yield step / steps
+        self.world.run_ns(SETTLING_NS)
+        self.monitor.finish()
+
+    def _warm_up(self) -> None:
+        for sensor in self.sensors:
+            self.world.start(_set_up, sensor)
+        self.world.run_ns(self._virtual_ns(self.segment.start_us))
+        late = [sensor.name for sensor in self.sensors if not sensor.is_ready]
+        if late:
+            raise BusError(
+                f"site {self.segment.site!r}: sensor {late[0]} is not ready after {WARM_UP_US // 1_000_000} s; "
+                f"{self.segment.error_share:.0%} of all frames are corrupted"
+            )
+
+    def _begin(self, last_ns: int) -> None:
+        """Put the sensors into service and let the traffic come; troubles of the warm-up do not count."""
+        self.gateway.troubles.clear()
+        self.monitor.troubles.clear()
+        bus_ns = self.world.stations[GATEWAY].bus_time(self.world.now_ns)
+        first_slot_ns, last_slot_ns = bus_ns + SETTLING_NS, bus_ns + last_ns - self.world.now_ns
+        longest_slot_ns = max(slot.length_ns for slot in self.plan.calendar.slots)
+        self.world.count_alarms(first_slot_ns, last_slot_ns + longest_slot_ns)
+        for sensor in self.sensors:
+            slot = self.plan.calendar.slot(channel_name(name_of(Occupancy), sensor.name))
+            self.posts[sensor.name] = Post(sensor, slot, first_slot_ns, last_slot_ns)
+        self._arrange()
+        Traffic(self.segment.detections, self.posts, self._origin_us, self.world)
+
+    def _arrange(self) -> None:
+        """Schedule the refit, and the requests for settings."""
+        if self.segment.refit_us is not None:
+            at_ns = self._virtual_ns(self.segment.refit_us)
+            self.refit = Refit(self.posts[UPPER], self._install_new, at_ns, self.world)
+        for asked_us in self.segment.asked_us:
+            self.world.at_ns(self._virtual_ns(asked_us), self._ask)
+
+    def _ask(self) -> None:
+        for post in self.posts.values():
+            post.sensor.publish_setting()
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    def outcome(self) -> SegmentOutcome:
+        """The results."""
+        results = self.world.outcome().channels
+        total = self.world.trace.total
+        return SegmentOutcome(
+            site=self.segment.site,
+            events=tuple(self.gateway.passed),
+            channels=tuple(channel_row(self.segment.site, result) for result in results),
+            picture=picture_of(self.world, self.segment.site, self._origin_us),
+            found=tuple(self.monitor.found),
+            frames=total.frames,
+            errors=total.errors,
+            published=sum(map(_is_counted, self.segment.detections)),
+            unseen=sum(sensor.unseen for sensor in self.sensors),
+            missing_heartbeats=sum(result.alarms.get(GATEWAY, 0) for result in results),
+            heard={"Gateway": len(self.gateway.passed), "VelocityMonitor": self.monitor.edges},
+            filters={name: station.filters for name, station in self.world.stations.items()},
+            troubles=dict(self.gateway.troubles + Counter(self.monitor.troubles)),
+            refitted_us=self._refitted_us(),
+            stamp_error_us=max(sensor.worst_stamp_us for sensor in self.sensors),
+            seconds=time.perf_counter() - self._began,
+        )
+
+    def _refitted_us(self) -> int | None:
+        if self.refit is None or self.refit.done_ns is None:
+            return None
+        return self._origin_us + self.refit.done_ns // 1000
+
+
+_RUNS = count(1)
+
+
+def _set_up(sensor: Sensor) -> None:
+    try:
+        sensor.set_up()
+    except BusError:
+        return  # the warm-up finds that it is not ready
+
+
+def channel_row(site: str, result: ChannelResult) -> ChannelRow:
+    """A channel, to be shown."""
+    return ChannelRow(
+        site=site,
+        channel=result.channel,
+        qos=result.qos_class,
+        published=result.published,
+        delivered=sum(result.delivered.values()),
+        filtered=result.filtered,
+        missed=_missed(result),
+        worst_us=_micros(result.worst_ns),
+        bound_us=None if result.bound_ns is None else _micros(result.bound_ns),
+    )
+
+
+def _missed(result: ChannelResult) -> int:
+    """Events that were not there in time, or not at all, as the gateway sees it, which subscribes to everything."""
+    if result.qos_class == "hard":
+        return result.alarms.get(GATEWAY, 0)
+    lost = result.wanted.get(GATEWAY, 0) - result.delivered.get(GATEWAY, 0)
+    return result.missed + result.not_sent + result.waiting + lost
+
+
+def _micros(ns: int) -> float:
+    """Microseconds, with the precision of clocks."""
+    return round(ns / 1000, 1)
+
+
+def _is_counted(detection: Detection) -> bool:
+    """Whether the statistics collector wants it: what the upper loop saw come, with its category."""
+    return detection.on and detection.loop == UPPER and detection.category is not None

@@ -1,0 +1,84 @@
+"""`open_bus`: from an address to a bus, by a registry of links."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from genus.bus._bus import Bus, ErrorHandler
+from genus.bus._link import Link
+from genus.errors import BusError, near
+
+LINK_ENTRY_POINTS = "genus.links"
+"""The group of entry points by which packages add links: the name is the scheme, the object a `LinkFactory`."""
+
+LinkFactory: TypeAlias = Callable[[str], Link | None]
+"""Makes a link from the part of an address behind the scheme."""
+
+
+def open_bus(address: str = "local:", *, on_error: ErrorHandler | None = None, check: bool = False) -> Bus:
+    """Open the bus at an address; use it in a `with` block.
+
+    | address | reaches |
+    |---|---|
+    | `local:` | this process |
+    | `ipc:NAME` | processes of this user on this machine that opened the same name (default: `genus`) |
+    | `can:INTERFACE?option=value&...` | a CAN bus through an interface of python-can |
+    | `sim:WORLD?name=NODE` | a simulated CAN bus of this process, made by `genus.can.World` |
+
+    With `check`, every published event is checked against its declared types first, which costs about a microsecond
+    per attribute. `on_error` gets (listener, event, error) when a handler raises; without it, errors are logged.
+    BusError says what is wrong with an address.
+
+    >>> open_bus("cam:vcan0")
+    Traceback (most recent call last):
+    genus.errors.BusError: 'cam:vcan0' is no address of a bus: did you mean 'can'? known are can:, ipc:, local:, sim:
+    """
+    scheme, colon, rest = address.partition(":")
+    factory = _find_factory(scheme) if colon else None
+    if factory is None:
+        known = sorted({*_FACTORIES, *_added_schemes()})
+        likely = near(scheme, known) if colon else ""
+        raise BusError(
+            f"{address!r} is no address of a bus: {likely}known are {', '.join(f'{name}:' for name in known)}"
+        )
+    return Bus(factory(rest), on_error=on_error, check_events=check)
+
+
+def register_link(scheme: str, factory: LinkFactory) -> None:
+    """Let `open_bus` open addresses of a scheme with a link of your own.
+
+    Packages do this without being imported, by an entry point of the group `genus.links`.
+
+    >>> register_link("loopback", lambda name: None)
+    >>> open_bus("loopback:").link is None
+    True
+    """
+    if not scheme.isidentifier():
+        raise BusError(f"{scheme!r} cannot be the scheme of an address; use letters, digits and _")
+    _FACTORIES[scheme] = factory
+
+
+def _find_factory(scheme: str) -> LinkFactory | None:
+    if scheme not in _FACTORIES and scheme in (added := _added_schemes()):
+        _FACTORIES[scheme] = added[scheme]()
+    return _FACTORIES.get(scheme)
+
+
+def _added_schemes() -> dict[str, Callable[[], LinkFactory]]:
+    """What packages add by entry points; reading their metadata takes milliseconds, so only unknown schemes do it."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.load for entry in entry_points(group=LINK_ENTRY_POINTS)}
+
+
+def _open_ipc(name: str) -> Link:
+    from genus.bus._ipc import IpcLink  # with the first address of its kind: `import genus` stays quick
+
+    return IpcLink(name or "genus")
+
+
+def _open_local(rest: str) -> None:
+    if rest:
+        raise BusError(f"local: takes no name, but was given {rest!r}")
+
+
+_FACTORIES: dict[str, LinkFactory] = {"local": _open_local, "ipc": _open_ipc}

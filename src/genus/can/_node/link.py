@@ -1,0 +1,210 @@
+"""`NodeLink`: a node under a driver, as the link of a bus. The live driver and the simulator's are used alike."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from genus.bus._link import Clock
+from genus.bus._qos import NonReal, QoS
+from genus.can._node.channels import Announcement, Interest
+from genus.can._node.node import Node
+from genus.can._node.troubles import NotBound, TroubleHandler
+from genus.errors import BusError
+from genus.filters import Subscription
+from genus.model import Event, name_of
+
+R = TypeVar("R")
+log = logging.getLogger("genus.can")
+
+BINDING_S = 5.0
+"""How long a program waits for its number, the catalog and the binding of a channel."""
+
+
+class NodeDriver(Protocol):
+    """Runs a node: on a real bus, or in the simulator."""
+
+    def call(self, action: Callable[[int], R]) -> R:
+        """Call a function of the node with the reading of its clock, and do what the node then wants."""
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Block until a condition holds, for at most so many seconds; returns whether it holds."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Counters of frames."""
+
+    def close(self) -> None:
+        """Stop running the node."""
+
+
+class NodeLink:
+    """A link whose medium is a CAN bus; subclasses make the node and its driver in `open`."""
+
+    def __init__(self) -> None:
+        self._node: Node | None = None
+        self._driver: NodeDriver | None = None
+        self._clock: Clock | None = None
+        self._publishers: dict[NodePublisher, None] = {}
+        self._interests: dict[_Listening, None] = {}
+
+    def run(self, node: Node, driver: NodeDriver, clock: Clock) -> None:
+        """Use a node, and announce and subscribe there what was announced and subscribed before."""
+        self._node, self._driver, self._clock = node, driver, clock
+        driver.call(node.start)
+        for publisher in self._publishers:
+            publisher.announcement = driver.call(publisher.announce)
+        for listening in self._interests:
+            listening.interest = driver.call(listening.subscribe)
+
+    # -- publishing --------------------------------------------------------------------------------------------------
+
+    def announce(
+        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()
+    ) -> "NodePublisher":
+        """Prepare to publish a type, waiting until the channel is bound; BusError says why it cannot be."""
+        publisher = NodePublisher(self, cls, qos, on_trouble, carries)
+        publisher.announcement = made = self.driver.call(publisher.announce)
+        self.driver.wait_for(lambda: made.state != "binding", BINDING_S)
+        if made.state != "ready":
+            reason = made.reason or self._missing_answer()
+            self.driver.call(lambda now: self.node.withdraw(made, now))
+            raise BusError(f"{name_of(cls)} cannot be announced: {reason}")
+        self._publishers[publisher] = None
+        return publisher
+
+    def send(self, event: Event) -> None:
+        """Publish on the channel of the event's type, which is announced without real time if it was not yet."""
+        if type(event) not in self.node.tx.channels:
+            self.announce(type(event), NonReal(), None, Event.__struct_fields__)
+        self.publish(event, loop_back=False)
+
+    def publish(self, event: Event, *, loop_back: bool = True) -> None:
+        """Publish on an announced channel."""
+        self.driver.call(lambda now: self.node.publish(event, now, loop_back=loop_back))
+
+    def withdraw(self, publisher: "NodePublisher") -> None:
+        """End an announcement."""
+        is_known = publisher in self._publishers
+        self._publishers.pop(publisher, None)
+        if is_known and self._driver is not None:
+            self._driver.call(lambda now: self.node.withdraw(publisher.announcement, now))
+
+    def _missing_answer(self) -> str:
+        if self.node.number is None and self.node.notices["Conflict"]:
+            return "another node has its number, under a lower uid; give each node a number of its own"
+        if self.node.number is None:
+            return f"no broker gave this node a number within {BINDING_S:g} s; start one with `genus can broker`"
+        if self.node.catalog is None:
+            return f"no broker sent a catalog within {BINDING_S:g} s"
+        return f"no broker bound it within {BINDING_S:g} s"
+
+    # -- subscribing -------------------------------------------------------------------------------------------------
+
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Let what a subscription matches pass the acceptance filters; returns a function that ends it."""
+        listening = _Listening(self, subscription, on_trouble or _log_refusal)
+        listening.interest = self.driver.call(listening.subscribe)
+        self._interests[listening] = None
+        return listening.end
+
+    def unlisten(self, listening: "_Listening") -> None:
+        """End a subscription."""
+        is_known = listening in self._interests
+        self._interests.pop(listening, None)
+        if is_known and self._driver is not None:
+            self._driver.call(lambda now: self.node.cancel(listening.interest, now))
+
+    # -- the rest of a link ------------------------------------------------------------------------------------------
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the node has the catalog that it needs to receive events."""
+        return self._node is not None and self._node.catalog is not None
+
+    @property
+    def node(self) -> Node:
+        """The node, while the link is open."""
+        return _opened(self._node)
+
+    @property
+    def driver(self) -> NodeDriver:
+        """The driver of the node, while the link is open."""
+        return _opened(self._driver)
+
+    @property
+    def clock(self) -> Clock:
+        """The bus's time as the node knows it."""
+        return _opened(self._clock)
+
+    def counters(self) -> Mapping[str, int]:
+        """Counters of frames, and what the node dropped and lost by reason."""
+        if self._driver is None:
+            return {}
+        counts = self._driver.call(lambda now: self.node.counts())
+        dropped = {f"dropped: {reason}": times for reason, times in counts.dropped.items()}
+        lost = {f"lost: {channel}": times for channel, times in counts.lost.items() if times}
+        return {**self._driver.counters(), **dropped, **lost}
+
+    def close(self) -> None:
+        """Send final reports and leave the bus."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.call(self.node.close)
+            driver.close()
+
+
+class NodePublisher:
+    """Handle for publishing one type on a CAN channel."""
+
+    announcement: Announcement
+
+    def __init__(
+        self, link: NodeLink, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...]
+    ) -> None:
+        self._link = link
+        self._cls, self._qos, self._on_trouble, self._carries = cls, qos, on_trouble, carries
+
+    def announce(self, now: int) -> Announcement:
+        """Announce the channel to the link's node."""
+        node = self._link.node
+        return node.announce(self._cls, self._qos, now, on_trouble=self._on_trouble, carries=self._carries)
+
+    def publish(self, event: Any) -> None:
+        """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
+        self._link.publish(event)
+
+    def withdraw(self) -> None:
+        """Publish no more."""
+        self._link.withdraw(self)
+
+
+class _Listening:
+    """State: a subscription of a link."""
+
+    interest: Interest
+
+    def __init__(self, link: NodeLink, subscription: Subscription, on_trouble: TroubleHandler) -> None:
+        self._link = link
+        self._subscription, self._on_trouble = subscription, on_trouble
+
+    def subscribe(self, now: int) -> Interest:
+        """Subscribe at the link's node."""
+        return self._link.node.subscribe(self._subscription, now, on_trouble=self._on_trouble)
+
+    def end(self) -> None:
+        """End the subscription."""
+        self._link.unlisten(self)
+
+
+T = TypeVar("T")
+
+
+def _opened(part: T | None) -> T:
+    if part is None:
+        raise BusError("the bus is closed")
+    return part
+
+
+def _log_refusal(trouble: object) -> None:
+    """Without a trouble handler, a subscription that can never match is logged."""
+    if isinstance(trouble, NotBound):
+        log.warning("%s: %s", trouble.channel, trouble.reason)

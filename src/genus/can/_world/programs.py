@@ -1,0 +1,182 @@
+"""Blocking programs in virtual time: one thread runs at a time, and time passes only while all programs wait.
+
+All callbacks of the simulation run in worker threads, while the thread that called `run` waits. A callback that blocks
+(an `inbox.get()`, a `bus.sleep()`) keeps its thread until its condition holds or its time has passed; another worker
+goes on with the simulation meanwhile. Which thread runs is decided by virtual time alone, so a run is repeatable.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+from genus.can._sim.scheduler import Scheduler
+from genus.errors import BusError
+
+Condition: TypeAlias = Callable[[], bool]
+FOREVER = 1 << 62
+
+
+class SimulationClosed(BusError):
+    """The simulation was closed while a program waited in it."""
+
+
+class _Waiter:
+    """State: a program that waits."""
+
+    def __init__(self, condition: Condition, until_ns: int) -> None:
+        self.condition = condition
+        self.until_ns = until_ns
+        self.turn = threading.Semaphore(0)
+
+
+class _Worker(threading.Thread):
+    """A thread that runs the simulation whenever it is its turn."""
+
+    def __init__(self, run: Callable[["_Worker"], None]) -> None:
+        super().__init__(name="genus-sim", daemon=True)
+        self.turn = threading.Semaphore(0)
+        self._run = run
+
+    def run(self) -> None:
+        """Run the simulation again and again, until the world is closed."""
+        self._run(self)
+
+
+class ProgramRunner:
+    """State: who runs a simulation, who waits in it, and how far it is to go."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._workers: set[threading.Thread] = set()
+        self._idle: list[_Worker] = []
+        self._waiters: list[_Waiter] = []
+        self._caller = threading.Semaphore(0)
+        self._is_running = threading.Lock()
+        self._until_ns = 0
+        self._condition: Condition | None = None
+        self._error: BaseException | None = None
+        self._closing = False
+
+    # -- from outside ------------------------------------------------------------------------------------------------
+
+    def run(self, until_ns: int, condition: Condition | None = None) -> bool:
+        """Let virtual time pass until an instant, or until a condition holds; returns whether it holds.
+
+        Called from a program within the simulation, it blocks that program only.
+        """
+        if self.is_inside:
+            return self._park(condition or _never, until_ns)
+        if self._closing:
+            raise BusError("the simulation is closed")
+        if not self._is_running.acquire(blocking=False):
+            raise BusError("the simulation runs in another thread; start programs in it with World.start")
+        try:
+            self._until_ns, self._condition, self._error = until_ns, condition, None
+            self._hand_over()
+        finally:
+            self._is_running.release()
+        if self._error is not None:
+            raise self._error
+        return condition is not None and condition()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread runs a program within the simulation."""
+        return threading.current_thread() in self._workers
+
+    def close(self) -> None:
+        """End the programs that wait, one after the other, and all threads."""
+        self._closing = True
+        while self._waiters:
+            self._waiters.pop(0).turn.release()
+            self._caller.acquire()
+        for worker in self._idle:
+            worker.turn.release()
+            worker.join()
+        self._idle.clear()
+
+    def _hand_over(self) -> None:
+        """Let a worker run until it reports back; Ctrl-C ends it after the present callback."""
+        self._idle_worker().turn.release()
+        try:
+            self._caller.acquire()
+        except KeyboardInterrupt:
+            self._condition = _always
+            self._scheduler.paused = True
+            self._caller.acquire()
+            raise
+
+    def _idle_worker(self) -> _Worker:
+        if self._idle:
+            return self._idle.pop()
+        worker = _Worker(self._work)
+        self._workers.add(worker)
+        worker.start()
+        return worker
+
+    # -- in the worker threads ---------------------------------------------------------------------------------------
+
+    def _work(self, worker: _Worker) -> None:
+        while True:
+            worker.turn.acquire()
+            if self._closing:
+                return
+            try:
+                next_turn = self._advance()
+            except BaseException as problem:
+                if not self._closing:
+                    self._error = problem
+                next_turn = self._caller
+            self._idle.append(worker)
+            next_turn.release()
+
+    def _advance(self) -> threading.Semaphore:
+        """Run the simulation; returns whose turn it is then: the caller's, or that of a program that waited."""
+        scheduler = self._scheduler
+        while not self._closing:
+            for waiter in self._waiters:
+                if waiter.condition() or waiter.until_ns <= scheduler.now:
+                    self._waiters.remove(waiter)
+                    scheduler.paused = True  # its thread may return into `advance`, which must not run on blindly
+                    return waiter.turn
+            if self._condition is not None and self._condition():
+                return self._caller
+            if not self._proceed():
+                return self._caller
+        return self._caller
+
+    def _proceed(self) -> bool:
+        """Make a callback, or many if no condition has to be checked in between; False at the end."""
+        scheduler = self._scheduler
+        if self._condition is None and not self._waiters:
+            scheduler.until, scheduler.paused = self._until_ns, False
+            if not scheduler.advance():
+                return True
+            scheduler.now = max(scheduler.now, self._until_ns)
+            return False
+        limit = min([self._until_ns, *(waiter.until_ns for waiter in self._waiters)])
+        if scheduler.step(limit):
+            return True
+        scheduler.now = max(scheduler.now, limit)
+        return limit < self._until_ns or any(waiter.until_ns <= limit for waiter in self._waiters)
+
+    def _park(self, condition: Condition, until_ns: int) -> bool:
+        """Block the program of this thread, and let another worker run the simulation meanwhile."""
+        if condition():
+            return True
+        waiter = _Waiter(condition, until_ns)
+        if not self._closing:
+            self._waiters.append(waiter)
+            self._idle_worker().turn.release()
+            waiter.turn.acquire()
+        if self._closing:
+            raise SimulationClosed("the simulation ended while this program waited")
+        return condition()
+
+
+def _never() -> bool:
+    return False
+
+
+def _always() -> bool:
+    return True

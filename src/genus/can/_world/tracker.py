@@ -1,0 +1,244 @@
+"""What becomes of every event of a channel, from the program that publishes it to each node that gets it.
+
+An event is recognised by its bytes on the bus (event tag and payload, without the sequence number): programs, frames
+and deliveries are observed independently of each other, and compared. Equal events are told apart by their order.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from genus.bus._qos import Hard, QoS, Soft, nanoseconds
+from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, NotSent, Trouble
+from genus.can._plan.calendar import Slot
+from genus.can._wire.payload import Layout
+from genus.model import Event
+
+REMEMBERED = 4096
+"""How many finished events of a channel are remembered."""
+SEQUENCE_MASK = 0x1F
+"""The bits of the first byte of a payload that are not the sequence number."""
+
+Key: TypeAlias = tuple[int, bytes]
+"""Event tag and payload of an event."""
+ReceiversOf: TypeAlias = Callable[[Event], Iterable[str]]
+"""The nodes with a subscription that matches an event."""
+
+
+def key_of(etag: int, payload: bytes) -> Key:
+    """What an event is recognised by: without sequence number, and without the zeros that fill up a CAN FD frame."""
+    return etag, bytes((payload[0] & SEQUENCE_MASK,)) + payload[1:].rstrip(b"\0")
+
+
+class Window(msgspec.Struct):
+    """State: the time in which hard slots are expected to be used, in the bus's time."""
+
+    begin_ns: int = 0
+    end_ns: int = 1 << 63
+
+    def holds(self, start_ns: int, deadline_ns: int) -> bool:
+        """Whether a slot lies within."""
+        return self.begin_ns <= start_ns and deadline_ns <= self.end_ns
+
+
+class EventRecord(NamedTuple):
+    """An event of a soft or other channel: when it was published, sent and due, in virtual nanoseconds."""
+
+    channel: str
+    published_ns: int
+    sent_ns: int | None
+    deadline_ns: int | None
+
+
+class _Flight:
+    """State: one event."""
+
+    __slots__ = ("delivered", "due_ns", "event", "key", "published_ns", "sent_ns")
+
+    def __init__(self, event: Event, key: Key, published_ns: int) -> None:
+        self.event = event
+        self.key = key
+        self.published_ns = published_ns
+        self.sent_ns: int | None = None
+        self.due_ns = 0
+        """The deadline of a hard event, in the bus's time."""
+        self.delivered: set[str] = set()
+
+
+class ChannelTracker:
+    """State: the events of one channel, and their counters."""
+
+    def __init__(
+        self, name: str, node: str, qos: QoS, layout: Layout, etag: int, slot: Slot | None, *, keeps_records: bool
+    ) -> None:
+        self.name = name
+        self.node = node
+        self.qos = qos
+        self.slot = slot
+        self.etag = etag
+        self._layout = layout
+        self._keeps_records = keeps_records
+        self._deadline_ns = nanoseconds(qos.deadline) if isinstance(qos, Soft) else None
+        self._under_way: dict[Key, deque[_Flight]] = {}
+        self._finished: dict[Key, deque[tuple[_Flight, int]]] = {}
+        self._order: deque[Key] = deque()
+        self._pending: deque[_Flight] = deque(maxlen=2)
+        """Hard events: the one in its slot, and the one in the message buffer."""
+        self.published = self.sent = self.missed = self.expired = self.not_sent = self.refused = 0
+        self.overran = self.sent_expired = self.duplicates = self.late = self.filtered = 0
+        self.total_ns = self.worst_ns = self.worst_lateness_ns = 0
+        self.wanted: Counter[str] = Counter()
+        """Sent events that a subscription of a node matches, by node."""
+        self.delivered: Counter[str] = Counter()
+        self.alarms: Counter[str] = Counter()
+        self.reported_lost: Counter[str] = Counter()
+        self.records: list[EventRecord] = []
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether its events go in slots."""
+        return isinstance(self.qos, Hard)
+
+    @property
+    def waiting(self) -> int:
+        """How many events were published and neither sent nor given up."""
+        return sum(map(len, self._under_way.values()))
+
+    def key(self, event: Event) -> Key:
+        """What an event of this channel is recognised by on the bus."""
+        bits, payload = self._layout.encode(event, 0)
+        return key_of(self.etag | bits, payload)
+
+    # -- at the publisher --------------------------------------------------------------------------------------------
+
+    def event_published(self, event: Event, etag: int, payload: bytes, now: int) -> None:
+        """A program published an event."""
+        self.published += 1
+        flight = _Flight(event, key_of(etag, payload), now)
+        if self.is_hard:
+            self._pending.append(flight)
+        else:
+            self._under_way.setdefault(flight.key, deque()).append(flight)
+
+    def publisher_informed(self, trouble: Trouble, now: int) -> None:
+        """The publisher got a trouble."""
+        if isinstance(trouble, DeadlineMissed):
+            self.missed += 1
+        elif isinstance(trouble, Expired):
+            self.expired += 1
+            self._give_up(trouble.event, now)
+        elif isinstance(trouble, NotSent):
+            self.not_sent += 1
+            self._give_up(trouble.event, now)
+
+    def _give_up(self, event: Event, now: int) -> None:
+        flights = self._pending if self.is_hard else self._under_way.get(self.key(event), deque())
+        flight = next((each for each in flights if each.event is event), None)
+        if flight is not None:
+            flights.remove(flight)
+            self._finish(flight, now)
+
+    # -- on the bus --------------------------------------------------------------------------------------------------
+
+    def event_on_bus(
+        self, key: Key, start_ns: int, end_ns: int, bus_time: Callable[[int], int], receivers_of: ReceiversOf
+    ) -> None:
+        """All frames of an event were sent, the last one in this time."""
+        flight = self._take(key)
+        if flight is None:
+            return self._sent_after_end(key, start_ns, receivers_of)
+        flight.sent_ns = end_ns
+        if self.slot is None:
+            self._responded(end_ns - flight.published_ns)
+        else:
+            ended = bus_time(end_ns)
+            start = self.slot.next_deadline(ended - self.slot.gap_ns).start_ns
+            flight.due_ns = start + self.slot.length_ns
+            self._responded(ended - start)
+        self.sent += 1
+        self.wanted.update(receivers_of(flight.event))
+        self._finish(flight, end_ns)
+
+    def _take(self, key: Key) -> _Flight | None:
+        flights = self._pending if self.is_hard else self._under_way.get(key, deque())
+        flight = next((each for each in flights if each.key == key), None)
+        if flight is not None:
+            flights.remove(flight)
+            if not flights:
+                self._under_way.pop(key, None)
+        return flight
+
+    def _responded(self, response_ns: int) -> None:
+        self.total_ns += response_ns
+        self.worst_ns = max(self.worst_ns, response_ns)
+
+    def _sent_after_end(self, key: Key, start_ns: int, receivers_of: ReceiversOf) -> None:
+        """An event that was given up was sent: its last frame was on the wire then, or should not have been sent."""
+        for flight, ended_ns in self._finished.get(key, ()):
+            if flight.sent_ns is None:
+                flight.sent_ns = start_ns
+                if start_ns > ended_ns:
+                    self.sent_expired += 1
+                else:
+                    self.overran += 1
+                    self.wanted.update(receivers_of(flight.event))
+                return
+
+    def _finish(self, flight: _Flight, now: int) -> None:
+        self._finished.setdefault(flight.key, deque()).append((flight, now))
+        self._order.append(flight.key)
+        if self._keeps_records and not self.is_hard:
+            self.records.append(self._record_of(flight))
+        if len(self._order) > REMEMBERED:
+            oldest = self._order.popleft()
+            self._finished[oldest].popleft()
+            if not self._finished[oldest]:
+                del self._finished[oldest]
+
+    def _record_of(self, flight: _Flight) -> EventRecord:
+        deadline = None if self._deadline_ns is None else flight.published_ns + self._deadline_ns
+        return EventRecord(self.name, flight.published_ns, flight.sent_ns, deadline)
+
+    # -- at a subscriber ---------------------------------------------------------------------------------------------
+
+    def event_delivered(self, subscriber: str, key: Key, bus_now: int) -> bool:
+        """A node got an event; returns whether it is one of this channel that the node had not got yet.
+
+        An event may be received before it counts as sent: if its last frame fails at the last bit and is repeated.
+        """
+        waiting = self._pending if self.is_hard else self._under_way.get(key, ())
+        for flight in (*(flight for flight, _ in self._finished.get(key, ())), *waiting):
+            if flight.key == key and subscriber not in flight.delivered:
+                flight.delivered.add(subscriber)
+                self.delivered[subscriber] += 1
+                if self.slot is not None:
+                    self._check_instant(bus_now - flight.due_ns)
+                return True
+        return False
+
+    def _check_instant(self, lateness: int) -> None:
+        """A hard event is delivered at its deadline; the error of a clock shows in half the gap at most."""
+        assert self.slot is not None
+        self.worst_lateness_ns = max(self.worst_lateness_ns, abs(lateness))
+        self.late += abs(lateness) > self.slot.gap_ns // 2
+
+    def knows(self, key: Key) -> bool:
+        """Whether an event like this was sent."""
+        return key in self._finished
+
+    def subscriber_informed(self, subscriber: str, trouble: EventMissing | EventsLost) -> None:
+        """A subscriber got a trouble."""
+        if isinstance(trouble, EventMissing):
+            self.alarms[subscriber] += 1
+        else:
+            self.reported_lost[subscriber] += trouble.count
+
+    def is_due_at(self, deadline_ns: int) -> bool:
+        """Whether a deadline is one of the channel's slot."""
+        return self.slot is not None and (deadline_ns - self.slot.deadline_ns) % self.slot.period_ns == 0
+
+    def unsent_records(self) -> list[EventRecord]:
+        """Events that wait to be sent."""
+        return [self._record_of(flight) for flights in self._under_way.values() for flight in flights]

@@ -1,0 +1,511 @@
+"""`World`: a simulated CAN bus of this process that programs join by `open_bus("sim:NAME?name=NODE")`.
+
+The programs, their buses, channels, collections and inboxes are those of a live bus; time is virtual, clocks drift, and
+faults are injected from a seed. The world moves time, and knows what became of every event.
+"""
+
+import asyncio
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
+
+from genus.bus._qos import Span, nanoseconds
+from genus.can._node.node import SYNC_PERIOD_NS, Node
+from genus.can._plan import Plan, System, load_system
+from genus.can._plan import plan as make_plan
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import MemoryStore, Tables
+from genus.can._sim.clock import Clock, crystal
+from genus.can._sim.fault_text import node_names, parse_fault
+from genus.can._sim.faults import Fault, SlotStarts
+from genus.can._sim.simulation import Host, Simulation
+from genus.can._sim.trace import Band, Passage, Trace
+from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolTag
+from genus.can._wire.length import Timing
+from genus.can._world.event_loop import VirtualEventLoop
+from genus.can._world.guards import guard_of
+from genus.can._world.observation import Observation
+from genus.can._world.outcome import BandResult, Outcome, result_of
+from genus.can._world.programs import FOREVER, ProgramRunner
+from genus.can._world.station import Station, datetime_of
+from genus.can._world.tracker import ChannelTracker, EventRecord
+from genus.catalog import Catalog
+from genus.errors import BusError
+from genus.model import Event
+
+T = TypeVar("T")
+
+Clocks: TypeAlias = Literal["real", "perfect"]
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MAX_WAIT_NS = 3_600_000_000_000
+"""How much virtual time a call without a timeout waits for, outside of programs that the world started."""
+REFERENCE_ERROR_NS = 200
+"""How far a reference clock may be off: that of a receiver of satellite time."""
+BROKER_UID = 1
+CLOSING_STEP_NS, CLOSING_STEPS = 10_000_000, 100
+"""A station that is closed is switched off as soon as its last reports are sent, or after a second."""
+
+
+def uid_of(number: int) -> int:
+    """The uid of the station with a number."""
+    return number << 32 | 0x47454E
+
+
+class Program:
+    """A program that `World.start` runs; `is_done` says whether it has ended, and `result` what it returned."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.result: Any = None
+
+
+class World:
+    """A simulated CAN bus with stations, in virtual time; use it in a `with` block.
+
+    Programs join as nodes by `open_bus("sim:NAME?name=NODE")`, where NAME is the world's and NODE a node of the plan or
+    any other name. Further options of the address: `number` (a node number), `slots` (use the hard slots of another
+    node of the plan, as its replacement), `banks` (acceptance filters of the controller). Whenever a program waits (for
+    an event of an inbox, for a channel to be bound, in `bus.sleep`), virtual time passes.
+
+    `plan` is a plan, a system or the path of a system file: it gives bit rate, node numbers and hard slots. `catalog`
+    is a catalog, the path of its file, or event types to be registered. `seed` seeds all random choices; `faults` are
+    injected, as text (`"errors p=0.1"`, `"crash node=sensor at=2s restart=3s"`; `genus can sim --help` lists them) or
+    `Fault`s; one that names a node waits until that has joined. Virtual time begins at `start`. With `clocks="real"`
+    each node has a clock that is off and drifts, and they are synchronised over the bus; one of `masters` leads
+    (default: any), and nodes in `reference` have clocks that show the true time. `clocks="perfect"` gives all nodes
+    virtual time. With `broker`, nodes get numbers, event tags and catalog from a broker. `guards` puts a bus guardian
+    in front of every planned node. `exact_lengths=False` makes every frame as long as bit stuffing can make it.
+    `confinement=False` keeps nodes with errors on the bus. `trace=False` saves memory: no frames are kept.
+
+    >>> from genus import Event, Soft, UInt8, open_bus
+    >>> class Loop(Event):
+    ...     lane: UInt8
+    >>> with World("road", catalog=[Loop]) as world:
+    ...     sensor, logger = open_bus("sim:road?name=sensor"), open_bus("sim:road?name=logger")
+    ...     inbox = logger.collection(Loop).inbox()
+    ...     loops = sensor.channel(Loop, Soft(deadline="10ms"))
+    ...     loops.announce()
+    ...     loops.publish(Loop(lane=2))
+    ...     inbox.get(timeout=1)
+    Loop(lane=2)
+    """
+
+    def __init__(
+        self,
+        name: str = "world",
+        *,
+        plan: Plan | System | str | PathLike[str] | None = None,
+        catalog: Catalog | str | PathLike[str] | Iterable[type[Event]] = (),
+        bitrate: int = 1_000_000,
+        data_bitrate: int | None = None,
+        seed: int = 0,
+        faults: Iterable[Fault | str] = (),
+        start: datetime = START,
+        clocks: Clocks = "real",
+        masters: Iterable[str] = (),
+        reference: Iterable[str] = (),
+        broker: bool = False,
+        guards: bool = False,
+        exact_lengths: bool = True,
+        confinement: bool = True,
+        trace: bool = True,
+    ) -> None:
+        if name in _WORLDS:
+            raise BusError(f"there is a world {name!r} in this process already; close it, or choose another name")
+        self.name = name
+        self.plan = _plan_of(plan)
+        self.catalog = _catalog_of(catalog)
+        self.seed = seed
+        self.stations: dict[str, Station] = {}
+        self._start_ns = round(start.timestamp()) * 1_000_000_000 + start.microsecond * 1000
+        self._clocks = clocks
+        self._masters, self._reference = tuple(masters), frozenset(reference)
+        self._has_broker = broker
+        self._has_guards = guards
+        self._pending_faults = list(faults)
+        timing = self.plan.system.bus.timing if self.plan is not None else Timing(bitrate, data_bitrate)
+        self.simulation = Simulation(
+            timing, seed=seed, slots=self._slot_starts(), exact_lengths=exact_lengths, confinement=confinement
+        )
+        title = self.plan.system.source if self.plan is not None else name
+        self.observation = Observation(
+            self.simulation, self.stations, self.plan, self.catalog, title, keeps_frames=trace
+        )
+        self._runner = ProgramRunner(self.simulation.scheduler)
+        self.store = self._make_store()
+        if broker:
+            self.simulation.add_host(BROKER_NODE, self._make_broker, run_handler=self._run_handler)
+        _WORLDS[name] = self
+
+    def __enter__(self) -> "World":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all programs that wait in the world; its name can be used again."""
+        self._runner.close()
+        _WORLDS.pop(self.name, None)
+        pending, self._pending_faults = self._pending_faults, []
+        for fault in pending:
+            warnings.warn(f"the fault {fault} was never injected: no such node joined the world", stacklevel=2)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ns(self) -> int:
+        """Virtual time since power-on, in nanoseconds."""
+        return self.simulation.now
+
+    @property
+    def time(self) -> datetime:
+        """The true time in the world: `start` plus virtual time."""
+        return datetime_of(self._start_ns + self.now_ns)
+
+    def run(self, span: Span | None = None, *, until: Callable[[], bool] | None = None) -> bool:
+        """Let virtual time pass: for a span (`"2s"`), or until a condition holds, for at most a span.
+
+        Returns whether the condition holds; False without one. What a program or handler raises is raised here.
+        """
+        if span is None and until is None:
+            raise BusError("run needs a span of time, or a condition (until=...)")
+        self._inject_pending()
+        length = MAX_WAIT_NS if span is None else nanoseconds(span, "span")
+        return self._runner.run(self.now_ns + length, until)
+
+    def run_ns(self, span_ns: int) -> None:
+        """Let so many nanoseconds of virtual time pass."""
+        self._inject_pending()
+        self._runner.run(self.now_ns + span_ns)
+
+    def run_async(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine, as `asyncio.run` does, in virtual time: sleeps, timeouts and async handlers wait for it."""
+        self._inject_pending()
+
+        def run(seconds: float | None, condition: Callable[[], bool]) -> None:
+            length = MAX_WAIT_NS if seconds is None else max(1, math.ceil(seconds * 1e9))
+            self._runner.run(self.now_ns + length, condition)
+
+        with asyncio.Runner(loop_factory=lambda: VirtualEventLoop(lambda: self.now_ns / 1e9, run)) as runner:
+            return runner.run(main)
+
+    def start(self, function: Callable[..., object], *arguments: object) -> Program:
+        """Run a program in the world, beside others: a function that may block (`inbox.get()`, `bus.sleep()`).
+
+        It begins with the next `run`. When the world is closed, a program that waits gets a BusError.
+        """
+        program = Program()
+
+        def run() -> None:
+            try:
+                program.result = function(*arguments)
+            finally:
+                program.is_done = True
+
+        self.at_ns(self.now_ns, run)
+        return program
+
+    def at(self, when: datetime | Span, function: Callable[[], object]) -> None:
+        """Call a function at a time of the world, or at a span after power-on."""
+        if isinstance(when, datetime):
+            since_start = (when - datetime_of(self._start_ns)) // timedelta(microseconds=1) * 1000
+        else:
+            since_start = nanoseconds(when, "when")
+        self.at_ns(since_start, function)
+
+    def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None:
+        """Call a function at a virtual time in nanoseconds since power-on."""
+        self.simulation.at(time_ns, callback)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Block a program in virtual time until a condition holds, for at most so many seconds."""
+        self._inject_pending()
+        longest = FOREVER - self.now_ns if self._runner.is_inside else MAX_WAIT_NS
+        return self._runner.run(self.now_ns + (longest if timeout is None else round(timeout * 1e9)), condition)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all stations that are up have their channels bound, and clocks precise enough for the calendar."""
+        up = [station for station in self.stations.values() if station.is_up and not station.is_closed]
+        return all(station.is_ready for station in up)
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def inject(self, fault: Fault | str) -> None:
+        """Inject a fault, as text or as a `Fault`; its times count from power-on."""
+        self.simulation.inject(parse_fault(fault, self._numbers()) if isinstance(fault, str) else fault)
+
+    def _inject_pending(self) -> None:
+        """Inject the faults of the constructor when time begins to pass; those that name a node when it has joined."""
+        if self._pending_faults:
+            known = set(self._numbers())
+            pending, self._pending_faults = self._pending_faults, []
+            for fault in pending:
+                if isinstance(fault, str) and node_names(fault) - known:
+                    self._pending_faults.append(fault)
+                else:
+                    self.inject(fault)
+
+    def _numbers(self) -> dict[str, int]:
+        planned = self.plan.system.nodes if self.plan is not None else {}
+        return {**planned, **{station.name: station.number for station in self.stations.values()}}
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    @property
+    def trace(self) -> Trace:
+        """All frames that were on the bus, unless the world was made with `trace=False`."""
+        return self.observation.bus
+
+    def start_measuring(self) -> None:
+        """Count the load of the bus, and troubles, from now on."""
+        self.observation.bus.restart_counting(self.now_ns)
+        self.observation.troubles.clear()
+
+    def count_alarms(self, begin_ns: int, end_ns: int) -> None:
+        """Count missing hard events only for slots that lie in this span of the bus's time."""
+        self.observation.window.begin_ns, self.observation.window.end_ns = begin_ns, end_ns
+
+    def bus_load(self) -> dict[str, BandResult]:
+        """Frames, errors and load of each traffic class since `start_measuring`, or since power-on."""
+        measured_ns = self.now_ns - self.observation.bus.begin_ns
+        return {str(band): self._band(band, measured_ns) for band in Band}
+
+    def outcome(self) -> Outcome:
+        """What became of the events of every channel, beside what the plan promised; and the load of the bus."""
+        dropped = Counter[str]()
+        for station in self.stations.values():
+            if station.has_node:
+                dropped += station.node.counts().dropped
+        begin_ns = self.observation.bus.begin_ns
+        return Outcome(
+            seed=self.seed,
+            seconds=(self.now_ns - begin_ns) / 1e9,
+            pattern="",
+            admitted=self.plan is not None and self.plan.ok,
+            faults=tuple(map(str, self.simulation.injected)),
+            channels=tuple(result_of(tracker, self._verdict(tracker)) for tracker in self._ordered_trackers()),
+            bands=self.bus_load(),
+            troubles=dict(self.observation.troubles),
+            dropped=dict(dropped),
+            began_ns=begin_ns,
+        )
+
+    def events(self) -> list[EventRecord]:
+        """Every event of soft and other channels, in the order of publishing; needs `trace`."""
+        records = [
+            record for tracker in self.observation.trackers for record in (*tracker.records, *tracker.unsent_records())
+        ]
+        return sorted(records, key=lambda record: record.published_ns)
+
+    def channel_name(self, passage: Passage) -> str:
+        """The channel that a frame belongs to, or the message of the middleware that it is."""
+        channel = self.observation.bus.channel_of(passage.id)
+        if channel is not None:
+            return channel.tracker.name
+        etag = passage.id & ETAG_MASK
+        return ProtocolTag(etag).name.replace("_", " ") if etag in list(ProtocolTag) else f"event tag {etag}"
+
+    def slot_spans(self, start_ns: int, end_ns: int, node: str | None = None) -> Iterator[tuple[int, int, str]]:
+        """Start, end and channel of the hard slots in a span of virtual time, as a node knows them (default: any)."""
+        if self.plan is None:
+            return
+        station = self.stations[node] if node is not None else self.any_station
+        for slot in self.plan.calendar.slots:
+            found = slot.next_start(station.bus_time(start_ns))
+            while (first := station.virtual_time(found.start_ns)) < end_ns:
+                yield first, station.virtual_time(found.deadline_ns), slot.channel
+                found = slot.next_start(found.start_ns + 1)
+
+    def draw(self, path: str | PathLike[str], begin_ns: int, end_ns: int) -> None:
+        """Draw a span of virtual time as a picture (PNG, SVG or PDF): frames by node, slots and errors.
+
+        Needs `trace` and matplotlib (the extra `plot`).
+        """
+        from genus.can._sim.picture import draw
+
+        draw(
+            self.trace,
+            Path(path),
+            slots=list(self.slot_spans(begin_ns, end_ns)),
+            start_ns=begin_ns,
+            end_ns=end_ns,
+            names={number: name for name, number in self._numbers().items()},
+            tags={self.catalog.etag(name): name for name in self.catalog.types},
+            title=f"{self.observation.bus.header.title}, seed {self.seed}",
+        )
+
+    @property
+    def any_station(self) -> Station:
+        """The first station that is up; the first of all if none is."""
+        stations = list(self.stations.values())
+        return next((each for each in stations if each.is_up), stations[0])
+
+    def _band(self, band: Band, measured_ns: int) -> BandResult:
+        observer = self.observation.bus
+        load = observer.busy_ns[band] / measured_ns if measured_ns else 0.0
+        return BandResult(observer.frames[band], observer.errors[band], load, observer.unheard[band])
+
+    def _ordered_trackers(self) -> list[ChannelTracker]:
+        """The channels on which programs published: those of the plan in its order, then the others."""
+        planned = [channel.name for channel in self.plan.system.channels] if self.plan is not None else []
+        order = {name: place for place, name in enumerate(planned)}
+        return sorted(self.observation.trackers, key=lambda tracker: order.get(tracker.name, len(order)))
+
+    def _verdict(self, tracker: ChannelTracker) -> Any:
+        if self.plan is None or all(channel.name != tracker.name for channel in self.plan.system.channels):
+            return None
+        return self.plan.verdict(tracker.name)
+
+    # -- stations ----------------------------------------------------------------------------------------------------
+
+    def join(self, options: dict[str, str]) -> Station:
+        """The station of an address's options; BusError says what is wrong with them."""
+        unknown = set(options) - {"name", "number", "slots", "banks"}
+        if unknown:
+            raise BusError(f"sim:{self.name}: {min(unknown)} is no option; known are name, number, slots, banks")
+        name = options.get("name", "") or f"node-{len(self.stations) + 1}"
+        known = self.stations.get(name)
+        if known is not None and not known.is_closed:
+            raise BusError(f"sim:{self.name}: there is a node {name!r} already; give each program a name of its own")
+        if known is not None:
+            self._switch_off(known)
+        number = self._number(name, options.get("number"))
+        banks = options.get("banks")
+        if banks is not None and not (banks.isdigit() and int(banks)):
+            raise BusError(f"sim:{self.name}: banks is {banks!r}; a controller has one filter or more")
+        station = Station(
+            self, self.observation, name, number, options.get("slots", name), None if banks is None else int(banks)
+        )
+        self.stations[name] = station
+        return station
+
+    def _number(self, name: str, given: str | None) -> int:
+        planned = self.plan.system.nodes if self.plan is not None else {}
+        number = planned.get(name) if given is None else int(given) if given.isdigit() else None
+        if given is not None and number is None:
+            raise BusError(f"sim:{self.name}: number is {given!r}; it is {FIRST_NODE} to {LAST_NODE}")
+        taken = {*planned.values(), *(station.number for station in self.stations.values())}
+        if number is None:
+            number = next((n for n in range(FIRST_NODE, LAST_NODE + 1) if n not in taken), None)
+        if number is None or number in self.simulation.hosts:
+            raise BusError(f"sim:{self.name}: no node number is free for {name!r}")
+        return number
+
+    def add_host(self, station: Station) -> Host:
+        """Put a station on the bus."""
+        guard = guard_of(self.plan, station) if self._has_guards and self.plan is not None else None
+        return self.simulation.add_host(
+            station.number, station.boot, clock=self._clock(station), guard=guard, run_handler=self._run_handler
+        )
+
+    def make_node(self, station: Station, on_event: Callable[[Event], object]) -> Node:
+        """The node of a station."""
+        bus = self.plan.system.bus if self.plan is not None else None
+        return Node(
+            uid_of(station.number),
+            name=station.slots_of,
+            timing=self.simulation.timing,
+            catalog=None if self._has_broker else self.catalog,
+            number=None if self._has_broker else station.number,
+            slots=self.plan.calendar.slots if self.plan is not None else (),
+            masterable=not self._masters or station.name in self._masters,
+            synchronised=self._clocks == "real",
+            sync_period_ns=SYNC_PERIOD_NS if bus is None else bus.sync_period_ns,
+            banks=station.banks,
+            seed=self.seed << 7 | station.number,
+            on_event=on_event,
+        )
+
+    def remove(self, station: Station, steps: int = CLOSING_STEPS) -> None:
+        """Switch a station off when all its frames are sent."""
+
+        def check() -> None:
+            if self.stations.get(station.name) is station and station.is_up:
+                if steps and station.node.has_frames:
+                    self.remove(station, steps - 1)
+                else:
+                    self._switch_off(station)
+
+        self.at_ns(self.now_ns + CLOSING_STEP_NS, check)
+
+    def _switch_off(self, station: Station) -> None:
+        station.last_filters = station.filters
+        station.host.crash()
+        self.simulation.hosts.pop(station.number, None)
+
+    def _clock(self, station: Station) -> Clock:
+        if self._clocks == "perfect":
+            return Clock(self._start_ns)
+        random = self.simulation.random(f"clock {station.number}")
+        if station.name in self._reference:
+            return Clock(self._start_ns + random.randint(-REFERENCE_ERROR_NS, REFERENCE_ERROR_NS))
+        return crystal(random, f"{self.seed}/{station.number}", start_ns=self._start_ns)
+
+    def _run_handler(self, call: Callable[[], object]) -> None:
+        """Handlers run as callbacks of their own, at this instant, so that they may block."""
+        self.simulation.at(self.now_ns, call)
+
+    # -- setup -------------------------------------------------------------------------------------------------------
+
+    def _slot_starts(self) -> SlotStarts | None:
+        if self.plan is None:
+            return None
+        starts = tuple(start for start, _ in self.plan.calendar.in_cycle())
+        return SlotStarts(self.plan.calendar.cycle_ns, starts) if starts else None
+
+    def _make_broker(self) -> Broker:
+        return Broker(
+            BROKER_UID, self.catalog, self.store, fd=self.simulation.timing.data_bitrate is not None, seed=self.seed
+        )
+
+    def _make_store(self) -> MemoryStore:
+        """Where the broker keeps its tables; it begins with the numbers that the plan gives to nodes."""
+        store = MemoryStore()
+        tables = Tables(store)
+        for number in self.plan.system.nodes.values() if self.plan is not None else ():
+            tables.assign(uid_of(number), number)
+        tables.begin_epoch()
+        tables.save()
+        return store
+
+
+_WORLDS: dict[str, World] = {}
+
+
+def open_station(rest: str) -> Station:
+    """The link of an address `sim:WORLD?name=NODE`."""
+    name, _, query = rest.partition("?")
+    if name not in _WORLDS:
+        known = f"known are {', '.join(map(repr, _WORLDS))}" if _WORLDS else f"make one: genus.can.World({name!r}, ...)"
+        raise BusError(f"sim:{rest}: there is no world {name!r} in this process; {known}")
+    try:
+        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError:
+        raise BusError(f"sim:{rest}: write options as name=value, joined by &") from None
+    return _WORLDS[name].join(options)
+
+
+def _plan_of(given: Plan | System | str | PathLike[str] | None) -> Plan | None:
+    if given is None or isinstance(given, Plan):
+        return given
+    system = given if isinstance(given, System) else load_system(Path(given))
+    return make_plan(system, with_advice=False)
+
+
+def _catalog_of(given: Catalog | str | PathLike[str] | Iterable[type[Event]]) -> Catalog:
+    if isinstance(given, Catalog):
+        return given
+    if isinstance(given, str | PathLike):
+        return Catalog.load(given)
+    catalog = Catalog()
+    catalog.register(*given)
+    return catalog
