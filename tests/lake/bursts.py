@@ -9,7 +9,7 @@ GIVES = pa.schema([("first", pa.int64()), ("hits", pa.int64())])
 
 
 def bursts(rows: pa.Table, limit_us: int) -> WalkResult:
-    """Each burst's first hit and how many there were; the last one waits while it may still go on."""
+    """The first hit of each burst and the number of hits; the last burst waits while it may continue."""
     times = rows.column("_at_us").to_pylist()
     cuts = [n for n in range(1, len(times)) if times[n] - times[n - 1] > GAP_US]
     spans = list(zip([0, *cuts], [*cuts, len(times)], strict=True))

@@ -1,4 +1,4 @@
-"""Events as the files of a lake's table hold them, for tests that need no ingest."""
+"""Events in the form of a lake's table files, for tests without an ingest."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from genus.model import Event, vector
 from genus.targets import arrow, spark
 
 COLUMNS_AT_ONCE = 60
-"""So many answers are asked for in one job: about as many as Spark still makes one loop of."""
+"""Conditions per job; about as many as Spark compiles into one loop."""
 
 _FILLERS = {pa.string(): "1", pa.int64(): 0, pa.timestamp("us", tz="UTC"): datetime(2024, 1, 1, tzinfo=UTC)}
 
@@ -31,7 +31,7 @@ def stored_table(events: Sequence[Event]) -> pa.Table:
 
 
 def stored_frame(session: SparkSession, events: Sequence[Event], folder: Path, rows_per_group: int = 4) -> DataFrame:
-    """The events of one family as Spark reads their files, in groups so small that some are passed over."""
+    """The events of one family as Spark reads their files, in row groups so small that some are skipped."""
     vector_of_family = vector(type(events[0]))
     path = folder / f"{vector_of_family.scope}.parquet"
     pq.write_table(stored_table(events), path, row_group_size=rows_per_group)
@@ -47,7 +47,7 @@ def by_family(events: Sequence[Event]) -> Iterator[tuple[str, list[int]]]:
 
 
 def answers(session: SparkSession, subscriptions: Sequence[Subscription], events: Sequence[Event]) -> list[list[bool]]:
-    """Whether each subscription's condition holds of each event, many conditions to a job."""
+    """Whether each subscription's condition is true for each event, many conditions per job."""
     table = [[False] * len(events) for _ in subscriptions]
     for family, positions in by_family(events):
         asked = [n for n, one in enumerate(subscriptions) if family in {vector(cls).scope for cls in one.classes()}]

@@ -1,4 +1,4 @@
-"""DerivedTable tables: kept up to date step by step, they hold what the analysis gives over everything at once."""
+"""Derived tables: updated step by step, they have the results of the analysis over all events."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_step_by_step_is_the_same_as_at_once(lake: Lake, tmp_path: Path) -> None
 
 
 def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, tmp_path: Path) -> None:
-    """An old recording that comes late does not change what was given out; the table says how many it left out."""
+    """An old recording that comes late does not change results; the table counts the events it left out."""
     lake.ingest(write_recording(tmp_path / "young.genus", traffic(60, first=600)))
     derived = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
     derived.update()
@@ -70,7 +70,7 @@ def test_another_analysis_needs_another_folder(lake: Lake, tmp_path: Path) -> No
 
 
 def test_an_analysis_of_a_stream_needs_a_lateness(lake: Lake, tmp_path: Path) -> None:
-    """Without one nothing would ever be settled."""
+    """Without a lateness nothing would ever be settled."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(10)))
     with pytest.raises(LakeError, match="lateness"):
         DerivedTable(lake, tmp_path / "minutes", Windows(every=SECOND), Counter).update()

@@ -1,4 +1,4 @@
-"""FileSystem of a lake: the same promises on this machine and on any file system of Hadoop."""
+"""File systems of a lake: the local one and Hadoop's keep the same guarantees."""
 
 import threading
 from collections.abc import Callable
@@ -27,12 +27,11 @@ from genus.lake._tables.files import (
     walk_files,
     write_file,
 )
-
-from .mounted import mount
+from tests.lake.view_file_system import mount
 
 
 class Place:
-    """A folder, and the files in it as a lake sees them."""
+    """A folder and its file system."""
 
     def __init__(self, files: FileSystem, path: str, local: Path) -> None:
         self.files, self.path, self.local = files, path, local
@@ -55,7 +54,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def test_what_is_created_is_read(place: Place) -> None:
-    """Every byte comes back, in folders that are made on the way."""
+    """Every byte is read back; missing folders are created."""
     content = bytes(range(256)) * 20_000  # more than goes to Java at once
     assert place.files.create(f"{place.path}/a b/c/é.bin", content)
     assert place.files.read(f"{place.path}/a b/c/é.bin") == content
@@ -63,7 +62,7 @@ def test_what_is_created_is_read(place: Place) -> None:
 
 
 def test_a_file_is_created_once(place: Place) -> None:
-    """Who comes second is told so, and changes nothing; nothing else is left in the folder."""
+    """The second create returns False and changes nothing; no temporary file is left."""
     path = f"{place.path}/log/1.json"
     assert place.files.create(path, b"first")
     assert not place.files.create(path, b"second")
@@ -77,7 +76,7 @@ def test_a_file_may_be_empty(place: Place) -> None:
 
 
 def test_what_is_not_there_reads_as_none(place: Place) -> None:
-    """Neither is a folder a file."""
+    """A folder is not a file either."""
     assert place.files.create(f"{place.path}/folder/file", b"x")
     assert place.files.read(f"{place.path}/nothing/at/all") is None
     assert place.files.read(f"{place.path}/folder/file/below") is None
@@ -85,7 +84,7 @@ def test_what_is_not_there_reads_as_none(place: Place) -> None:
 
 
 def test_a_replaced_file_holds_the_new_content_only(place: Place) -> None:
-    """A shorter content leaves nothing of a longer one, and a file that was not there is made."""
+    """A shorter content leaves nothing of a longer one, and a missing file is created."""
     path = f"{place.path}/catalog.json"
     place.files.replace(path, b"a long content")
     place.files.replace(path, b"short")
@@ -121,7 +120,7 @@ def test_everything_below_a_folder_is_found(place: Place) -> None:
 
 
 def test_deleting_takes_files_and_whole_folders(place: Place) -> None:
-    """What is not there any more is no problem."""
+    """Deleting what does not exist does nothing."""
     for name in ("x/1", "x/y/2", "kept"):
         place.files.create(f"{place.path}/{name}", b"")
     for path in ("x", "x", "nothing/there"):
@@ -144,7 +143,7 @@ def _create(path: str, number: int) -> bool:
 
 
 def test_one_of_many_threads_creates_a_file(tmp_path: Path) -> None:
-    """Who is told so is the one whose content is there, whole; listings meanwhile never fail."""
+    """The writer whose create returns True is the one whose content is there; listing meanwhile never fails."""
     for attempt in range(20):
         path, together = str(tmp_path / f"{attempt}/log"), threading.Barrier(8)
         with ThreadPoolExecutor(8) as pool:
@@ -171,7 +170,7 @@ def test_one_of_many_processes_creates_a_file(tmp_path: Path) -> None:
 
 
 def test_a_listing_passes_over_files_that_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hidden files of another writer are gone between being named and being asked for their size."""
+    """A temporary file of another writer may vanish between listing and reading its size."""
     (tmp_path / "kept").touch()
     (tmp_path / "vanishing").touch()
     found = lake_files._file_info
@@ -185,7 +184,7 @@ def test_a_listing_passes_over_files_that_vanish_meanwhile(tmp_path: Path, monke
 
 
 def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing else makes a whole file for one writer only; nothing is left behind."""
+    """Without hard links a create cannot be atomic; no temporary file is left."""
 
     def link(made: str, path: str) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -200,7 +199,7 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
 
 
 def test_paths_say_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path without a scheme is this machine's, whatever the cluster's default is; Spark is told so."""
+    """A path without a scheme is local, whatever the cluster's default file system is."""
     monkeypatch.chdir(tmp_path)
     assert absolute_path("lake/") == f"{tmp_path}/lake"
     assert absolute_path("hdfs://city/lake/") == "hdfs://city/lake"
@@ -223,7 +222,7 @@ def test_a_file_system_that_is_not_there_is_named(spark: SparkSession, path: str
 
 
 def test_a_session_of_spark_connect_reaches_mounted_folders_only() -> None:
-    """It has no JVM to ask; the message says what to do."""
+    """Spark Connect has no JVM in the process; the message says what to do."""
     remote: Any = object()
     with pytest.raises(LakeError, match="with Spark Connect a lake must be in a mounted folder"):
         file_system_for(remote, "hdfs://city/lake")
@@ -260,7 +259,7 @@ def test_a_task_that_is_tried_again_writes_the_same_file_again(tmp_path: Path) -
 
 
 class _Refusing:
-    """A file system that does not rename over a file, as HDFS does not."""
+    """A file system that refuses to rename over a file, like HDFS."""
 
     def __init__(self, files: Any) -> None:
         self._files = files
@@ -277,7 +276,7 @@ class _Refusing:
 def test_a_name_that_another_try_took_is_good_if_the_file_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HDFS refuses to rename over a file; one of another size is no try of the same task."""
+    """HDFS refuses to rename over a file; one of the same size is from another attempt, another size is an error."""
     real: Callable[[str], tuple[Any, str]] = lake_files._arrow_file_system
     monkeypatch.setattr(lake_files, "_arrow_file_system", lambda path: (_Refusing(real(path)[0]), real(path)[1]))
     path = f"{tmp_path}/part.parquet"

@@ -1,4 +1,4 @@
-"""Inboxes hold every match once, in few files, and each subscriber reads its own."""
+"""Inboxes have every match once, in few files, and each subscriber can read its own."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ def delivered(inboxes: Inboxes) -> Tally[tuple[str, str, object]]:
 
 
 def test_every_match_is_in_its_inbox_once(lake: Lake, tmp_path: Path) -> None:
-    """Batch delivery gives the oracle's matches; a second one adds nothing, new events are added once."""
+    """A delivery has the matches of `Subscription.matches`; a second one adds nothing; new events come once."""
     route = lake.route(WANTED)
     first = route.to_inboxes(tmp_path / "inboxes")
     inboxes = Inboxes(lake.spark, tmp_path / "inboxes")
@@ -58,7 +58,7 @@ def test_every_match_is_in_its_inbox_once(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_compacting_the_lake_delivers_nothing_again(lake: Lake, tmp_path: Path) -> None:
-    """A compaction is a new version without new events; what it replaced is still delivered from where it was."""
+    """A compaction is a version without new events; events in replaced files are still delivered."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     lake.ingest(write_recording(tmp_path / "second.genus", traffic(100, first=1000)))
     lake.compact()
@@ -72,7 +72,7 @@ def test_compacting_the_lake_delivers_nothing_again(lake: Lake, tmp_path: Path) 
 
 
 def test_a_follower_left_too_far_behind_is_told(lake: Lake, tmp_path: Path) -> None:
-    """What was cleaned away before it was delivered is an error, not a gap."""
+    """Events that were cleaned before they were delivered are an error, not a gap."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     lake.ingest(write_recording(tmp_path / "second.genus", traffic(100, first=1000)))
     lake.compact()
@@ -82,7 +82,7 @@ def test_a_follower_left_too_far_behind_is_told(lake: Lake, tmp_path: Path) -> N
 
 
 def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
-    """By name, of one family with all columns; reading is pushed down to the subscriber."""
+    """By name, of one family with all columns; the filter by subscriber is pushed down."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     inboxes = Inboxes(lake.spark, tmp_path / "inboxes")
     rows = inboxes.read("toll", family="Counter").collect()
@@ -95,7 +95,7 @@ def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_new_subscriptions_get_what_comes_from_then_on(lake: Lake, tmp_path: Path) -> None:
-    """A changed list takes effect with the next delivery; nobody gets anything twice."""
+    """A changed list takes effect with the next delivery; nothing is delivered twice."""
     lake.route(WANTED[:2]).to_inboxes(tmp_path / "inboxes")
     later = traffic(50, first=1000)
     lake.ingest(write_recording(tmp_path / "second.genus", later))
@@ -117,7 +117,7 @@ def test_inboxes_belong_to_one_lake(spark: SparkSession, lake: Lake, tmp_path: P
 
 
 def test_subscriptions_come_in_many_forms(lake: Lake, tmp_path: Path) -> None:
-    """A list of pairs or texts, a mapping, a file, a table, a function: all the same."""
+    """A list of pairs or texts, a mapping, a file, a table or a function give the same matches."""
     texts = {each.subscriber: str(each.subscription) for each in WANTED[1:]}
     file = tmp_path / "wanted.txt"
     file.write_text("# who: what\n" + "\n".join(f"{name}: {text}" for name, text in texts.items()))

@@ -1,4 +1,4 @@
-"""The ledger: commits have one order, a store changes in one step or not at all, and damage is noticed."""
+"""The ledger: commits are ordered, a store changes atomically, and damage is noticed."""
 
 import json
 from collections import Counter
@@ -28,7 +28,7 @@ from genus.lake._tables.ledger import (
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Ends the simulated process."""
 
 
 class MemoryFiles:
@@ -81,7 +81,7 @@ def _ledger(path: Path) -> Ledger:
 
 
 class Model:
-    """What commits add up to, written down once more and without any files."""
+    """A model of the state of a store, without files."""
 
     def __init__(self) -> None:
         self.version = self.cursor = 0
@@ -119,7 +119,7 @@ class Model:
 
 
 class Writers(RuleBasedStateMachine):
-    """Several processes write to one store; each builds its drafts on what it saw last, and any may be killed."""
+    """Several processes write to one store; each bases its drafts on the state it saw last, and any may be killed."""
 
     numbers = st.integers(0, 2)
 
@@ -142,7 +142,7 @@ class Writers(RuleBasedStateMachine):
 
     @rule(who=numbers, sources=st.sets(st.integers(0, 6), max_size=2), shape=st.integers(0, 3))
     def ingest(self, who: int, sources: set[int], shape: int) -> None:
-        """Of sources that were read in before, as of the commit that this writer knows of."""
+        """Draft an ingest of known sources, based on the commit that this writer knows."""
         known = self.seen[who].sources
         read = [IngestedFile(each, "", 0, 0, 0, known[each].commit if each in known else "") for each in sources]
         shapes = (Shape("Loop", "Loop", "6", f"{shape:x}"),)
@@ -159,7 +159,7 @@ class Writers(RuleBasedStateMachine):
 
     @rule(who=numbers, when=st.sampled_from(["before", "after"]))
     def kill(self, who: int, when: str) -> None:
-        """Its files are written; whether they count depends on the commit alone."""
+        """Kill a writer after its files are written, just before or after the commit."""
         draft = self._draft()
         dying = Ledger(MemoryFiles(self.content, when), "/lake")
         with pytest.raises(Killed):
@@ -196,14 +196,14 @@ class Writers(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("every", [3, STATE_INTERVAL])
 def test_any_writers_and_kills_add_up_to_the_fold_of_commits(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether states are written out often or hardly ever."""
+    """The same with frequent and with rare state files."""
     monkeypatch.setattr(ledger_module, "STATE_INTERVAL", every)
     Writers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
     Writers.TestCase("runTest").debug()
 
 
 def test_writers_at_the_same_time_each_get_their_place(tmp_path: Path) -> None:
-    """Eight threads with a ledger each: every commit is there once, and of those in conflict one."""
+    """Eight threads with a ledger each: every commit exists once, and of conflicting ones one."""
 
     def write(who: int) -> int:
         ledger, won = _ledger(tmp_path), 0
@@ -228,7 +228,7 @@ def test_writers_at_the_same_time_each_get_their_place(tmp_path: Path) -> None:
 
 
 def test_a_source_is_read_in_once(tmp_path: Path) -> None:
-    """Again only by who knows of the last time it was."""
+    """It may be ingested again only by a writer that knows its last commit."""
     ledger = _ledger(tmp_path)
     ledger.commit(_ingest("a", 1))
     with pytest.raises(CommitConflict, match="/in/1 was ingested by another process"):
@@ -240,7 +240,7 @@ def test_a_source_is_read_in_once(tmp_path: Path) -> None:
 
 
 def test_parts_are_replaced_once(tmp_path: Path) -> None:
-    """Of two compactions of the same parts, one counts."""
+    """Of two compactions of the same parts, one is committed."""
     ledger, gone = _ledger(tmp_path), (_part("a").folder,)
     ledger.commit(_ingest("a", 1))
     ledger.commit(CommitDraft(id="b", kind="compact", at_us=0, added=(_part("b", rows=7),), removed=gone))
@@ -251,7 +251,7 @@ def test_parts_are_replaced_once(tmp_path: Path) -> None:
 
 
 def test_versions_are_followed_once(tmp_path: Path) -> None:
-    """Of two followers that come from the same version, one counts."""
+    """Of two followers at the same version, one is committed."""
     ledger = _ledger(tmp_path)
     ledger.commit(CommitDraft(id="a", kind="deliver", at_us=0, after=0, upto=5))
     with pytest.raises(CommitConflict, match="version 0 was processed by another process"):
@@ -260,7 +260,7 @@ def test_versions_are_followed_once(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_the_file_system_made_unknowingly_counts_once() -> None:
-    """A retry inside an object store's client finds the file that its first try made."""
+    """A retry inside an object store's client may find the file that its first attempt created."""
 
     class Forgetful(MemoryFiles):
         def create(self, path: str, content: bytes) -> bool:
@@ -320,7 +320,7 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
 
 
 def test_fields_of_later_versions_are_passed_over(tmp_path: Path) -> None:
-    """A store that a newer Genus wrote to is still read."""
+    """Unknown fields of a newer Genus are ignored."""
     file = _filled(tmp_path, 1)[0]
     file.write_text(json.dumps({**json.loads(file.read_text()), "later": [1, 2]}))
     assert _ledger(tmp_path).state().version == 1
@@ -336,7 +336,7 @@ def test_a_state_is_written_out_every_so_often(tmp_path: Path) -> None:
 
 
 def test_opening_reads_the_last_state_and_what_came_after(tmp_path: Path) -> None:
-    """And is right about it: the same as reading every commit."""
+    """The result is the same as from reading every commit."""
     _filled(tmp_path, 2 * STATE_INTERVAL + 3)
     content = {str(file): file.read_bytes() for file in (tmp_path / "_log").iterdir()}
     files = MemoryFiles(content)
@@ -351,7 +351,7 @@ def test_opening_reads_the_last_state_and_what_came_after(tmp_path: Path) -> Non
 
 
 def test_looking_again_lists_nothing(tmp_path: Path) -> None:
-    """A stream of years has a long log: who knows the state asks for the next commit by its name."""
+    """A long-running stream has many commits: the next one is looked up by name."""
     files = MemoryFiles({})
     ledger, other = Ledger(files, "/lake"), Ledger(MemoryFiles(files.content), "/lake")
     ledger.commit(_ingest("a", 1))
@@ -375,7 +375,7 @@ def test_who_was_away_for_long_reads_a_state_instead_of_every_commit() -> None:
 
 
 def test_a_store_exists_once_it_has_a_commit(tmp_path: Path) -> None:
-    """What a killed creator left does not make one."""
+    """Files that a killed `create` left are not a store."""
     (tmp_path / "_log").mkdir()
     (tmp_path / "_log" / ".000000000001.json.4f21").write_bytes(b"{")
     ledger = _ledger(tmp_path)

@@ -11,7 +11,7 @@ from genus.errors import LakeError
 from genus.lake._ingest.mapping import MappedField, Mapping, format_path, parse_path, read_mapping
 from genus.lake._ingest.sources import mapped_format
 from genus.lake._ingest.values import ValueFormat
-from tests.lake.outside import format_for, types_for
+from tests.lake.foreign_files import format_for, types_for
 
 
 class Roadside(Kind): ...
@@ -32,7 +32,7 @@ TYPES = types_for(Loop, Lamp)
 
 
 def test_an_empty_mapping_is_none() -> None:
-    """Without a word, `type` names the type and fields are named like attributes."""
+    """By default `type` names the type and fields are named like attributes."""
     assert read_mapping("") == Mapping()
     assert Mapping().naming.fields == (("type",),)
 
@@ -68,7 +68,7 @@ def test_a_path_is_written_as_it_is_read(text: str) -> None:
         ("[types]\na = 1", "[types] 'a' is 1; write the name of an event type"),
         ("[attributes]\na = 1", "[attributes] 'a' is 1; write the name of an attribute"),
         ('[attributes]\na.b = "c"', "[attributes] 'a' has no `to`; a path with dots is written in quotes"),
-        ('[attributes]\na = { to = "b", unit = "m" }', "[attributes] 'a' unit is not a known key; known are to, format"),
+        ('[attributes]\na = { to = "b", unit = "m" }', "[attributes] 'a' unit is not a known key; known are to"),
         ('[attributes]\na = { to = "b", scale = true }', "[attributes] 'a' scale is True; a number is needed"),
         ('[attributes]\na = { to = "b", format = "epoch" }', "[attributes] 'a' has the format 'epoch'; write iso,"),
         ('[attributes]\na = { to = "b", format = "%Q" }', "[attributes] 'a' has the format '%Q'"),
@@ -82,7 +82,7 @@ def test_a_path_is_written_as_it_is_read(text: str) -> None:
     ],
 )
 def test_a_mistake_names_file_table_and_key(tmp_path: Path, text: str, problem: str) -> None:
-    """When the file is read, not when a record is."""
+    """The error is raised when the mapping is read, not when a record is."""
     path = tmp_path / "mapping.toml"
     path.write_text(text)
     with pytest.raises(LakeError) as caught:
@@ -119,7 +119,7 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_mapping_is_checked_against_the_catalog(text: str, problem: str) -> None:
-    """Unknown types and attributes are refused with what there is; options must suit the attribute."""
+    """Unknown types and attributes are refused with the known ones in the message; options must fit the attribute."""
     with pytest.raises(LakeError) as caught:
         read_mapping(text).check(TYPES)
     assert problem in str(caught.value)
@@ -135,7 +135,7 @@ def test_a_mapping_is_checked_against_the_catalog(text: str, problem: str) -> No
     ],
 )
 def test_a_good_mapping_passes(text: str) -> None:
-    """An attribute of all records need be one of some of the types only."""
+    """An attribute that is mapped for all records need exist in some of the types only."""
     read_mapping(text).check(TYPES)
 
 

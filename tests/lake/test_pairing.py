@@ -1,4 +1,4 @@
-"""Pairing: the rule, by a brute-force oracle; batch and increments agree; what counts as late; real loops."""
+"""Pairing: compared with a brute-force oracle; batch and increments agree; late events; real loops."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -66,7 +66,7 @@ def hits(draw: st.DrawFn, most: int = 25) -> list[Hit]:
 
 
 def halves_of(given: Iterable[Hit]) -> list[dict[str, Any]]:
-    """The rows that Spark hands to the matching, in its order."""
+    """The rows that Spark passes to the kernel, in its order."""
     found = [(hit, side) for hit in given for side in ("left", "right") if getattr(hit, side)]
     found.sort(key=lambda half: (str(half[0].lane), half[0].at, half[1] == "left", half[0].position))
     return [{"lane": hit.lane} | {f"{side}_time": hit.at, f"{side}__position": hit.position} for hit, side in found]
@@ -102,7 +102,7 @@ CHOICES: list[Choice] = ["first", "last"]
 def test_pairs_are_those_of_the_definition(
     choose: Choice, given_hits: list[Hit], within: int, batch: int, block: int
 ) -> None:
-    """A right takes the oldest left that waits, or its neighbour, however the rows come in batches."""
+    """A right takes the oldest waiting left, or its neighbour, for any batches of rows."""
     rule = PairRule(("lane",), within, choose == "first", True, FOREVER)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_kernel, "BLOCK_ROWS", block)
@@ -117,7 +117,7 @@ def test_pairs_are_those_of_the_definition(
 def test_increments_give_what_one_batch_gives(
     choose: Choice, given_hits: list[Hit], within: int, limits: list[int]
 ) -> None:
-    """Settling at any rising watermarks, each with the events that could have come by then, adds up to the batch."""
+    """Settling at any rising watermarks gives, taken together, the results of the batch."""
     waiting: list[Hit] = []
     given_out: list[tuple[int | None, int | None]] = []
     seen = 0
@@ -140,7 +140,7 @@ def _hit_again(row: dict[str, Any], given_hits: list[Hit]) -> Hit:
 
 @pytest.mark.parametrize("choose", CHOICES)
 def test_what_lies_at_the_watermark_itself_still_waits(choose: Choice) -> None:
-    """A right of the watermark's instant may still come; so a left exactly `within` before it waits, one older not."""
+    """A right at the watermark may still come, so a left exactly `within` before it waits; an older one does not."""
     given_hits = [Hit("a", 9, 0, True, False), Hit("b", 10, 1, True, False), Hit("b", 20, 2, False, True)]
     rows = joined(PairRule(("lane",), 10, choose == "first", True, limit_us=20), halves_of(given_hits), batch=10)
     states = {places: row["_state"] for places, row in zip(positions(rows), rows, strict=True)}
@@ -149,7 +149,7 @@ def test_what_lies_at_the_watermark_itself_still_waits(choose: Choice) -> None:
 
 
 def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes from block to block is what can still be paired, not a key's history."""
+    """Only rows that can still be paired are kept between blocks, not the history of a key."""
     held: list[int] = []
     join = pair_kernel._join
 
@@ -186,7 +186,7 @@ def test_spark_pairs_as_the_definition_does(spark: SparkSession, choose: Choice)
 
 @pytest.mark.parametrize("choose", CHOICES)
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, choose: Choice) -> None:
-    """Cut by when events were recorded, some of them late, a stream gives what the batch gives."""
+    """Cut by time of recording, with late events, a stream has the results of the batch."""
     given_hits = traffic(600, seed=9, delay=40)
     analysis = Pairing(
         by=("lane",),
@@ -240,7 +240,7 @@ def test_columns_are_key_times_then_each_side(spark: SparkSession) -> None:
 
 
 def test_the_session_s_time_zone_does_not_matter(spark: SparkSession) -> None:
-    """Twenty seconds over the change to summer time are twenty seconds, and so is a lateness of a day."""
+    """Durations across the change to summer time are exact, and so is a lateness of a day."""
     hits_over_night = [Hit("a", 0, 1, True, False, 86_400_000_000), Hit("a", 20_000_000, 2, False, True)]
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
@@ -366,7 +366,7 @@ def test_a_stream_needs_a_lateness_and_cannot_keep_late_events(spark: SparkSessi
 
 
 def loop_events(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-    """The moments vehicles reach the upper and the lower loop of each pair of loops."""
+    """The times at which vehicles reach the upper and the lower loop of each pair of loops."""
     edges = pq.read_table(ROAD / "hw_loop_edges.parquet")
     entries = edges.filter(pc.equal(edges["edge"], 1))
     parts = pc.split_pattern(entries["detector"], "/")
@@ -422,6 +422,6 @@ def test_speeds_on_a_simulated_road(spark: SparkSession) -> None:
 
 @pytest.mark.skipif(not ROAD.exists(), reason=f"needs the simulated road in {ROAD}")
 def test_a_vehicle_that_left_the_lane_spoils_a_queue(spark: SparkSession) -> None:
-    """First come, first served goes wrong after a single miss, the longer the more a left may wait."""
+    """With `first`, a single miss makes later pairs wrong, the more so the longer a left may wait."""
     assert measured(spark, "first", timedelta(seconds=3)).wrong < 30
     assert measured(spark, "first", timedelta(seconds=20)).wrong > 2000

@@ -1,4 +1,4 @@
-"""Walks: a function of the user's goes through the events of each key, in batch and on a stream."""
+"""Walks: a user's function goes through the events of each key, in batch and on a stream."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -82,7 +82,7 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
 
 
 def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes from block to block is what waits, not a key's history."""
+    """Only waiting rows are kept between blocks, not the history of a key."""
     sizes: list[int] = []
 
     def watched(rows: pa.Table, limit_us: int) -> WalkResult:
@@ -97,7 +97,7 @@ def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) -> None:
-    """Cut by when events were recorded, some of them late, a stream gives what the batch gives."""
+    """Cut by time of recording, with late events, a stream has the results of the batch."""
     given_hits = traffic(600, seed=9, delay=40)
     analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=30 * MICRO)
     batch = analysis.all(frame(spark, given_hits)).toArrow().to_pylist()
@@ -109,7 +109,7 @@ def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) ->
 
 
 def test_it_is_known_by_the_name_of_its_function() -> None:
-    """A derived table is claimed by it: the same in every process, whatever the function's address."""
+    """A derived table is identified by it: the same in every process, whatever the function's address."""
     analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=MICRO)
     assert repr(analysis) == (
         f"Walk(by=('lane',), function={bursts.__module__}.bursts, gives=(first: int64, hits: int64), columns=(), "
@@ -134,7 +134,7 @@ def test_columns_that_the_frame_lacks_are_named(spark: SparkSession) -> None:
 
 
 def test_nan_is_no_key(spark: SparkSession) -> None:
-    """As NULL is none: such events belong to nothing, and are left out."""
+    """NaN is no key, as NULL is none; such events are left out."""
     events = frame(spark, [Hit("NaN", 0, 1, True, False), Hit("1", 5, 2, True, False)])
     numbered = events.withColumn("lane", events["lane"].cast("double"))
     found = Walk(by=("lane",), function=bursts, gives=GIVES).all(numbered).collect()

@@ -1,4 +1,4 @@
-"""Windows: counts and exact quantiles against a plain reading of the definition; batch and increments agree."""
+"""Windows: counts and exact quantiles compared with a plain implementation; batch and increments agree."""
 
 import math
 from collections import defaultdict
@@ -110,7 +110,7 @@ def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("every", "slide"), SHAPES)
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, every: int, slide: int | None) -> None:
-    """Each window is given out once, whole, though its events come in several increments, some of them late."""
+    """Each window is a result once, complete, though its events come in several increments, some of them late."""
     analysis = Windows(
         every=every * MICRO,
         by=("lane",),
@@ -186,7 +186,7 @@ def test_late_events_are_left_out_unless_kept(spark: SparkSession) -> None:
 
 
 def test_an_event_without_time_counts_when_it_was_recorded(spark: SparkSession) -> None:
-    """It is in the window of its recording."""
+    """An event without a time is in the window of its recording."""
     events = frame(spark, [Hit("a", 0, 1, True, True, 25_000_000)]).withColumn("time", F.lit(None).cast("timestamp"))
     (row,) = windows(events, every=timedelta(seconds=10), lateness=timedelta(0)).toArrow().to_pylist()
     assert row["start"] == START + timedelta(seconds=20)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from genus.errors import LakeError
 from genus.filters import AllOf, Predicate, Subscription, Term
 from genus.filters._subscription import Names
-from genus.lake._ingest.ingest import COMMIT_BYTES, IngestResult, ProgressHandler, find_sources, ingest
+from genus.lake._ingest.ingest import COMMIT_BYTES, FormatOptions, IngestResult, ProgressHandler, find_sources, ingest
 from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.sources import PathLike, Unknown
 from genus.lake._query.reading import ReadPlan, plan_read, read_events
@@ -130,16 +130,8 @@ class Lake(LakeTables):
             LakeError: A file cannot be read, has an unknown format or has grown since it was ingested, or the mapping
                 names types or attributes that the catalog lacks.
         """
-        return ingest(
-            self,
-            sources,
-            format=format,
-            mapping=mapping,
-            dbc=dbc,
-            unknown=unknown,
-            retry=retry,
-            progress=progress,
-        )
+        options = FormatOptions(format, mapping, dbc, unknown)
+        return ingest(self, sources, options, retry=retry, progress=progress)
 
     def find_sources(
         self,
@@ -150,7 +142,7 @@ class Lake(LakeTables):
         dbc: PathLike | None = None,
     ) -> dict[str, int]:
         """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
-        return find_sources(self, sources, format=format, mapping=mapping, dbc=dbc)
+        return find_sources(self, sources, FormatOptions(format, mapping, dbc))
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
@@ -253,14 +245,11 @@ class Lake(LakeTables):
         return Stream(
             self,
             landing,
+            FormatOptions(format, mapping, dbc, unknown),
             checkpoint=checkpoint,
             pattern=pattern,
             files_per_batch=files_per_batch,
             on_progress=on_progress,
-            format=format,
-            mapping=mapping,
-            dbc=dbc,
-            unknown=unknown,
         )
 
     # -- maintenance -------------------------------------------------------------------------------------------------

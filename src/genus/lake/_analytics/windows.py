@@ -89,42 +89,44 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The windows that end at or before the watermark; events that are also in later windows wait."""
         limit = final_before(watermark, self.keep_late)
-        open = _aligned(F.col(_AT), to_micros(self.step)) > limit - to_micros(self.every)
+        open = _align(F.col(_AT), to_micros(self.step)) > limit - to_micros(self.every)
         waiting = rows.where(open).withColumn(_AFTER, F.lit(limit).cast("bigint"))
-        return SettleResult(self._summary(self._placed(rows, limit)), waiting, rows)
+        return SettleResult(self._summary(self._assign_windows(rows, limit)), waiting, rows)
 
     def all(self, *events: DataFrame) -> DataFrame:
         """All windows of a frame's events."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
-    def _placed(self, rows: DataFrame, limit: int) -> DataFrame:
+    def _assign_windows(self, rows: DataFrame, limit: int) -> DataFrame:
         """A row for each window of an event that is final at the limit and was not before."""
         every, step = to_micros(self.every), to_micros(self.step)
-        last = _aligned(F.least(F.col(_AT), F.lit(limit - every)), step)
+        last = _align(F.least(F.col(_AT), F.lit(limit - every)), step)
         # `greatest` ignores NULL: an event that has not waited yet is in all of its windows.
-        first = _aligned(F.greatest(_AT, _AFTER) - every, step) + step
+        first = _align(F.greatest(_AT, _AFTER) - every, step) + step
         if every == step:
             return rows.withColumn(START, last).where(first <= last)
         starts = F.when(first <= last, F.sequence(first, last, F.lit(step).cast("bigint")))
         return rows.withColumn(START, F.explode(starts))
 
-    def _summary(self, placed: DataFrame) -> DataFrame:
+    def _summary(self, assigned: DataFrame) -> DataFrame:
         lists = [_ascending(name).alias(_list(name)) for name, given in self.values.items() if _needs_list(given)]
         extremes = [
-            getattr(F, statistic)(_number(name)).alias(_named(name, statistic))
+            getattr(F, statistic)(_number(name)).alias(_figure_name(name, statistic))
             for name, statistic in self._statistics()
             if statistic in ("count", "min", "max")
         ]
-        grouped = placed.groupBy(*self.by, START).agg(F.count(F.lit(1)).alias(COUNT), *extremes, *lists)
+        grouped = assigned.groupBy(*self.by, START).agg(F.count(F.lit(1)).alias(COUNT), *extremes, *lists)
         end = F.timestamp_micros(F.col(START) + to_micros(self.every))
-        figures = (_figure(name, statistic).alias(_named(name, statistic)) for name, statistic in self._statistics())
+        figures = (
+            _figure(name, statistic).alias(_figure_name(name, statistic)) for name, statistic in self._statistics()
+        )
         return grouped.select(*self.by, F.timestamp_micros(START).alias(START), end.alias(END_COLUMN), COUNT, *figures)
 
     def _statistics(self) -> Iterator[tuple[str, Statistic]]:
         return ((name, statistic) for name, given in self.values.items() for statistic in given)
 
     def _names(self) -> list[str]:
-        return [_named(name, statistic) for name, statistic in self._statistics()]
+        return [_figure_name(name, statistic) for name, statistic in self._statistics()]
 
 
 def windows(
@@ -169,7 +171,7 @@ def windows(
     ).all(events)
 
 
-def _aligned(at: Column, step: int) -> Column:
+def _align(at: Column, step: int) -> Column:
     return at - F.pmod(at, F.lit(step).cast("bigint"))
 
 
@@ -186,7 +188,7 @@ def _check_numbers(frame: DataFrame, names: Mapping[str, object]) -> None:
             raise LakeError(f"values[{name!r}] is of type {kind.simpleString()}; make it a number first")
 
 
-def _named(name: str, statistic: Statistic) -> str:
+def _figure_name(name: str, statistic: Statistic) -> str:
     return f"{name}_{statistic}" if isinstance(statistic, str) else f"{name}_p{_percent(statistic)}"
 
 
@@ -215,7 +217,7 @@ def _figure(name: str, statistic: Statistic) -> Column:
     values = F.col(_list(name))
     if isinstance(statistic, float | int):
         return _quantile(values, statistic)
-    return _mean(values) if statistic == "mean" else F.col(_named(name, statistic))
+    return _mean(values) if statistic == "mean" else F.col(_figure_name(name, statistic))
 
 
 def _mean(values: Column) -> Column:
@@ -224,7 +226,7 @@ def _mean(values: Column) -> Column:
 
 
 def _quantile(values: Column, quantile: float) -> Column:
-    place = (F.size(values) - 1) * F.lit(float(quantile))
-    below, above = F.get(values, F.floor(place).cast("int")), F.get(values, F.ceil(place).cast("int"))
-    between = below * (F.ceil(place) - place) + above * (place - F.floor(place))
+    rank = (F.size(values) - 1) * F.lit(float(quantile))
+    below, above = F.get(values, F.floor(rank).cast("int")), F.get(values, F.ceil(rank).cast("int"))
+    between = below * (F.ceil(rank) - rank) + above * (rank - F.floor(rank))
     return F.when(below == above, below).otherwise(between)

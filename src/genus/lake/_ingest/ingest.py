@@ -46,25 +46,37 @@ class IngestResult(msgspec.Struct, frozen=True):
     """Version of the lake afterwards."""
 
 
+class FormatOptions(msgspec.Struct, frozen=True):
+    """How files are read; see `Lake.ingest`."""
+
+    format: str | None = None
+    mapping: Mapping | PathLike | None = None
+    dbc: PathLike | None = None
+    unknown: Unknown = "dead"
+
+    def chooser(self, lake: LakeTables) -> FormatChooser:
+        """Chooses the format of each file; LakeError if the mapping names what the catalog lacks."""
+        choose = FormatChooser(self.format, self.mapping, self.dbc, self.unknown)
+        choose.check(types_of(lake.catalog_file.text))
+        return choose
+
+
 def ingest(
     lake: LakeTables,
     sources: PathLike | Iterable[PathLike],
+    options: FormatOptions,
     *,
-    format: str | None = None,
-    mapping: Mapping | PathLike | None = None,
-    dbc: PathLike | None = None,
-    unknown: Unknown = "dead",
     retry: bool = False,
     progress: ProgressHandler | None = None,
 ) -> IngestResult:
     """Ingest files; see `Lake.ingest`."""
     began = time.monotonic()
-    if dbc is not None:
+    if options.dbc is not None:
         from genus.lake._ingest.can_logs import types_of_dbc  # needs cantools, an extra
 
-        lake.register(*types_of_dbc(dbc))
-    choose = _checked_chooser(lake, FormatChooser(format, mapping, dbc, unknown))
-    paths = find_files(lake.spark, sources, any_ending=format is not None)
+        lake.register(*types_of_dbc(options.dbc))
+    choose = options.chooser(lake)
+    paths = find_files(lake.spark, sources, any_ending=options.format is not None)
     wanted = list(_new_files(lake, fingerprint_files(paths, choose), retry))
     total, done = sum(each.size for each in wanted), 0
     events = dead = 0
@@ -79,25 +91,13 @@ def ingest(
     return IngestResult(len(wanted), len(paths) - len(wanted), events, dead, total, seconds, lake.version)
 
 
-def find_sources(
-    lake: LakeTables,
-    sources: PathLike | Iterable[PathLike],
-    *,
-    format: str | None = None,
-    mapping: Mapping | PathLike | None = None,
-    dbc: PathLike | None = None,
-) -> dict[str, int]:
+def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], options: FormatOptions) -> dict[str, int]:
     """The files of an ingest and their sizes; see `Lake.find_sources`."""
-    choose = _checked_chooser(lake, FormatChooser(format, mapping, dbc))
-    found = {path: file_size(path) for path in find_files(lake.spark, sources, any_ending=format is not None)}
+    choose, any_ending = options.chooser(lake), options.format is not None
+    found = {path: file_size(path) for path in find_files(lake.spark, sources, any_ending=any_ending)}
     for path in found:
         choose(path)
     return found
-
-
-def _checked_chooser(lake: LakeTables, choose: FormatChooser) -> FormatChooser:
-    choose.check(types_of(lake.catalog_file.text))
-    return choose
 
 
 def _new_files(lake: LakeTables, files: Iterable[InputFile], retry: bool) -> Iterator[InputFile]:

@@ -394,23 +394,23 @@ def _salvage(content: bytes) -> Iterator[Lines | list[DeadLetter]]:
     scan = json.JSONDecoder(strict=False).raw_decode
     found: list[tuple[bytes, int]] = []
     letters: list[DeadLetter] = []
-    place = _next(text, text.find("[") + 1)
-    while place < len(text):
+    position = _next(text, text.find("[") + 1)
+    while position < len(text):
         try:
-            if text[place] != "{":
+            if text[position] != "{":
                 raise ValueError("not an object")
-            _, end = scan(text, place)
-            found.append((content[place:end], place))
+            _, end = scan(text, position)
+            found.append((content[position:end], position))
         except (ValueError, RecursionError):
-            end = text.find("\n", place) % (len(text) + 1)
-            if content[place:end].strip(_SPACE + b"]"):
-                letters.append(DeadLetter.of(place, "not JSON, in a damaged array", content[place:end]))
-        place = _next(text, end)
+            end = text.find("\n", position) % (len(text) + 1)
+            if content[position:end].strip(_SPACE + b"]"):
+                letters.append(DeadLetter.of(position, "not JSON, in a damaged array", content[position:end]))
+        position = _next(text, end)
     yield Lines([item for item, _ in found], np.array([at for _, at in found], np.int64))
     yield letters
 
 
-def _next(text: str, place: int) -> int:
-    while place < len(text) and text[place] in ", \t\r\n":
-        place += 1
-    return place
+def _next(text: str, position: int) -> int:
+    while position < len(text) and text[position] in ", \t\r\n":
+        position += 1
+    return position

@@ -253,7 +253,7 @@ class _MappingParser:
             ignore_rest=ignore == "rest",
             absent=self._absent,
             zone=self._zone,
-            recorded=self._recorded(top.take("recorded", (str, dict), "")),
+            recorded=self._recorded_field(top.take("recorded", (str, dict), "")),
             csv=self._csv(top.take("csv", dict, {})),
         )
         top.finish()
@@ -307,7 +307,7 @@ class _MappingParser:
         keys = _TableKeys(self, location, options)
         return MappedField(self._path(location, path), keys.take("to", str, ""), self._value_format(location, keys))
 
-    def _recorded(self, given: str | dict[str, Any]) -> MappedField | None:
+    def _recorded_field(self, given: str | dict[str, Any]) -> MappedField | None:
         if not given:
             return None
         keys = _TableKeys(self, "recorded", {"field": given} if isinstance(given, str) else given)

@@ -123,8 +123,8 @@ def _decode_usual(raws: Sequence[msgspec.Raw]) -> tuple[Micros, npt.NDArray[np.b
 def _begin_with(data: bytes, begins: Micros, prefix: bytes) -> npt.NDArray[np.bool_]:
     octets = np.frombuffer(data, np.uint8)
     alike = np.ones(len(begins), np.bool_)
-    for place, octet in enumerate(prefix):
-        alike &= octets[begins + place] == octet
+    for index, octet in enumerate(prefix):
+        alike &= octets[begins + index] == octet
     return alike
 
 

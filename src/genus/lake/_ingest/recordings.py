@@ -1,7 +1,7 @@
 """Recordings as a source: the files that `genus.bus._recording` writes, with frames found by vector operations.
 
 The frames found are exactly those that sequential reading finds, which goes from frame to frame, and after damage to
-the next position where sync bytes, length and checksum agree. Starting in the middle of a file, a frame cannot be told
+the next position where sync bytes, length and checksum agree. In the middle of a file, a frame cannot be distinguished
 from bytes in the packet of another frame. But a good frame that no other good frame overlaps is found by sequential
 reading in any case: either the frame before it ends there, or it is found when damage is skipped. Files are cut at such
 frames only.
@@ -33,15 +33,15 @@ PIECE = 1 << 22
 
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
-Places: TypeAlias = npt.NDArray[np.int64]
+Positions: TypeAlias = npt.NDArray[np.int64]
 
 
 class FrameCandidates(NamedTuple):
     """Positions that look like the beginning of a frame, with the end and checksum in its header."""
 
-    starts: Places
-    ends: Places
-    checksums: Places
+    starts: Positions
+    ends: Positions
+    checksums: Positions
 
     def where(self, keep: npt.NDArray[np.bool_]) -> "FrameCandidates":
         """The candidates selected by a mask."""
@@ -56,8 +56,10 @@ def find_candidates(data: bytes, base: int = 0) -> FrameCandidates:
     alike &= octets[1 : room + 1] == SYNC[1]
     alike &= octets[FRAME.size :] == ARRAY_OF_THREE[0]
     starts = np.flatnonzero(alike)
-    said = np.ndarray((room,), "<u8", data, offset=len(SYNC), strides=(1,))[starts] if room else starts.astype("<u8")
-    lengths, checksums = (said & _LOW).astype(np.int64), (said >> _HALF).astype(np.int64)
+    header_fields = (
+        np.ndarray((room,), "<u8", data, offset=len(SYNC), strides=(1,))[starts] if room else starts.astype("<u8")
+    )
+    lengths, checksums = (header_fields & _LOW).astype(np.int64), (header_fields >> _HALF).astype(np.int64)
     found = FrameCandidates(starts + base, starts + base + FRAME.size + lengths, checksums)
     return found.where(lengths <= LARGEST)
 
@@ -188,8 +190,8 @@ class _Piece:
         return True
 
     def _end_of_run(self, row: int) -> int:
-        place = bisect_left(self._breaks, row + 1)
-        return self._breaks[place] if place < len(self._breaks) else len(self._starts)
+        index = bisect_left(self._breaks, row + 1)
+        return self._breaks[index] if index < len(self._breaks) else len(self._starts)
 
     def _packets(self, row: int, ends: list[int]) -> list[bytes]:
         data, shift = self._data, FRAME.size - self._base
@@ -198,9 +200,9 @@ class _Piece:
 
     def _count_good(self, row: int, packets: list[bytes]) -> int:
         """The number of packets before the first with a wrong checksum or beyond the end of the piece."""
-        said = self._seen.checksums[row : row + len(packets)]
+        expected = self._seen.checksums[row : row + len(packets)]
         made = np.fromiter(map(zlib.crc32, packets), np.int64, len(packets))
-        wrong = np.flatnonzero((made != said) | (self._seen.ends[row : row + len(packets)] > self._end))
+        wrong = np.flatnonzero((made != expected) | (self._seen.ends[row : row + len(packets)] > self._end))
         return int(wrong[0]) if len(wrong) else len(packets)
 
 
@@ -224,8 +226,8 @@ class Recordings(msgspec.Struct, frozen=True):
         if size <= target:
             return [Split(path, 0, size)]
         with open_input(path) as file:
-            places = [0, *find_cuts(file, size, target), size]
-        return [Split(path, start, end) for start, end in pairwise(places)]
+            ends = [0, *find_cuts(file, size, target), size]
+        return [Split(path, start, end) for start, end in pairwise(ends)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events of a split, and a dead letter for every damaged range and every packet that is not an event."""

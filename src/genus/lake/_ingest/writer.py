@@ -139,7 +139,7 @@ class TableWriter:
         waiting = self._waiting.pop(key)
         del self._rows[key]
         folder = f"{TABLES}/{family}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
-        self._write(family, folder, _sorted(waiting))
+        self._write(family, folder, _sort_rows(waiting))
 
     def _flush_letters(self) -> None:
         if not self._letters:
@@ -233,13 +233,13 @@ def _distinct(words: dict[int, npt.NDArray[np.int64]], rows: int) -> tuple[list[
     """The distinct combinations of words as numbers, and the index of each row's number."""
     if not words:
         return [0], np.zeros(rows, np.int32)
-    places = sorted(words)
-    if len(places) == 1:
-        found, which = np.unique(words[places[0]], return_inverse=True)
+    indexes = sorted(words)
+    if len(indexes) == 1:
+        found, which = np.unique(words[indexes[0]], return_inverse=True)
         combined = found.reshape(-1, 1)
     else:
-        combined, which = np.unique(np.stack([words[place] for place in places], axis=1), axis=0, return_inverse=True)
-    numbers = [sum(int(word) << 63 * place for word, place in zip(row, places, strict=True)) for row in combined]
+        combined, which = np.unique(np.stack([words[index] for index in indexes], axis=1), axis=0, return_inverse=True)
+    numbers = [sum(int(word) << 63 * index for word, index in zip(row, indexes, strict=True)) for row in combined]
     return numbers, which.reshape(-1).astype(np.int32)
 
 
@@ -254,15 +254,15 @@ def _by_day(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield day, table.filter(pa.array(days == day))
 
 
-def _sorted(tables: list[pa.Table]) -> pa.Table:
+def _sort_rows(tables: list[pa.Table]) -> pa.Table:
     """The rows of tables with one type each, sorted by type, time and position."""
     by_type: dict[str, list[pa.Table]] = {}
     for table in tables:
         by_type.setdefault(table.column(TYPE)[0].as_py(), []).append(table)
-    return pa.concat_tables([_in_time(pa.concat_tables(by_type[name])) for name in sorted(by_type)])
+    return pa.concat_tables([_sort_by_time(pa.concat_tables(by_type[name])) for name in sorted(by_type)])
 
 
-def _in_time(table: pa.Table) -> pa.Table:
+def _sort_by_time(table: pa.Table) -> pa.Table:
     """Sort the rows of one type by time, unless they are in order already, as most recorders write them."""
     if _is_ordered(table.column("time"), strict=False) and _is_ordered(table.column(POSITION), strict=True):
         return table

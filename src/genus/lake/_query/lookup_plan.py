@@ -90,7 +90,7 @@ class _Planner:
     def by_shape(self, residual: bool) -> Iterator[LookupPlan]:
         """The lookup of subscriptions without a key."""
         subscription = _ints(self._decomposed.unkeyed)
-        subscription = subscription[self._wanted(subscription, residual)]
+        subscription = subscription[self._select_mask(subscription, residual)]
         if len(subscription):
             nothing = np.zeros(len(subscription), np.int64)
             groups = self._group(subscription, nothing, nothing)
@@ -124,14 +124,14 @@ class _Planner:
             more = {"dimensions": self._dimensions(dimension), "value_types": (value_type,), "bins": bins}
             yield self._make_plan("range", subscription, self._address(groups), lookup, **more)
 
-    def _wanted(self, subscription: Ints, residual: bool) -> Flags:
-        wanted: Flags = (self._weight[subscription] > 0) & ((self._residual[subscription] >= 0) == residual)
-        return wanted
+    def _select_mask(self, subscription: Ints, residual: bool) -> Flags:
+        mask: Flags = (self._weight[subscription] > 0) & ((self._residual[subscription] >= 0) == residual)
+        return mask
 
     def _select(self, rows: KeyColumns, residual: bool) -> tuple[Ints, Ints, Ints]:
         """The rows of a lookup, their subscriptions and their dimensions."""
         subscription, dimension = _ints(rows.subscriptions), _ints(rows.dimensions)
-        chosen = np.flatnonzero(self._wanted(subscription, residual))
+        chosen = np.flatnonzero(self._select_mask(subscription, residual))
         return chosen, subscription[chosen], dimension[chosen]
 
     def _levels(self, subscription: Ints, dimension: Ints, fitting: Ints, bins: Mapping[int, Bins]) -> Ints:

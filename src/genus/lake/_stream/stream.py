@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -18,9 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._analytics.analysis import Analysis
-from genus.lake._ingest.ingest import ingest
-from genus.lake._ingest.mapping import Mapping
-from genus.lake._ingest.sources import PathLike, Unknown
+from genus.lake._ingest.ingest import FormatOptions, ingest
+from genus.lake._ingest.sources import PathLike
 from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import DerivedTable
@@ -121,15 +120,12 @@ class Stream:
         self,
         lake: LakeTables,
         landing: PathLike,
+        options: FormatOptions,
         *,
-        checkpoint: PathLike | None = None,
-        pattern: str = "*.genus",
-        files_per_batch: int = 100,
-        on_progress: Callable[[Progress], object] | None = None,
-        format: str | None = None,
-        mapping: Mapping | PathLike | None = None,
-        dbc: PathLike | None = None,
-        unknown: Unknown = "dead",
+        checkpoint: PathLike | None,
+        pattern: str,
+        files_per_batch: int,
+        on_progress: Callable[[Progress], object] | None,
     ) -> None:
         self.lake = lake
         self.landing = absolute_path(landing)
@@ -137,7 +133,7 @@ class Stream:
         self.progress: Progress | None = None
         """The progress of the last batch."""
         self._pattern, self._files_per_batch, self._on_progress = pattern, files_per_batch, on_progress
-        self._ingest: dict[str, Any] = {"format": format, "mapping": mapping, "dbc": dbc, "unknown": unknown}
+        self._options = options
         self._followers: list[Follower] = []
         self._claimed: set[str] = set()
         local = local_path(self.landing)
@@ -226,7 +222,7 @@ class Stream:
     def _batch(self, found: DataFrame, batch: int) -> None:
         began = time.monotonic()
         paths = [_local_form(row[0]) for row in found.collect()]
-        ingested = ingest(self.lake, paths, **self._ingest)
+        ingested = ingest(self.lake, paths, self._options)
         steps = self.catch_up()
         self.progress = Progress(
             batch,

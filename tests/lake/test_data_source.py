@@ -1,4 +1,4 @@
-"""`spark.read.format("genus")`: typed rows of files that are in no lake, the same as a lake of them would give."""
+"""`spark.read.format("genus")`: typed rows of files that are not in a lake, equal to those of a lake."""
 
 import json
 from pathlib import Path
@@ -76,7 +76,7 @@ def rows(frame: DataFrame) -> list[Any]:
 def test_rows_are_those_that_a_lake_gives(
     genus: DataFrameReader, lake: Lake, folder: Path, wanted: Subscription
 ) -> None:
-    """In the same columns but the day, for types, kinds, attributes and predicates."""
+    """The same columns except the day, for types, kinds, attributes and predicates."""
     found = genus.option("subscription", str(wanted)).load(str(folder / "in"))
     expected = lake.read(wanted)
     assert found.columns == [name for name in expected.columns if name != "_day"]
@@ -84,7 +84,7 @@ def test_rows_are_those_that_a_lake_gives(
 
 
 def test_a_file_is_read_by_many_tasks(genus: DataFrameReader, lake: Lake, folder: Path) -> None:
-    """However it is split, every event is there once."""
+    """Every event is read once, for any splits."""
     found = genus.option("type", "Counter").option("splitBytes", "2000").load(str(folder / "in" / "first.genus"))
     assert found.rdd.getNumPartitions() > 4
     whole = genus.option("splitBytes", "1000000").load(str(folder / "in" / "first.genus"))
@@ -120,7 +120,7 @@ def test_sql_reaches_it_through_a_view(spark: SparkSession, folder: Path, lake: 
 
 
 def test_a_schema_chooses_columns(genus: DataFrameReader, folder: Path) -> None:
-    """In its order; the rest is not made. It is the only way: Spark tells a Python data source nothing of a select."""
+    """Only the columns of the schema are made, in its order; Spark does not pass a select to a Python data source."""
     found = genus.option("type", "Counter").schema("speed double, _type string, time timestamp")
     assert found.load(str(folder / "in")).columns == ["speed", "_type", "time"]
     whole = genus.schema("speed double, _type string, time timestamp").load(str(folder / "in"))
@@ -146,7 +146,7 @@ def test_mapped_files_and_unsigned_integers(genus: DataFrameReader, tmp_path: Pa
 
 
 def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    """Its types are known from there."""
+    """The DBC file gives the types."""
     (tmp_path / "car.dbc").write_text(DBC)
     frames = [f"({1700000000 + n}.000000) can0 100#{(100 * n).to_bytes(2, 'little').hex()}0300" for n in range(20)]
     (tmp_path / "drive.log").write_text("\n".join(frames) + "\n")
@@ -160,7 +160,7 @@ def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, t
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "give option 'type' or 'subscription'"),
         ({"type": "Counter", "catalgo": "x"}, "unknown option 'catalgo'; the options are catalog, dbc"),
@@ -171,20 +171,23 @@ def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, t
     ],
     ids=["nothing", "misspelt", "unknown type", "unknown attribute", "no catalog", "unknown format"],
 )
-def test_wrong_options_are_named(genus: DataFrameReader, folder: Path, options: dict[str, str], said: str) -> None:
+def test_wrong_options_are_named(genus: DataFrameReader, folder: Path, options: dict[str, str], message: str) -> None:
     with pytest.raises(PySparkException) as raised:
         genus.options(**options).load(str(folder / "in")).collect()
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
-    [("weight double", "no column 'weight'; the columns are time"), ("lane string", "column 'lane' is bigint, not string")],
+    ("schema", "message"),
+    [
+        ("weight double", "no column 'weight'; the columns are time"),
+        ("lane string", "column 'lane' is bigint, not string"),
+    ],
 )
-def test_wrong_schemas_are_named(genus: DataFrameReader, folder: Path, schema: str, said: str) -> None:
+def test_wrong_schemas_are_named(genus: DataFrameReader, folder: Path, schema: str, message: str) -> None:
     with pytest.raises(PySparkException) as raised:
         genus.option("type", "Counter").schema(schema).load(str(folder / "in")).collect()
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_no_such_file_is_named(genus: DataFrameReader, folder: Path) -> None:
