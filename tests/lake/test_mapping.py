@@ -8,7 +8,10 @@ import pytest
 
 from genus import Event, Kind, Maybe
 from genus.errors import LakeError
+from genus.lake._ingest.csv_files import Csv
+from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.mapping import MappedField, Mapping, format_path, parse_path, read_mapping
+from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.sources import mapped_format
 from genus.lake._ingest.values import ValueFormat
 from tests.lake.foreign_files import format_for, types_for
@@ -141,15 +144,15 @@ def test_a_good_mapping_passes(text: str) -> None:
 
 def test_the_ending_of_a_file_says_its_format() -> None:
     """Text may be compressed; Parquet compresses itself."""
-    endings = {
-        "json": "json",
-        "jsonl": "json",
-        "ndjson.gz": "json",
-        "CSV": "csv",
-        "tsv.gz": "csv",
-        "parquet": "parquet",
+    endings: dict[str, type] = {
+        "json": JsonLines,
+        "jsonl": JsonLines,
+        "ndjson.gz": JsonLines,
+        "CSV": Csv,
+        "tsv.gz": Csv,
+        "parquet": ParquetFiles,
     }
-    assert {ending: format_for(f"/a.b/c.{ending}").name for ending in endings} == endings
+    assert {ending: type(format_for(f"/a.b/c.{ending}")) for ending in endings} == endings
     assert mapped_format("/data/x", "tsv", None).delimiter == "\t"  # type: ignore[attr-defined]
     for path in ("/a/b.txt", "/a/b", "/a/b.parquet.gz"):
         with pytest.raises(LakeError, match=f"^{path}: "):

@@ -204,7 +204,7 @@ def agree_with_replay(path: Path, found: Found) -> None:
         assert [letter.position for letter in found.letters] == [0]
         return
     assert [event[1:] for event in found.events] == [expected(one) for one in recording]
-    passed = [letter for letter in found.letters if "bytes passed over" in letter.reason]
+    passed = [letter for letter in found.letters if "bytes skipped" in letter.reason]
     said = [line.rpartition(": ") for line in recording.damage if ": 0 bytes" not in line]
     assert [f"{letter.position}: {letter.reason.partition(': ')[2]}" for letter in passed] == [
         f"{before.rpartition(' ')[2]}: {many}" for before, _, many in said
@@ -347,7 +347,7 @@ def test_what_is_no_event_is_a_dead_letter_and_its_neighbours_are_kept(
         assert reason in letter.reason
         assert letter.raw == raw.decode("utf-8", "backslashreplace")
     else:
-        assert letter.reason == f"damaged: {FRAME.size + len(raw)} bytes passed over"
+        assert letter.reason == f"damaged: {FRAME.size + len(raw)} bytes skipped"
 
 
 ODD_TIMES = [
@@ -439,6 +439,6 @@ def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path:
     )
     letters = pa.concat_tables([pq.read_table(file, partitioning=None) for file in (root / "dead").rglob("*.parquet")])
     assert sorted(letters.column("reason").to_pylist()) == [
-        "cut short: 7 bytes passed over",
+        "cut short: 7 bytes skipped",
         "unknown type Unregistered",
     ]

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 
 from genus.errors import LakeError
 from genus.lake._tables.columns import EVENT_ID, RECORDED, find_case_twins
+from genus.model._types import micros_of_duration, micros_of_time
 
 _COALESCE_CACHE = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 _NESTED = (spark.ArrayType, spark.MapType, spark.StructType, spark.VariantType)
@@ -116,8 +117,6 @@ CONTEXT = (TIME, EXPIRES, RECORDED, *EVENT_ID)
 END_OF_STREAM = datetime.max.replace(tzinfo=UTC)
 """The watermark at the end of a stream; at it, all rows are settled."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _FOREVER = (1 << 63) - 1
 
 
@@ -138,7 +137,7 @@ def is_late(lateness: timedelta | None = None) -> Column:
     if lateness is None:
         return late
     delay = F.unix_micros(RECORDED) - F.unix_micros(TIME)
-    return late | F.coalesce(delay > to_micros(lateness), F.lit(False))
+    return late | F.coalesce(delay > micros_of_duration(lateness), F.lit(False))
 
 
 def is_overtaken(watermark: datetime) -> Column:
@@ -173,11 +172,6 @@ def drop_late(events: DataFrame, lateness: timedelta | None, keep_late: bool) ->
     return events if keep_late else events.where(~is_late(lateness))
 
 
-def to_micros(duration: timedelta) -> int:
-    """A duration in microseconds."""
-    return duration // _MICROSECOND
-
-
 def watermark_micros(watermark: datetime) -> int:
     """A watermark in microseconds since 1970; for `END_OF_STREAM`, a number above all times.
 
@@ -186,7 +180,7 @@ def watermark_micros(watermark: datetime) -> int:
     """
     if watermark.tzinfo is None:
         raise LakeError(f"{watermark} has no time zone; give an aware datetime, such as datetime.now(UTC)")
-    return _FOREVER if watermark == END_OF_STREAM else to_micros(watermark - _EPOCH)
+    return _FOREVER if watermark == END_OF_STREAM else micros_of_time(watermark)
 
 
 def final_before(watermark: datetime, keep_late: bool) -> int:

@@ -26,7 +26,6 @@ from genus.lake._analytics.analysis import (
     key_column,
     require_columns,
     require_distinct,
-    to_micros,
 )
 from genus.lake._analytics.pair_kernel import (
     ELAPSED,
@@ -40,6 +39,7 @@ from genus.lake._analytics.pair_kernel import (
     join_halves,
 )
 from genus.lake._tables.columns import COMMIT, DAY, EVENT_ID
+from genus.model._types import micros_of_duration
 
 Choice: TypeAlias = Literal["first", "last"]
 _FILES = (COMMIT, DAY)
@@ -89,7 +89,11 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
         rule = PairRule(
-            self.by, to_micros(self.within), self.choose == "first", self.outer, final_before(watermark, self.keep_late)
+            self.by,
+            micros_of_duration(self.within),
+            self.choose == "first",
+            self.outer,
+            final_before(watermark, self.keep_late),
         )
         joined = _in_order(rows, self.by).mapInArrow(partial(join_halves, rule), _joined_schema(rows.schema))
         results = joined.where(F.col(STATE) != WAITING).select(*_result_columns(rows.columns, self.by))

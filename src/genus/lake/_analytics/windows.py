@@ -24,8 +24,8 @@ from genus.lake._analytics.analysis import (
     final_before,
     require_columns,
     require_distinct,
-    to_micros,
 )
+from genus.model._types import micros_of_duration
 
 Statistic: TypeAlias = Literal["count", "mean", "min", "max"] | float
 """A statistic of a column's values; a number from 0 to 1 is a quantile."""
@@ -89,7 +89,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The windows that end at or before the watermark; events that are also in later windows wait."""
         limit = final_before(watermark, self.keep_late)
-        open = _align(F.col(_AT), to_micros(self.step)) > limit - to_micros(self.every)
+        open = _align(F.col(_AT), micros_of_duration(self.step)) > limit - micros_of_duration(self.every)
         waiting = rows.where(open).withColumn(_AFTER, F.lit(limit).cast("bigint"))
         return SettleResult(self._summary(self._assign_windows(rows, limit)), waiting, rows)
 
@@ -99,7 +99,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     def _assign_windows(self, rows: DataFrame, limit: int) -> DataFrame:
         """A row for each window of an event that is final at the limit and was not before."""
-        every, step = to_micros(self.every), to_micros(self.step)
+        every, step = micros_of_duration(self.every), micros_of_duration(self.step)
         last = _align(F.least(F.col(_AT), F.lit(limit - every)), step)
         # `greatest` ignores NULL: an event that has not waited yet is in all of its windows.
         first = _align(F.greatest(_AT, _AFTER) - every, step) + step
@@ -116,7 +116,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
             if statistic in ("count", "min", "max")
         ]
         grouped = assigned.groupBy(*self.by, START).agg(F.count(F.lit(1)).alias(COUNT), *extremes, *lists)
-        end = F.timestamp_micros(F.col(START) + to_micros(self.every))
+        end = F.timestamp_micros(F.col(START) + micros_of_duration(self.every))
         figures = (
             _figure(name, statistic).alias(_figure_name(name, statistic)) for name, statistic in self._statistics()
         )

@@ -41,11 +41,6 @@ class Csv(msgspec.Struct, frozen=True):
     mapping: Mapping = Mapping()
     delimiter: str = ","
 
-    @property
-    def name(self) -> str:
-        """Name on the command line and in messages."""
-        return "csv"
-
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of bytes if no value can contain a line end, otherwise one split."""
         return [Split(path, 0, size)] if _may_span(path, self.mapping.csv) else byte_ranges(path, size, target)

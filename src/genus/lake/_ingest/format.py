@@ -60,10 +60,6 @@ Chunk: TypeAlias = Columns | list[DeadLetter]
 class Format(Protocol):
     """A file format of events. Frozen, and small when pickled, because it is sent to every task."""
 
-    @property
-    def name(self) -> str:
-        """Name on the command line and in messages."""
-
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Cut a file of `size` bytes into ranges of about `target` bytes that can be read in parallel.
 

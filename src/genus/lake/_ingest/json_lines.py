@@ -324,11 +324,6 @@ class JsonLines(msgspec.Struct, frozen=True):
     mapping: Mapping = Mapping()
     cloud_events: bool | None = None
 
-    @property
-    def name(self) -> str:
-        """Name on the command line and in messages."""
-        return "json"
-
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of bytes; compressed files and arrays are one split."""
         if not is_compressed(path) and _is_array(path) and size <= ARRAY_LIMIT:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from genus.lake._ingest.format import Columns, TypePlan, Types
-from genus.lake._tables.columns import INSTANT, POSITION, RECORDED, stored_type
+from genus.lake._ingest.safe_cast import valid_rows
+from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, POSITION, RECORDED, stored_type
 from genus.model import (
     Attribute,
     AttributeType,
@@ -35,8 +36,6 @@ from genus.model import (
 )
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
 
-FIRST_US = micros_of_time(datetime.fromisoformat("0001-01-01T00:00:00Z"))
-LAST_US = micros_of_time(datetime.fromisoformat("9999-12-31T23:59:59.999999Z"))
 AWARE = Annotated[datetime, msgspec.Meta(tz=True)]
 
 _SECONDS = np.uint64(34)
@@ -234,7 +233,7 @@ class PacketTypeReader:
     def _wrong_rows(self, column: PacketColumn, attribute: Attribute) -> list[int]:
         if attribute.name not in self.plan.required or column.values.null_count == 0:
             return column.wrong
-        rows: list[int] = np.flatnonzero(column.values.is_null().to_numpy(zero_copy_only=False)).tolist()
+        rows: list[int] = np.flatnonzero(~valid_rows(column.values)).tolist()
         return rows
 
     def problem(self, packet: bytes, attribute: str | None) -> str:

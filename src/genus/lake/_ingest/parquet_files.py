@@ -21,11 +21,6 @@ class ParquetFiles(msgspec.Struct, frozen=True):
 
     mapping: Mapping = Mapping()
 
-    @property
-    def name(self) -> str:
-        """Name on the command line and in messages."""
-        return "parquet"
-
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Runs of row groups of about `target` bytes."""
         try:

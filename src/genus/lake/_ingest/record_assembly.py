@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from genus.lake._ingest.format import POSITION_FIELD, RECORDED_FIELD, Columns, TypePlan, Types
 from genus.lake._ingest.mapping import FieldPath, MappedField, Mapping, constant_column, format_path
-from genus.lake._ingest.safe_cast import CastColumn, Mask
+from genus.lake._ingest.safe_cast import CastColumn, Mask, valid_rows
 from genus.lake._ingest.values import ValueFormat
 from genus.lake._tables.columns import INSTANT
 from genus.model import Attribute, AttributeType, TimeType
@@ -154,7 +154,7 @@ class RecordAssembler:
         columns = {name: self._column(name, values) for name in (*self._sources, *self._constants)}
         for name in self.plan.required:
             column = columns.get(name)
-            missing = np.ones(rows, np.bool_) if column is None else _missing(column)
+            missing = np.ones(rows, np.bool_) if column is None else ~valid_rows(column) if column.null_count else None
             faults.mask(missing, lambda _, name=name: f"{self.plan.name} lacks {name!r}, which it must carry")  # type: ignore[misc]
         recorded = self._recorded_at(values, columns.get("time"), rows, changed_us)
         columns = {name: column for name, column in columns.items() if column.null_count < rows}
@@ -189,10 +189,6 @@ def assembler_for(
     if plan is None:
         return f"unknown type {show_value(name)}" + (f" ({type_})" if type_ not in (None, name) else "")
     return RecordAssembler(mapping, plan, fallback)
-
-
-def _missing(column: pa.Array) -> Mask | None:
-    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
 
 
 def _hint(wanted: WantedField, value: object) -> str:

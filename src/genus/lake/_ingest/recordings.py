@@ -210,16 +210,7 @@ class _Piece:
 
 
 class Recordings(msgspec.Struct, frozen=True):
-    """The format of recordings; the position of an event is the byte offset of its frame.
-
-    >>> Recordings().name
-    'recordings'
-    """
-
-    @property
-    def name(self) -> str:
-        """Name on the command line and in messages."""
-        return "recordings"
+    """The format of recordings; the position of an event is the byte offset of its frame."""
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Cut a file at frames; a file larger than `target` is searched, about as fast as it can be read."""
@@ -266,7 +257,7 @@ def _chunks(reader: PacketReader, frames: FrameRun) -> Iterator[Chunk]:
 
 
 def _damage(file: IO[bytes], start: int, end: int) -> DeadLetter:
-    return DeadLetter.of(start, f"damaged: {end - start} bytes passed over", _raw(file, start, end))
+    return DeadLetter.of(start, f"damaged: {end - start} bytes skipped", _raw(file, start, end))
 
 
 def _rest(file: IO[bytes], at: int, split: Split) -> DeadLetter:
@@ -275,7 +266,7 @@ def _rest(file: IO[bytes], at: int, split: Split) -> DeadLetter:
     if at == 0 and is_last:
         return DeadLetter.of(0, f"not a recording: it does not begin with {HEADER!r}", _raw(file, 0, split.end))
     what = "cut short" if is_last else "damaged"
-    return DeadLetter.of(at, f"{what}: {split.end - at} bytes passed over", _raw(file, at, split.end))
+    return DeadLetter.of(at, f"{what}: {split.end - at} bytes skipped", _raw(file, at, split.end))
 
 
 def _raw(file: IO[bytes], at: int, end: int) -> bytes:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._tables.columns import INSTANT
-from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
+from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US
+from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -119,8 +119,6 @@ UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 ISO, TEXT = "iso", "text"
 
 _NAIVE, _DURATION = pa.timestamp("us"), pa.duration("us")
-_FIRST = micros_of_time(datetime(1, 1, 1, tzinfo=UTC))
-_LAST = micros_of_time(datetime.max.replace(tzinfo=UTC))
 
 
 def parse_times(column: pa.Array, format: str, zone: str) -> CastColumn:
@@ -151,7 +149,7 @@ def parse_durations(column: pa.Array, format: str) -> CastColumn:
 def _check_years(column: pa.Array) -> CastColumn:
     """Keep the instants in the years 1 to 9999."""
     micros = column.cast(pa.int64())
-    return keep_where(column, pc.and_(pc.greater_equal(micros, _FIRST), pc.less_equal(micros, _LAST)))
+    return keep_where(column, pc.and_(pc.greater_equal(micros, FIRST_US), pc.less_equal(micros, LAST_US)))
 
 
 def _times_of_timestamps(column: pa.Array, zone: str) -> CastColumn:

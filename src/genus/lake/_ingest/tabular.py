@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Types
 from genus.lake._ingest.mapping import FieldPath, Mapping, format_path
 from genus.lake._ingest.record_assembly import Positions, RecordAssembler, RecordFaults, assembler_for
-from genus.lake._ingest.safe_cast import CastColumn, Mask
+from genus.lake._ingest.safe_cast import CastColumn, valid_rows
 from genus.lake._ingest.values import convert_column
 
 Table = dict[str, pa.Array]
@@ -69,7 +69,7 @@ class TableReader:
         names = self._names(table, rows)
         if names.null_count:
             fields = " and ".join(repr(format_path(path)) for path in self._mapping.naming.fields)
-            faults.mask(_null_rows(names), lambda _: f"no type: {fields} is missing")
+            faults.mask(~valid_rows(names), lambda _: f"no type: {fields} is missing")
         encoded = names.dictionary_encode()
         indices = encoded.indices.fill_null(-1).to_numpy()
         for index, name in enumerate(encoded.dictionary.to_pylist()):
@@ -123,7 +123,7 @@ class TableReader:
             is_known = name in known or any(name.startswith(f"{each}.") for each in known)
             if not is_known and not pa.types.is_struct(column.type) and column.null_count < len(column):
                 reason = assembler.describe_unknown((name,))
-                faults.mask(column.is_valid().to_numpy(zero_copy_only=False), lambda _, reason=reason: reason)  # type: ignore[misc]
+                faults.mask(valid_rows(column), lambda _, reason=reason: reason)  # type: ignore[misc]
 
 
 def _stored_type(assembler: RecordAssembler, number: int) -> pa.DataType:
@@ -139,11 +139,6 @@ def _text(table: Table, path: FieldPath, rows: int) -> pa.Array:
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     named = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return column.cast(pa.string()) if any(test(column.type) for test in named) else pa.nulls(rows, pa.string())
-
-
-def _null_rows(column: pa.Array) -> Mask:
-    found: Mask = column.is_null().to_numpy(zero_copy_only=False)
-    return found
 
 
 def _letters(table: Table, positions: Positions, faults: RecordFaults) -> Iterator[DeadLetter]:

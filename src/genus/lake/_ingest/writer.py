@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from genus.lake._ingest.format import Columns, DeadLetter, TypePlan
+from genus.lake._ingest.safe_cast import valid_rows
 from genus.lake._tables.columns import (
     CODE,
     DAY,
@@ -219,14 +220,9 @@ def presence_bits(batch: pa.RecordBatch, plan: TypePlan) -> PresenceBits:
             always |= 1 << bits[name]
         elif column.null_count < batch.num_rows:
             word = words.setdefault(bits[name] // 63, np.zeros(batch.num_rows, np.int64))
-            word |= _valid(column).astype(np.int64) << bits[name] % 63
+            word |= valid_rows(column).astype(np.int64) << bits[name] % 63
     distinct, which = _distinct(words, batch.num_rows)
     return PresenceBits([always | varying for varying in distinct], pa.array(which, pa.int32()))
-
-
-def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
-    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
-    return valid
 
 
 def _distinct(words: dict[int, npt.NDArray[np.int64]], rows: int) -> tuple[list[int], npt.NDArray[np.int32]]:

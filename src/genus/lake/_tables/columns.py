@@ -8,6 +8,7 @@ or a list as JSON.
 
 import hashlib
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +30,7 @@ from genus.model import (
     Vector,
     attributes,
 )
+from genus.model._types import micros_of_time
 
 TABLES, DEAD = "tables", "dead"
 """Folders of a lake: event tables, one folder per family, and dead letters."""
@@ -111,6 +113,9 @@ SUBSCRIBER, SUBSCRIPTION = ROUTED = ("subscriber", "subscription")
 """Columns that routing puts before those of an event; no attribute of a lake has these names."""
 
 INSTANT = pa.timestamp("us", tz="UTC")
+FIRST_US = micros_of_time(datetime.min.replace(tzinfo=UTC))
+LAST_US = micros_of_time(datetime.max.replace(tzinfo=UTC))
+"""The times that a lake can store, the years 1 to 9999, in microseconds since 1970."""
 
 OWN_SCHEMA = pa.schema(
     [
