@@ -148,7 +148,7 @@ def test_the_archive_holds_the_package_as_it_is_installed() -> None:
 def test_the_archive_can_be_imported_from() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import genus.lake._ingest.job as job; print(job.__file__)"
     done = subprocess.run([sys.executable, "-c", code, package_archive()], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{package_archive()}/genus/lake/ingest/job.py"
+    assert done.stdout.strip() == f"{package_archive()}/genus/lake/_ingest/job.py"
 
 
 def test_a_failure_that_is_not_about_modules_is_left_alone(spark: SparkSession) -> None:
