@@ -327,6 +327,26 @@ def test_a_node_that_crashes_and_restarts_goes_on(world: World) -> None:
     assert numbers[-1] > numbers[0] + 200
 
 
+def test_a_program_ends_with_its_node_and_starts_again_with_it(world: World) -> None:
+    seen: list[int] = []
+    program = world.start(act, seen)
+    bus = open_node("controller")
+    commands = bus.channel(Command)
+    commands.announce()
+    done = bus.collection(Done).inbox()
+    world.run("100ms")
+    world.inject("crash node=actuator at=110ms restart=200ms")
+    commands.publish(Command(number=1))  # under way when the node crashes
+    world.run("50ms")
+    assert (seen, program.starts, program.is_done) == ([], 1, False)
+    commands.publish(Command(number=2))  # while it is down
+    world.run("1200ms")  # at the latest now the node has the controller's report, which it needs to receive events
+    assert program.starts == 2
+    commands.publish(Command(number=3))
+    assert done.get(timeout=1).number == 3
+    assert seen == [3]
+
+
 def test_a_node_that_is_down_says_so(world: World) -> None:
     sensor = open_node("sensor")
     samples = sensor.channel(Sample)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from genus.can._wire.payload import Layout
     from genus.can._wire.segments import Reassembler, split
     from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
+    from genus.can._world.programs import NodeDown
     from genus.can._world.releases import PATTERNS, Pattern
     from genus.can._world.scenario import PreparedSystem, Scenario, ScenarioRun, simulate
     from genus.can._world.tracker import EventRecord
@@ -95,6 +96,7 @@ __all__ = [
     "MessageLayout",
     "Monitor",
     "MonitorSnapshot",
+    "NodeDown",
     "NotBound",
     "NotSent",
     "NumberLost",
@@ -166,6 +168,7 @@ if not TYPE_CHECKING:
         _wire__payload="Layout",
         _wire__segments="Reassembler split",
         _world__outcome="BandResult ChannelResult Outcome Summary",
+        _world__programs="NodeDown",
         _world__releases="PATTERNS Pattern",
         _world__scenario="PreparedSystem Scenario ScenarioRun simulate",
         _world__tracker="EventRecord",

@@ -44,7 +44,7 @@ class NodeLink:
         self._driver: NodeDriver | None = None
         self._clock: Clock | None = None
         self._publishers: dict[NodePublisher, None] = {}
-        self._interests: dict[_Listening, None] = {}
+        self._interests: dict[Listening, None] = {}
 
     def run(self, node: Node, driver: NodeDriver, clock: Clock) -> None:
         """Use a node, and announce and subscribe there what was announced and subscribed before."""
@@ -101,12 +101,12 @@ class NodeLink:
 
     def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
         """Let what a subscription matches pass the acceptance filters; returns a function that ends it."""
-        listening = _Listening(self, subscription, on_trouble or _log_refusal)
+        listening = Listening(self, subscription, on_trouble or _log_refusal)
         listening.interest = self.driver.call(listening.subscribe)
         self._interests[listening] = None
         return listening.end
 
-    def unlisten(self, listening: "_Listening") -> None:
+    def unlisten(self, listening: "Listening") -> None:
         """End a subscription."""
         is_known = listening in self._interests
         self._interests.pop(listening, None)
@@ -177,7 +177,7 @@ class NodePublisher:
         self._link.withdraw(self)
 
 
-class _Listening:
+class Listening:
     """State: a subscription of a link."""
 
     interest: Interest

@@ -41,6 +41,7 @@ class Host:
         self.controller = controller
         self.clock = clock or Clock()
         self.clock.on_change.append(self._clock_changed)
+        self.on_crash: Callable[[], object] = lambda: None
         self._scheduler = bus.scheduler
         self._bus = bus
         self._machine: Machine | None = None
@@ -82,6 +83,7 @@ class Host:
             self._alarm, self._wanted = None, NEVER
             self._bus.detach(self.controller)
             self.controller.reset()
+            self.on_crash()
 
     def restart(self, machine: Machine) -> None:
         """Run another machine, after a crash or instead of the present one; the clock went on meanwhile."""
@@ -248,6 +250,8 @@ class Simulation:
             for _ in range(2)
         )
         self._makers: dict[int, Callable[[], Machine]] = {}
+        self.on_restart: Callable[[int], bool] = lambda number: False
+        """Called with the number of a station that is to restart; returns whether it takes care of that."""
 
     @property
     def now(self) -> int:
@@ -301,8 +305,9 @@ class Simulation:
         return self.hosts[number]
 
     def restart(self, number: int) -> None:
-        """Run a host from the beginning."""
-        self.host(number).restart(self._makers[number]())
+        """Start a station again."""
+        if not self.on_restart(number):
+            self.host(number).restart(self._makers[number]())
 
     def part(self, numbers: Sequence[int]) -> None:
         """Cut the bus in two, with these hosts on the other side."""

@@ -20,13 +20,19 @@ class SimulationClosed(BusError):
     """The simulation was closed while a program waited in it."""
 
 
+class NodeDown(BusError):
+    """The node of a program is down. It ends the program; when the node restarts, the program starts again."""
+
+
 class _Waiter:
     """State: a program that waits."""
 
-    def __init__(self, condition: Condition, until_ns: int) -> None:
+    def __init__(self, condition: Condition, until_ns: int, program: object) -> None:
         self.condition = condition
         self.until_ns = until_ns
+        self.program = program
         self.turn = threading.Semaphore(0)
+        self.error: BusError | None = None
 
 
 class _Worker(threading.Thread):
@@ -56,6 +62,7 @@ class ProgramRunner:
         self._condition: Condition | None = None
         self._error: BaseException | None = None
         self._closing = False
+        self._local = threading.local()
 
     # -- from outside ------------------------------------------------------------------------------------------------
 
@@ -94,6 +101,25 @@ class ProgramRunner:
             worker.turn.release()
             worker.join()
         self._idle.clear()
+
+    @property
+    def program(self) -> object:
+        """The program that runs in this thread; None outside of programs."""
+        return getattr(self._local, "program", None)
+
+    def run_program(self, program: object, function: Callable[[], object]) -> None:
+        """Run a function in this thread as a program."""
+        self._local.program = program
+        try:
+            function()
+        finally:
+            self._local.program = None
+
+    def abort(self, program: object, error: BusError) -> None:
+        """Raise an error in a program where it waits."""
+        for waiter in self._waiters:
+            if waiter.program is program:
+                waiter.error = error
 
     def _hand_over(self) -> None:
         """Let a worker run until it reports back; Ctrl-C ends it after the present callback."""
@@ -135,7 +161,7 @@ class ProgramRunner:
         scheduler = self._scheduler
         while not self._closing:
             for waiter in self._waiters:
-                if waiter.condition() or waiter.until_ns <= scheduler.now:
+                if waiter.error is not None or waiter.condition() or waiter.until_ns <= scheduler.now:
                     self._waiters.remove(waiter)
                     scheduler.paused = True  # its thread may return into `advance`, which must not run on blindly
                     return waiter.turn
@@ -164,13 +190,15 @@ class ProgramRunner:
         """Block the program of this thread, and let another worker run the simulation meanwhile."""
         if condition():
             return True
-        waiter = _Waiter(condition, until_ns)
+        waiter = _Waiter(condition, until_ns, self.program)
         if not self._closing:
             self._waiters.append(waiter)
             self._idle_worker().turn.release()
             waiter.turn.acquire()
         if self._closing:
             raise SimulationClosed("the simulation ended while this program waited")
+        if waiter.error is not None:
+            raise waiter.error
         return condition()
 
 

@@ -6,11 +6,12 @@ from typing import Protocol, TypeVar
 
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._qos import QoS
-from genus.can._node.link import BINDING_S, NodeLink, NodePublisher
+from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
 from genus.can._sim.simulation import Host
-from genus.errors import BusError, QueueFull
+from genus.can._world.programs import NodeDown
+from genus.errors import QueueFull
 from genus.filters import Subscription
 from genus.model import Event
 from genus.targets.python import PythonFilter
@@ -40,6 +41,9 @@ class StationWorld(Protocol):
 
     def remove(self, station: "Station") -> None:
         """Take a station off the bus."""
+
+    def station_crashed(self, station: "Station") -> None:
+        """A station went down."""
 
 
 class StationObserver(Protocol):
@@ -82,6 +86,8 @@ class Station(NodeLink):
         """The node whose slots of the calendar it uses: itself, unless it replaces another one."""
         self.banks = banks
         self.last_filters: tuple[tuple[int, int], ...] = ()
+        self.program: object = None
+        """The program that opened it, if `World.start` runs that."""
         self._world = world
         self._observer = observer
         self._deliver: Callable[[Event], None] = _ignore
@@ -98,6 +104,7 @@ class Station(NodeLink):
         """Switch the station on."""
         self._deliver = deliver
         self.host = self._world.add_host(self)
+        self.host.on_crash = lambda: self._world.station_crashed(self)
         self._start(self.node)
 
     def boot(self) -> Node:
@@ -189,7 +196,7 @@ class Station(NodeLink):
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
         if not self.is_up:
-            raise BusError(f"node {self.name!r} is down")
+            raise NodeDown(f"node {self.name!r} is down")
         channel = self.node.tx.channels.get(type(event))
         if channel is not None and channel.state == "binding":
             self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
@@ -202,6 +209,20 @@ class Station(NodeLink):
     def _publish(self, event: Event, now: int, loop_back: bool) -> None:
         etag, payload = self.node.publish(event, now, loop_back=loop_back)
         self._observer.event_published(self, event, etag, payload)
+
+    def withdraw(self, publisher: NodePublisher) -> None:
+        """End an announcement, also while the node is down."""
+        if self.is_up:
+            super().withdraw(publisher)
+        else:
+            self._publishers.pop(publisher, None)
+
+    def unlisten(self, listening: Listening) -> None:
+        """End a subscription, also while the node is down."""
+        if self.is_up:
+            super().unlisten(listening)
+        else:
+            self._interests.pop(listening, None)
 
     def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and observe what comes and what does not."""
@@ -252,7 +273,7 @@ class StationDriver:
     def call(self, action: Callable[[int], R]) -> R:
         """Call a function of the node with the reading of its clock."""
         if not self._station.is_up:
-            raise BusError(f"node {self._station.name!r} is down")
+            raise NodeDown(f"node {self._station.name!r} is down")
         return self._station.host.call(action)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:

@@ -32,7 +32,7 @@ from genus.can._world.event_loop import VirtualEventLoop
 from genus.can._world.guards import guard_of
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, Outcome, result_of
-from genus.can._world.programs import FOREVER, ProgramRunner
+from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
 from genus.can._world.station import Station, datetime_of
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
@@ -59,11 +59,29 @@ def uid_of(number: int) -> int:
 
 
 class Program:
-    """A program that `World.start` runs; `is_done` says whether it has ended, and `result` what it returned."""
+    """A program that `World.start` runs.
 
-    def __init__(self) -> None:
+    `is_done` says whether it has ended, `result` what it returned, and `starts` how often it was started.
+    """
+
+    def __init__(self, function: Callable[..., object], arguments: tuple[object, ...]) -> None:
         self.is_done = False
         self.result: Any = None
+        self.starts = 0
+        self._function, self._arguments = function, arguments
+
+    def run(self) -> None:
+        """Run it to its end, or until its node goes down."""
+        self.starts += 1
+        self.is_done = False
+        try:
+            self.result = self._function(*self._arguments)
+        except NodeDown:
+            return  # it starts again when its node restarts
+        except BaseException:
+            self.is_done = True
+            raise
+        self.is_done = True
 
 
 class World:
@@ -139,6 +157,7 @@ class World:
             self.simulation, self.stations, self.plan, self.catalog, title, keeps_frames=trace
         )
         self._runner = ProgramRunner(self.simulation.scheduler)
+        self.simulation.on_restart = self._restart_program
         self.store = self._make_store()
         if broker:
             self.simulation.add_host(BROKER_NODE, self._make_broker, run_handler=self._run_handler)
@@ -200,18 +219,15 @@ class World:
     def start(self, function: Callable[..., object], *arguments: object) -> Program:
         """Run a program in the world, beside others: a function that may block (`inbox.get()`, `bus.sleep()`).
 
-        It begins with the next `run`. When the world is closed, a program that waits gets a BusError.
+        It begins with the next `run`. If a node that it opened crashes, the program ends there (`NodeDown` is raised in
+        it), and starts again when the node restarts. When the world is closed, a program that waits gets a BusError.
         """
-        program = Program()
-
-        def run() -> None:
-            try:
-                program.result = function(*arguments)
-            finally:
-                program.is_done = True
-
-        self.at_ns(self.now_ns, run)
+        program = Program(function, arguments)
+        self._start_program(program)
         return program
+
+    def _start_program(self, program: Program) -> None:
+        self.at_ns(self.now_ns, lambda: self._runner.run_program(program, program.run))
 
     def at(self, when: datetime | Span, function: Callable[[], object]) -> None:
         """Call a function at a time of the world, or at a span after power-on."""
@@ -385,6 +401,7 @@ class World:
         station = Station(
             self, self.observation, name, number, options.get("slots", name), None if banks is None else int(banks)
         )
+        station.program = self._runner.program
         self.stations[name] = station
         return station
 
@@ -436,6 +453,20 @@ class World:
                     self._switch_off(station)
 
         self.at_ns(self.now_ns + CLOSING_STEP_NS, check)
+
+    def station_crashed(self, station: Station) -> None:
+        """A station went down: its program ends."""
+        if station.program is not None and not station.is_closed:
+            self._runner.abort(station.program, NodeDown(f"node {station.name!r} is down"))
+
+    def _restart_program(self, number: int) -> bool:
+        """Start the program of a station again, if it has one."""
+        station = next((each for each in self.stations.values() if each.number == number), None)
+        if station is None or not isinstance(station.program, Program):
+            return False
+        self._switch_off(station)
+        self._start_program(station.program)
+        return True
 
     def _switch_off(self, station: Station) -> None:
         station.last_filters = station.filters
