@@ -164,14 +164,14 @@ class Arena:
     def duck_count(self, plan: RoutePlan, files: int) -> Answer:
         """DuckDB, counting with the same tables."""
         self._duck_tables(plan)
-        sizes = "select __unit as u, sum(len(__found)) as n from address join lookup on __group = __key group by __unit"
+        sizes = "select __shape_id as u, sum(len(__found)) as n from address join lookup on __group = __key group by u"
         rows = self.duck.sql(f"select sum(n) from {self.duck_events(files)} join ({sizes}) on _shape = u").fetchall()
         return int(rows[0][0]), -1
 
     def duck_explode(self, plan: RoutePlan, files: int) -> Answer:
         """DuckDB with a table of (shape, subscription): faster here than lists that are unnested."""
         self._duck_tables(plan)
-        flat = "select __unit as u, unnest(__found) as s from address join lookup on __group = __key"
+        flat = "select __shape_id as u, unnest(__found) as s from address join lookup on __group = __key"
         self.duck.execute(f"create or replace temp table flat as {flat}")
         query = f"select count(*), sum(s) from {self.duck_events(files)} join flat on _shape = u"
         return _answer(self.duck.sql(query).fetchall()[0])
@@ -183,7 +183,7 @@ class Arena:
 
     def duck_values(self, asked: Sequence[RouteEntry], files: int) -> Callable[[], Answer]:
         """DuckDB, hash join on type and number; its table is made beforehand."""
-        rows = [(cls, routed.subscription.where.right.value) for routed in asked for cls in routed.subscription.types]  # type: ignore[union-attr]
+        rows = [(cls, entry.subscription.where.right.value) for entry in asked for cls in entry.subscription.types]  # type: ignore[union-attr]
         type_, which = self._below([cls for cls, _ in rows])
         flat = pa.table({"t": type_, "v": np.array([value for _, value in rows])[which], "s": which})
         self.duck.register("keyed", flat)
@@ -192,9 +192,9 @@ class Arena:
 
     def duck_ranges(self, asked: Sequence[RouteEntry], files: int, bins: int = 400) -> Callable[[], Answer]:
         """DuckDB, hash join on type and bin, then the bounds; its table is made beforehand."""
-        bounds = [[part.right.value for part in routed.subscription.where.operands] for routed in asked]  # type: ignore[union-attr]
+        bounds = [[part.right.value for part in entry.subscription.where.operands] for entry in asked]  # type: ignore[union-attr]
         low, high = np.array(bounds).T
-        type_, which = self._below([routed.subscription.type for routed in asked])
+        type_, which = self._below([entry.subscription.type for entry in asked])
         first, last = (low * bins).astype(np.int64), (high * bins).astype(np.int64)
         times = (last - first + 1)[which]
         row = np.repeat(np.arange(len(which)), times)
@@ -224,7 +224,7 @@ class Arena:
         vector, catalog = self.world.catalog.vector(self.world.types[0]), self.world.catalog
         rows = [
             (catalog.code(one.type), vector.tag_of([*one.has, *one.lacks]), vector.tag_of(one.has))
-            for one in (routed.subscription for routed in asked)
+            for one in (entry.subscription for entry in asked)
         ]
         table = self.spark.createDataFrame(rows, "t bigint, mask bigint, want bigint")
         fits = (F.col("code") % F.col("t") == 0) & (F.col("tag").bitwiseAND(F.col("mask")) == F.col("want"))
@@ -235,7 +235,7 @@ class Arena:
         vector, catalog = self.world.catalog.vector(self.world.types[0]), self.world.catalog
         rows = [
             (catalog.code(one.type), vector.tag_of([*one.has, *one.lacks]), vector.tag_of(one.has))
-            for one in (routed.subscription for routed in asked)
+            for one in (entry.subscription for entry in asked)
         ]
         known: dict[tuple[int, int], int] = {}
 

@@ -122,9 +122,8 @@ def test_workers_without_genus_say_so_until_it_is_shipped(tmp_path: Path) -> Non
     """Types declared in the program need not be shipped; the failed attempt commits nothing."""
     python = cluster.python_without_genus(tmp_path / "python")
     found = result_of(start("tests.lake.ship_program", tmp_path, python=python), tmp_path)
-    assert found["refused"] == (
-        "the workers have no Genus: call genus.lake._worker_package.ship(spark) first, or install it there"
-    )
+    advice = "the workers do not have Genus: call genus.lake.ship(spark) first, or install it there"
+    assert found["refused"] == advice
     assert found["version"] == 1
     assert found["before"][:2] == ["nowhere", "nowhere"]
     assert "genus.zip/genus" in found["after"][0]
