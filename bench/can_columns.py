@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.timing import markdown
-from genus.can._dbc.columns import ColumnDecoder, Decoded, Frames
-from genus.can._dbc.database import read_layouts
-from genus.lake._ingest.can_logs import CanLogs, types_of_dbc
+from genus.can._dbc import load_dbc
+from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, FrameColumns
+from genus.lake._ingest.can_logs import CanLogs
 
 FRAMES = 200_000
 BY_CANTOOLS = 20_000
@@ -68,12 +68,12 @@ def car(folder: Path) -> Path:
     return path
 
 
-def random_frames(lengths: dict[int, int], count: int, seed: int = 4) -> Frames:
+def random_frames(lengths: dict[int, int], count: int, seed: int = 4) -> FrameColumns:
     """Frames of standard identifiers with random data, equally spaced in time."""
     rng = np.random.default_rng(seed)
     which = rng.integers(len(lengths), size=count)
     numbers = np.arange(count, dtype=np.int64)
-    return Frames(
+    return FrameColumns(
         START_US + SPACING_US * numbers,
         np.array(list(lengths), np.uint32)[which],
         np.array(list(lengths.values()), np.uint8)[which],
@@ -84,7 +84,7 @@ def random_frames(lengths: dict[int, int], count: int, seed: int = 4) -> Frames:
     )
 
 
-def candump_text(frames: Frames) -> bytes:
+def candump_text(frames: FrameColumns) -> bytes:
     """What `candump -L` writes of frames with standard identifiers, on a channel of four letters."""
     lines = np.zeros((len(frames.at_us), 46), np.uint8)
     lines[:] = np.frombuffer(b"(0000000000.000000) can0 000#" + b"0" * 16 + b"\n", np.uint8)
@@ -120,18 +120,18 @@ def write_log(path: Path, count: int) -> int:
 def car_logs(_path: str) -> CanLogs:
     """The format of such logs, whatever they are called."""
     with tempfile.TemporaryDirectory() as folder:
-        return CanLogs.of(car(Path(folder)), log="log")
+        return CanLogs.of(load_dbc(car(Path(folder))), "log")
 
 
 def car_types() -> tuple[type, ...]:
     """The event types of such logs."""
     with tempfile.TemporaryDirectory() as folder:
-        return types_of_dbc(car(Path(folder)))
+        return load_dbc(car(Path(folder))).all_types
 
 
-def decoding_ns(dbc: Path, frames: Frames) -> tuple[float, float]:
+def decoding_ns(dbc: Path, frames: FrameColumns) -> tuple[float, float]:
     """Nanoseconds per frame of cantools and of columns, in turn, the least of several."""
-    decoder, database = ColumnDecoder(read_layouts(dbc).messages), cantools.database.load_file(dbc)
+    decoder, database = ColumnDecoder(load_dbc(dbc).messages), cantools.database.load_file(dbc)
     assert isinstance(database, cantools.database.can.Database)
     few = list(zip(frames.identifier[:BY_CANTOOLS].tolist(), _payloads(frames)[:BY_CANTOOLS], strict=True))
     theirs = ours = float("inf")
@@ -141,12 +141,12 @@ def decoding_ns(dbc: Path, frames: Frames) -> tuple[float, float]:
             database.decode_message(identifier, data, decode_choices=False)
         theirs = min(theirs, (time.process_time() - began) / len(few))
         began = time.process_time()
-        decoded = sum(part.batch.num_rows for part in decoder.decode(frames) if isinstance(part, Decoded))
+        decoded = sum(part.batch.num_rows for part in decoder.decode(frames) if isinstance(part, DecodedFrames))
         ours = min(ours, (time.process_time() - began) / decoded)
     return theirs * 1e9, ours * 1e9
 
 
-def _payloads(frames: Frames) -> list[bytes]:
+def _payloads(frames: FrameColumns) -> list[bytes]:
     return [row[:length].tobytes() for row, length in zip(frames.data, frames.length.tolist(), strict=True)]
 
 

@@ -2,7 +2,7 @@
 
 from docs.pictures.pen import Pen
 from docs.pictures.road import AGREED, truck_with_place
-from genus.can._wire.frame import Identifier
+from genus.can import Identifier
 from genus.targets import can
 from genus_traffic.types import Loop
 

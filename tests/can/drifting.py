@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from genus.can._protocol.clock_model import SLEW_LIMIT_NS
-from genus.can._protocol.time_service import UNBOUNDED, ClockStepped, Notice, TimeService
-from genus.can._wire.frame import Frame, ProtocolTag
+from genus.can._protocol.clock_model import SLEW_LIMIT_NS, UNBOUNDED_PRECISION
+from genus.can._protocol.time_service import ClockStepped, TimeNotice, TimeService
+from genus.can._wire.frame import Frame, ProtocolEtag
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -52,16 +52,16 @@ class Crystal:
 
 @dataclass
 class Station:
-    """A node with its crystal, the frames it wants to send and what it was told."""
+    """A node with its crystal, the frames it wants to send and what it was notices."""
 
     number: int
     crystal: Crystal
     masterable: bool = True
     wire: int = 0
-    """Stations on one wire hear each other."""
+    """Stations on one wire receive each other's frames."""
     alive: bool = True
     waiting: list[Frame] = field(default_factory=list)
-    told: list[Notice] = field(default_factory=list)
+    notices: list[TimeNotice] = field(default_factory=list)
     shown: int | None = None
     service: TimeService = field(init=False)
 
@@ -74,16 +74,16 @@ class Station:
         self.shown = None
         self.service = TimeService(
             send=self.waiting.append,
-            tell=self.tell,
+            notify=self.notify,
             node=lambda: self.number,
             masterable=self.masterable,
             granularity_ns=GRANULARITY,
             bit_ns=BIT,
         )
 
-    def tell(self, notice: Notice) -> None:
-        """Note what the service tells; when it sets time back, it says so."""
-        self.told.append(notice)
+    def notify(self, notice: TimeNotice) -> None:
+        """Record a notice; `ClockStepped` says that time was set back."""
+        self.notices.append(notice)
         if isinstance(notice, ClockStepped) and notice.by_ns < -SLEW_LIMIT_NS:
             self.shown = None
 
@@ -117,7 +117,7 @@ def losses(random: Random, share: float) -> Fault:
         if len(row) < 2 and random.random() < share:
             row.append(sequence)
             return random.choice([0, 2])
-        if frame.etag == ProtocolTag.FOLLOW_UP:
+        if frame.etag == ProtocolEtag.FOLLOW_UP:
             row.clear()
         return 1
 
@@ -133,7 +133,7 @@ class Wires:
         self.fault = fault
         self.true = 0
         self.load = 0.3
-        self.heard: list[tuple[int, Frame]] = []
+        self.frames: list[tuple[int, Frame]] = []
         self.worst = 0.0
         self.checked = True
         for station in stations:
@@ -193,7 +193,7 @@ class Wires:
         self.true += BIT
 
     def _deliver(self, frame: Frame, numbers: list[int]) -> None:
-        self.heard.append((self.true, frame))
+        self.frames.append((self.true, frame))
         for number in numbers:
             self[number].service.receive(frame, self._stamp(self[number]))
 
@@ -204,11 +204,11 @@ class Wires:
         """No clock goes back, and no two differ by more than they say."""
         views = [(station, station.time(self.true), station.precision(self.true)) for station in self.alive]
         for station, time, precision in views:
-            if precision < UNBOUNDED:
+            if precision < UNBOUNDED_PRECISION:
                 assert station.shown is None or time >= station.shown, f"{station.number} goes back at {self.true}"
                 station.shown = time
         if self.checked:
-            bounded = [(time, precision) for _, time, precision in views if precision < UNBOUNDED]
+            bounded = [(time, precision) for _, time, precision in views if precision < UNBOUNDED_PRECISION]
             for time, precision in bounded:
                 for other, also in bounded:
                     self.worst = max(self.worst, abs(time - other) / (precision + also))

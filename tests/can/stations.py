@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from genus.can._machine import EVENT_TRIGGERED, Load, Output
-from genus.can._protocol.binding import Binding
+from genus.can._protocol.binding import BindingClient
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import MemoryStore, Store
-from genus.can._protocol.catalog_queries import Questions
-from genus.can._protocol.configuration import Configuration
-from genus.can._protocol.notices import Configured, Conflict, Notice
+from genus.can._protocol.broker_tables import MemoryStore, TableStore
+from genus.can._protocol.catalog_queries import CatalogClient
+from genus.can._protocol.configuration import ConfigurationClient
+from genus.can._protocol.notices import Configured, Notice, NumberConflict
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
@@ -50,17 +50,17 @@ class Queue:
 
 
 class Station:
-    """A machine of the three components; `notices` are what they told, each with its time."""
+    """A machine of the three components; `notices` are what they notices, each with its time."""
 
     def __init__(self, uid: int, *, seed: int | None = None, subjects: Iterable[int] = ()) -> None:
         self.queue = Queue()
         self.notices: list[tuple[int, Notice]] = []
         self.now = 0
         self.up = False
-        ways = {"send": self.queue.send, "withdraw": self.queue.withdraw, "tell": self.tell}
-        self.configuration = Configuration(uid, seed=seed, **ways)  # type: ignore[arg-type]
-        self.binding = Binding(**ways)  # type: ignore[arg-type]
-        self.questions = Questions(**ways)  # type: ignore[arg-type]
+        ways = {"send": self.queue.send, "withdraw": self.queue.withdraw, "notify": self.notify}
+        self.configuration = ConfigurationClient(uid, seed=seed, **ways)  # type: ignore[arg-type]
+        self.binding = BindingClient(**ways)  # type: ignore[arg-type]
+        self.questions = CatalogClient(**ways)  # type: ignore[arg-type]
         self.components = (self.configuration, self.binding, self.questions)
         for subject in subjects:
             self.binding.bind(subject, 0)
@@ -69,15 +69,15 @@ class Station:
     def node(self) -> int | None:
         return self.configuration.node
 
-    def told(self, kind: type[N]) -> list[N]:
+    def notices_of(self, kind: type[N]) -> list[N]:
         return [notice for _, notice in self.notices if isinstance(notice, kind)]
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: Notice) -> None:
         self.notices.append((self.now, notice))
         if isinstance(notice, Configured):
             self.binding.join(notice.node, self.now)
             self.questions.join(notice.node, self.now)
-        elif isinstance(notice, Conflict) and not notice.kept:
+        elif isinstance(notice, NumberConflict) and not notice.kept:
             self.binding.leave()
             self.questions.leave()
 
@@ -135,7 +135,9 @@ class System:
         self.bus = SimBus(bitrate, exact_lengths=exact)
         self.hosts: list[Host] = []
 
-    def broker(self, uid: int = 1, store: Store | None = None, catalog: Catalog | None = None, **more: bool) -> Host:
+    def broker(
+        self, uid: int = 1, store: TableStore | None = None, catalog: Catalog | None = None, **more: bool
+    ) -> Host:
         return self.add(Broker(uid, catalog or Catalog(), store or MemoryStore(), **more))  # type: ignore[arg-type]
 
     def station(self, uid: int, **more: int) -> Station:

@@ -10,30 +10,30 @@ import pytest
 from genus import Event
 from genus.can._machine import Load
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import Announced, FileStore, MemoryStore, Tables
+from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, FileStore, MemoryStore
 from genus.can._protocol.messages import (
     Announce,
     Claim,
     GetEtag,
-    Granted,
     Heartbeat,
     Nibble,
+    NumberGrant,
     QosClass,
     Restart,
     Supply,
-    digest_of,
-    parse,
+    catalog_digest,
+    parse_message,
 )
 from genus.can._protocol.notices import (
-    BROKER_SILENCE,
+    BROKER_TIMEOUT,
     LEASE,
     STAGE_TIMEOUT,
     Bound,
     BrokerSeen,
     Configured,
-    Conflict,
     Notice,
-    Standing,
+    NumberConflict,
+    RoleChanged,
     StoreFailed,
 )
 from genus.can._sim.bus import SimBus
@@ -41,7 +41,7 @@ from genus.can._sim.controller import Controller, Listener
 from genus.can._sim.fault_hooks import Corrupt, Deaf, Transmission, Verdict
 from genus.can._sim.faults import corrupted
 from genus.can._sim.simulation import Host
-from genus.can._wire.frame import ID_MASK, Frame, ProtocolTag, subject_uid
+from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, CatalogConflict, CatalogUnavailable, TableDamaged
 
@@ -74,7 +74,7 @@ def broker_of(host: Host) -> Broker:
 
 
 class Watch:
-    """A system whose broker and nodes crash and come back; after every step nobody shares a number or lost his."""
+    """A system whose broker and nodes crash and come back; after every step numbers are unique, and none was lost."""
 
     def __init__(self, seed: int, *, lose_tables: bool, stations: int = 10, noisy: bool = False) -> None:
         self.random = Random(f"{seed} {lose_tables} {noisy}")
@@ -111,7 +111,7 @@ class Watch:
         taken = [s.node for s, host in zip(self.stations, self.hosts, strict=True) if host.is_up and s.node]
         assert len(taken) == len(set(taken)), "two nodes have the same number"
         for station in self.stations:
-            assert not station.told(Conflict)
+            assert not station.notices_of(NumberConflict)
             if station.node is not None:
                 assert self.known.setdefault(station, station.node) == station.node, "a node lost its number"
 
@@ -156,7 +156,7 @@ def test_a_broker_killed_at_random_points_never_assigns_a_number_twice(
             watch.restart_a_station()
     watch.run(2_500)
     assert all(station.node is not None for station in watch.stations)
-    assert all({bound.subject for bound in station.told(Bound)} == {LOOP, RADAR} for station in watch.stations)
+    assert all({bound.subject for bound in station.notices_of(Bound)} == {LOOP, RADAR} for station in watch.stations)
 
 
 class Babbler(Listener):
@@ -184,7 +184,7 @@ def test_claims_that_have_to_wait_for_other_traffic_still_count() -> None:
     host.restart(Broker(1, Catalog(), store))
     new = system.station(0x40)
     while old.configuration.wake_at is None or old.configuration.wake_at > system.bus.now + 10 * MS:
-        system.run(0.1)  # until it has heard the roll call
+        system.run(0.1)  # until it has received the roll call
     Babbler(system.bus, system.bus.now + 300 * MS)
     system.run(299)
     assert [old.node, new.node] == [1, None]
@@ -199,7 +199,7 @@ def test_claims_that_are_corrupted_still_count() -> None:
     system.run(50)
 
     def judge(seen: Transmission) -> Verdict | None:
-        return Corrupt(60) if seen.frame.etag == ProtocolTag.CLAIM and seen.attempt < 2 else None
+        return Corrupt(60) if seen.frame.etag == ProtocolEtag.CLAIM and seen.attempt < 2 else None
 
     system.bus.judge_by(judge)
     host.crash()
@@ -215,15 +215,15 @@ def test_what_is_granted_is_stored_before_it_is_said() -> None:
     system = System()
     host = system.broker(store=store)
     broker = broker_of(host)
-    said: list[Granted] = []
+    said: list[NumberGrant] = []
 
     def watched(take: object = broker.take) -> list[object]:
         outputs = take()  # type: ignore[operator]
         for output in outputs:
-            message = parse(output.frame) if isinstance(output, Load) and output.frame else None
-            if isinstance(message, Granted):
+            message = parse_message(output.frame) if isinstance(output, Load) and output.frame else None
+            if isinstance(message, NumberGrant):
                 said.append(message)
-                assert Tables(MemoryStore(store.text)).number_of(message.uid) == message.node
+                assert BrokerTables(MemoryStore(store.text)).number_of(message.uid) == message.node
         return outputs  # type: ignore[no-any-return]
 
     broker.take = watched  # type: ignore[assignment]
@@ -242,15 +242,15 @@ class BrokenStore(MemoryStore):
 
 
 def test_what_cannot_be_stored_is_not_granted() -> None:
-    store, told = BrokenStore(), list[Notice]()
+    store, notices = BrokenStore(), list[Notice]()
     system = System()
-    system.add(Broker(1, city(), store, tell=told.append))
+    system.add(Broker(1, city(), store, notify=notices.append))
     system.run(100)
     store.broken = True
     station = system.station(0x99)
     system.run(500)
     assert station.node is None
-    assert StoreFailed("broker.json: cannot be written: No space left on device") in told
+    assert StoreFailed("broker.json: cannot be written: No space left on device") in notices
     store.broken = False
     system.run(50)
     assert station.node == 1
@@ -268,7 +268,7 @@ def test_a_broker_that_cannot_count_its_start_does_not_serve() -> None:
     assert broker_of(host).active
 
 
-def test_every_start_is_another_epoch_and_nodes_are_told() -> None:
+def test_every_start_is_another_epoch_and_nodes_get_a_notice() -> None:
     system, store = System(), MemoryStore()
     host = system.broker(store=store)
     station = system.station(0x10)
@@ -276,8 +276,8 @@ def test_every_start_is_another_epoch_and_nodes_are_told() -> None:
         system.run(100)
         host.restart(Broker(1, Catalog(), store))
     system.run(100)
-    digest = digest_of(Catalog().text())
-    assert station.told(BrokerSeen) == [BrokerSeen(epoch, digest) for epoch in (1, 2, 3, 4)]
+    digest = catalog_digest(Catalog().text())
+    assert station.notices_of(BrokerSeen) == [BrokerSeen(epoch, digest) for epoch in (1, 2, 3, 4)]
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ def serving(catalog: Catalog | None = None, store: MemoryStore | None = None) ->
     return system, host
 
 
-def forge(host: Host, *messages: Claim | Granted | Nibble | GetEtag | Announce | Heartbeat | Restart) -> None:
-    """Let a broker hear something that nobody sent."""
+def forge(host: Host, *messages: Claim | NumberGrant | Nibble | GetEtag | Announce | Heartbeat | Restart) -> None:
+    """Let a broker receive a frame that no station sent."""
     for message in messages:
         host.call(partial(host.machine.receive, message.frame()))
 
@@ -320,10 +320,10 @@ def test_numbers_never_used_go_before_numbers_of_the_silent() -> None:
     assert back.node == 2
 
 
-def test_a_claim_beats_what_the_tables_remember() -> None:
+def test_a_claim_has_precedence_over_the_tables() -> None:
     """The node that the tables know is not there, the one that claims is."""
     store = MemoryStore()
-    tables = Tables(store)
+    tables = BrokerTables(store)
     tables.assign(0x10, 5)
     tables.save()
     system, host = serving(store=store)
@@ -362,7 +362,7 @@ def test_a_standby_keeps_still_and_learns() -> None:
     system.run(10_000)
     assert (broker_of(first).active, broker_of(second).active) == (True, False)
     assert dict(broker_of(second).numbers) == {0x10: 1}
-    assert dict(broker_of(second).channels) == {"Loop": Announced(QosClass.SOFT, True)}
+    assert dict(broker_of(second).channels) == {"Loop": AnnouncedChannel(QosClass.SOFT, True)}
     assert second.controller.frames == first.controller.frames == [None, None]
 
 
@@ -371,14 +371,14 @@ def test_a_standby_takes_over_when_the_broker_is_silent_for_three_seconds() -> N
     old = system.station(0x10)
     system.run(1_200)
     first.crash()
-    system.run(BROKER_SILENCE / MS - 1_100)
+    system.run(BROKER_TIMEOUT / MS - 1_100)
     assert not broker_of(second).active
     new = system.station(0x20)
     system.run(1_400)
     assert broker_of(second).active
     assert (old.node, new.node) == (1, 2)
-    assert old.told(BrokerSeen)[-1].epoch == broker_of(second).epoch > old.told(BrokerSeen)[0].epoch
-    assert not old.told(Conflict)
+    assert old.notices_of(BrokerSeen)[-1].epoch == broker_of(second).epoch > old.notices_of(BrokerSeen)[0].epoch
+    assert not old.notices_of(NumberConflict)
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
@@ -395,7 +395,7 @@ def test_when_the_broker_comes_back_the_lower_uid_serves(first: int, second: int
     stations += [system.station(uid) for uid in range(20, 25)]
     system.run(1_500)
     assert sorted(station.node or 0 for station in stations) == list(range(1, 11))
-    assert not any(station.told(Conflict) for station in stations)
+    assert not any(station.notices_of(NumberConflict) for station in stations)
     assert broker_of(one).numbers == broker_of(two).numbers
 
 
@@ -441,7 +441,7 @@ def test_after_a_partition_has_healed_the_lower_uid_serves_and_numbers_are_uniqu
     system.run(2_000)
     assert len({station.node for station in stations} - {None}) == 14
     assert broker_of(left).numbers == broker_of(right).numbers
-    assert sum(bool(station.told(Conflict)) for station in stations) == 8
+    assert sum(bool(station.notices_of(NumberConflict)) for station in stations) == 8
 
 
 def test_a_broker_that_was_off_the_bus_calls_the_roll_again() -> None:
@@ -457,18 +457,18 @@ def test_a_broker_that_was_off_the_bus_calls_the_roll_again() -> None:
 
 
 def test_two_brokers_with_one_uid_are_alarmed() -> None:
-    told: list[Notice] = []
+    notices: list[Notice] = []
     system = System()
-    host = system.add(Broker(9, city(), MemoryStore(), tell=told.append))
+    host = system.add(Broker(9, city(), MemoryStore(), notify=notices.append))
     system.run(40)
     forge(host, Claim(127, 9))
-    assert told == [Standing(True), Conflict(127, 9, kept=True)]
+    assert notices == [RoleChanged(True), NumberConflict(127, 9, kept=True)]
 
 
 # -- the catalog -------------------------------------------------------------------------------------------------------
 
 
-def test_a_catalog_that_has_grown_is_served_and_told_of() -> None:
+def test_a_catalog_that_has_grown_is_served_and_announced() -> None:
     class Camera(Event):
         frames: int
 
@@ -476,13 +476,13 @@ def test_a_catalog_that_has_grown_is_served_and_told_of() -> None:
     station = system.station(0x10)
     station.binding.bind(subject_uid("Camera"), 0)
     system.run(200)
-    assert not station.told(Bound)
+    assert not station.notices_of(Bound)
     grown = city()
     grown.register(Camera)
     host.call(lambda now: broker_of(host).use(grown))
     system.run(20)
-    assert [bound.subject for bound in station.told(Bound)] == [subject_uid("Camera")]
-    assert station.told(BrokerSeen)[-1].digest == digest_of(grown.text())
+    assert [bound.subject for bound in station.notices_of(Bound)] == [subject_uid("Camera")]
+    assert station.notices_of(BrokerSeen)[-1].digest == catalog_digest(grown.text())
 
 
 def test_a_catalog_that_is_another_is_refused() -> None:
@@ -541,13 +541,13 @@ def test_a_damaged_file_is_an_error_and_stays_as_it_is(tmp_path: Path, text: str
 
 
 def test_a_file_that_cannot_be_written_stops_nothing_but_grants(tmp_path: Path) -> None:
-    told: list[Notice] = []
+    notices: list[Notice] = []
     system = System()
-    host = system.add(Broker(1, city(), FileStore(tmp_path / "missing" / "broker.json"), tell=told.append))
+    host = system.add(Broker(1, city(), FileStore(tmp_path / "missing" / "broker.json"), notify=notices.append))
     system.run(500)
     assert not broker_of(host).active
-    assert isinstance(told[0], StoreFailed)
-    assert "missing" in told[0].problem
+    assert isinstance(notices[0], StoreFailed)
+    assert "missing" in notices[0].problem
 
 
 def test_uid_0_is_refused() -> None:
@@ -594,7 +594,7 @@ def test_a_flood_ends_with_its_sender(frames: list[Frame]) -> None:
     system.run(300 + (STAGE_TIMEOUT / MS) + 110)
     assert old.node == 1
     assert new.node not in (None, 1)
-    assert not old.told(Conflict)
+    assert not old.notices_of(NumberConflict)
     assert len(broker_of(host).numbers) <= 126
 
 
@@ -624,7 +624,7 @@ def test_a_forged_claim_of_a_lower_broker_silences_the_broker_for_three_seconds(
     assert broker.active
     forge(host, Claim(127, 4))
     assert not broker.active
-    system.run(BROKER_SILENCE / MS + 50)
+    system.run(BROKER_TIMEOUT / MS + 50)
     assert broker.active
 
 
@@ -638,14 +638,14 @@ def test_a_forged_heartbeat_does_not_stop_a_broker() -> None:
     assert station.node == 1
 
 
-def test_a_node_believes_no_reply_of_anybody_but_the_broker() -> None:
+def test_a_node_accepts_replies_of_the_broker_only() -> None:
     station = Station(0x10, subjects=[LOOP])
     station.wake(0)
-    station.receive(Granted(0x10, 5).frame(), 0)
+    station.receive(NumberGrant(0x10, 5).frame(), 0)
     for frame in Supply(LOOP, 9999).frames(5):
         for node in (0, 3, 126):
             station.receive(Frame(frame.id & ~(0x7F << 14) | node << 14, frame.data), 1)
-    assert not station.told(Bound)
+    assert not station.notices_of(Bound)
 
 
 def assault(host: Host, system: System, frames: int, tags: list[int], seed: int) -> None:
@@ -664,7 +664,7 @@ def assault(host: Host, system: System, frames: int, tags: list[int], seed: int)
 @pytest.mark.parametrize("frames", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_random_protocol_frames_do_no_harm(frames: int) -> None:
     system, host = serving()
-    assault(host, system, frames, list(ProtocolTag), seed=frames)
+    assault(host, system, frames, list(ProtocolEtag), seed=frames)
     numbers = broker_of(host).numbers
     assert len(set(numbers.values())) == len(numbers) <= 126
     assert set(broker_of(host).channels) <= {"Event", "Loop", "Radar"}
@@ -672,7 +672,7 @@ def test_random_protocol_frames_do_no_harm(frames: int) -> None:
     station = system.station(0x10)
     system.run(1_000)
     assert station.node is not None
-    assert station.told(Configured)
+    assert station.notices_of(Configured)
 
 
 def test_frames_of_events_change_no_table() -> None:

@@ -1,7 +1,6 @@
 """Logs of candump read in columns give what `read_candump` gives line by line."""
 
 import gzip
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from genus.can._dbc.candump import candump_frames, read_candump
-from genus.can._dbc.columns import EXTENDED, Frames
-from genus.can._dbc.log_file import HARMLESS, LogFile, PassedOver
-from genus.can._dbc.text_logs import LONGEST_LINE, lines_between, lines_unpacked
+from genus.can._dbc.candump import parse_candump, read_candump
+from genus.can._dbc.columns import EXTENDED, FrameColumns
+from genus.can._dbc.log_file import HARMLESS, LogFile, SkippedRecords
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
 
@@ -24,7 +22,7 @@ class Text(LogFile):
     """A log in memory."""
 
     def __init__(self, text: bytes) -> None:
-        self.passed, self.is_cut, self._text = PassedOver(), False, text
+        self.skipped, self.is_cut, self._text = SkippedRecords(), False, text
 
     def chunks(self) -> Iterator[bytes]:
         yield self._text
@@ -34,10 +32,10 @@ def line_by_line(text: bytes) -> tuple[list[Seen], dict[str, int]]:
     """Frames in the order of the log, and how often each kind of damage is in it."""
     log = Text(text)
     seen = [(at, channel, frame.id, frame.extended, frame.data) for at, channel, frame in read_candump(log)]
-    return seen, {reason: count for reason, count in log.passed.reasons.items() if reason not in HARMLESS}
+    return seen, {reason: count for reason, count in log.skipped.reasons.items() if reason not in HARMLESS}
 
 
-def rows_of(frames: Frames) -> Iterator[tuple[int, Seen]]:
+def rows_of(frames: FrameColumns) -> Iterator[tuple[int, Seen]]:
     """Positions and frames."""
     columns = (frames.position, frames.at_us, frames.channel, frames.identifier, frames.length)
     rows = zip(*(column.tolist() for column in columns), frames.data, strict=True)
@@ -49,7 +47,7 @@ def rows_of(frames: Frames) -> Iterator[tuple[int, Seen]]:
 
 def in_columns(text: bytes) -> tuple[list[Seen], dict[str, int]]:
     """The same by columns."""
-    block = candump_frames(text)
+    block = parse_candump(text)
     placed = dict(row for frames in block.frames for row in rows_of(frames))
     damage: dict[str, int] = {}
     for position, reason, line in block.damaged:
@@ -112,39 +110,9 @@ def test_lines_of_the_common_form_are_read_in_columns(monkeypatch: pytest.Monkey
         ]
     )
     expected = line_by_line(common)
-    monkeypatch.setattr("genus.can._dbc.candump.read_candump", lambda file: pytest.fail("line by line"))
+    monkeypatch.setattr("genus.can._dbc.candump.parse_line", lambda text: pytest.fail("line by line"))
     assert in_columns(common) == expected
     assert len(expected[0]) == 3
-
-
-@given(st.lists(good | noise, max_size=12).map("\n".join), st.integers(1, 60))
-def test_ranges_of_a_file_have_every_line_once(text: str, target: int) -> None:
-    """Whatever the size of ranges, lines that begin in one are read with it, at their places in the file."""
-    raw = text.encode()
-    ranges = [(start, min(start + target, len(raw))) for start in range(0, len(raw), target)]
-    blocks = [block for start, end in ranges for block in lines_between(io.BytesIO(raw), start, end)]
-    assert b"".join(block.text for block in blocks) == raw
-    assert all(raw[block.at : block.at + len(block.text)] == block.text for block in blocks)
-
-
-@pytest.mark.parametrize("target", [1000, LONGEST_LINE, 5_000_000])
-def test_a_line_without_end_does_not_fill_memory(target: int) -> None:
-    """Of a line that is too long the beginning is kept, once, and the next line is read."""
-    line = b"(1.5) can0 123#00\n"
-    raw = line + b"x" * 3_000_000 + b"\n" + line
-    ranges = [(start, min(start + target, len(raw))) for start in range(0, len(raw), target)]
-    blocks = [block for start, end in ranges for block in lines_between(io.BytesIO(raw), start, end)]
-    parsed = [candump_frames(block.text, block.at) for block in blocks]
-    assert [p for part in parsed for f in part.frames for p in f.position.tolist()] == [0, len(raw) - len(line)]
-    assert [(each.position, each.reason) for part in parsed for each in part.damaged] == [(18, "line too long")]
-    assert sum(len(block.text) for block in blocks) < 2 * LONGEST_LINE + 2_100_000
-
-
-def test_the_last_line_of_cut_text_is_left_out() -> None:
-    """It may be the beginning of a longer one."""
-    pieces = [b"one\ntw", b"o\nthr"]
-    assert [block.text for block in lines_unpacked(pieces, lambda: True)] == [b"one\ntwo\n"]
-    assert [block.text for block in lines_unpacked(pieces, lambda: False)] == [b"one\ntwo\n", b"thr"]
 
 
 @pytest.mark.skipif(not TESLA.exists(), reason=f"real data not found: {TESLA}")

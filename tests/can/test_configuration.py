@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can._protocol.configuration import Configuration
-from genus.can._protocol.messages import Claim, Granted, Heartbeat, Nibble, Prefix, Restart, parse
+from genus.can._protocol.configuration import ConfigurationClient
+from genus.can._protocol.messages import Claim, Heartbeat, Nibble, NumberGrant, Prefix, Restart, parse_message
 from genus.can._protocol.notices import (
     CLAIM_PERIOD,
     LEASE,
-    LONGEST_RETRY,
+    MAX_RETRY,
     RETRY,
     ROLL_CALL_SPREAD,
     STAGE_TIMEOUT,
     BrokerSeen,
     Configured,
-    Conflict,
     Notice,
+    NumberConflict,
     NumbersExhausted,
 )
-from genus.can._wire.frame import ID_MASK, Frame, ProtocolTag
+from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag
 from genus.errors import BusError
 
 from .stations import MS, Station, System
@@ -56,7 +56,7 @@ def test_a_node_gets_a_number_in_32_frames() -> None:
     before = system.bus.frames
     station = system.station(0xABCD_EF01_2345_67AD)
     system.run(3.9)
-    assert station.told(Configured) == [Configured(1)]
+    assert station.notices_of(Configured) == [Configured(1)]
     assert system.bus.frames - before == 32
     assert dict(broker.machine.numbers) == {0xABCD_EF01_2345_67AD: 1}  # type: ignore[attr-defined]
 
@@ -94,7 +94,7 @@ def test_controllers_that_cannot_take_a_frame_back_only_cost_time() -> None:
     st.lists(st.tuples(st.integers(1, 2**64 - 1), st.integers(0, 60)), min_size=2, max_size=6, unique_by=lambda x: x[0])
 )
 @settings(max_examples=25, deadline=None)
-def test_whoever_comes_when_gets_a_number_of_its_own(arrivals: list[tuple[int, int]]) -> None:
+def test_nodes_get_numbers_of_their_own_whenever_they_start(arrivals: list[tuple[int, int]]) -> None:
     system = System()
     system.broker()
     stations = []
@@ -122,13 +122,13 @@ def test_a_node_that_stops_in_mid_protocol_holds_others_up_for_50_ms(stage: int)
     system.broker()
     system.run(ROLL_CALL_MS)
     system.station(1 << 4 * stage | 1)  # the lower uid wins every stage
-    heard: list[int] = []
+    stages: list[int] = []
     other = system.station(0xF << 60)
-    while stage not in heard:
+    while stage not in stages:
         system.run(0.02)
         frame = system.hosts[1].controller.frames[1]
-        message = parse(frame) if frame else None
-        heard += [message.stage] if isinstance(message, Nibble) else []
+        message = parse_message(frame) if frame else None
+        stages += [message.stage] if isinstance(message, Nibble) else []
     system.hosts[1].crash()
     system.run(STAGE_TIMEOUT / MS + 5)
     assert other.node is not None
@@ -136,7 +136,7 @@ def test_a_node_that_stops_in_mid_protocol_holds_others_up_for_50_ms(stage: int)
 
 def test_a_node_alone_asks_again_ever_more_rarely() -> None:
     sent: list[Frame] = []
-    node = Configuration(7, send=sent.append, withdraw=lambda frame: None, tell=lambda notice: None)
+    node = ConfigurationClient(7, send=sent.append, withdraw=lambda frame: None, notify=lambda notice: None)
     node.start(0)
     times = [node.wake_at]
     for _ in range(6):
@@ -145,7 +145,7 @@ def test_a_node_alone_asks_again_ever_more_rarely() -> None:
         times.append(node.wake_at)
     gaps = [after - before for before, after in pairwise(times) if before and after]
     assert times[0] == RETRY
-    assert gaps == [2 * RETRY, 4 * RETRY, 8 * RETRY, LONGEST_RETRY, LONGEST_RETRY, LONGEST_RETRY]
+    assert gaps == [2 * RETRY, 4 * RETRY, 8 * RETRY, MAX_RETRY, MAX_RETRY, MAX_RETRY]
     assert sent == [Nibble(15, 0).frame()] * 7
 
 
@@ -158,7 +158,7 @@ def test_nodes_that_wait_for_a_broker_are_served_as_soon_as_it_is_there() -> Non
     all_configured(system, stations, ROLL_CALL_MS + 10)
 
 
-def test_the_127th_node_is_told_that_no_number_is_free_and_gets_one_when_a_lease_has_ended() -> None:
+def test_the_127th_node_gets_a_notice_that_no_number_is_free_and_a_number_when_a_lease_has_ended() -> None:
     system = System()
     broker = system.broker()
     system.run(ROLL_CALL_MS)
@@ -167,10 +167,10 @@ def test_the_127th_node_is_told_that_no_number_is_free_and_gets_one_when_a_lease
     last, late = system.station(1), system.station(2)
     system.run(20)
     assert (last.node, late.node) == (126, None)
-    assert late.told(NumbersExhausted) == [NumbersExhausted()]
+    assert late.notices_of(NumbersExhausted) == [NumbersExhausted()]
     system.run(LEASE / MS - 500)
     assert late.node is None
-    system.run(LONGEST_RETRY / MS + 700)
+    system.run(MAX_RETRY / MS + 700)
     assert late.node is not None
     assert late.node != 126
 
@@ -190,12 +190,14 @@ class Lone:
     def __init__(self, uid: int) -> None:
         self.queue: list[Frame] = []
         self.notices: list[Notice] = []
-        self.node = Configuration(uid, send=self.queue.append, withdraw=self.withdraw, tell=self.notices.append)
+        self.node = ConfigurationClient(uid, send=self.queue.append, withdraw=self.withdraw, notify=self.notices.append)
 
     def withdraw(self, frame: Frame) -> None:
         self.queue[:] = [each for each in self.queue if each is not frame]
 
-    def hear(self, *messages: Nibble | Prefix | Restart | Granted | Claim | Heartbeat, now: int = 0) -> list[Frame]:
+    def receive(
+        self, *messages: Nibble | Prefix | Restart | NumberGrant | Claim | Heartbeat, now: int = 0
+    ) -> list[Frame]:
         """What is queued after all that."""
         for message in messages:
             self.node.receive(message.frame(), now)
@@ -208,7 +210,7 @@ UID = 0xABCD_0000_0000_0005
 def configured(uid: int = UID, number: int = 9) -> Lone:
     lone = Lone(uid)
     lone.node.start(0)
-    lone.hear(Granted(uid, number))
+    lone.receive(NumberGrant(uid, number))
     lone.queue.clear()
     return lone
 
@@ -217,32 +219,32 @@ def test_a_node_goes_on_where_the_prefix_is_its_own_and_waits_where_it_is_not() 
     lone = Lone(UID)
     lone.node.start(0)
     assert lone.queue == [Nibble(15, 0xA).frame()]
-    assert lone.hear(Prefix(15, 0xA << 60)) == [Nibble(14, 0xB).frame()]
-    assert lone.hear(Prefix(14, 0xAA << 56)) == []
-    assert lone.hear(Granted(0xAA00_0000_0000_0001, 3)) == [Nibble(15, 0xA).frame()]
-    assert lone.hear(Prefix(12, 0xABCD << 48)) == [Nibble(11, 0).frame()]
-    assert lone.hear(Restart()) == [Nibble(15, 0xA).frame()]
-    assert lone.hear(Granted(UID, 9)) == [Claim(9, UID).frame()]
+    assert lone.receive(Prefix(15, 0xA << 60)) == [Nibble(14, 0xB).frame()]
+    assert lone.receive(Prefix(14, 0xAA << 56)) == []
+    assert lone.receive(NumberGrant(0xAA00_0000_0000_0001, 3)) == [Nibble(15, 0xA).frame()]
+    assert lone.receive(Prefix(12, 0xABCD << 48)) == [Nibble(11, 0).frame()]
+    assert lone.receive(Restart()) == [Nibble(15, 0xA).frame()]
+    assert lone.receive(NumberGrant(UID, 9)) == [Claim(9, UID).frame()]
     assert lone.notices == [Configured(9)]
 
 
-@pytest.mark.parametrize(("heard", "kept"), [(15, False), (14, False), (13, False), (14 + 1, False)])
-def test_a_nibble_of_the_same_stage_or_a_later_one_takes_back_its_own(heard: int, kept: bool) -> None:
+@pytest.mark.parametrize(("received", "kept"), [(15, False), (14, False), (13, False), (14 + 1, False)])
+def test_a_nibble_of_the_same_stage_or_a_later_one_takes_back_its_own(received: int, kept: bool) -> None:
     lone = Lone(UID)
     lone.node.start(0)
-    assert bool(lone.hear(Nibble(heard, 0))) == kept
+    assert bool(lone.receive(Nibble(received, 0))) == kept
 
 
 def test_a_nibble_of_an_earlier_stage_does_not() -> None:
     lone = Lone(UID)
     lone.node.start(0)
-    lone.hear(Prefix(10, UID >> 40 << 40))
-    assert lone.hear(Nibble(15, 0)) == [Nibble(9, 0).frame()]
+    lone.receive(Prefix(10, UID >> 40 << 40))
+    assert lone.receive(Nibble(15, 0)) == [Nibble(9, 0).frame()]
 
 
 def test_a_node_with_a_number_has_nothing_to_do_with_configuration() -> None:
     lone = configured()
-    assert lone.hear(Restart(), Prefix(15, 0xA << 60), Nibble(15, 0), Granted(5, 7), Granted(UID, 7)) == []
+    assert lone.receive(Restart(), Prefix(15, 0xA << 60), Nibble(15, 0), NumberGrant(5, 7), NumberGrant(UID, 7)) == []
     assert lone.node.node == 9
 
 
@@ -261,46 +263,46 @@ def test_claims_come_at_least_once_a_second_and_not_in_step() -> None:
 
 def test_a_roll_call_is_answered_soon() -> None:
     lone = configured()
-    lone.hear(Heartbeat(1, 2, roll_call=True), now=100)
+    lone.receive(Heartbeat(1, 2, roll_call=True), now=100)
     assert lone.node.wake_at is not None
     assert lone.node.wake_at < 100 + ROLL_CALL_SPREAD
     lone.node.wake(lone.node.wake_at)
     assert lone.queue == [Claim(9, UID).frame()]
 
 
-def test_a_broker_is_told_of_once_and_again_when_it_changed() -> None:
+def test_a_broker_is_reported_once_and_again_when_it_changed() -> None:
     lone = configured()
-    lone.hear(Heartbeat(1, 2), Heartbeat(1, 2), Heartbeat(1, 3), Heartbeat(2, 3), Heartbeat(2, 3))
+    lone.receive(Heartbeat(1, 2), Heartbeat(1, 2), Heartbeat(1, 3), Heartbeat(2, 3), Heartbeat(2, 3))
     assert lone.notices[1:] == [BrokerSeen(1, 2), BrokerSeen(1, 3), BrokerSeen(2, 3)]
 
 
 def test_the_lower_uid_keeps_the_number_and_defends_it() -> None:
     lone = configured()
-    assert lone.hear(Claim(9, UID + 1)) == [Claim(9, UID).frame()]
-    assert lone.notices[1:] == [Conflict(9, UID + 1, kept=True)]
+    assert lone.receive(Claim(9, UID + 1)) == [Claim(9, UID).frame()]
+    assert lone.notices[1:] == [NumberConflict(9, UID + 1, kept=True)]
     assert lone.node.node == 9
 
 
 def test_the_higher_uid_gives_the_number_up_and_asks_for_another() -> None:
-    """It claims it a last time, for the other to hear of the conflict."""
+    """It claims it a last time, so that the other detects the conflict."""
     lone = configured()
-    assert lone.hear(Claim(9, UID - 1)) == [Claim(9, UID).frame(), Nibble(15, 0xA).frame()]
-    assert lone.notices[1:] == [Conflict(9, UID - 1, kept=False)]
+    assert lone.receive(Claim(9, UID - 1)) == [Claim(9, UID).frame(), Nibble(15, 0xA).frame()]
+    assert lone.notices[1:] == [NumberConflict(9, UID - 1, kept=False)]
     assert lone.node.node is None
 
 
 def test_a_grant_of_its_number_to_another_is_answered_with_a_claim() -> None:
-    assert configured().hear(Granted(UID - 1, 9)) == [Claim(9, UID).frame()]
+    assert configured().receive(NumberGrant(UID - 1, 9)) == [Claim(9, UID).frame()]
 
 
 def test_two_defenders_do_not_fill_the_bus() -> None:
     lone = configured()
     for now in range(0, 1_000 * MS, MS):
-        lone.hear(Claim(9, UID + 1), now=now)
+        lone.receive(Claim(9, UID + 1), now=now)
         lone.queue.clear()
     defences = 0
     for now in range(1_000 * MS, 2_000 * MS, MS):
-        defences += len(lone.hear(Claim(9, UID + 1), now=now))
+        defences += len(lone.receive(Claim(9, UID + 1), now=now))
         lone.queue.clear()
     assert 8 <= defences <= 11
 
@@ -318,15 +320,15 @@ def test_a_claim_that_was_corrupted_three_times_is_repeated_after_a_while() -> N
     assert 100 < lone.node.wake_at <= 100 + 16 * MS
 
 
-def test_a_node_that_was_told_that_no_number_is_free_keeps_still() -> None:
+def test_a_node_without_a_free_number_pauses() -> None:
     """However much others say that would concern it, until its time has come."""
     lone = Lone(UID)
     lone.node.start(0)
-    lone.hear(Granted(UID, 0))
+    lone.receive(NumberGrant(UID, 0))
     assert lone.notices == [NumbersExhausted()]
-    assert lone.hear(Restart(), Granted(5, 7), Prefix(15, 0xA << 60), Nibble(15, 0xA), now=MS) == []
-    assert lone.node.wake_at == LONGEST_RETRY
-    lone.node.wake(LONGEST_RETRY)
+    assert lone.receive(Restart(), NumberGrant(5, 7), Prefix(15, 0xA << 60), Nibble(15, 0xA), now=MS) == []
+    assert lone.node.wake_at == MAX_RETRY
+    lone.node.wake(MAX_RETRY)
     assert lone.queue == [Nibble(15, 0xA).frame()]
 
 
@@ -336,7 +338,7 @@ def test_a_number_that_was_planned_is_claimed_and_defended() -> None:
     assert lone.notices == [Configured(9)]
     assert lone.queue == [Claim(9, UID).frame()]
     lone.queue.clear()
-    assert lone.hear(Claim(9, UID + 1)) == [Claim(9, UID).frame()]
+    assert lone.receive(Claim(9, UID + 1)) == [Claim(9, UID).frame()]
 
 
 def test_stopping_leaves_nothing_queued_and_nothing_to_wait_for() -> None:
@@ -345,7 +347,7 @@ def test_stopping_leaves_nothing_queued_and_nothing_to_wait_for() -> None:
     lone.node.stop()
     assert lone.queue == []
     assert lone.node.wake_at is None
-    assert lone.hear(Restart(), Granted(UID, 3)) == []
+    assert lone.receive(Restart(), NumberGrant(UID, 3)) == []
 
 
 # -- conflicts on the bus ----------------------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ def with_number(system: System, uid: int, number: int, seed: int | None = None) 
     """A node that got a number elsewhere."""
     station = Station(uid, seed=seed)
     station.wake(system.bus.now)
-    station.receive(Granted(uid, number).frame(), system.bus.now)
+    station.receive(NumberGrant(uid, number).frame(), system.bus.now)
     return station
 
 
@@ -369,8 +371,8 @@ def test_of_two_nodes_with_one_number_the_lower_uid_keeps_it_and_both_are_alarme
     system.run(100)
     assert low.node == 5
     assert high.node not in (5, None)
-    assert low.told(Conflict) == [Conflict(5, 0x20, kept=True)]
-    assert high.told(Conflict) == [Conflict(5, 0x10, kept=False)]
+    assert low.notices_of(NumberConflict) == [NumberConflict(5, 0x20, kept=True)]
+    assert high.notices_of(NumberConflict) == [NumberConflict(5, 0x10, kept=False)]
     assert 1 <= system.bus.errors <= 5
 
 
@@ -382,7 +384,7 @@ def test_two_nodes_with_one_uid_are_both_alarmed_within_two_seconds() -> None:
         system.add(twin)  # they power up together, so their frames are the same bit by bit
     system.run(2_000)
     assert [twin.node for twin in twins] == [1, 1]
-    assert all(Conflict(1, 0x77, kept=True) in twin.told(Conflict) for twin in twins)
+    assert all(NumberConflict(1, 0x77, kept=True) in twin.notices_of(NumberConflict) for twin in twins)
 
 
 def test_a_second_node_with_a_uid_in_use_alarms_both_at_once() -> None:
@@ -392,8 +394,8 @@ def test_a_second_node_with_a_uid_in_use_alarms_both_at_once() -> None:
     system.run(500)
     second = system.station(0x77, seed=2)
     system.run(500)
-    assert first.told(Conflict)
-    assert second.told(Conflict)
+    assert first.notices_of(NumberConflict)
+    assert second.notices_of(NumberConflict)
 
 
 # -- noise -------------------------------------------------------------------------------------------------------------
@@ -408,7 +410,7 @@ def assault(station: Station, frames: int, seed: int) -> None:
         if random.random() < 0.8:
             band = random.choice((251, 252, 253, 254))
             node = random.choice((0, 1, 5, 127, random.getrandbits(7)))
-            identifier = band << 21 | node << 14 | random.choice(list(ProtocolTag))
+            identifier = band << 21 | node << 14 | random.choice(list(ProtocolEtag))
         data = random.choice((random.randbytes(8), random.randbytes(random.randrange(9)), bytes(8)))
         now += random.randrange(2 * MS)
         station.receive(Frame(identifier & ID_MASK, data), now)

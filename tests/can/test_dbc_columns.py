@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from genus.bus._codec import Rejected
 from genus.can._dbc import Dbc, MessageLayout, SignalLayout, load_dbc
-from genus.can._dbc.candump import candump_frames
-from genus.can._dbc.columns import EXTENDED, ColumnDecoder, Decoded, Frames, Refused
-from genus.can._dbc.decode import MessageDecoder
-from genus.can._dbc.types import declare_kind, declare_type
+from genus.can._dbc.candump import parse_candump
+from genus.can._dbc.columns import EXTENDED, ColumnDecoder, DecodedFrames, FrameColumns, RefusedFrames
+from genus.can._dbc.message_types import MessageDecoder, declare_kind, declare_type
 from genus.model import Event, name_of, vector
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "can"
@@ -40,11 +39,11 @@ def dbc_files() -> list[Path]:
     return sorted(path for path in found if path.suffix.lower() == ".dbc" and path.name not in REFUSED_BY_CANTOOLS)
 
 
-def frames_of(sent: list[Sent], width: int = 64, channels: tuple[str | None, ...] = ("can0",)) -> Frames:
+def frames_of(sent: list[Sent], width: int = 64, channels: tuple[str | None, ...] = ("can0",)) -> FrameColumns:
     """Frames as columns, one each microsecond, on one channel after the other."""
     data = np.frombuffer(b"".join(data.ljust(width, b"\xff") for *_, data in sent), np.uint8).reshape(-1, width)
     count = np.arange(len(sent))
-    return Frames(
+    return FrameColumns(
         count.astype(np.int64),
         np.array([identifier | EXTENDED * extended for identifier, extended, _ in sent], np.uint32),
         np.array([len(data) for *_, data in sent], np.uint8),
@@ -70,11 +69,11 @@ def said(event: Event | Rejected) -> Any:
     return name_of(type(event)), {name: plain(value) for name, value in named if value is not None}
 
 
-def by_columns(dbc: Dbc, frames: Frames) -> list[Any]:
+def by_columns(dbc: Dbc, frames: FrameColumns) -> list[Any]:
     """What the column decoder says of each frame, in their order."""
     found: dict[int, Any] = {}
     for part in ColumnDecoder(dbc.messages).decode(frames):
-        if isinstance(part, Decoded):
+        if isinstance(part, DecodedFrames):
             part.batch.validate(full=True)
             texts = zip(part.rows.tolist(), part.batch.to_pylist(), strict=True)
             found |= {row: (part.message.type_name, present(values)) for row, values in texts}
@@ -97,7 +96,7 @@ def one_by_one(dbc: Dbc, sent: Iterable[Sent], channels: tuple[str | None, ...] 
 
 
 def random_frames(dbc: Dbc, seed: int, each: int) -> list[Sent]:
-    """Frames of every message with random bytes and lengths, some of nobody, and J1939 ones from other addresses."""
+    """Frames of every message with random bytes and lengths, some of none, and J1939 ones from other addresses."""
     rnd = random.Random(seed)
     sent: list[Sent] = []
     for message in dbc.messages:
@@ -129,10 +128,10 @@ def test_the_tesla_frames_have_the_given_signals_exactly() -> None:
     text = gzip.decompress((TESLA / "tesla_model3_muxfuzz.candump.log.gz").read_bytes())
     with gzip.open(TESLA / "tesla_model3_muxfuzz.decoded.jsonl.gz", "rt") as lines:
         wanted = {each["n"]: (each["msg"], each["sig"]) for each in map(json.loads, lines)}
-    (frames,) = candump_frames(text).frames
+    (frames,) = parse_candump(text).frames
     found: dict[int, Any] = {}
     for part in ColumnDecoder(messages).decode(frames):
-        assert isinstance(part, Decoded)
+        assert isinstance(part, DecodedFrames)
         names = {signal.attribute: signal.name for signal in part.message.signals}
         for row, values in zip(part.rows.tolist(), part.batch.to_pylist(), strict=True):
             signals = {names[key]: value for key, value in values.items() if key in names and value is not None}
@@ -184,7 +183,7 @@ def test_any_signal_has_the_values_it_has_frame_by_frame(data: st.DataObject) ->
     single = MessageDecoder(message, declare_type(message, declare_kind("Made")))
     frames = frames_of([(0x10, False, payload) for payload in payloads], width=8 if length <= 8 else 64)
     (part,) = ColumnDecoder([message]).decode(frames)
-    assert isinstance(part, Decoded)
+    assert isinstance(part, DecodedFrames)
     for values, payload in zip(part.batch.to_pylist(), payloads, strict=True):
         wanted = single.values(payload)
         assert isinstance(wanted, dict)
@@ -223,7 +222,7 @@ def test_any_tree_of_multiplexers_chooses_and_refuses_as_frame_by_frame(
     single = MessageDecoder(message, declare_type(message, declare_kind("Made")))
     found: dict[int, Any] = {}
     for part in ColumnDecoder([message]).decode(frames_of([(0x10, False, payload) for payload in payloads], width=8)):
-        if isinstance(part, Decoded):
+        if isinstance(part, DecodedFrames):
             batch = part.batch.drop_columns(["time", "place"])
             found |= {row: present(each) for row, each in zip(part.rows.tolist(), batch.to_pylist(), strict=True)}
         else:
@@ -235,7 +234,7 @@ def test_values_of_a_scale_below_zero_are_never_minus_zero_where_single_frames_a
     """0 * -0.5 + 0 is 0, not -0: columns add the offset as single frames do."""
     signal = SignalLayout("s", "s", 0, 8, 0, False, False, False, scale=-0.5)
     (part,) = ColumnDecoder([MessageLayout("M", "M", 1, False, 1, (signal,))]).decode(frames_of([(1, False, b"\0")]))
-    assert isinstance(part, Decoded)
+    assert isinstance(part, DecodedFrames)
     assert math.copysign(1, part.batch.column("s")[0].as_py()) == 1.0
 
 
@@ -261,8 +260,8 @@ def test_the_channel_is_the_place_of_an_event() -> None:
 
 
 def test_no_frames_and_no_messages_are_fine() -> None:
-    """Nothing comes of nothing, and frames without messages are of nobody."""
+    """Without frames there are no events, and without messages every frame is refused."""
     assert list(ColumnDecoder(load_dbc(HOUSE).messages).decode(frames_of([]))) == []
     (refused,) = ColumnDecoder([]).decode(frames_of([(1, False, b""), (1, True, b"")]))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedFrames)
     assert (refused.reason, refused.rows.tolist()) == ("unknown identifier", [0, 1])

@@ -103,15 +103,15 @@ def test_the_exact_fd_length_is_that_of_the_bits_on_the_wire(frame: Frame, switc
 
 
 def test_a_thousand_random_frames_have_the_length_of_their_bits() -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(1_000):
-        frame = Frame(chance.getrandbits(29), chance.randbytes(chance.randrange(9)))
+        frame = Frame(rng.getrandbits(29), rng.randbytes(rng.randrange(9)))
         assert exact_bits(frame) == classic_length(frame)
 
 
 def test_random_eight_byte_frames_take_135_bits_on_average() -> None:
-    chance = random.Random(1)
-    lengths = [exact_bits(Frame(chance.getrandbits(29), chance.randbytes(8))) for _ in range(20_000)]
+    rng = random.Random(1)
+    lengths = [exact_bits(Frame(rng.getrandbits(29), rng.randbytes(8))) for _ in range(20_000)]
     assert sum(lengths) / len(lengths) == pytest.approx(135.1, abs=0.1)
     assert max(lengths) <= 148
 
@@ -131,13 +131,13 @@ TIGHT = {False: (54, 65, 73, 84, 94, 103, 113, 124, 134), True: (79, 89, 98, 109
 @pytest.mark.parametrize("extended", [False, True])
 @pytest.mark.parametrize("size", range(9))
 def test_no_frame_is_longer_than_the_tight_maximum(extended: bool, size: int) -> None:
-    """Frames made to stuff often come within a few bits of it; the CRC, which nobody can choose, costs the rest."""
-    chance = random.Random(size)
+    """Frames made to stuff often come within a few bits of it; the CRC, which cannot be chosen, costs the rest."""
+    rng = random.Random(size)
     width = 29 if extended else 11
     longest = 0
     for _ in range(1_000):
-        run = int(("00001111" * 12)[chance.randrange(8) :][: width + 8 * size], 2)
-        run ^= 1 << chance.randrange(width + 8 * size)
+        run = int(("00001111" * 12)[rng.randrange(8) :][: width + 8 * size], 2)
+        run ^= 1 << rng.randrange(width + 8 * size)
         identifier, data = run >> 8 * size, (run & (1 << 8 * size) - 1).to_bytes(size, "big")
         longest = max(longest, exact_bits(Frame(identifier, data, extended=extended)))
     assert TIGHT[extended][size] - 10 <= longest <= TIGHT[extended][size] <= worst_case_bits(size, extended=extended)
@@ -216,7 +216,7 @@ def test_a_classic_frame_of_another_size_is_refused(size: int) -> None:
 def test_frames_that_cannot_be_on_a_bus_are_refused() -> None:
     refused = [
         (Frame(1, bytes(9)), "0 to 8 bytes, not 9"),
-        (Frame(1, b"", fd=True), "two bit rates"),
+        (Frame(1, b"", fd=True), "use exact_fd_bits"),
         (Frame(1 << 29), "29 bits"),
         (Frame(1 << 11, extended=False), "11 bits"),
         (Frame(-1), "29 bits"),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import can
 from genus import Subscription
 from genus.bus._recording import read_recording
-from genus.can._dbc import CanLog, Decoding, Logged, decode_log, load_dbc, read_log
+from genus.can._dbc import CanLog, Decoding, LoggedFrame, decode_log, load_dbc, read_log
 from genus.can._wire.frame import Frame
 from genus.cli._can_dbc import decode
 from genus.errors import GenusError, RecordingError
@@ -38,13 +38,13 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 
 def messages(count: int = 20, seed: int = 1) -> list[can.Message]:
     """Data frames with standard and extended identifiers, half a second apart, from a whole second on."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     return [
         can.Message(
             timestamp=START + at / 2,
-            arbitration_id=chance.getrandbits(29 if at % 2 else 11),
+            arbitration_id=rng.getrandbits(29 if at % 2 else 11),
             is_extended_id=bool(at % 2),
-            data=chance.randbytes(chance.randrange(1, 9)),
+            data=rng.randbytes(rng.randrange(1, 9)),
             channel=0,
         )
         for at in range(count)
@@ -93,7 +93,7 @@ def test_what_python_can_writes_is_read(ending: str, packed: bool, tmp_path: Pat
     assert [each.frame for each in found] == frames(messages())
     assert [each.at_us for each in found] == [(2 * START + at) * 500_000 for at in range(20)]
     assert log.frames == 20
-    assert not log.passed_over
+    assert not log.skipped
     assert log.position == log.size
 
 
@@ -103,8 +103,8 @@ def test_error_and_remote_frames_are_counted(ending: str, tmp_path: Path) -> Non
     remote = can.Message(timestamp=START + 1, arbitration_id=5, is_remote_frame=True, dlc=0, channel=0)
     log = read_log(write(tmp_path / f"some.{ending}", [messages(1)[0], error, remote, messages(2)[1]]))
     assert len(list(log)) == 2
-    assert log.passed_over == {"error frame": 1, "remote frame": 1}
-    assert not log.places
+    assert log.skipped == {"error frame": 1, "remote frame": 1}
+    assert not log.problems
 
 
 @pytest.mark.parametrize("ending", ["log", "asc", "blf"])
@@ -135,9 +135,9 @@ def test_damaged_lines_cost_only_themselves(ending: str, damage: bytes, tmp_path
     path.write_bytes(b"\n".join(lines))
     log = read_log(path)
     assert [each.frame for each in log] == frames(messages(2000))
-    assert log.passed_over.total() == (3 if damage else 0)
-    assert len(log.places) == (3 if damage else 0)
-    assert all(place.startswith("line ") for place in log.places)
+    assert log.skipped.total() == (3 if damage else 0)
+    assert len(log.problems) == (3 if damage else 0)
+    assert all(place.startswith("line ") for place in log.problems)
 
 
 @pytest.mark.parametrize("ending", WRITERS)
@@ -149,7 +149,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(ending: str, tmp_path: Path) 
         try:
             found = [each.frame for each in read_log(cut)]
         except RecordingError:
-            assert ending in ("blf", "trc")  # nothing left that tells it from others, or the number of its version
+            assert ending in ("blf", "trc")  # nothing left that identifies it, or the number of its version
             continue
         wanted = frames(messages(12))
         assert found[:-1] == wanted[: len(found)][:-1], "only the last line can be one that was longer"
@@ -172,7 +172,7 @@ def test_a_packed_file_cut_anywhere_is_read_up_to_the_cut(ending: str, tmp_path:
             assert ending == "blf"
             continue
         assert found == wanted[: len(found)]
-        assert log.passed_over["file cut short"] >= 1
+        assert log.skipped["file cut short"] >= 1
 
 
 def test_a_packed_file_that_is_damaged_is_read_up_to_the_damage(tmp_path: Path) -> None:
@@ -181,26 +181,26 @@ def test_a_packed_file_that_is_damaged_is_read_up_to_the_damage(tmp_path: Path) 
     packed[len(packed) // 2] ^= 0xFF
     log = log_of(tmp_path, bytes(packed), "some.log.gz")
     assert list(log)
-    assert sum(log.passed_over.values()) >= 1
+    assert sum(log.skipped.values()) >= 1
     tail = bytearray(gzip.compress(lines))
     tail[-8] ^= 1
     log = log_of(tmp_path, bytes(tail), "tail.log.gz")
     assert len(list(log)) == 20_000
-    assert "CRC" in str(log.passed_over)
+    assert "CRC" in str(log.skipped)
 
 
 @pytest.mark.parametrize("ending", WRITERS)
 def test_flipped_bytes_never_raise(ending: str, tmp_path: Path) -> None:
     whole = write(tmp_path / f"whole.{ending}", messages(30)).read_bytes()
     bad = tmp_path / f"bad.{ending}"
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(150):
         data = bytearray(whole)
-        for _ in range(chance.randrange(1, 6)):
-            data[chance.randrange(len(data))] = chance.randrange(256)
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
         bad.write_bytes(data)
         with suppress(RecordingError):
-            assert all(isinstance(each, Logged) for each in read_log(bad))
+            assert all(isinstance(each, LoggedFrame) for each in read_log(bad))
 
 
 @settings(max_examples=60)
@@ -211,13 +211,13 @@ def test_any_bytes_are_a_log_or_one_clear_error(
     path = tmp_path_factory.getbasetemp() / f"any.{ending}"
     path.write_bytes(data)
     with suppress(RecordingError):
-        assert all(isinstance(each, Logged) for each in read_log(path))
+        assert all(isinstance(each, LoggedFrame) for each in read_log(path))
 
 
 def test_a_log_can_be_read_twice(tmp_path: Path) -> None:
     log = log_of(tmp_path, "(1.0) can0 123#11\nx\n")
     assert list(log) == list(log)
-    assert (log.frames, log.passed_over) == (1, {"damaged line": 1})
+    assert (log.frames, log.skipped) == (1, {"damaged line": 1})
 
 
 def test_files_that_cannot_be_read_at_all_are_one_clear_error(tmp_path: Path) -> None:
@@ -237,6 +237,7 @@ def test_the_format_can_be_given(tmp_path: Path) -> None:
     assert len(list(read_log(tmp_path / "some.txt", "log"))) == 1
 
 
+FOUR = Frame(0x123, bytes.fromhex("11223344"), extended=False)
 EIGHT = Frame(0x123, bytes.fromhex("1122334455667788"), extended=False)
 
 
@@ -246,15 +247,15 @@ EIGHT = Frame(0x123, bytes.fromhex("1122334455667788"), extended=False)
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("(1.000001) can0 123#11223344", Logged(1_000_001, "can0", Frame(0x123, b"\x11\x22\x33\x44", extended=False))),
-        ("(1.5) vcan1 1F334455#", Logged(1_500_000, "vcan1", Frame(0x1F334455))),
-        ("(1.123456789) can0 123#1122334455667788_E", Logged(1_123_456, "can0", EIGHT)),
-        ("(1.0) can0 123##1AABB", Logged(1_000_000, "can0", Frame(0x123, b"\xaa\xbb", fd=True, extended=False))),
-        ("(1.0) can0 123#11 R", Logged(1_000_000, "can0", Frame(0x123, b"\x11", extended=False))),
-        ("(1.0)  can0  00000123#aB T", Logged(1_000_000, "can0", Frame(0x123, b"\xab"))),
+        ("(1.000001) can0 123#11223344", LoggedFrame(1_000_001, "can0", FOUR)),
+        ("(1.5) vcan1 1F334455#", LoggedFrame(1_500_000, "vcan1", Frame(0x1F334455))),
+        ("(1.123456789) can0 123#1122334455667788_E", LoggedFrame(1_123_456, "can0", EIGHT)),
+        ("(1.0) can0 123##1AABB", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\xaa\xbb", fd=True, extended=False))),
+        ("(1.0) can0 123#11 R", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\x11", extended=False))),
+        ("(1.0)  can0  00000123#aB T", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\xab"))),
     ],
 )  # fmt: skip
-def test_lines_of_candump(line: str, wanted: Logged, tmp_path: Path) -> None:
+def test_lines_of_candump(line: str, wanted: LoggedFrame, tmp_path: Path) -> None:
     assert list(log_of(tmp_path, line)) == [wanted]
 
 
@@ -279,7 +280,7 @@ def test_lines_of_candump(line: str, wanted: Logged, tmp_path: Path) -> None:
 def test_lines_of_candump_that_are_no_data_frames(line: str, reason: str, tmp_path: Path) -> None:
     log = log_of(tmp_path, line)
     assert list(log) == []
-    assert log.passed_over == {reason: 1}
+    assert log.skipped == {reason: 1}
 
 
 # -- ASC, TRC, CSV -------------------------------------------------------------------------------------------------
@@ -309,7 +310,7 @@ def seconds(log: CanLog, since: datetime) -> list[float]:
 def test_asc_numbers_are_hexadecimal_or_decimal(base: str, identifier: int, data: bytes, tmp_path: Path) -> None:
     found = list(log_of(tmp_path, asc(base), "some.asc"))
     assert found[0].frame == Frame(identifier, data, extended=False)
-    assert found[1] == Logged(found[1].at_us, "2", Frame(identifier, data[:1]))
+    assert found[1] == LoggedFrame(found[1].at_us, "2", Frame(identifier, data[:1]))
     assert found[2].frame == Frame(0x100 if base == "hex" else 100, bytes(range(12)), fd=True, extended=False)
 
 
@@ -331,7 +332,7 @@ def test_asc_times_may_count_from_the_line_before(tmp_path: Path) -> None:
 def test_asc_without_a_date_it_understands_counts_from_1970(tmp_path: Path) -> None:
     log = log_of(tmp_path, asc().replace("Sep", "Foo"), "some.asc")
     assert [each.at_us for each in log] == [500_000, 250_000, 2_000_000]
-    assert log.passed_over == {"date not understood": 1, "no CAN frame": 1}
+    assert log.skipped == {"date not understood": 1, "no CAN frame": 1}
 
 
 def test_asc_keeps_the_first_frame_of_a_short_header(tmp_path: Path) -> None:
@@ -342,7 +343,7 @@ def test_asc_keeps_the_first_frame_of_a_short_header(tmp_path: Path) -> None:
 def test_an_asc_line_with_fewer_bytes_than_it_says_is_damaged(tmp_path: Path) -> None:
     log = log_of(tmp_path, "base hex timestamps absolute\n0.5 1 64 Rx d 8 10 11\n0.6 1 64 Rx d 1 10\n", "some.asc")
     assert len(list(log)) == 1
-    assert log.places == ["line 2: length and data disagree"]
+    assert log.problems == ["line 2: length and data disagree"]
 
 
 TRC = {
@@ -364,8 +365,8 @@ def test_trc_of_every_version(version: str, tmp_path: Path) -> None:
     assert found[0].frame.id == (1 if version == "1.0" else 0x300)
     noon = datetime(2019, 1, 9, 12, tzinfo=UTC).timestamp()
     assert found[0].at_us == (1_841_000 if version == "1.0" else round((noon + 1.0599) * 1e6))
-    assert log.passed_over["no CAN frame"] == (version in ("1.1", "2.1"))
-    assert log.passed_over["remote frame"] == (version == "2.1")
+    assert log.skipped["no CAN frame"] == (version in ("1.1", "2.1"))
+    assert log.skipped["remote frame"] == (version == "2.1")
 
 
 def test_a_trc_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -376,13 +377,13 @@ def test_a_trc_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_trc_header_is_said(tmp_path: Path) -> None:
     log = log_of(tmp_path, TRC["1.1"].replace("43474.5", "noon"), "some.trc")
     assert len(list(log)) == 1
-    assert log.passed_over["header not understood"] == 1
+    assert log.skipped["header not understood"] == 1
 
 
 def test_csv_without_a_header_keeps_its_first_line(tmp_path: Path) -> None:
     log = log_of(tmp_path, "1.5,0x123,0,0,0,2,ESI=\n2.5,0x123,0,0,0,3,ESI=\n", "some.csv")
-    assert list(log) == [Logged(1_500_000, None, Frame(0x123, b"\x11\x22", extended=False))]
-    assert log.places == ["line 2: length and data disagree"]
+    assert list(log) == [LoggedFrame(1_500_000, None, Frame(0x123, b"\x11\x22", extended=False))]
+    assert log.problems == ["line 2: length and data disagree"]
 
 
 # -- BLF -----------------------------------------------------------------------------------------------------------
@@ -409,7 +410,7 @@ def containers(tmp_path: Path) -> tuple[Path, list[int]]:
 def test_objects_may_go_over_the_end_of_a_container(containers: tuple[Path, list[int]]) -> None:
     log = read_log(containers[0])
     assert [each.frame for each in log] == frames(messages(200))
-    assert not log.passed_over
+    assert not log.skipped
 
 
 @pytest.mark.parametrize("offset", [0, 8, 12, 16, 40])
@@ -427,7 +428,7 @@ def test_a_damaged_container_costs_only_its_frames(containers: tuple[Path, list[
     assert found == [frame for frame in wanted if frame in found], "in order, none made up"
     assert found[:40] == wanted[:40]
     assert found[-100:] == wanted[-100:]
-    assert offset == 8 or log.places
+    assert offset == 8 or log.problems
 
 
 def test_a_blf_without_its_header_is_read_and_its_times_count_from_1970(containers: tuple[Path, list[int]]) -> None:
@@ -437,7 +438,7 @@ def test_a_blf_without_its_header_is_read_and_its_times_count_from_1970(containe
     found = list(log)
     assert [each.frame for each in found] == frames(messages(200))
     assert found[1].at_us == 500_000
-    assert log.passed_over == {"file header damaged: times count from 1970": 1}
+    assert log.skipped == {"file header damaged: times count from 1970": 1}
 
 
 def blf_of(tmp_path: Path, *objects: bytes) -> CanLog:
@@ -472,28 +473,28 @@ FRAME = struct.pack("<HBBL8s", 1, 0, 2, 0x123, b"\x11\x22")
 def test_a_damaged_object_costs_only_itself(bad: bytes, reasons: dict[str, int], tmp_path: Path) -> None:
     good = blf_object(1, FRAME)
     log = blf_of(tmp_path, good, bad, good, good)
-    assert list(log) == [Logged(1_000_000, "1", Frame(0x123, b"\x11\x22", extended=False))] * 3
-    assert log.passed_over == reasons
+    assert list(log) == [LoggedFrame(1_000_000, "1", Frame(0x123, b"\x11\x22", extended=False))] * 3
+    assert log.skipped == reasons
 
 
-def test_a_container_that_unpacks_to_far_too_much_is_passed_over(
+def test_a_container_that_decompresses_to_far_too_much_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("genus.can._dbc.blf.LARGEST_CONTAINER", 1000)
     log = blf_of(tmp_path, *[blf_object(1, FRAME)] * 100)
     assert list(log) == []
-    assert log.passed_over == {"damaged container": 1}
+    assert log.skipped == {"damaged container": 1}
 
 
 def test_no_frame_is_made_up_from_the_pieces_of_damaged_containers(containers: tuple[Path, list[int]]) -> None:
     path, _ = containers
     whole, wanted = path.read_bytes(), set(frames(messages(200)))
-    chance = random.Random(11)
+    rng = random.Random(11)
     for _ in range(200):
         data = bytearray(whole)
-        for _ in range(chance.randrange(1, 6)):
-            at = chance.randrange(144, len(data))
-            data[at : at + chance.randrange(5)] = chance.randbytes(chance.randrange(5))
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(144, len(data))
+            data[at : at + rng.randrange(5)] = rng.randbytes(rng.randrange(5))
         path.write_bytes(data)
         assert {each.frame for each in read_log(path)} <= wanted
 
@@ -504,7 +505,7 @@ def test_a_blf_file_cut_between_objects_is_said_to_be_cut(tmp_path: Path) -> Non
     log = read_log(path)
     assert [each.frame for each in log] == frames(messages(2000))[: log.frames]
     assert log.frames > 1500
-    assert log.passed_over == {"file cut short": 1}
+    assert log.skipped == {"file cut short": 1}
 
 
 # -- decoding ------------------------------------------------------------------------------------------------------
@@ -529,15 +530,15 @@ def log(tmp_path: Path) -> Path:
 
 def test_a_log_becomes_a_recording_of_events_at_the_times_of_their_frames(log: Path, tmp_path: Path) -> None:
     house = load_dbc(HOUSE)
-    told: list[int] = []
-    done = decode_log(house, log, tmp_path / "drive.genus", progress=told.append)
+    notices: list[int] = []
+    done = decode_log(house, log, tmp_path / "drive.genus", progress=notices.append)
     recorded = list(read_recording(tmp_path / "drive.genus", house.types.values()))
     assert [each.at_us / 1e6 for each in recorded] == [10.0, 10.5, 12.5, 13.0]
     assert [type(each.event).__name__ for each in recorded] == ["Lamp", "Event_", "Lamp", "Engine"]
     event = recorded[0].event
     assert event.time == datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC)
     assert (event.source, event.place) == ("Kitchen", "can0")
-    assert told[-1] == len(LOG)
+    assert notices[-1] == len(LOG)
     assert done.frames == 7
     assert done.events == {"Lamp": 2, "Event_": 1, "Engine": 1}
     assert done.rejected == {
@@ -546,7 +547,7 @@ def test_a_log_becomes_a_recording_of_events_at_the_times_of_their_frames(log: P
         "Event_: multiplexer which selects nothing": 1,
     }
     assert done.unknown_ids == {"7FF": 1}
-    assert done.passed_over == {"damaged line": 1, "remote frame": 1}
+    assert done.skipped == {"damaged line": 1, "remote frame": 1}
 
 
 def test_every_frame_is_an_event_or_has_a_reason(log: Path) -> None:
@@ -567,7 +568,7 @@ def test_a_recording_that_exists_is_not_overwritten(log: Path, tmp_path: Path) -
     assert len(list(read_recording(tmp_path / "drive.genus", house.types.values()))) == 8
 
 
-def test_unknown_identifiers_are_told_apart_up_to_a_number(tmp_path: Path) -> None:
+def test_unknown_identifiers_are_counted_one_by_one_up_to_a_number(tmp_path: Path) -> None:
     lines = "".join(f"(1.0) can0 {each:08X}#\n" for each in range(3000))
     decoding = Decoding(load_dbc(HOUSE), log_of(tmp_path, lines))
     assert list(decoding) == []

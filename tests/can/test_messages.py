@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 from genus.can._protocol.messages import (
     Announce,
-    Asked,
     Claim,
     GetEtag,
-    Granted,
     Heartbeat,
     Message,
     Nibble,
+    NumberGrant,
     Prefix,
     QosClass,
     Question,
-    Reason,
+    QuestionKind,
+    RefusalReason,
     Restart,
     Supply,
     SupplyHalf,
-    parse,
+    parse_message,
 )
-from genus.can._wire.frame import ID_MASK, Frame, Priority, ProtocolTag
+from genus.can._wire.frame import ID_MASK, Frame, Priority, ProtocolEtag
 
 LOOP = 0x95623E3A87C20C39
 
@@ -38,8 +38,8 @@ GOLDEN: list[tuple[Message, int, str]] = [
     (Prefix(15, 0xA << 60), 0x1F9FC000, "a00000000000000f"),
     (Prefix(1, 0xABCD_EF01_2345_67A0), 0x1F9FC000, "abcdef01234567a1"),
     (Restart(), 0x1F9FC000, "0000000000000000"),
-    (Granted(0xABCD_EF01_2345_67AD, 5), 0x1F814000, "abcdef01234567ad"),
-    (Granted(0xABCD_EF01_2345_67AD, 0), 0x1F800000, "abcdef01234567ad"),
+    (NumberGrant(0xABCD_EF01_2345_67AD, 5), 0x1F814000, "abcdef01234567ad"),
+    (NumberGrant(0xABCD_EF01_2345_67AD, 0), 0x1F800000, "abcdef01234567ad"),
     (Claim(5, 0xABCD_EF01_2345_67AD), 0x1F614005, "abcdef01234567ad"),
     (Claim(127, 1), 0x1F7FC005, "0000000000000001"),
     (GetEtag(5, LOOP), 0x1FA14002, "95623e3a87c20c39"),
@@ -48,15 +48,15 @@ GOLDEN: list[tuple[Message, int, str]] = [
     (Announce(5, 8208, QosClass.HARD, True, 12, 10_000), 0x1FA14006, "2010a00c00002710"),
     (Heartbeat(258, 0xCAFEF00D), 0x1F7FC00A, "00000102cafef00d"),
     (Heartbeat(258, 0xCAFEF00D, roll_call=True), 0x1F7FC00A, "01000102cafef00d"),
-    (Question(5, 7, Asked.VECTOR, LOOP >> 16), 0x1FA1400B, "010795623e3a87c2"),
-    (Question(5, 8, Asked.CATALOG, 0), 0x1FA1400B, "0308000000000000"),
+    (Question(5, 7, QuestionKind.VECTOR, LOOP >> 16), 0x1FA1400B, "010795623e3a87c2"),
+    (Question(5, 8, QuestionKind.CATALOG, 0), 0x1FA1400B, "0308000000000000"),
 ]
 
 
 @pytest.mark.parametrize(("message", "identifier", "data"), GOLDEN, ids=repr)
 def test_golden_bytes(message: Message, identifier: int, data: str) -> None:
     assert message.frame() == Frame(identifier, bytes.fromhex(data))
-    assert parse(Frame(identifier, bytes.fromhex(data))) == message
+    assert parse_message(Frame(identifier, bytes.fromhex(data))) == message
 
 
 def test_the_documented_bytes_are_these() -> None:
@@ -79,7 +79,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Nibble, st.integers(0, 15), st.integers(0, 15)),
     st.builds(prefixes, UIDS, st.integers(1, 15)),
     st.just(Restart()),
-    st.builds(Granted, UIDS, st.integers(0, 126)),
+    st.builds(NumberGrant, UIDS, st.integers(0, 126)),
     st.builds(Claim, st.integers(1, 127), UIDS),
     st.builds(GetEtag, NODES, UIDS),
     st.builds(SupplyHalf, NODES, st.integers(0, 1), ETAGS, st.integers(0, 127), st.integers(0, 2**32 - 1)),
@@ -93,20 +93,20 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         st.integers(0, 2**32 - 1),
     ),
     st.builds(Heartbeat, st.integers(0, 2**24 - 1), st.integers(0, 2**32 - 1), st.booleans()),
-    st.builds(Question, NODES, st.integers(0, 255), st.sampled_from(Asked), st.integers(0, 2**48 - 1)),
+    st.builds(Question, NODES, st.integers(0, 255), st.sampled_from(QuestionKind), st.integers(0, 2**48 - 1)),
 )
 
 
 @given(MESSAGES)
 def test_what_is_packed_is_parsed(message: Message) -> None:
-    assert parse(message.frame()) == message
+    assert parse_message(message.frame()) == message
 
 
 @given(st.integers(0, ID_MASK), st.binary(max_size=8), st.booleans())
 def test_what_is_parsed_was_packed(identifier: int, data: bytes, extended: bool) -> None:
     """A frame that is a message is exactly that message's frame, but for reserved bits of heartbeats and flags."""
     frame = Frame(identifier, data, extended=extended)
-    message = parse(frame)
+    message = parse_message(frame)
     if message is not None and not isinstance(message, Heartbeat | Announce):
         assert message.frame() == frame
 
@@ -115,7 +115,7 @@ def test_what_is_parsed_was_packed(identifier: int, data: bytes, extended: bool)
 def test_another_length_is_no_message(message: Message, size: int) -> None:
     frame = message.frame()
     if size != len(frame.data):
-        assert parse(Frame(frame.id, bytes(size))) is None
+        assert parse_message(Frame(frame.id, bytes(size))) is None
 
 
 SPOILERS: list[Callable[[Frame], Frame]] = [
@@ -127,21 +127,21 @@ SPOILERS: list[Callable[[Frame], Frame]] = [
 
 @given(MESSAGES, st.sampled_from(SPOILERS))
 def test_another_format_or_priority_is_no_message(message: Message, spoil: Callable[[Frame], Frame]) -> None:
-    assert parse(spoil(message.frame())) is None
+    assert parse_message(spoil(message.frame())) is None
 
 
-@pytest.mark.parametrize("tag", [ProtocolTag.SUPPLY_ETAG_FLAGS, ProtocolTag.BROKER])
-def test_what_only_the_broker_says_counts_from_nobody_else(tag: ProtocolTag) -> None:
+@pytest.mark.parametrize("tag", [ProtocolEtag.SUPPLY_ETAG_FLAGS, ProtocolEtag.BROKER])
+def test_messages_of_the_broker_are_accepted_from_its_number_only(tag: ProtocolEtag) -> None:
     for _, identifier, data in GOLDEN:
         if identifier & 0x3FFF == tag:
             for node in (0, 5, 126):
-                assert parse(Frame(identifier & ~(0x7F << 14) | node << 14, bytes.fromhex(data))) is None
+                assert parse_message(Frame(identifier & ~(0x7F << 14) | node << 14, bytes.fromhex(data))) is None
 
 
-@pytest.mark.parametrize("tag", [ProtocolTag.GET_ETAG, ProtocolTag.ANNOUNCE, ProtocolTag.QUESTION])
-def test_requests_come_from_nodes_with_a_number(tag: ProtocolTag) -> None:
+@pytest.mark.parametrize("tag", [ProtocolEtag.GET_ETAG, ProtocolEtag.ANNOUNCE, ProtocolEtag.QUESTION])
+def test_requests_come_from_nodes_with_a_number(tag: ProtocolEtag) -> None:
     for node in (0, 127):
-        assert parse(Frame(Priority.PROTOCOL << 21 | node << 14 | tag, bytes(8))) is None
+        assert parse_message(Frame(Priority.PROTOCOL << 21 | node << 14 | tag, bytes(8))) is None
 
 
 def test_nibbles_of_a_later_stage_win_and_then_the_lowest() -> None:
@@ -161,16 +161,16 @@ def test_a_reply_is_its_two_halves(
     subject: int, qos_class: QosClass, segmented: bool, width: int, deprecated: bool, etag: int
 ) -> None:
     supply = Supply(subject, etag, qos_class, segmented, width, deprecated)
-    halves = [parse(frame) for frame in supply.frames(9)]
+    halves = [parse_message(frame) for frame in supply.frames(9)]
     assert isinstance(halves[0], SupplyHalf)
     assert isinstance(halves[1], SupplyHalf)
     assert Supply.join(halves[0], halves[1]) == supply
     assert Supply.join(halves[1], halves[0]) is None
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_a_refusal_says_why(reason: Reason) -> None:
-    first, second = (parse(frame) for frame in Supply(LOOP, 0, reason=reason).frames(9))
+@pytest.mark.parametrize("reason", RefusalReason)
+def test_a_refusal_says_why(reason: RefusalReason) -> None:
+    first, second = (parse_message(frame) for frame in Supply(LOOP, 0, reason=reason).frames(9))
     assert isinstance(first, SupplyHalf)
     assert isinstance(second, SupplyHalf)
     assert Supply.join(first, second) == Supply(LOOP, 0, reason=reason)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from genus import Catalog, Event, Maybe
 from genus.bus._codec import Rejected
-from genus.can._wire.payload import Layout
+from genus.can._wire.payload import PayloadCodec
 from genus.errors import EventError, SubscriptionError
 from genus.filters._evaluate import round_to_float32
 from genus.model import (
@@ -60,8 +60,8 @@ CATALOG.register(Loop, Radar, *Generator(0).types)
 
 
 @cache
-def layout_of(cls: type[Event], tagged: tuple[str, ...] = ()) -> Layout:
-    return Layout.of(cls, CATALOG.vector(cls), tagged)
+def layout_of(cls: type[Event], tagged: tuple[str, ...] = ()) -> PayloadCodec:
+    return PayloadCodec.of(cls, CATALOG.vector(cls), tagged)
 
 
 def declared(name: str, base: Any = Event, **fields: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_tagged_attribute_that_is_required_is_always_said_to_be_there() -> Non
     bits, payload = layout.encode(Radar(lane=1, speed=2.0, angle=3), 0)
     assert bits == 2
     assert layout.decode(2, payload) == Radar(lane=1, speed=2.0, angle=3)
-    assert layout.decode(0, payload) == Rejected("Radar.speed is not as it must be")
+    assert layout.decode(0, payload) == Rejected("Radar.speed is invalid")
 
 
 # ---- laws
@@ -166,20 +166,20 @@ def test_any_bytes_give_an_event_that_is_valid_or_a_reason(cls: type[Event], bit
 
 
 def test_changed_bytes_never_raise() -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     generator = Generator(5)
     reasons = set()
     for event in generator.events(400, Sampler):
         layout = layout_of(Sampler)
         payload = bytearray(layout.encode(event, 0)[1])
         for _ in range(4):
-            payload[chance.randrange(len(payload))] = chance.randrange(256)
+            payload[rng.randrange(len(payload))] = rng.randrange(256)
         found = layout.decode(0, bytes(payload))
         reasons.add(found.reason if isinstance(found, Rejected) else "")
     assert {
         "Sampler is cut short",
-        "Sampler.flag is not as it must be",
-        "Sampler.colour is not as it must be",
+        "Sampler.flag is invalid",
+        "Sampler.colour is invalid",
     } < reasons
     assert len(reasons) < 25, "reasons are few, as they are counted"
 
@@ -191,21 +191,21 @@ def test_sizes_bound_every_payload(seed: int) -> None:
         layout = layout_of(type(event))
         payload = layout.encode(event, 0)[1]
         present = [a.name for a in attributes(type(event)) if getattr(event, a.name) is not None]
-        largest = layout.largest_of(present)
-        assert layout.smallest <= len(payload)
+        largest = layout.max_size_with(present)
+        assert layout.min_size <= len(payload)
         assert largest is None or len(payload) <= largest
 
 
 def test_sizes_of_a_class_are_those_of_its_attributes() -> None:
     layout = layout_of(Loop)
-    assert layout.smallest == 2
-    assert layout.largest is None
-    assert layout.largest_of([]) == 2
-    assert layout.largest_of(["category"]) == 4
-    assert layout.largest_of(["category", "speed"]) == 8
-    assert layout.largest_of(["time"]) == 10
-    assert layout.largest_of(["place"]) is None
-    assert layout_of(Loop, ("category", "speed")).largest_of(["category", "speed"]) == 7
+    assert layout.min_size == 2
+    assert layout.max_size is None
+    assert layout.max_size_with([]) == 2
+    assert layout.max_size_with(["category"]) == 4
+    assert layout.max_size_with(["category", "speed"]) == 8
+    assert layout.max_size_with(["time"]) == 10
+    assert layout.max_size_with(["place"]) is None
+    assert layout_of(Loop, ("category", "speed")).max_size_with(["category", "speed"]) == 7
 
 
 # ---- readers and writers of different age
@@ -216,22 +216,24 @@ NEW = declared("Gauge", level=Int16, flow=float | None, note=str | None)
 
 
 def test_an_older_reader_ignores_what_was_appended() -> None:
-    old, new = Layout.of(OLD, vector(OLD)), Layout.of(NEW, vector(NEW))
+    old, new = PayloadCodec.of(OLD, vector(OLD)), PayloadCodec.of(NEW, vector(NEW))
     bits, payload = new.encode(NEW(level=4, flow=2.5, note="x", place="A8"), 1)
     assert old.decode(bits, payload) == OLD(level=4, place="A8")
 
 
 def test_a_newer_reader_takes_what_is_missing_for_absent() -> None:
-    old, new = Layout.of(OLD, vector(OLD)), Layout.of(NEW, vector(NEW))
+    old, new = PayloadCodec.of(OLD, vector(OLD)), PayloadCodec.of(NEW, vector(NEW))
     assert new.decode(*old.encode(OLD(level=4), 1)) == NEW(level=4)
 
 
-def test_an_older_reader_passes_over_whole_bytes_of_bits_it_does_not_know() -> None:
+def test_an_older_reader_skips_whole_bytes_of_presence_bits_it_does_not_know() -> None:
     many = declared("Gauge", level=Int16, **{f"x{n}": UInt8 | None for n in range(30)})
-    bits, payload = Layout.of(many, vector(many)).encode(
+    bits, payload = PayloadCodec.of(many, vector(many)).encode(
         many(level=4, x29=1, x3=7, expires=datetime(2026, 1, 1, tzinfo=UTC)), 0
     )
-    assert Layout.of(OLD, vector(OLD)).decode(bits, payload) == OLD(level=4, expires=datetime(2026, 1, 1, tzinfo=UTC))
+    assert PayloadCodec.of(OLD, vector(OLD)).decode(bits, payload) == OLD(
+        level=4, expires=datetime(2026, 1, 1, tzinfo=UTC)
+    )
 
 
 def test_a_class_that_gains_what_a_sibling_had_moves_no_bit() -> None:
@@ -243,10 +245,10 @@ def test_a_class_that_gains_what_a_sibling_had_moves_no_bit() -> None:
     after = declared("Warm", root, flow=UInt8 | None, heat=UInt8 | None)
     assert vector(root) == agreed
     assert [a.name for a in agreed][-2:] == ["flow", "heat"]
-    old, new = Layout.of(before, agreed), Layout.of(after, agreed)
+    old, new = PayloadCodec.of(before, agreed), PayloadCodec.of(after, agreed)
     assert old.decode(*new.encode(after(flow=1, heat=2), 0)) == before(heat=2)
     assert new.decode(*old.encode(before(heat=2), 0)) == after(heat=2)
-    assert Layout.of(sibling, agreed).encode(sibling(flow=1), 0)[1] == new.encode(after(flow=1), 0)[1]
+    assert PayloadCodec.of(sibling, agreed).encode(sibling(flow=1), 0)[1] == new.encode(after(flow=1), 0)[1]
 
 
 @pytest.mark.parametrize(
@@ -256,21 +258,21 @@ def test_a_class_that_gains_what_a_sibling_had_moves_no_bit() -> None:
 def test_a_class_that_drops_an_attribute_skips_its_values(dropped: type, value: object) -> None:
     full = declared("Pipe", one=UInt8 | None, two=dropped | None, three=UInt8 | None)
     less = declared("Pipe", one=UInt8 | None, three=UInt8 | None)
-    reader = Layout.of(less, vector(full), ("one", "two"))
-    bits, payload = Layout.of(full, vector(full), ("one", "two")).encode(full(one=1, two=value, three=3), 0)
+    reader = PayloadCodec.of(less, vector(full), ("one", "two"))
+    bits, payload = PayloadCodec.of(full, vector(full), ("one", "two")).encode(full(one=1, two=value, three=3), 0)
     assert reader.decode(bits, payload) == less(one=1, three=3)
-    bits, payload = Layout.of(full, vector(full)).encode(full(two=value, one=1), 0)
-    assert Layout.of(less, vector(full)).decode(bits, payload) == less(one=1)
-    assert isinstance(Layout.of(less, vector(full)).decode(bits, payload[:-1]), Rejected)
+    bits, payload = PayloadCodec.of(full, vector(full)).encode(full(two=value, one=1), 0)
+    assert PayloadCodec.of(less, vector(full)).decode(bits, payload) == less(one=1)
+    assert isinstance(PayloadCodec.of(less, vector(full)).decode(bits, payload[:-1]), Rejected)
 
 
 def test_a_choice_that_the_class_does_not_know_is_rejected() -> None:
     more = Vector("Loop", tuple(_with_values(a, ("car", "truck", "bus")) for a in CATALOG.vector(Loop)))
-    layout = Layout.of(Loop, more)
+    layout = PayloadCodec.of(Loop, more)
     payload = bytearray(layout.encode(Loop(lane=1, category=Category.TRUCK), 0)[1])
     assert payload[-1] == 1
     payload[-1] = 2
-    assert layout.decode(0, bytes(payload)) == Rejected("Loop.category is not as it must be")
+    assert layout.decode(0, bytes(payload)) == Rejected("Loop.category is invalid")
 
 
 def _with_values(attribute: Attribute, values: tuple[str, ...]) -> Attribute:
@@ -286,18 +288,16 @@ def test_a_list_of_values_may_grow_past_a_byte() -> None:
     """Values that were there before are written as before, so older readers still understand them."""
     grown = declared("Dial", at=Many, then=UInt8)
     small = declared("Dial", at=Few, then=UInt8)
-    new, old = Layout.of(grown, vector(grown)), Layout.of(small, vector(small))
+    new, old = PayloadCodec.of(grown, vector(grown)), PayloadCodec.of(small, vector(small))
     assert new.encode(grown(at=Many["M254"], then=7), 0)[1] == bytes.fromhex("00 fe 07")
     assert new.encode(grown(at=Many["M299"], then=7), 0)[1] == bytes.fromhex("00 ff 012b 07")
     for member in Many:
         bits, payload = new.encode(grown(at=member, then=7), 0)
         assert new.decode(bits, payload) == grown(at=member, then=7)
         found = old.decode(bits, payload)
-        expected = (
-            small(at=Few(member.value), then=7) if member.value < 255 else Rejected("Dial.at is not as it must be")
-        )
+        expected = small(at=Few(member.value), then=7) if member.value < 255 else Rejected("Dial.at is invalid")
         assert found == expected
-    assert new.largest_of([]) == 5
+    assert new.max_size_with([]) == 5
     assert isinstance(new.decode(0, bytes.fromhex("00 ff ffff 07")), Rejected)
 
 
@@ -317,30 +317,30 @@ class Demanding(Event):
 
 
 def test_bounds_of_the_class_hold_for_bytes_from_outside() -> None:
-    layout = Layout.of(Demanding, vector(Demanding))
+    layout = PayloadCodec.of(Demanding, vector(Demanding))
     bits, payload = layout.encode(Demanding(percent=7, word="é", low=1, high=2), 0)
     assert layout.decode(bits, payload) == Demanding(percent=7, word="é", low=1, high=2)
     at = payload.index(7)
     wrong = {
-        "Demanding.percent is not as it must be": payload[:at] + b"\x65" + payload[at + 1 :],
-        "Demanding.word is not as it must be": payload.replace("é".encode(), b"AB"),
-        "Demanding refuses it: ValueError": payload[:-2] + b"\x09\x02",
+        "Demanding.percent is invalid": payload[:at] + b"\x65" + payload[at + 1 :],
+        "Demanding.word is invalid": payload.replace("é".encode(), b"AB"),
+        "Demanding rejects it: ValueError": payload[:-2] + b"\x09\x02",
     }
     for reason, hostile in wrong.items():
         assert layout.decode(bits, hostile) == Rejected(reason)
 
 
 def test_bounded_texts_bound_the_payload() -> None:
-    layout = Layout.of(Demanding, vector(Demanding))
-    assert layout.largest_of(["word", "blob"]) == 2 + 8 + (1 + 12) + (1 + 2) + 1 + 1
-    with pytest.raises(EventError, match=r"Demanding\.blob is b'abc', which cannot be written: it takes 3 bytes"):
+    layout = PayloadCodec.of(Demanding, vector(Demanding))
+    assert layout.max_size_with(["word", "blob"]) == 2 + 8 + (1 + 12) + (1 + 2) + 1 + 1
+    with pytest.raises(EventError, match=r"Demanding\.blob is b'abc', which cannot be encoded: it takes 3 bytes"):
         layout.encode(Demanding(percent=1, blob=b"abc"), 0)
 
 
 def test_absent_is_absent_even_where_the_default_is_something_else() -> None:
     metaclass: Any = type(Event)
     cls: Any = metaclass("Lamp", (Event,), {"__annotations__": {"watts": int | None}, "watts": 60})
-    layout = Layout.of(cls, vector(cls))
+    layout = PayloadCodec.of(cls, vector(cls))
     assert layout.decode(*layout.encode(cls(watts=None), 0)) == cls(watts=None)
     assert layout.decode(*layout.encode(cls(), 0)) == cls(watts=60)
 
@@ -386,7 +386,7 @@ def test_a_value_that_cannot_be_written_is_named(values: dict[str, Any], name: s
 def test_a_required_attribute_that_is_none_is_named(type_: type) -> None:
     cls: Any = declared("Strict", must=type_)
     with pytest.raises(EventError, match=r"^Strict\.must is None"):
-        Layout.of(cls, vector(cls)).encode(cls(must=None), 0)
+        PayloadCodec.of(cls, vector(cls)).encode(cls(must=None), 0)
 
 
 def test_float32_beyond_its_range_is_infinite_as_everywhere() -> None:
@@ -407,14 +407,12 @@ def test_texts_have_one_length_byte_up_to_254_and_three_beyond() -> None:
 
 
 def test_text_that_is_not_utf8_is_rejected() -> None:
-    assert layout_of(Loop).decode(0, bytes.fromhex("02 02 c328 02")) == Rejected("Loop.place is not as it must be")
-    assert layout_of(Loop).decode(0, bytes.fromhex("02 03 eda080 02")) == Rejected("Loop.place is not as it must be")
+    assert layout_of(Loop).decode(0, bytes.fromhex("02 02 c328 02")) == Rejected("Loop.place is invalid")
+    assert layout_of(Loop).decode(0, bytes.fromhex("02 03 eda080 02")) == Rejected("Loop.place is invalid")
 
 
 def test_a_time_outside_the_calendar_is_rejected() -> None:
-    assert layout_of(Loop).decode(0, bytes.fromhex("08 7fffffffffffffff 02")) == Rejected(
-        "Loop.time is not as it must be"
-    )
+    assert layout_of(Loop).decode(0, bytes.fromhex("08 7fffffffffffffff 02")) == Rejected("Loop.time is invalid")
 
 
 def test_an_opaque_value_is_checked_by_its_type() -> None:
@@ -422,24 +420,24 @@ def test_an_opaque_value_is_checked_by_its_type() -> None:
     payload = layout.encode(Sampler(parts=[1, 2]), 0)[1]
     assert layout.decode(0, payload) == Sampler(parts=[1, 2])
     for hostile in (payload[:-1] + b"\xc0", payload[:-4] + b"\x01\xc0", payload[:-4] + b"\x03\xdd\xff\xff"):
-        assert layout.decode(0, hostile) == Rejected("Sampler.parts is not as it must be")
+        assert layout.decode(0, hostile) == Rejected("Sampler.parts is invalid")
 
 
 def test_an_event_of_another_class_is_refused() -> None:
-    with pytest.raises(EventError, match="is no Loop; each class has a layout of its own"):
+    with pytest.raises(EventError, match="is no Loop; use the codec of its own class"):
         layout_of(Loop).encode(Radar(lane=1, speed=1.0, angle=1), 0)
 
 
 def test_an_empty_payload_is_no_event() -> None:
     assert layout_of(Loop).decode(0, b"") == Rejected("Loop is cut short")
-    assert Layout.sequence_of(b"") == 0
+    assert PayloadCodec.sequence_of(b"") == 0
 
 
 def test_an_attribute_outside_the_vector_is_refused_with_the_vector() -> None:
     with pytest.raises(
         SubscriptionError, match=r"Loop has no attribute 'angle'; .*its vector is \(.*speed: float32\?\)"
     ):
-        Layout.of(Radar, Vector("Loop", tuple(attributes(Loop))))
+        PayloadCodec.of(Radar, Vector("Loop", tuple(attributes(Loop))))
     with pytest.raises(SubscriptionError, match="no attribute 'colour'"):
         layout_of(Loop, ("colour",))
 
@@ -448,13 +446,13 @@ def test_an_attribute_outside_the_vector_is_refused_with_the_vector() -> None:
 def test_an_attribute_that_has_another_type_in_the_vector_is_refused(other: Any) -> None:
     strange = tuple(msgspec.structs.replace(a, type=other) if a.name == "lane" else a for a in CATALOG.vector(Loop))
     with pytest.raises(SubscriptionError, match=r"Loop\.lane is uint8, but .* in the vector of Loop"):
-        Layout.of(Loop, Vector("Loop", strange))
+        PayloadCodec.of(Loop, Vector("Loop", strange))
 
 
 def test_a_value_that_the_vector_does_not_know_is_refused() -> None:
     less = Vector("Loop", tuple(_with_values(a, ("car",)) for a in CATALOG.vector(Loop)))
     with pytest.raises(SubscriptionError, match=r"Loop\.category is .*truck.* in the vector"):
-        Layout.of(Loop, less)
+        PayloadCodec.of(Loop, less)
 
 
 class Bare(Event):
@@ -466,5 +464,5 @@ class Tiny(Event):
 
 
 def test_the_smallest_events_take_a_byte_or_two() -> None:
-    assert Layout.of(Bare, vector(Bare)).encode(Bare(), 6) == (0, b"\xc0")
-    assert Layout.of(Tiny, vector(Tiny)).encode(Tiny(offset=-1), 0) == (0, b"\x00\xff")
+    assert PayloadCodec.of(Bare, vector(Bare)).encode(Bare(), 6) == (0, b"\xc0")
+    assert PayloadCodec.of(Tiny, vector(Tiny)).encode(Tiny(offset=-1), 0) == (0, b"\x00\xff")

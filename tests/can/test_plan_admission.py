@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from genus.can._plan import Plan, System, load_system, parse_system, plan
-from genus.can._plan.fixed_priority import own_messages
+from genus.can._plan.fixed_priority import middleware_messages
 from genus.errors import PlanError
 from genus.testing._systems import random_system
 from tests.can.bus_model import run, scattered, together
@@ -33,19 +33,19 @@ def test_load_is_told_by_class(crossing: Plan) -> None:
     assert (hard.used, hard.worst, hard.reserved) == pytest.approx((8 * 0.016, 8 * 0.0351, 8 * 0.0562))
     assert soft.used == pytest.approx(0.1414)
     assert 0 < none.used < 0.05
-    assert own.used == pytest.approx(sum(m.length / m.period for m in own_messages(crossing.system)))
+    assert own.used == pytest.approx(sum(m.length / m.period for m in middleware_messages(crossing.system)))
     assert crossing.load.used < crossing.load.worst < 1
 
 
 def test_the_middlewares_own_frames_are_in_the_way_of_others_unless_there_are_none(crossing: Plan) -> None:
     bus = msgspec.structs.replace(crossing.system.bus, middleware=False)
-    alone = plan(crossing.system.on(bus))
+    alone = plan(crossing.system.on_bus(bus))
     with_it, without = (each.verdict("journal").response_ns for each in (crossing, alone))
     assert with_it is not None
     assert without is not None
     assert without < with_it
-    assert crossing.own_response_ns is not None
-    assert alone.own_response_ns is None
+    assert crossing.middleware_response_ns is not None
+    assert alone.middleware_response_ns is None
 
 
 def check(found: Plan, seed: int, until: int) -> int:
@@ -109,7 +109,7 @@ def test_a_slot_that_finds_no_room_is_refused_with_what_to_change() -> None:
 
 
 def test_a_deadline_that_is_too_short_is_refused_with_one_that_is_not(crossing: Plan) -> None:
-    system = crossing.system.changed("tram", deadline_ns=700_000)
+    system = crossing.system.with_channel("tram", deadline_ns=700_000)
     refused = plan(system).verdict("tram")
     assert not refused.ok
     assert refused.reason.startswith("may take")
@@ -118,7 +118,7 @@ def test_a_deadline_that_is_too_short_is_refused_with_one_that_is_not(crossing: 
 
 
 def test_a_full_bus_has_no_bound_for_others(crossing: Plan) -> None:
-    system = crossing.system.changed("journal", period_ns=2 * MS)
+    system = crossing.system.with_channel("journal", period_ns=2 * MS)
     verdict = plan(system).verdict("picture")
     assert (verdict.ok, verdict.response_ns) == (False, None)
     assert verdict.reason.startswith("no bound")
@@ -144,7 +144,7 @@ def test_advice_asks_for_no_more_than_it_must() -> None:
 
 
 def test_periods_that_do_not_divide_each_other_are_refused_as_a_whole() -> None:
-    system = two_hard(0).changed("b", period_ns=10_007_001)
+    system = two_hard(0).with_channel("b", period_ns=10_007_001)
     with pytest.raises(PlanError, match="choose periods that divide each other"):
         plan(system)
 

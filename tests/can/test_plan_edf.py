@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.can._plan import Bus, Calendar, Channel, System, plan
-from genus.can._plan.edf import Medium, SoftAnalysis, SoftMessage
-from genus.can._plan.interference import BusErrors, HardTime
-from genus.can._plan.response_times import Analysis
+from genus.can._plan import BusSpec, Calendar, ChannelSpec, System, plan
+from genus.can._plan.edf import BusConditions, SoftAnalysis, SoftMessage
+from genus.can._plan.interference import ErrorInterference, HardInterference
+from genus.can._plan.response_times import ResponseTimes
 from genus.can._wire.length import Timing
 from tests.can.bus_model import run, scattered, streams, together
 
@@ -20,13 +20,16 @@ def message(name: str, period: int, deadline: int, frames: int = 1, jitter: int 
     return SoftMessage(name, frames * FRAME, period, deadline, jitter, FRAME, FRAME)
 
 
-def medium(*, tolerance: int = FRAME, lag: int = 0, lower: int = FRAME, hard: HardTime | None = None) -> Medium:
-    nothing = HardTime((), 0)
-    return Medium(FRAME, tolerance, lag, lower, hard or nothing, BusErrors(None, 31))
+def medium(
+    *, tolerance: int = FRAME, lag: int = 0, lower: int = FRAME, hard: HardInterference | None = None
+) -> BusConditions:
+    nothing = HardInterference((), 0)
+    return BusConditions(FRAME, tolerance, lag, lower, hard or nothing, ErrorInterference(None, 31))
 
 
-def bounds(*messages: SoftMessage, on: Medium) -> dict[str, int | None]:
-    return SoftAnalysis(messages, on).response_times()
+def bounds(*messages: SoftMessage, on: BusConditions) -> dict[str, int | None]:
+    analysis = SoftAnalysis(messages, on)
+    return {message.name: analysis.response_time(index) for index, message in enumerate(messages)}
 
 
 def test_one_event_waits_for_a_frame_on_the_wire() -> None:
@@ -58,9 +61,9 @@ def test_what_is_further_than_all_levels_may_pass_what_is_nearer() -> None:
 
 
 def test_hard_slots_and_errors_are_in_the_way() -> None:
-    hard = HardTime([(0, 351)], 10_000)
+    hard = HardInterference([(0, 351)], 10_000)
     assert bounds(message("a", 10_000, 5_000), on=medium(hard=hard)) == {"a": 2 * FRAME + 351}
-    with_errors = Medium(FRAME, FRAME, 0, FRAME, hard, BusErrors(10_000, 31))
+    with_errors = BusConditions(FRAME, FRAME, 0, FRAME, hard, ErrorInterference(10_000, 31))
     assert bounds(message("a", 10_000, 5_000), on=with_errors) == {"a": 2 * FRAME + 351 + 31 + FRAME}
 
 
@@ -72,7 +75,7 @@ def test_more_than_the_bus_can_carry_has_no_bound() -> None:
 def test_very_many_short_frames_are_still_analysed() -> None:
     """So many that there is always another one within the tolerance: everything may pass everything."""
     crowd = [SoftMessage(str(n), 20, 1_000, 900 + n, 0, 20, 20) for n in range(20)]
-    found = SoftAnalysis(crowd, medium()).response_times()
+    found = bounds(*crowd, on=medium())
     assert all(response is not None and response <= FRAME + 2 * 20 * 20 for response in found.values())
 
 
@@ -84,9 +87,9 @@ soft_sets = st.lists(
 
 
 def system_of(parts: list[tuple[int, int, int, int]]) -> System:
-    bus = Bus(timing=Timing(1_000_000), middleware=False)
+    bus = BusSpec(timing=Timing(1_000_000), middleware=False)
     channels = [
-        Channel(
+        ChannelSpec(
             name=str(place),
             event=str(place),
             node=str(place),
@@ -97,7 +100,7 @@ def system_of(parts: list[tuple[int, int, int, int]]) -> System:
             deadline_ns=period * percent // 100,
             jitter_ns=period * jitter // 100,
             size=size,
-        ).on(bus)
+        ).on_bus(bus)
         for place, (milliseconds, percent, size, jitter) in enumerate(parts)
     ]
     return System(bus, tuple(channels), {channel.node: channel.number for channel in channels})
@@ -107,8 +110,8 @@ def system_of(parts: list[tuple[int, int, int, int]]) -> System:
 @given(soft_sets, st.integers(0, 10**6))
 def test_no_pattern_exceeds_the_bound(parts: list[tuple[int, int, int, int]], seed: int) -> None:
     system = system_of(parts)
-    analysis = Analysis(system, Calendar())
-    kept = [channel for channel in system.channels if analysis.keeps(channel)]
+    analysis = ResponseTimes(system, Calendar())
+    kept = [channel for channel in system.channels if analysis.meets_deadline(channel)]
     rng = random.Random(seed)
     for releases in (together(system, 60_000_000, 0), scattered(system, 60_000_000, rng), nearly_together(system, rng)):
         outcome = run(system, Calendar(), releases, 60_000_000)

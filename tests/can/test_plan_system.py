@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from genus.bus._qos import Hard, NonReal, Soft
-from genus.can._plan import System, load_system, parse_system, spell_system
-from genus.can._plan.system import spell_span
+from genus.can._plan import System, format_system, load_system, parse_system
+from genus.can._plan.units import write_span
 from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
 from genus.testing._systems import random_system
@@ -146,12 +146,12 @@ def test_what_an_event_carries_of_the_context_is_said(typed: Path) -> None:
         (BUS + "[channel]\nname = 1", r"s: channel must be a list of tables; write \[\[channel\]\]"),
         (BUS + channel(name=None), r"s: \[\[channel\]\] 1: name is missing"),
         (BUS + channel(name=""), r"s: \[\[channel\]\] 1: name must be a text"),
-        (BUS + channel() + channel(), r"s: \[\[channel\]\] 2 'c': name is that of channel 1 already"),
+        (BUS + channel() + channel(), r"s: \[\[channel\]\] 2 'c': name is already the name of channel 1"),
         (BUS + channel(node=None), r"s: \[\[channel\]\] 1 'c': node is missing"),
         (BUS + channel(class_="softt"), r"s: \[\[channel\]\] 1 'c': class is 'softt'; did you mean 'soft'\?"),
         (BUS + channel(period="0s"), r"s: \[\[channel\]\] 1 'c': period is zero"),
         (BUS + channel(deadline=None), r"s: \[\[channel\]\] 1 'c': deadline is missing"),
-        (BUS + channel(expires="4ms"), r"s: \[\[channel\]\] 1 'c': expires lies before the deadline"),
+        (BUS + channel(expires="4ms"), r"s: \[\[channel\]\] 1 'c': expires is before the deadline"),
         (BUS + channel(omissions=1), r"\] 1 'c': omissions is for hard channels, and this one is 'soft'"),
         (BUS + channel(class_="hard"), r"deadline is for soft and none channels, and this one is 'hard'"),
         (BUS + channel(class_="hard", deadline=None, omissions=-1), r"omissions is -1; it must be a whole number"),
@@ -162,11 +162,11 @@ def test_what_an_event_carries_of_the_context_is_said(typed: Path) -> None:
         (BUS + channel(deadlin="3ms"), r"s: \[\[channel\]\] 1: unknown key 'deadlin'; did you mean 'deadline'\?"),
         (BUS + channel() + 'subscribers = ["a", "a"]', r"subscribers names 'a' twice"),
         (BUS + channel() + "subscribers = 3", r"subscribers must be a list of texts, not 3"),
-        (BUS + channel(event="E") + channel(name="d", event="E"), r"event is published by n on 'c' already"),
+        (BUS + channel(event="E") + channel(name="d", event="E"), r"event is already published by n on 'c'"),
         (BUS + "[nodes]\na = 0", r"s: \[nodes\]: a is 0; it must be a whole number from 1 to 126"),
         (BUS + "[nodes]\na = 127", r"s: \[nodes\]: a is 127"),
         (BUS + "[nodes]\na = 3\nb = 3", r"s: \[nodes\]: a has the number 3, which another node has too"),
-        (BUS + "".join(channel(name=f"c{n}", node=f"n{n}") for n in range(127)), "n126 finds no number: a bus has"),
+        (BUS + "".join(channel(name=f"c{n}", node=f"n{n}") for n in range(127)), "n126 gets no number: a bus has"),
         ("[bus]\nbitrate = 1000000\n[colours]", "s: unknown key 'colours'; known are bus, channel, nodes"),
     ],
 )  # fmt: skip
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_system_written_down_is_the_same_system(seed: int) -> None:
     system = random_system(seed, data_bitrate=None if seed % 2 else 4_000_000)
-    again = parse_system(spell_system(system), system.source)
+    again = parse_system(format_system(system), system.source)
     assert again == system
 
 
@@ -215,10 +215,10 @@ def test_names_may_be_any_text() -> None:
     system = random_system(1)
     first, *others = system.channels
     renamed = System(system.bus, (msgspec.structs.replace(first, name=name), *others), system.nodes)
-    assert parse_system(spell_system(renamed)).channels[0].name == name
+    assert parse_system(format_system(renamed)).channels[0].name == name
 
 
 def test_spans_are_spelled_exactly() -> None:
     for span in (1, 999, 1_000, 1_001, 123_456_789, 1_000_000_007, 59_999_999_999):
-        text = BUS + channel(period=spell_span(span))
+        text = BUS + channel(period=write_span(span))
         assert parse_system(text).channels[0].period_ns == span

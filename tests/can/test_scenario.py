@@ -17,7 +17,7 @@ from genus.can import PATTERNS, Outcome, PreparedSystem, Scenario, ScenarioRun, 
 from genus.can._plan import System, load_system, parse_system
 from genus.can._sim.fault_text import parse_fault
 from genus.can._sim.trace import Trace
-from genus.can._wire.payload import Layout
+from genus.can._wire.payload import PayloadCodec
 from genus.can._world.releases import Pattern, Rounds, releases
 from genus.can._world.synthetic_types import SHORTEST, stand_in, with_types
 from genus.catalog import Catalog
@@ -84,10 +84,10 @@ def test_a_stand_in_is_exactly_as_long_as_asked_for(size: int, open_ended: bool,
     made = stand_in("Loop", size, open_ended)
     catalog = Catalog()
     catalog.register(made.cls)
-    layout = Layout.of(made.cls, catalog.vector(made.cls))
+    layout = PayloadCodec.of(made.cls, catalog.vector(made.cls))
     _, payload = layout.encode(made.make(number), 0)
     assert len(payload) == size
-    assert layout.largest_carrying() == (None if open_ended else size)
+    assert layout.max_size_carrying() == (None if open_ended else size)
     assert int.from_bytes(payload[1 : 1 + made.width], "big") == number
 
 

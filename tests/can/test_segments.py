@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._wire.frame import Frame
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Frame
 from genus.can._wire.length import FD_SIZES, worst_case_bits
-from genus.can._wire.segments import CLASSIC, FD, Reassembler, frame_sizes, split
+from genus.can._wire.segments import Reassembler, frame_sizes, split_payload
 
 SENDER = 0x0021_6010
 SECOND = 1_000_000_000
-CAPACITIES = pytest.mark.parametrize("capacity", [CLASSIC, FD])
+CAPACITIES = pytest.mark.parametrize("capacity", [CLASSIC_BYTES, FD_BYTES])
 
 
-def frames_of(payload: bytes, transfer_id: int = 0, capacity: int = CLASSIC, sender: int = SENDER) -> list[Frame]:
-    return [Frame(sender, data, fd=capacity == FD) for data in split(payload, transfer_id, capacity)]
+def frames_of(payload: bytes, transfer_id: int = 0, capacity: int = CLASSIC_BYTES, sender: int = SENDER) -> list[Frame]:
+    return [Frame(sender, data, fd=capacity == FD_BYTES) for data in split_payload(payload, transfer_id, capacity)]
 
 
 def received(frames: list[Frame], now: int = 0) -> tuple[list[bytes], Counter[str]]:
@@ -31,7 +31,7 @@ def received(frames: list[Frame], now: int = 0) -> tuple[list[bytes], Counter[st
 # ---- without faults
 
 
-@given(st.binary(max_size=300), st.integers(0, 100), st.sampled_from([CLASSIC, FD]))
+@given(st.binary(max_size=300), st.integers(0, 100), st.sampled_from([CLASSIC_BYTES, FD_BYTES]))
 def test_a_payload_is_put_together_as_it_was(payload: bytes, transfer_id: int, capacity: int) -> None:
     assert received(frames_of(payload, transfer_id, capacity)) == ([payload], Counter())
 
@@ -39,7 +39,7 @@ def test_a_payload_is_put_together_as_it_was(payload: bytes, transfer_id: int, c
 @CAPACITIES
 def test_every_frame_has_a_length_there_is(capacity: int) -> None:
     for size in range(400):
-        lengths = [len(data) for data in split(bytes(size), 1, capacity)]
+        lengths = [len(data) for data in split_payload(bytes(size), 1, capacity)]
         assert lengths == frame_sizes(size, capacity)
         assert set(lengths) <= set(FD_SIZES)
         assert set(lengths[:-1]) <= {capacity}
@@ -62,16 +62,16 @@ def test_the_cost_of_long_payloads_on_a_classic_bus() -> None:
 
 
 def test_golden_frames() -> None:
-    assert split(b"", 0) == [b"\xe0"]
-    assert split(b"seven b", 33) == [b"seven b\xe1"]
-    assert [data.hex() for data in split(b"123456789", 30)] == ["31323334353637be", "383929b15f"]
-    assert [data.hex() for data in split(b"123456789", 30, FD)] == ["31323334353637383980" + "00" + "fe"]
+    assert split_payload(b"", 0) == [b"\xe0"]
+    assert split_payload(b"seven b", 33) == [b"seven b\xe1"]
+    assert [data.hex() for data in split_payload(b"123456789", 30)] == ["31323334353637be", "383929b15f"]
+    assert [data.hex() for data in split_payload(b"123456789", 30, FD_BYTES)] == ["31323334353637383980" + "00" + "fe"]
 
 
 @pytest.mark.parametrize("capacity", [0, 7, 12, 65])
 def test_another_capacity_is_refused(capacity: int) -> None:
     with pytest.raises(ValueError, match=f"8 bytes, or 64 with CAN FD, not {capacity}"):
-        split(b"", 0, capacity)
+        split_payload(b"", 0, capacity)
     with pytest.raises(ValueError, match="not"):
         frame_sizes(1, capacity)
 
@@ -222,7 +222,7 @@ def test_a_transfer_that_stops_is_given_up_after_the_time_out() -> None:
 
 
 def test_a_transfer_longer_than_allowed_is_dropped() -> None:
-    whole = Reassembler(1_000, longest=64)
+    whole = Reassembler(1_000, max_bytes=64)
     fits, exceeds = bytes(54), bytes(55)
     assert [whole.receive(frame, 0) for frame in frames_of(fits)][-1] == fits
     assert [whole.receive(frame, 0) for frame in frames_of(exceeds, 1)][-1] is None
@@ -230,7 +230,7 @@ def test_a_transfer_longer_than_allowed_is_dropped() -> None:
 
 
 def test_only_so_many_transfers_are_kept() -> None:
-    whole = Reassembler(SECOND, at_once=10)
+    whole = Reassembler(SECOND, max_transfers=10)
     for number in range(25):
         whole.receive(Frame(SENDER + number, WHOLE[0].data), 0)
     assert len(whole) == 10
@@ -238,11 +238,11 @@ def test_only_so_many_transfers_are_kept() -> None:
 
 
 def test_random_frames_do_no_harm() -> None:
-    chance = random.Random(11)
-    whole = Reassembler(1_000, longest=500, at_once=50)
+    rng = random.Random(11)
+    whole = Reassembler(1_000, max_bytes=500, max_transfers=50)
     for now in range(50_000):
-        size = chance.choice((0, 1, 5, 8, 8, 8, 12, 64))
-        whole.receive(Frame(chance.getrandbits(29) & 0x1FE0C007, chance.randbytes(size), fd=size > 8), now)
+        size = rng.choice((0, 1, 5, 8, 8, 8, 12, 64))
+        whole.receive(Frame(rng.getrandbits(29) & 0x1FE0C007, rng.randbytes(size), fd=size > 8), now)
     assert len(whole._transfers) <= 50
     assert len(whole.counts) >= 8
 
@@ -254,7 +254,7 @@ class Traffic:
     """Transfers of several senders over a bus that loses, doubles and moves frames; counts what came of them."""
 
     def __init__(self, seed: int, senders: int = 8) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.senders = senders
         self.whole = Reassembler(SECOND)
         self.transfers = self.delivered = self.wrong = 0
@@ -263,27 +263,27 @@ class Traffic:
         sent: list[bytes] = []
         frames = list(self._faulty(self._frames(sent, rounds, capacity), loss, doubling))
         for place in range(len(frames) - 2 * self.senders) if moving else ():
-            if self.chance.random() < moving:
-                other = place + self.chance.randint(1, 2 * self.senders)
+            if self.rng.random() < moving:
+                other = place + self.rng.randint(1, 2 * self.senders)
                 frames[place], frames[other] = frames[other], frames[place]
         self._check(frames, sent)
 
     def _frames(self, sent: list[bytes], rounds: int, capacity: int) -> Iterator[Frame]:
-        chance = self.chance
-        longest = 60 if capacity == CLASSIC else 300
+        rng = self.rng
+        longest = 60 if capacity == CLASSIC_BYTES else 300
         for transfer_id in range(rounds):
             streams = []
             for sender in range(self.senders):
-                payload = len(sent).to_bytes(4, "big") + chance.randbytes(int(chance.random() * longest))
+                payload = len(sent).to_bytes(4, "big") + rng.randbytes(int(rng.random() * longest))
                 sent.append(payload)
-                streams.append([Frame(SENDER + sender, data) for data in split(payload, transfer_id, capacity)])
+                streams.append([Frame(SENDER + sender, data) for data in split_payload(payload, transfer_id, capacity)])
             for turn in zip_longest(*streams):
                 yield from filter(None, turn)
 
     def _faulty(self, frames: Iterator[Frame], loss: float, doubling: float) -> Iterator[Frame]:
-        chance = self.chance.random
+        rng = self.rng.random
         for frame in frames:
-            drawn = chance()
+            drawn = rng()
             if drawn >= loss:
                 yield frame
                 if drawn < loss + doubling:
@@ -312,7 +312,7 @@ def _run(transfers: int) -> Traffic:
     traffic = Traffic(seed=3)
     rounds = transfers // (len(FAULTS) * 4 * traffic.senders) + 1
     for faults in FAULTS:
-        for capacity in (CLASSIC, CLASSIC, CLASSIC, FD):
+        for capacity in (CLASSIC_BYTES, CLASSIC_BYTES, CLASSIC_BYTES, FD_BYTES):
             traffic.run(rounds, capacity, *faults)
     assert traffic.transfers >= transfers
     return traffic
@@ -334,12 +334,12 @@ def test_no_payload_is_wrong_in_a_million_transfers() -> None:
 @pytest.mark.parametrize("loss", [0.001, 0.01, 0.1])
 def test_as_many_transfers_arrive_as_have_all_their_frames(loss: float) -> None:
     """(1 - p)**8 of those with 8 frames."""
-    chance = random.Random(17)
+    rng = random.Random(17)
     whole = Reassembler(SECOND)
     count, arrived = 4_000, 0
     for number in range(count):
         for frame in frames_of(LONG, number):
-            arrived += chance.random() >= loss and whole.receive(frame, 0) == LONG
+            arrived += rng.random() >= loss and whole.receive(frame, 0) == LONG
     expected = (1 - loss) ** len(WHOLE)
     sigma = (expected * (1 - expected) / count) ** 0.5
     assert len(WHOLE) == 8
@@ -348,6 +348,6 @@ def test_as_many_transfers_arrive_as_have_all_their_frames(loss: float) -> None:
 
 def test_all_transfers_arrive_though_a_tenth_of_the_frames_is_doubled() -> None:
     traffic = Traffic(seed=2)
-    traffic.run(200, CLASSIC, 0.0, 0.1, 0.0)
+    traffic.run(200, CLASSIC_BYTES, 0.0, 0.1, 0.0)
     assert (traffic.delivered, traffic.wrong) == (1_600, 0)
     assert set(traffic.whole.counts) == {"duplicate"}

@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from genus.can._wire.frame import Priority, ProtocolTag
+from genus.can._wire.frame import Priority, ProtocolEtag
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
 
 
 def test_every_tag_of_the_middleware_is_on_the_page() -> None:
     rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", PAGE, re.MULTILINE)
-    assert {name: int(tag) for tag, name in rows} == dict(ProtocolTag.__members__)
+    assert {name: int(tag) for tag, name in rows} == dict(ProtocolEtag.__members__)
 
 
 def test_every_band_is_on_the_page() -> None:

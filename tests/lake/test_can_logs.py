@@ -20,9 +20,9 @@ from genus.can._dbc.logs import Decoding
 from genus.catalog import Catalog
 from genus.errors import DbcError, LakeError
 from genus.lake import Lake
-from genus.lake._ingest import can_logs
-from genus.lake._ingest.can_logs import CanLogs, types_of_dbc
+from genus.lake._ingest.can_logs import CanLogs
 from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
+from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.model import name_of
 
@@ -57,7 +57,7 @@ def catalog_of(*types: type) -> Types:
 
 
 def log_text(seed: int, count: int) -> str:
-    """Good frames of both messages and of nobody, short ones, wrong pages, error and remote frames, damaged lines."""
+    """Good frames of both messages and of none, short ones, wrong pages, error and remote frames, damaged lines."""
     rnd = random.Random(seed)
 
     def said() -> Iterator[str]:
@@ -73,6 +73,11 @@ def log_text(seed: int, count: int) -> str:
         end = rnd.choice(["\n", "\n", "\n", "\r\n", " R\n", "\n\n"])
         lines.append(f"({1700000000 + number}.{rnd.randrange(10**6):06}) {rnd.choice(['can0', 'can1'])} {frame}{end}")
     return "".join(lines).removesuffix("\n")
+
+
+def logs(dbc: Path, path: Path) -> Format:
+    """The format that is chosen for a log by its name."""
+    return FormatChooser(None, None, dbc)(str(path))
 
 
 Read = tuple[dict[int, Any], list[DeadLetter]]
@@ -101,7 +106,7 @@ def one_by_one(dbc: Dbc, path: Path) -> tuple[list[Any], Counter[str]]:
     decoding = Decoding(dbc, read_log(path))
     events = [said(recorded.event) for recorded in decoding]
     harmless = ("error frame", "remote frame")
-    reasons = Counter({reason: n for reason, n in decoding.passed_over.items() if reason not in harmless})
+    reasons = Counter({reason: n for reason, n in decoding.skipped.items() if reason not in harmless})
     return events, reasons + decoding.rejected
 
 
@@ -112,7 +117,7 @@ def said(event: Event) -> Any:
 
 
 def reasons_of(letters: list[DeadLetter]) -> Counter[str]:
-    """How often each reason was given; identifiers that nobody knows taken together."""
+    """How often each reason was given; all unknown identifiers together."""
     known = "unknown identifier"
     return Counter(known if letter.reason.startswith(known) else letter.reason for letter in letters)
 
@@ -124,7 +129,7 @@ def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
     """The same events and reasons as frame by frame, each at the byte at which its line begins."""
     path = tmp_path / "drive.log"
     path.write_text(log_text(1, 500))
-    events, letters = read(CanLogs.of(car), path, catalog_of(*types_of_dbc(car)), target)
+    events, letters = read(logs(car, path), path, catalog_of(*load_dbc(car).all_types), target)
     wanted, reasons = one_by_one(load_dbc(car), path)
     assert [events[position] for position in sorted(events)] == wanted
     assert reasons_of(letters) == reasons
@@ -137,7 +142,7 @@ def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
 @given(st.binary(max_size=300), st.integers(1, 400))
 @settings(deadline=None, max_examples=50)
 def test_no_bytes_make_reading_fail(tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int) -> None:
-    """Whatever stands in a file, of every format, good frames before it are read or the damage is told."""
+    """Whatever stands in a file, of every format, good frames before it are read, or the damage is reported."""
     folder = tmp_path_factory.getbasetemp()
     dbc = folder / "noise.dbc"
     dbc.write_text(CAR)
@@ -145,7 +150,7 @@ def test_no_bytes_make_reading_fail(tmp_path_factory: pytest.TempPathFactory, no
     for ending in ("log", "asc", "trc", "csv", "blf", "log.gz"):
         path = folder / f"noise.{ending}"
         path.write_bytes(text[:place] + noise + text[place:] if ending == "log" else noise)
-        read(CanLogs.of(dbc), path, catalog_of(*types_of_dbc(dbc)), target=200)
+        read(logs(dbc, path), path, catalog_of(*load_dbc(dbc).all_types), target=200)
 
 
 def write_messages(path: Path, messages: list[can.Message]) -> None:
@@ -174,7 +179,7 @@ def test_every_log_format_gives_the_events_of_its_frames(car: Path, tmp_path: Pa
     """What python-can wrote is read as frame by frame; frames are numbered where they have no place in a text."""
     path = tmp_path / f"drive.{ending}"
     write_messages(path, list(messages(200)))
-    events, letters = read(CanLogs.of(car), path, catalog_of(*types_of_dbc(car)))
+    events, letters = read(logs(car, path), path, catalog_of(*load_dbc(car).all_types))
     wanted, reasons = one_by_one(load_dbc(car), path)
     assert [events[position] for position in sorted(events)] == wanted
     assert len(wanted) > 50
@@ -189,50 +194,52 @@ def test_a_gzipped_log_that_is_cut_gives_what_is_before_the_cut(car: Path, tmp_p
     (tmp_path / "whole.log").write_bytes(text)
     path = tmp_path / "cut.log.gz"
     path.write_bytes(gzip.compress(text)[:-2000])
-    types = catalog_of(*types_of_dbc(car))
-    events, letters = read(CanLogs.of(car), path, types)
-    whole, _ = read(CanLogs.of(car), tmp_path / "whole.log", types)
+    types = catalog_of(*load_dbc(car).all_types)
+    events, letters = read(logs(car, path), path, types)
+    whole, _ = read(logs(car, tmp_path / "whole.log"), tmp_path / "whole.log", types)
     assert 100 < len(events) < len(whole)
     assert events == {at: event for at, event in whole.items() if at <= max(events)}
-    assert [letter.reason for letter in letters if letter.position < 0] == ["file cut short"]
+    assert [letter.reason for letter in letters if letter.position > max(events)] == [
+        "the file is damaged here: it ends too early"
+    ]
 
 
 def test_a_file_that_is_no_log_is_one_dead_letter(car: Path, tmp_path: Path) -> None:
-    """A BLF file that is none, and a TRC file of a version that nobody reads."""
+    """A BLF file that is none, and a TRC file of an unknown version."""
     (tmp_path / "no.blf").write_bytes(b"nothing of the kind" * 20)
     (tmp_path / "no.trc").write_text(";$FILEVERSION=9.9\n")
-    types = catalog_of(*types_of_dbc(car))
+    types = catalog_of(*load_dbc(car).all_types)
     for name, reason in (("no.blf", "it is no BLF file"), ("no.trc", "TRC files of version 9.9 cannot be read")):
-        events, letters = read(CanLogs.of(car), tmp_path / name, types)
+        events, letters = read(logs(car, tmp_path / name), tmp_path / name, types)
         assert events == {}
         assert [letter.reason.startswith(reason) for letter in letters] == [True]
 
 
-def test_frames_of_nobody_may_be_passed_over(car: Path, tmp_path: Path) -> None:
+def test_frames_of_no_message_may_be_left_out(car: Path, tmp_path: Path) -> None:
     """A log has many that a DBC file does not describe; as dead letters they say which identifier they have."""
     path = tmp_path / "drive.log"
     path.write_text("(1.5) can0 7FF#0011\n(1.6) can0 1F334455#\n(1.7) can0 100#00\n")
-    types = catalog_of(*types_of_dbc(car))
-    _, letters = read(CanLogs.of(car), path, types)
+    types = catalog_of(*load_dbc(car).all_types)
+    _, letters = read(logs(car, path), path, types)
     assert letters == [
         DeadLetter(0, "unknown identifier 7FF", "(1.500000) can0 7FF#0011"),
         DeadLetter(20, "unknown identifier 1F334455", "(1.600000) can0 1F334455#"),
         DeadLetter(41, "Drive: too short: 1 of 4 bytes", "(1.700000) can0 100#00"),
     ]
-    _, fewer = read(CanLogs.of(car, unknown="pass"), path, types)
+    _, fewer = read(CanLogs.of(load_dbc(car), "log", unknown="pass"), path, types)
     assert fewer == letters[2:]
     with pytest.raises(LakeError, match="unknown='none'"):
-        CanLogs.of(car, unknown="none")  # type: ignore[arg-type]
+        CanLogs.of(load_dbc(car), "log", unknown="none")  # type: ignore[arg-type]
 
 
 def test_one_channel_may_be_chosen(car: Path, tmp_path: Path) -> None:
     """A DBC file describes one bus; what was seen on others is passed over."""
     path = tmp_path / "drive.log"
     path.write_text(log_text(5, 300))
-    types = catalog_of(*types_of_dbc(car))
-    events, _ = read(CanLogs.of(car), path, types)
+    types = catalog_of(*load_dbc(car).all_types)
+    events, _ = read(logs(car, path), path, types)
     for channel in ("can0", "can1", "can2"):
-        chosen, letters = read(CanLogs.of(car, channel=channel), path, types)
+        chosen, letters = read(CanLogs.of(load_dbc(car), "log", channel=channel), path, types)
         assert chosen == {at: event for at, event in events.items() if event[1]["place"] == channel}
         assert all(f" {channel} " in letter.raw for letter in letters if letter.reason != "damaged line")
 
@@ -251,13 +258,13 @@ def test_events_that_are_not_the_catalogs_are_dead_letters(car: Path, tmp_path: 
 
     path = tmp_path / "drive.log"
     path.write_text("(1.5) can0 100#00000100\n(1.6) can0 00000200##0" + "00" * 16)
-    events, letters = read(CanLogs.of(car), path, catalog_of(Drive, Meter))
+    events, letters = read(logs(car, path), path, catalog_of(Drive, Meter))
     assert events == {}
     assert [letter.reason for letter in letters] == [
         "Drive: gear is int16, in the catalog string",
-        "Meter: pulses must be there, and is not in the DBC file",
+        "Meter: pulses is required, but not in the DBC file",
     ]
-    _, letters = read(CanLogs.of(car), path, catalog_of(Event))
+    _, letters = read(logs(car, path), path, catalog_of(Event))
     assert [letter.reason for letter in letters] == ["unknown type Drive", "unknown type Meter"]
 
 
@@ -267,27 +274,29 @@ def test_labels_that_the_catalog_does_not_know_are_dead_letters(car: Path, tmp_p
     newer.write_text(CAR.replace('3 "D"', '3 "D" 4 "B"'))
     path = tmp_path / "drive.log"
     path.write_text("(1.5) can0 100#00000100\n")
-    types = catalog_of(*types_of_dbc(car))
-    _, letters = read(CanLogs.of(newer), path, types)
+    types = catalog_of(*load_dbc(car).all_types)
+    _, letters = read(logs(newer, path), path, types)
     assert [letter.reason for letter in letters] == ["Drive: gear_label has labels that are not in the catalog: B"]
 
 
 def test_what_is_no_can_log_is_refused_with_the_formats_that_are(car: Path, tmp_path: Path) -> None:
-    """The ending tells the format, unless it is given."""
+    """The ending decides the format, unless it is given."""
     path = tmp_path / "drive.txt"
     path.write_text("(1.5) can0 100#00000100\n")
-    with pytest.raises(LakeError, match=r"drive\.txt: no CAN log format ends in 'txt'; known: log, asc, .*log="):
-        CanLogs.of(car).splits(str(path), 10, 10)
-    events, _ = read(CanLogs.of(car, log="log"), path, catalog_of(*types_of_dbc(car)))
+    with pytest.raises(LakeError, match=r"drive\.txt: no format is known by the ending 'txt'; give one of .*log, asc"):
+        logs(car, path)
+    with pytest.raises(LakeError, match="log='txt' is no CAN log format; known: log, asc, "):
+        CanLogs.of(load_dbc(car), "txt")
+    events, _ = read(FormatChooser("log", None, car)(str(path)), path, catalog_of(*load_dbc(car).all_types))
     assert len(events) == 1
     with pytest.raises(DbcError, match="cannot read"):
-        types_of_dbc(tmp_path / "none.dbc")
+        load_dbc(tmp_path / "none.dbc")
 
 
 def test_a_format_is_sent_to_tasks_as_data(car: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks read no DBC file: it need not be where they are."""
-    sent = pickle.dumps(CanLogs.of(car))
-    monkeypatch.setattr(can_logs, "read_layouts", lambda path: pytest.fail("read again"))
+    sent = pickle.dumps(CanLogs.of(load_dbc(car), "log"))
+    monkeypatch.setattr("genus.can._dbc.dbc_file.read_layouts", lambda path: pytest.fail("read again"))
     assert pickle.loads(sent).messages[0].type_name == "Drive"
 
 
@@ -295,7 +304,7 @@ def test_a_format_is_sent_to_tasks_as_data(car: Path, monkeypatch: pytest.Monkey
 def test_a_real_log_of_many_messages_fills_a_table_each(tmp_path: Path) -> None:
     """5,368 frames of 159 messages: no frame is lost, and every family gets one file per day."""
     dbc, log = TESLA / "Model3CAN.dbc", TESLA / "tesla_model3_muxfuzz.candump.log.gz"
-    format, types = CanLogs.of(dbc), catalog_of(*types_of_dbc(dbc))
+    format, types = logs(dbc, log), catalog_of(*load_dbc(dbc).all_types)
     (split,) = format.splits(str(log), log.stat().st_size, 1000)
     writer = TableWriter(Origin(str(tmp_path), "c", 1, str(log), 0, 0))
     for chunk in format.read(split, types):

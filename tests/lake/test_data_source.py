@@ -9,9 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from genus import Event, Maybe, Subscription, UInt16, this
+from genus.can import load_dbc
 from genus.catalog import Catalog
 from genus.lake import Lake
-from genus.lake._ingest.can_logs import types_of_dbc
 from genus.lake._query.data_source import register_data_source
 from genus.model import name_of
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
@@ -150,7 +150,7 @@ def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, t
     (tmp_path / "car.dbc").write_text(DBC)
     frames = [f"({1700000000 + n}.000000) can0 100#{(100 * n).to_bytes(2, 'little').hex()}0300" for n in range(20)]
     (tmp_path / "drive.log").write_text("\n".join(frames) + "\n")
-    _, speed = types_of_dbc(tmp_path / "car.dbc")
+    _, speed = load_dbc(tmp_path / "car.dbc").all_types
     reader = spark.read.format("genus").option("dbc", str(tmp_path / "car.dbc"))
     found = reader.option("type", name_of(speed)).load(str(tmp_path / "drive.log"))
     lake = Lake.create(spark, tmp_path / "lake")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
         CanLog,
         Dbc,
         Decoding,
-        Logged,
+        LoggedFrame,
         MessageLayout,
         SignalLayout,
         decode_log,
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
         python_source,
         read_log,
     )
+    from genus.can._dbc.candump import CandumpBlock, DamagedLine, parse_candump
+    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, FrameColumns, RefusedFrames
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
     from genus.can._monitor import ChannelStatistics, Monitor
+    from genus.can._node.reports import Report
     from genus.can._node.troubles import (
         DeadlineMissed,
         EventMissing,
@@ -34,29 +37,60 @@ if TYPE_CHECKING:
     )
     from genus.can._plan import (
         Advice,
-        Bus,
+        BusLoad,
+        BusSpec,
         Calendar,
-        Channel,
-        Load,
+        ChannelSpec,
+        LoadShare,
+        Occurrence,
         Plan,
-        Share,
         Slot,
         System,
         Verdict,
+        format_system,
         load_system,
         parse_system,
         plan,
-        spell_system,
     )
-    from genus.can._plan.system import QosClass, format_bitrate, format_span
+    from genus.can._plan.admission import MAX_ADVISED
+    from genus.can._plan.picture import CALENDAR_LEGEND, calendar_lines, draw_plan
+    from genus.can._plan.system import QosName
+    from genus.can._plan.units import format_bitrate, format_span
     from genus.can._protocol.broker import Broker
-    from genus.can._protocol.notices import Standing
+    from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, FileStore, MemoryStore, TableStore
+    from genus.can._protocol.clock_model import (
+        UNBOUNDED_PRECISION,
+        ClockAssumptions,
+        ClockEstimate,
+        ClockLine,
+        ClockSample,
+        estimate_clock,
+    )
+    from genus.can._protocol.messages import Claim, GetEtag, QosClass, Supply, parse_message
+    from genus.can._protocol.notices import NumberConflict, RoleChanged, StoreFailed
+    from genus.can._protocol.time_service import (
+        ClockStepped,
+        MasterChanged,
+        Synchronised,
+        SyncLost,
+        TimeService,
+        follow_up_frame,
+        sync_frame,
+    )
     from genus.can._sim.fault_text import fault_help, parse_fault
     from genus.can._sim.trace import Band, Passage, Trace
-    from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolTag, subject_uid
-    from genus.can._wire.length import Timing, exact_bits, worst_case_bits
-    from genus.can._wire.payload import Layout
-    from genus.can._wire.segments import Reassembler, split
+    from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag, subject_uid
+    from genus.can._wire.length import (
+        FdBits,
+        Timing,
+        exact_bits,
+        exact_fd_bits,
+        padded_size,
+        worst_case_bits,
+        worst_case_fd_bits,
+    )
+    from genus.can._wire.payload import PayloadCodec
+    from genus.can._wire.segments import Reassembler, split_payload
     from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
     from genus.can._world.programs import NodeDown
     from genus.can._world.releases import PATTERNS, Pattern
@@ -65,108 +99,165 @@ if TYPE_CHECKING:
     from genus.can._world.world import Clocks, Program, World
 
 __all__ = [
+    "CALENDAR_LEGEND",
+    "MAX_ADVISED",
     "PATTERNS",
+    "UNBOUNDED_PRECISION",
     "Advice",
+    "AnnouncedChannel",
     "Band",
     "BandResult",
     "Broker",
-    "Bus",
+    "BrokerTables",
+    "BusLoad",
+    "BusSpec",
     "Calendar",
     "CanLog",
-    "Channel",
+    "CandumpBlock",
     "ChannelResult",
+    "ChannelSpec",
     "ChannelStatistics",
+    "Claim",
+    "ClockAssumptions",
+    "ClockEstimate",
+    "ClockLine",
+    "ClockSample",
+    "ClockStepped",
     "Clocks",
+    "ColumnDecoder",
+    "DamagedLine",
     "Dbc",
     "DeadlineMissed",
+    "DecodedFrames",
     "Decoding",
     "EventMissing",
     "EventRecord",
     "EventsLost",
     "Expired",
+    "FdBits",
+    "FileStore",
     "Frame",
+    "FrameColumns",
+    "GetEtag",
     "HardResumed",
     "HardStopped",
     "Identifier",
-    "Layout",
     "LiveBroker",
     "LiveMonitor",
-    "Load",
-    "Logged",
+    "LoadShare",
+    "LoggedFrame",
+    "MasterChanged",
+    "MemoryStore",
     "MessageLayout",
     "Monitor",
     "MonitorSnapshot",
     "NodeDown",
     "NotBound",
     "NotSent",
+    "NumberConflict",
     "NumberLost",
+    "Occurrence",
     "OffTheBus",
     "Outcome",
     "Passage",
     "Pattern",
+    "PayloadCodec",
     "Plan",
     "PreparedSystem",
     "Priority",
     "Program",
-    "ProtocolTag",
+    "ProtocolEtag",
     "QosClass",
+    "QosName",
     "Reassembler",
+    "RefusedFrames",
+    "Report",
+    "RoleChanged",
     "Scenario",
     "ScenarioRun",
-    "Share",
     "SignalLayout",
     "Slot",
-    "Standing",
+    "StoreFailed",
     "Summary",
+    "Supply",
+    "SyncLost",
+    "Synchronised",
     "System",
+    "TableStore",
+    "TimeService",
     "Timing",
     "Trace",
     "Trouble",
     "Verdict",
     "World",
+    "calendar_lines",
     "decode_log",
+    "draw_plan",
+    "estimate_clock",
     "exact_bits",
+    "exact_fd_bits",
     "fault_help",
+    "follow_up_frame",
     "format_bitrate",
     "format_span",
+    "format_system",
     "load_dbc",
     "load_system",
     "open_broker",
     "open_monitor",
+    "padded_size",
+    "parse_candump",
     "parse_fault",
+    "parse_message",
     "parse_system",
     "plan",
     "python_source",
     "read_log",
     "simulate",
-    "spell_system",
-    "split",
+    "split_payload",
     "subject_uid",
+    "sync_frame",
     "worst_case_bits",
+    "worst_case_fd_bits",
 ]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
-        _dbc="CanLog Dbc Decoding Logged MessageLayout SignalLayout decode_log load_dbc python_source read_log",
+        _dbc="CanLog Dbc Decoding LoggedFrame MessageLayout SignalLayout decode_log load_dbc python_source read_log",
+        _dbc__candump="CandumpBlock DamagedLine parse_candump",
+        _dbc__columns="ColumnDecoder DecodedFrames FrameColumns RefusedFrames",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
         _monitor="ChannelStatistics Monitor",
-        _protocol__notices="Standing",
+        _node__reports="Report",
         _node__troubles=(
             "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
             "OffTheBus Trouble"
         ),
         _plan=(
-            "Advice Bus Calendar Channel Load Plan Share Slot System Verdict load_system parse_system plan spell_system"
+            "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
+            "format_system load_system parse_system plan"
         ),
-        _plan__system="QosClass format_bitrate format_span",
+        _plan__admission="MAX_ADVISED",
+        _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",
+        _plan__system="QosName",
+        _plan__units="format_bitrate format_span",
         _protocol__broker="Broker",
+        _protocol__broker_tables="AnnouncedChannel BrokerTables FileStore MemoryStore TableStore",
+        _protocol__clock_model=(
+            "ClockAssumptions ClockEstimate ClockLine ClockSample UNBOUNDED_PRECISION estimate_clock"
+        ),
+        _protocol__messages="Claim GetEtag QosClass Supply parse_message",
+        _protocol__notices="NumberConflict RoleChanged StoreFailed",
+        _protocol__time_service=(
+            "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
+        ),
         _sim__fault_text="fault_help parse_fault",
         _sim__trace="Band Passage Trace",
-        _wire__frame="Frame Identifier Priority ProtocolTag subject_uid",
-        _wire__length="Timing exact_bits worst_case_bits",
-        _wire__payload="Layout",
-        _wire__segments="Reassembler split",
+        _wire__frame="Frame Identifier Priority ProtocolEtag subject_uid",
+        _wire__length="FdBits Timing exact_bits exact_fd_bits padded_size worst_case_bits worst_case_fd_bits",
+        _wire__payload="PayloadCodec",
+        _wire__segments="Reassembler split_payload",
         _world__outcome="BandResult ChannelResult Outcome Summary",
         _world__programs="NodeDown",
         _world__releases="PATTERNS Pattern",

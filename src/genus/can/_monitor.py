@@ -15,8 +15,8 @@ from genus.can._node.channels import REPORT_RANGE, Interest, SequenceTracker
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import OwnTime, SlotDispatcher
-from genus.can._protocol.messages import Announce, Claim, QosClass, parse
-from genus.can._wire.frame import Frame, Priority, ProtocolTag
+from genus.can._protocol.messages import Announce, Claim, QosClass, parse_message
+from genus.can._wire.frame import Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.filters import Subscription
@@ -183,7 +183,7 @@ class Monitor:
         except ValueError:
             self.dropped["not a frame that can be"] += 1
             return
-        if frame.etag == ProtocolTag.REPORT:
+        if frame.etag == ProtocolEtag.REPORT:
             self._receive_report(frame)
         elif frame.etag < 128:
             self._receive_protocol(frame)
@@ -221,7 +221,7 @@ class Monitor:
             self._rx.compare(frame.node, report)
 
     def _receive_protocol(self, frame: Frame) -> None:
-        match parse(frame):
+        match parse_message(frame):
             case Claim(node, uid):
                 self.nodes[node] = uid
             case Announce(node, etag, qos_class, segmented):

@@ -22,7 +22,7 @@ from genus.filters import Subscription
 from genus.model import Attribute, Event, attributes
 
 if TYPE_CHECKING:
-    from genus.can._dbc import CanLog, Dbc, Decoding, MessageLayout
+    from genus.can import CanLog, Dbc, Decoding, MessageLayout
 
 PATH = click.Path(path_type=Path)
 MOST_ROWS = 20
@@ -49,7 +49,7 @@ def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | Non
     genus can types car.dbc
     genus can types car.dbc --python car.py
     """
-    from genus.can._dbc import load_dbc, python_source
+    from genus.can import load_dbc, python_source
 
     if as_json and module:
         raise click.UsageError("give --json or --python, not both")
@@ -176,7 +176,7 @@ def decode(
     genus can decode --dbc car.dbc drive.log -o drive.genus
     genus replay -t car.dbc drive.genus --print
     """
-    from genus.can._dbc import Decoding, load_dbc, read_log
+    from genus.can import Decoding, load_dbc, read_log
 
     if append and output is None:
         raise click.UsageError("--append goes with --out")
@@ -215,9 +215,9 @@ def _progress(log: "CanLog") -> Iterator[Callable[[], None]]:
 
 
 def _say_places(log: "CanLog") -> None:
-    for place in log.places[:MOST_ROWS]:
+    for place in log.problems[:MOST_ROWS]:
         click.echo(f"genus: {log.path}: {place}", err=True)
-    if len(log.places) > MOST_ROWS:
+    if len(log.problems) > MOST_ROWS:
         click.echo(f"genus: {log.path}: and more; all are counted below", err=True)
 
 
@@ -231,7 +231,7 @@ def _summary(decoding: "Decoding") -> Table:
         table.add_row("  not asked for", f"{decoding.unwanted:,}")
     _add_rows(table, "rejected", decoding.rejected)
     _add_rows(table, "unknown identifiers", decoding.unknown_ids)
-    _add_rows(table, "passed over in the log", decoding.passed_over)
+    _add_rows(table, "passed over in the log", decoding.skipped)
     return table
 
 

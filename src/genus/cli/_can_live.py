@@ -104,9 +104,9 @@ def _follow_catalog(live: "LiveBroker", catalog: Path, stop: threading.Event, la
 
 
 def _show_broker_notice(notice: object) -> None:
-    from genus.can import Standing
+    from genus.can import RoleChanged
 
-    if isinstance(notice, Standing):
+    if isinstance(notice, RoleChanged):
         other = f" of {notice.other:016x}" if notice.other else ""
         click.echo("serving this bus" if notice.active else f"standby{other}", err=True)
     else:

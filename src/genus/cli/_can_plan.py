@@ -11,11 +11,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from genus.can._plan import Channel, Plan, System, Verdict, load_system
-from genus.can._plan import plan as make_plan
-from genus.can._plan.admission import MOST_ADVISED
-from genus.can._plan.picture import ATTEMPTS, GAP, WAIT, draw, timeline
-from genus.can._plan.system import format_bitrate, format_span
+from genus.can import (
+    CALENDAR_LEGEND,
+    MAX_ADVISED,
+    ChannelSpec,
+    Plan,
+    System,
+    Verdict,
+    calendar_lines,
+    draw_plan,
+    format_bitrate,
+    format_span,
+    load_system,
+)
+from genus.can import plan as make_plan
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"}
@@ -38,7 +47,7 @@ def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calend
     found = make_plan(load_system(source))
     for picture, suffix in ((png, ".png"), (svg, ".svg")):
         if picture is not None:
-            draw(found, picture if picture.suffix else picture.with_suffix(suffix))
+            draw_plan(found, picture if picture.suffix else picture.with_suffix(suffix))
     if calendar is not None and found.ok:
         found.calendar.save(calendar)
     if as_json:
@@ -89,7 +98,7 @@ def _verdicts(found: Plan) -> Table:
     return table
 
 
-def _row(channel: Channel, verdict: Verdict) -> tuple[str, ...]:
+def _row(channel: ChannelSpec, verdict: Verdict) -> tuple[str, ...]:
     size = str(channel.size) if channel.frames == 1 else f"{channel.size} in {channel.frames}"
     times = format_span(verdict.response_ns), format_span(verdict.deadline_ns)
     return channel.name, str(channel.number), channel.qos_class, format_span(channel.period_ns), size, *times
@@ -99,7 +108,7 @@ def _advice(found: Plan) -> Iterator[Text]:
     nothing = "no change of this channel alone helps (periods that divide each other leave more room)"
     for place, verdict in enumerate(found.refused):
         change = " or ".join(advice.text for advice in verdict.advice) or nothing
-        hint = f" Change: {change}." if place < MOST_ADVISED else ""
+        hint = f" Change: {change}." if place < MAX_ADVISED else ""
         yield Text.assemble((verdict.channel, "bold"), f": {verdict.reason}.{hint}")
     if found.advice:
         yield Text(f"All: {'; or '.join(advice.text for advice in found.advice)}.")
@@ -118,8 +127,8 @@ def _show_cycle(console: Console, found: Plan) -> None:
     names = max(len(slot.channel) for slot in found.calendar.slots)
     width = max(20, min(100, console.width - names - 3))
     cycle = format_span(found.calendar.cycle_ns)
-    console.print(f"cycle of {cycle}: {WAIT} may wait, {ATTEMPTS} sends and repeats, {GAP} deadline", highlight=False)
-    for name, line in timeline(found.calendar, width):
+    console.print(f"cycle of {cycle}: {CALENDAR_LEGEND}", highlight=False)
+    for name, line in calendar_lines(found.calendar, width):
         console.print(f"{name:<{names}}  {line}", highlight=False)
 
 
@@ -129,7 +138,7 @@ def _as_json(found: Plan) -> dict[str, object]:
         "verdicts": found.verdicts,
         "advice": found.advice,
         "load": found.load.shares,
-        "middleware_response_ns": found.own_response_ns,
+        "middleware_response_ns": found.middleware_response_ns,
         "cycle_ns": found.calendar.cycle_ns,
         "slots": found.calendar.slots,
     }

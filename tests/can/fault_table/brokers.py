@@ -6,7 +6,7 @@ from random import Random
 from genus.can import ScenarioRun
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._sim.trace import Trace
-from genus.can._wire.frame import BROKER_NODE, ProtocolTag
+from genus.can._wire.frame import BROKER_NODE, ProtocolEtag
 from genus.can._world.outcome import Outcome
 from tests.can.fault_table.row import Observation, Setting, row
 from tests.can.fault_table.town import Town, broker_maker, town_with_broker, uids
@@ -225,4 +225,4 @@ def _held_up(seed: int, nibbles: int) -> int:
 
 
 def _nibbles(trace: Trace, station: int) -> int:
-    return sum(passage.id & 0x3FFF == ProtocolTag.RSI and station in passage.senders for passage in trace)
+    return sum(passage.id & 0x3FFF == ProtocolEtag.RSI and station in passage.senders for passage in trace)

@@ -4,7 +4,7 @@ from functools import partial
 
 from genus.can import PreparedSystem, ScenarioRun
 from genus.can._node.troubles import HardStopped, Trouble
-from genus.can._plan import Channel, System
+from genus.can._plan import ChannelSpec, System
 from genus.can._world.outcome import Outcome
 from genus.can._world.station import Station
 from tests.can.fault_table.row import Observation, Setting, row
@@ -22,12 +22,12 @@ def packed(system: System) -> System:
     hard = system.hard
     found = System(system.bus, hard, system.nodes, system.source)
     for channel in hard:
-        found = found.changed(channel.name, period_ns=PACKED_PERIOD_NS)
-    filler = Channel(
+        found = found.with_channel(channel.name, period_ns=PACKED_PERIOD_NS)
+    filler = ChannelSpec(
         name="filler", event="Filler", node=FILLING, number=system.nodes[FILLING], etag=FILLER_ETAG, qos_class="none",
         period_ns=system.bus.longest_frame_ns, priority=1, size=8, subscribers=(hard[0].node,),
     )  # fmt: skip
-    return System(found.bus, (*found.channels, filler.on(found.bus)), found.nodes, found.source)
+    return System(found.bus, (*found.channels, filler.on_bus(found.bus)), found.nodes, found.source)
 
 
 @row(

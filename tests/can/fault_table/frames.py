@@ -22,7 +22,7 @@ BURSTS_EVERY = "50013us"
 def _with_omissions(setting: Setting, omissions: int) -> PreparedSystem:
     system = setting.system
     for channel in system.hard:
-        system = system.changed(channel.name, omissions=omissions)
+        system = system.with_channel(channel.name, omissions=omissions)
     return PreparedSystem.of(system)
 
 

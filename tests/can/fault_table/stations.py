@@ -107,7 +107,7 @@ def with_soft_load(system: System, load: float) -> System:
     for channel in system.soft:
         period = round(channel.period_ns * taken / load)
         deadline = round(0.6 * period)
-        system = system.changed(
+        system = system.with_channel(
             channel.name, period_ns=period, deadline_ns=deadline, expires_ns=2 * deadline, jitter_ns=0
         )
     return system

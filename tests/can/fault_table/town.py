@@ -7,7 +7,7 @@ from random import Random
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._protocol.notices import Configured, Conflict
+from genus.can._protocol.notices import Configured, NumberConflict
 from genus.can._sim.simulation import Simulation
 from genus.can._wire.frame import BROKER_NODE
 from genus.can._wire.length import Timing
@@ -28,7 +28,7 @@ class Town:
         self.nodes: dict[int, Node] = {}
         """By station."""
         self.configured_at: dict[int, int] = {}
-        self.conflicts: list[tuple[int, int, Conflict]] = []
+        self.conflicts: list[tuple[int, int, NumberConflict]] = []
         """Time, station and what it was told."""
         self.doubled = 0
         """Numbers that were given to a node while another node had them."""
@@ -89,7 +89,7 @@ class Town:
         if isinstance(notice, Configured):
             self.configured_at[station] = now
             self.doubled += sum(number == notice.node for other, number in self.numbers.items() if other != station)
-        elif isinstance(notice, Conflict):
+        elif isinstance(notice, NumberConflict):
             self.conflicts.append((now, station, notice))
 
 

@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 
 from genus.can._wire.frame import Frame
-from genus.can._wire.segments import Reassembler, split
+from genus.can._wire.segments import Reassembler, split_payload
 
 SIZE = 50
 IDENTIFIER = 0x1FC0_6010
@@ -50,14 +50,14 @@ def deliver_transfers(
             if received is not None:
                 delivered += 1
                 wrong += received != payload
-    frames = len(split(bytes(SIZE), 0))
+    frames = len(split_payload(bytes(SIZE), 0))
     return Delivered(transfers, delivered, wrong, None if swapped else (1 - loss) ** frames)
 
 
 def _faulty(
     payload: bytes, number: int, random: Random, loss: float, doubled: float, swapped: float
 ) -> Iterator[Frame]:
-    frames = [Frame(IDENTIFIER, data) for data in split(payload, number)]
+    frames = [Frame(IDENTIFIER, data) for data in split_payload(payload, number)]
     for place in range(len(frames) - 1):
         if random.random() < swapped:
             frames[place], frames[place + 1] = frames[place + 1], frames[place]

@@ -1,7 +1,7 @@
-"""Vector's binary log format (BLF): containers of objects, cut out here, understood by python-can.
+"""Vector's binary log format (BLF): containers and objects are found here, and objects parsed by python-can.
 
-A container is compressed and has a checksum, so a damaged one is passed over whole; reading goes on with the first
-object that begins in the next. A file cut short is read up to the cut.
+A container is compressed and has a checksum, so a damaged one is skipped whole; reading continues with the first object
+that begins in the next container. A file that is cut short is read up to the cut.
 """
 
 import io
@@ -15,17 +15,16 @@ from can.io import blf as vector
 
 import can
 from genus.can._dbc.log_file import (
-    BAD_TIME,
     CUT_SHORT,
-    HARMLESS,
     NO_FRAME,
     LogFile,
-    Logged,
-    PassedOver,
+    LoggedFrame,
+    SkippedRecords,
     frame_of,
-    from_one,
+    logged_frame,
     micros_of_seconds,
-    quiet,
+    suppress_warnings,
+    vector_channel,
 )
 from genus.errors import RecordingError
 
@@ -34,9 +33,9 @@ Bytes: TypeAlias = bytes | mmap.mmap
 SIGNATURE = b"LOBJ"
 FILE_SIGNATURE = b"LOGG"
 PADDING = 8
-"""At most so many bytes are between two objects."""
+"""The most bytes between two objects."""
 LARGEST_FRAME = 256
-"""No object that holds a frame is longer."""
+"""The most bytes of an object that holds a frame."""
 LARGEST_OBJECT = 1 << 20
 LARGEST_CONTAINER = 1 << 26
 DAMAGED_OBJECT = "damaged object"
@@ -46,7 +45,7 @@ _FILE_HEADER = struct.Struct("<4sL")
 _OBJECT = struct.Struct("<4sHHLL")
 _CONTAINER = struct.Struct("<H6xL4x")
 _HEADER_SIZES = {1: 32, 2: 40}
-"""How long an object's header is, by its version."""
+"""The length of an object's header by its version."""
 _PAYLOADS = {
     vector.CAN_MESSAGE: vector.CAN_MSG_STRUCT.size,
     vector.CAN_MESSAGE2: vector.CAN_MSG_STRUCT.size,
@@ -54,11 +53,11 @@ _PAYLOADS = {
     vector.CAN_FD_MESSAGE: vector.CAN_FD_MSG_STRUCT.size,
     vector.CAN_FD_MESSAGE_64: vector.CAN_FD_MSG_64_STRUCT.size,
 }
-"""How many bytes an object that holds a frame has at least behind its header."""
+"""The least number of bytes after the header of an object that holds a frame, by its type."""
 
 
-class Object(NamedTuple):
-    """One object of a log, and the byte of the file at which its container begins."""
+class BlfObject(NamedTuple):
+    """One object of a log; `at` is the byte of the file at which its container begins."""
 
     at: int
     data: bytes
@@ -67,80 +66,71 @@ class Object(NamedTuple):
     type: int
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it is, for messages."""
         return f"container at byte {self.at}"
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds a frame, and is as long as python-can believes it to be."""
+        """Whether it holds a frame and is as long as python-can expects it to be."""
         size, payload = _HEADER_SIZES.get(self.version), _PAYLOADS.get(self.type)
         return payload is not None and size == self.header_size and len(self.data) >= size + payload
 
 
-def read_blf(file: LogFile) -> Iterator[Logged]:
+def read_blf(file: LogFile) -> Iterator[LoggedFrame]:
     """The frames of a BLF file."""
-    data = file.whole()
-    header, start = _file_header(data, file.passed)
-    waiting: list[Object] = []
+    data = file.read_all()
+    header, start = _file_header(data, file.skipped)
+    waiting: list[BlfObject] = []
     for found in _objects(file, data, start):
         if waiting and found.at != waiting[0].at:
-            yield from _understood(file.passed, header, waiting)
+            yield from _parse_container(file.skipped, header, waiting)
             waiting = []
         if found.type not in _PAYLOADS:
-            file.passed.note(NO_FRAME)
+            file.skipped.note(NO_FRAME)
         elif not found.is_whole:
-            file.passed.note(DAMAGED_OBJECT, found.place)
+            file.skipped.note(DAMAGED_OBJECT, found.location)
         else:
             waiting.append(found)
-    yield from _understood(file.passed, header, waiting)
+    yield from _parse_container(file.skipped, header, waiting)
 
 
-def _file_header(data: Bytes, passed: PassedOver) -> tuple[bytes, int]:
-    """The header for python-can, and where objects begin; without a good one times count from 1970."""
+def _file_header(data: Bytes, skipped: SkippedRecords) -> tuple[bytes, int]:
+    """The header for python-can, and the byte at which objects begin; with a damaged header times count from 1970."""
     if len(data) >= vector.FILE_HEADER_SIZE:
         signature, size = _FILE_HEADER.unpack_from(data)
         if signature == FILE_SIGNATURE and vector.FILE_HEADER_SIZE <= size <= len(data):
             return bytes(data[:size]), size
     if data.find(SIGNATURE) == -1:
-        raise RecordingError("it is no BLF file: it neither begins like one nor holds an object of one")
-    passed.note("file header damaged: times count from 1970", "byte 0")
+        raise RecordingError("it is no BLF file: it has neither the header nor an object of one")
+    skipped.note("file header damaged: times count from 1970", "byte 0")
     header = _FILE_HEADER.pack(FILE_SIGNATURE, vector.FILE_HEADER_SIZE).ljust(vector.FILE_HEADER_SIZE, b"\0")
     return header, data.find(SIGNATURE)
 
 
-def _understood(passed: PassedOver, header: bytes, objects: list[Object]) -> Iterator[Logged]:
-    """The frames of objects of one container."""
-    with quiet("can.io"):
-        pairs = _messages(passed, header, objects)
+def _parse_container(skipped: SkippedRecords, header: bytes, objects: list[BlfObject]) -> Iterator[LoggedFrame]:
+    """The frames in the objects of one container."""
+    with suppress_warnings("can.io"):
+        pairs = _messages(skipped, header, objects)
     for message, each in pairs:
-        yield from _logged(passed, message, each)
+        at_us = micros_of_seconds(message.timestamp)
+        yield from logged_frame(frame_of(message), at_us, vector_channel(message), each.location, skipped)
 
 
-def _messages(passed: PassedOver, header: bytes, objects: list[Object]) -> list[tuple[can.Message, Object]]:
-    """The messages of objects: parsed together, and each alone if that fails."""
-    together = _parsed(header, objects)
+def _messages(skipped: SkippedRecords, header: bytes, objects: list[BlfObject]) -> list[tuple[can.Message, BlfObject]]:
+    """The messages of objects: all parsed together, or each alone if that fails."""
+    together = _parse(header, objects)
     if len(together) == len(objects):
         return list(zip(together, objects, strict=True))
-    alone = [(_parsed(header, [each]), each) for each in objects]
+    alone = [(_parse(header, [each]), each) for each in objects]
     for messages, each in alone:
         if not messages:
-            passed.note(DAMAGED_OBJECT, each.place)
+            skipped.note(DAMAGED_OBJECT, each.location)
     return [(messages[0], each) for messages, each in alone if messages]
 
 
-def _logged(passed: PassedOver, message: can.Message, found: Object) -> Iterator[Logged]:
-    frame, at_us = frame_of(message), micros_of_seconds(message.timestamp)
-    if isinstance(frame, str):
-        passed.note(frame, "" if frame in HARMLESS else found.place)
-    elif at_us is None:
-        passed.note(BAD_TIME, found.place)
-    else:
-        yield Logged(at_us, from_one(message), frame)
-
-
-def _parsed(header: bytes, objects: list[Object]) -> list[can.Message]:
-    """What python-can makes of some objects, in a file of their own."""
+def _parse(header: bytes, objects: list[BlfObject]) -> list[can.Message]:
+    """The messages that python-can finds in some objects, given to it as a file of their own; none if it fails."""
     content = b"".join(each.data for each in objects)
     container = _CONTAINER.pack(vector.NO_COMPRESSION, len(content)) + content
     outer = _OBJECT.pack(SIGNATURE, _OBJECT.size, 1, _OBJECT.size + len(container), vector.LOG_CONTAINER)
@@ -150,25 +140,26 @@ def _parsed(header: bytes, objects: list[Object]) -> list[can.Message]:
         return []
 
 
-# -- cutting -------------------------------------------------------------------------------------------------------
+# -- containers and objects --------------------------------------------------------------------------------------------
 
 
-def _objects(file: LogFile, data: Bytes, start: int) -> Iterator[Object]:
-    """The objects in all containers, also those that begin in one and end in the next."""
+def _objects(file: LogFile, data: Bytes, start: int) -> Iterator[BlfObject]:
+    """The objects in all containers, including those that begin in one and end in the next."""
     rest, at = b"", start
     for at, content in _contents(file, data, start):
-        rest = yield from _cut(rest + (content or b""), at, file.passed, carried=len(rest))
+        rest = yield from _split_objects(rest + (content or b""), at, file.skipped, carried=len(rest))
         if content is None:
             rest = b""
     if SIGNATURE in rest and not file.is_cut:
-        file.passed.note(CUT_SHORT, f"byte {len(data)}")
-    yield from _cut(rest, at, file.passed, carried=len(rest))
+        file.skipped.note(CUT_SHORT, f"byte {len(data)}")
+    yield from _split_objects(rest, at, file.skipped, carried=len(rest))
 
 
-def _cut(stream: bytes, at: int, passed: PassedOver, carried: int) -> Generator[Object, None, bytes]:
-    """The objects of a stream; returns what may be the beginning of one that goes on in the next container.
+def _split_objects(stream: bytes, at: int, skipped: SkippedRecords, carried: int) -> Generator[BlfObject, None, bytes]:
+    """The objects of a stream; returns the rest, which may be the beginning of one that ends in the next container.
 
-    What begins in the bytes carried over from the last container must end in this one: otherwise its size is wrong.
+    The first `carried` bytes are such a rest of the last container. An object that begins there must end in this
+    container; otherwise its size is wrong.
     """
     position, damaged = 0, False
     while (begin := stream.find(SIGNATURE, position)) != -1 and begin + _OBJECT.size <= len(stream):
@@ -177,18 +168,18 @@ def _cut(stream: bytes, at: int, passed: PassedOver, carried: int) -> Generator[
         damaged = damaged or begin > position + PADDING
         if end > len(stream) and begin >= carried and size <= LARGEST_OBJECT:
             break
-        if not _is_sound(stream, begin, end, type_):
+        if not _is_plausible(stream, begin, end, type_):
             position, damaged = begin + 1, True
             continue
         if damaged:
-            passed.note(DAMAGED_OBJECT, f"container at byte {at}")
-        yield Object(at, stream[begin:end], header_size, version, type_)
+            skipped.note(DAMAGED_OBJECT, f"container at byte {at}")
+        yield BlfObject(at, stream[begin:end], header_size, version, type_)
         position, damaged = end, False
     return stream[begin:] if begin != -1 else stream[max(position, len(stream) - len(SIGNATURE)) :]
 
 
-def _is_sound(stream: bytes, begin: int, end: int, type_: int) -> bool:
-    """Whether an object may end where it says: another follows, or it is short and none begins within it."""
+def _is_plausible(stream: bytes, begin: int, end: int, type_: int) -> bool:
+    """Whether an object can have the size it states: another follows, or it is short and none begins inside it."""
     if not begin + _OBJECT.size <= end <= len(stream):
         return False
     reach = end + PADDING + len(SIGNATURE)
@@ -199,38 +190,38 @@ def _is_sound(stream: bytes, begin: int, end: int, type_: int) -> bool:
 
 
 def _contents(file: LogFile, data: Bytes, start: int) -> Iterator[tuple[int, bytes | None]]:
-    """What is in each container, with the byte where it begins; None where something is lost in between."""
+    """The content of each container with the byte at which it begins; None where something in between is lost."""
     position = start
     while (begin := data.find(SIGNATURE, position)) != -1 and begin + _OBJECT.size <= len(data):
-        file.reached(begin / len(data))
+        file.set_progress(begin / len(data))
         _, _, _, size, type_ = _OBJECT.unpack_from(data, begin)
         end = _end_of(data, begin, size)
         if begin > position + PADDING:
-            file.passed.note(DAMAGED_CONTAINER, f"byte {position}")
+            file.skipped.note(DAMAGED_CONTAINER, f"byte {position}")
             yield position, None
         yield from _content(file, begin, data[begin:end], type_, is_cut=begin + size > end == len(data))
         if end != begin + size:
             yield end, None
         position = end
-    file.reached(1)
+    file.set_progress(1)
 
 
 def _content(file: LogFile, at: int, found: bytes, type_: int, *, is_cut: bool) -> Iterator[tuple[int, bytes | None]]:
-    """What is in one container, or an object that stands alone; of one that ends too early, only if the file does."""
+    """The content of a container, or an object outside of one; an incomplete content only at the end of a cut file."""
     if type_ != vector.LOG_CONTAINER:
         yield from ((at, None), (at, found), (at, None))
         return
-    content, is_whole = _unpacked(found[_OBJECT.size :])
+    content, is_whole = _decompress(found[_OBJECT.size :])
     file.is_cut = file.is_cut or is_cut
     if is_whole or is_cut:
         yield at, content
     if not is_whole:
-        file.passed.note(CUT_SHORT if is_cut and content else DAMAGED_CONTAINER, f"byte {at}")
+        file.skipped.note(CUT_SHORT if is_cut and content else DAMAGED_CONTAINER, f"byte {at}")
         yield at, None
 
 
 def _end_of(data: Bytes, begin: int, size: int) -> int:
-    """Where a container ends: as it says if another follows there; else where the next begins, or the file ends."""
+    """The end of a container: the one it states if another follows there, else the start of the next, or the end."""
     end = begin + max(size, _OBJECT.size)
     reach = end + PADDING + len(SIGNATURE)
     if end <= len(data) and (reach > len(data) or data.find(SIGNATURE, end, reach) != -1):
@@ -239,8 +230,8 @@ def _end_of(data: Bytes, begin: int, size: int) -> int:
     return following if following != -1 else len(data)
 
 
-def _unpacked(container: bytes) -> tuple[bytes | None, bool]:
-    """The objects in a container, and whether these are all; None if its checksum does not agree."""
+def _decompress(container: bytes) -> tuple[bytes | None, bool]:
+    """The decompressed content of a container, and whether it is complete; None if its checksum is wrong."""
     if len(container) < _CONTAINER.size:
         return None, False
     method, size = _CONTAINER.unpack_from(container)

@@ -1,8 +1,8 @@
-"""DBC files read through cantools, as layouts under names that event types can have.
+"""Reading DBC files with cantools into layouts, with names that event types can have.
 
-What cantools refuses only because signals overlap or do not fit is read all the same, and said: overlapping signals
-are common in files from the field, and each has its bits. Signals of which no value can be made are left out, and
-said.
+A file that cantools refuses only because signals overlap or do not fit is read leniently, and this is reported:
+overlapping signals are common in real files, and each of them can be decoded. Signals that cannot be decoded are left
+out and reported.
 """
 
 import os
@@ -19,61 +19,61 @@ from genus.can._dbc.layout import (
     ATTRIBUTE_WORDS,
     TYPE_WORDS,
     MessageLayout,
-    Names,
+    NameAllocator,
     Number,
     SignalLayout,
     same_bits,
     shift_of,
 )
-from genus.can._dbc.log_file import quiet
+from genus.can._dbc.log_file import suppress_warnings
+from genus.can._wire.frame import FD_BYTES
 from genus.errors import DbcError
 
-LONGEST_FRAME = 64
 _SIZE = re.compile(r"^\s*BO_\s+\d+\s+\w+\s*:\s*(\d+)|:\s*(\d+)\s*\|\s*(\d+)\s*@", re.MULTILINE)
 _RANGES = re.compile(r"^SG_MUL_VAL_[^;]*", re.MULTILINE)
 _MOST_DIGITS = 5
-"""Of sizes that are handed to cantools, which makes a text of every bit and a list of every number in a range."""
+"""The longest size, in digits, given to cantools, which builds lists of all bits and of all numbers in a range."""
 
 
 @dataclass(slots=True)
 class Layouts:
-    """State while a file is read; afterwards what was found in it."""
+    """State while a file is read; afterwards its messages, renamed names and problems."""
 
     path: Path
-    types: Names = field(default_factory=lambda: Names(TYPE_WORDS))
-    """The names of messages, of the file and of enumerations: those a module of all types has."""
+    types: NameAllocator = field(default_factory=lambda: NameAllocator(TYPE_WORDS))
+    """The names of messages, of the file and of enumerations, which share the namespace of a module."""
     name: str = ""
     messages: tuple[MessageLayout, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
-    """Names of the file and what became of them, each with the message before it where it has one."""
+    """Original and new names; a signal's original name has its message in front."""
     problems: list[str] = field(default_factory=list)
 
     def rename(self, wanted: str, name: str, owner: str = "") -> str:
-        """Note that something got another name."""
+        """Record the new name if it differs from the wanted one; returns the new name."""
         if name != wanted:
             self.renamed[f"{owner}{wanted}"] = name
         return name
 
-    def say(self, what: str) -> None:
-        """Note a problem."""
-        self.problems.append(what)
+    def report(self, problem: str) -> None:
+        """Record a problem."""
+        self.problems.append(problem)
 
 
 def read_layouts(path: str | os.PathLike[str]) -> Layouts:
-    """The messages of a DBC file; DbcError says why there are none."""
+    """The layouts of the messages of a DBC file; DbcError if it cannot be read."""
     found = Layouts(Path(path))
-    messages = _database(found, _text(found.path)).messages
-    names = [found.rename(message.name, found.types.give(message.name)) for message in messages]
-    found.name = found.rename(found.path.stem, found.types.give(found.path.stem))
+    messages = _load_database(found, _read_text(found.path)).messages
+    names = [found.rename(message.name, found.types.allocate(message.name)) for message in messages]
+    found.name = found.rename(found.path.stem, found.types.allocate(found.path.stem))
     found.messages = tuple(_message(found, *named) for named in zip(names, messages, strict=True))
-    for sharing in _sharing(found.messages):
+    for sharing in _same_identifier(found.messages):
         *others, last = (message.type_name for message in sharing)
-        found.say(f"{last}: has the identifier of {' and '.join(others)}, whose frames it gets")
+        found.report(f"{last}: has the identifier of {' and '.join(others)}, and gets all of their frames")
     return found
 
 
-def _text(path: Path) -> str:
-    """The file's text; files from before UTF-8 are of Windows code page 1252."""
+def _read_text(path: Path) -> str:
+    """The file's text: UTF-8, or else Windows code page 1252."""
     try:
         data = path.read_bytes()
     except OSError as problem:
@@ -86,14 +86,14 @@ def _text(path: Path) -> str:
 
 
 def _check_sizes(path: Path, text: str) -> None:
-    """Refuse sizes that would take cantools all memory there is."""
+    """Refuse sizes for which cantools would use up all memory."""
     sizes = [size for found in _SIZE.findall(text) for size in found]
     ends = [end for ranges in _RANGES.findall(text) for end in re.findall(r"-\s*(\d+)", ranges)]
     if huge := next((size for size in sizes + ends if len(size.lstrip("0")) > _MOST_DIGITS), None):
         raise DbcError(f"{path}: no message has bits, bytes or multiplexed signals up to {huge[:30]}")
 
 
-def _database(found: Layouts, text: str) -> Database:
+def _load_database(found: Layouts, text: str) -> Database:
     _check_sizes(found.path, text)
     try:
         return _parse(text, strict=True)
@@ -102,12 +102,12 @@ def _database(found: Layouts, text: str) -> Database:
             database = _parse(text, strict=False)
         except Exception:
             raise DbcError(f"{found.path}: cantools cannot read it: {_one_line(refused)}") from refused
-        found.say(f"cantools refuses it unless lenient: {_one_line(refused)}")
+        found.report(f"cantools refuses it in strict mode: {_one_line(refused)}")
         return database
 
 
 def _parse(text: str, *, strict: bool) -> Database:
-    with quiet("cantools"):
+    with suppress_warnings("cantools"):
         database = cantools.database.load_string(text, database_format="dbc", strict=strict)
     assert isinstance(database, Database)
     return database
@@ -118,8 +118,8 @@ def _one_line(problem: Exception) -> str:
 
 
 def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
-    if not 0 <= message.length <= LONGEST_FRAME:
-        found.say(f"{type_name}: has {message.length} bytes, and no frame has")
+    if not 0 <= message.length <= FD_BYTES:
+        found.report(f"{type_name}: has {message.length} bytes, but a frame has at most {FD_BYTES}")
     layout = MessageLayout(
         name=message.name,
         type_name=type_name,
@@ -134,33 +134,33 @@ def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
         comment=message.comment or None,
     )
     for lost in set(layout.signals) - set(layout.reachable()):
-        found.say(f"{type_name}.{lost.name}: its multiplexer {lost.multiplexer} is never there, so neither is it")
+        found.report(f"{type_name}.{lost.name}: its multiplexer {lost.multiplexer} is never present, so neither is it")
     return layout
 
 
 def _signals(found: Layouts, owner: str, message: Message) -> Iterator[SignalLayout]:
-    """The signals of a message; labels get their names after all signals have theirs."""
-    names = Names(ATTRIBUTE_WORDS)
+    """The signals of a message; labels are named after all signals are."""
+    names = NameAllocator(ATTRIBUTE_WORDS)
     layouts = []
     for signal in message.signals:
         layout = _signal(signal, message)
         if problem := layout.problem(message.length):
-            found.say(f"{owner}.{signal.name}: {problem}; it is left out")
+            found.report(f"{owner}.{signal.name}: {problem}; it is left out")
         else:
-            attribute = found.rename(signal.name, names.give(signal.name), f"{message.name}.")
+            attribute = found.rename(signal.name, names.allocate(signal.name), f"{message.name}.")
             layouts.append(msgspec.structs.replace(layout, attribute=attribute))
     for layout in layouts:
-        yield _labelled(found, owner, layout, names) if layout.choices else layout
+        yield _add_label(found, owner, layout, names) if layout.choices else layout
 
 
-def _labelled(found: Layouts, owner: str, signal: SignalLayout, names: Names) -> SignalLayout:
-    """A signal with a value table, and where its labels go."""
+def _add_label(found: Layouts, owner: str, signal: SignalLayout, names: NameAllocator) -> SignalLayout:
+    """A signal with a value table, with the names of its label and its enumeration."""
     low, high = signal.raw_range
     if beyond := [f"{value} ({label})" for value, label in signal.choices if not low <= value <= high]:
-        found.say(f"{owner}.{signal.name}: its value table names {', '.join(beyond)}, beyond {low} to {high}")
+        found.report(f"{owner}.{signal.name}: its value table names {', '.join(beyond)}, beyond {low} to {high}")
     wanted = f"{signal.attribute}_label"
-    label = found.rename(wanted, names.give(wanted), f"label of {signal.name}: {owner}.")
-    enumeration = found.types.give(f"{owner}_{signal.attribute}")
+    label = found.rename(wanted, names.allocate(wanted), f"label of {signal.name}: {owner}.")
+    enumeration = found.types.allocate(f"{owner}_{signal.attribute}")
     return msgspec.structs.replace(signal, label=label, enumeration=enumeration)
 
 
@@ -188,14 +188,14 @@ def _signal(signal: Signal, message: Message) -> SignalLayout:
 
 
 def _conversion(signal: Signal) -> tuple[Number, Number]:
-    """Scale and offset, as integers if both are."""
+    """Scale and offset; as integers if both are whole numbers."""
     scale, offset = signal.conversion.scale, signal.conversion.offset
     whole = all(isinstance(number, int) or number.is_integer() for number in (scale, offset))
     return (int(scale), int(offset)) if whole else (scale, offset)
 
 
 def _selects(signal: Signal, message: Message) -> frozenset[int] | None:
-    """The values that select a signal; and those of the table: some select nothing on purpose."""
+    """The valid values of a multiplexer: those that select a signal, and those of its value table."""
     if not signal.is_multiplexer:
         return None
     chosen = [other.multiplexer_ids or () for other in message.signals if other.multiplexer_signal == signal.name]
@@ -203,14 +203,14 @@ def _selects(signal: Signal, message: Message) -> frozenset[int] | None:
 
 
 def _choices(signal: Signal) -> tuple[tuple[int, str], ...]:
-    """The value table by raw values; where two entries name the same bits, the one that names the value itself wins."""
+    """The value table by raw value; of two entries for the same bits, the one with the raw value itself is taken."""
     table = {int(value): str(label) for value, label in (signal.conversion.choices or {}).items()}
     raw = {value: same_bits(value, signal.length, signal.is_signed) for value in table}
     by_bits = sorted(table, key=lambda value: raw[value] == value)
     return tuple(sorted({raw[value]: table[value] for value in by_bits}.items()))
 
 
-def _sharing(messages: tuple[MessageLayout, ...]) -> Iterator[list[MessageLayout]]:
+def _same_identifier(messages: tuple[MessageLayout, ...]) -> Iterator[list[MessageLayout]]:
     by_id: dict[tuple[int, bool], list[MessageLayout]] = {}
     for message in messages:
         by_id.setdefault((message.frame_id, message.extended), []).append(message)

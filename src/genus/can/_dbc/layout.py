@@ -1,14 +1,20 @@
-"""Where the bits of signals are and what they mean: plain data, made once per DBC file.
+"""The layouts of messages and signals: where their bits are and what they mean, as plain data made once per DBC file.
 
-Bits are counted as integers are written: `shift` and `length` cut a signal out of the integer that the first bytes of
-a frame are in the signal's byte order, as many as the message has. A decoder of single frames and one of columns read
-the same layouts.
+`shift` and `length` select the bits of a signal in an integer: the bytes of the message, read in the signal's byte
+order. The decoder of single frames and the decoder of columns use the same layouts.
+
+Names of a DBC file become names of types, attributes and enumeration members by one rule:
+
+1. A character other than an ASCII letter, a digit or `_` becomes `_`.
+2. A name that is empty, or begins with a digit or `_`, gets an `x` in front.
+3. A name that is reserved by Python or Genus gets a `_` at its end.
+4. A name that is taken already gets `_2`, `_3` and so on at its end.
 """
 
 import keyword
 import math
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import TypeAlias
 
 import msgspec
@@ -16,37 +22,29 @@ import msgspec
 from genus.model import RESERVED, Event, attributes
 from genus.model._types import int_range
 
-# Names from outside as names of types, attributes and enumeration members: one rule, and what it changed.
-#
-# 1. A character other than a letter of ASCII, a digit or `_` becomes `_`.
-# 2. A name that is empty, or begins with a digit or `_`, gets an `x` before it.
-# 3. A name that Python or Genus keeps for itself gets a `_` behind it.
-# 4. A name that is taken already gets `_2`, `_3` and so on behind it.
-
-
 PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist))
 
 ATTRIBUTE_WORDS = PYTHON_WORDS | RESERVED | {attribute.name for attribute in attributes(Event)}
-"""Words that no signal may have as the name of its attribute."""
+"""Words that cannot be the name of an attribute."""
 
 DECLARING_WORDS = frozenset(
     {"Annotated", "Enum", "Event", "Kind", "Maybe", "Unit", "annotations", "bool", "bytes", "float", "int", "str"}
     | {"Float32", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32"}
 )
-"""Words in which types are declared; a module could not say them any more if a type had such a name."""
+"""Words that a module uses to declare types; a type of that name would hide them."""
 
 TYPE_WORDS = PYTHON_WORDS | RESERVED | DECLARING_WORDS
-"""Words that no message may have as the name of its type."""
+"""Words that cannot be the name of a type."""
 
 MEMBER_WORDS = PYTHON_WORDS | {"mro", "name", "value"}
-"""Words that no member of an enumeration may have as its name."""
+"""Words that cannot be the name of an enumeration member."""
 
 
-class Names:
-    """State: the names given so far in one place.
+class NameAllocator:
+    """State: the names given so far in one namespace.
 
-    >>> names = Names(ATTRIBUTE_WORDS)
-    >>> [names.give(wanted) for wanted in ("speed", "time", "_crc", "1st value", "speed")]
+    >>> names = NameAllocator(ATTRIBUTE_WORDS)
+    >>> [names.allocate(wanted) for wanted in ("speed", "time", "_crc", "1st value", "speed")]
     ['speed', 'time_', 'x_crc', 'x1st_value', 'speed_2']
     """
 
@@ -54,8 +52,8 @@ class Names:
         self._words = words
         self._given: set[str] = set()
 
-    def give(self, wanted: str) -> str:
-        """The name something gets that would like to be called so."""
+    def allocate(self, wanted: str) -> str:
+        """A name as close to the wanted one as the rule allows."""
         name = self._free(_usable(wanted, self._words))
         self._given.add(name)
         return name
@@ -78,7 +76,7 @@ def _usable(wanted: str, words: Set[str]) -> str:
 Number: TypeAlias = int | float
 
 FLOAT_BITS = (16, 32, 64)
-"""The widths in which IEEE 754 numbers are sent."""
+"""The possible widths of IEEE 754 numbers."""
 
 _INTS = tuple(
     (f"{'Int' if signed else 'UInt'}{bits}", int_range(bits, signed))
@@ -89,16 +87,18 @@ _INTS = tuple(
 
 
 class SignalLayout(msgspec.Struct, frozen=True):
-    """One signal of a message: its bits, what value they make, and when it is there at all."""
+    """One signal of a message: where its bits are, how they become a value, and when the signal is present."""
 
     name: str
     """The signal's name in the DBC file."""
     attribute: str
-    """The attribute that holds its value."""
+    """The name of the attribute that holds its value."""
     start: int
-    """The start bit as the DBC file counts: the lowest bit, or the highest of a big-endian signal."""
+    """The start bit as the DBC file counts it: the lowest bit, or the highest of a big-endian signal."""
     length: int
+    """The number of bits."""
     shift: int
+    """How far the lowest bit is from the low end of the message's bytes, read as one integer in its byte order."""
     big_endian: bool
     signed: bool
     is_float: bool
@@ -106,41 +106,41 @@ class SignalLayout(msgspec.Struct, frozen=True):
     offset: Number = 0
     unit: str | None = None
     multiplexer: str | None = None
-    """The name of the signal whose raw value says whether this one is there; None if it always is."""
+    """The name of the signal whose raw value decides whether this one is present; None if it always is."""
     selected_by: frozenset[int] = frozenset()
-    """The raw values of the multiplexer with which this signal is there."""
+    """The raw values of the multiplexer with which this signal is present."""
     selects: frozenset[int] | None = None
-    """Of a multiplexer: the raw values it may have; with any other the frame is not one of this message."""
+    """For a multiplexer: its valid raw values; a frame with another value is not decoded. None for other signals."""
     choices: tuple[tuple[int, str], ...] = ()
     """The value table: raw values and their labels, by value."""
     label: str | None = None
-    """The attribute that holds the label of its raw value; None if there is no table."""
+    """The name of the attribute that holds the label of its raw value; None without a value table."""
     enumeration: str | None = None
     """The name of the enumeration of its labels."""
     comment: str | None = None
 
     @property
     def mask(self) -> int:
-        """As many ones as the signal has bits."""
+        """A mask of `length` one bits."""
         return (1 << self.length) - 1
 
     @property
     def raw_range(self) -> tuple[int, int]:
-        """The smallest and largest integer that the bits can be."""
+        """The smallest and largest integer that the bits can represent."""
         return int_range(self.length, self.signed)
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the value is another than the raw one."""
+        """Whether the value differs from the raw value."""
         return (self.scale, self.offset) != (1, 0)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The different labels of the value table, in the order of their raw values."""
+        """The distinct labels of the value table, in the order of their raw values."""
         return tuple(dict.fromkeys(label for _, label in self.choices))
 
     def scaled(self, raw: Number) -> Number:
-        """The value of a raw value.
+        """The value that a raw value stands for: raw * scale + offset.
 
         >>> SignalLayout("t", "t", 0, 8, 0, False, False, False, scale=0.5, offset=-40).scaled(200)
         60.0
@@ -149,10 +149,10 @@ class SignalLayout(msgspec.Struct, frozen=True):
 
     @property
     def annotation(self) -> str:
-        """The attribute type, by its name in Python: the narrowest that holds every value exactly.
+        """The name of the attribute's annotation: the narrowest type that holds every value exactly.
 
-        Integers stay integers where scale and offset are integers; those that 64 signed bits cannot hold are `bytes`,
-        the raw value in big-endian order, so that they stay exact and in order. All others are floats.
+        Values are integers if scale and offset are. If they need more than 64 signed bits they are `bytes`, the raw
+        value in big-endian order, which keeps them exact and ordered. All others are floats.
 
         >>> SignalLayout("n", "n", 0, 12, 0, False, True, False).annotation
         'Int16'
@@ -166,7 +166,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
         return next(fitting, "float" if self.is_scaled else "bytes")
 
     def problem(self, message_length: int) -> str | None:
-        """Why no value can be made of the bits; None if all is well."""
+        """Why the signal cannot be decoded; None if it can."""
         if self.shift < 0 or self.shift + self.length > 8 * message_length:
             return f"does not fit in the message's {message_length} bytes"
         if self.is_float and self.length not in FLOAT_BITS:
@@ -183,7 +183,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
 
 
 class MessageLayout(msgspec.Struct, frozen=True):
-    """One message: how its frames are known, and its signals."""
+    """One message of a DBC file: the identifier of its frames, and its signals."""
 
     name: str
     """The message's name in the DBC file."""
@@ -192,7 +192,7 @@ class MessageLayout(msgspec.Struct, frozen=True):
     frame_id: int
     extended: bool
     length: int
-    """How many bytes its signals are in; a frame may have more."""
+    """The number of bytes that hold its signals; a frame may have more."""
     signals: tuple[SignalLayout, ...]
     fd: bool = False
     j1939: bool = False
@@ -201,8 +201,13 @@ class MessageLayout(msgspec.Struct, frozen=True):
     comment: str | None = None
 
     @property
+    def sender(self) -> str | None:
+        """The only sender; None if there are several or none."""
+        return self.senders[0] if len(self.senders) == 1 else None
+
+    @property
     def pgn(self) -> int:
-        """The J1939 parameter group: the identifier without priority, source and, if addressed, destination.
+        """The J1939 parameter group number: the identifier without priority, source and, if it has one, destination.
 
         >>> MessageLayout("EEC1", "EEC1", 0x0CF00421, True, 8, ()).pgn
         61444
@@ -210,7 +215,7 @@ class MessageLayout(msgspec.Struct, frozen=True):
         return pgn_of(self.frame_id)
 
     def reachable(self) -> Iterator[SignalLayout]:
-        """The signals that a frame can have, each multiplexer before those it selects."""
+        """The signals that a frame can have, each multiplexer before the signals that it selects."""
         chosen_by: dict[str | None, list[SignalLayout]] = {}
         for signal in self.signals:
             chosen_by.setdefault(signal.multiplexer, []).append(signal)
@@ -226,8 +231,17 @@ def pgn_of(frame_id: int) -> int:
     return pgn if pgn >> 8 & 0xFF >= 240 else pgn & 0x3FF00
 
 
+def unique_pgns(messages: Sequence[MessageLayout]) -> dict[int, int]:
+    """The positions of J1939 messages by parameter group; without groups that several messages share."""
+    by_pgn: dict[int, list[int]] = {}
+    for number, message in enumerate(messages):
+        if message.j1939:
+            by_pgn.setdefault(message.pgn, []).append(number)
+    return {pgn: numbers[0] for pgn, numbers in by_pgn.items() if len(numbers) == 1}
+
+
 def shift_of(start: int, length: int, big_endian: bool, message_length: int) -> int:
-    """How far a signal is from the low end of the integer that its message's bytes are in its byte order.
+    """The `shift` of a signal with the start bit of a DBC file.
 
     >>> shift_of(7, 16, True, 8), shift_of(8, 16, False, 8)
     (48, 8)
@@ -239,7 +253,7 @@ def shift_of(start: int, length: int, big_endian: bool, message_length: int) -> 
 
 
 def same_bits(value: int, length: int, signed: bool) -> int:
-    """The raw value of a table's entry; tables often name the bits of a negative value instead of it.
+    """The raw value of an entry of a value table; many tables have the unsigned form of negative values.
 
     >>> same_bits(255, 8, signed=True), same_bits(255, 8, signed=False), same_bits(-3, 8, signed=True)
     (-1, 255, -3)

@@ -1,4 +1,8 @@
-"""Logs as recordings: the frames of a log decoded to events, with a count of what became of all frames."""
+"""CAN logs: candump, ASC, BLF, TRC and CSV files, plain or gzip, as frames, as events, and as recordings of events.
+
+Reading continues after damage, as far as a format allows: what cannot be read is counted by reason, and the first
+problems are listed with their location.
+"""
 
 import os
 from collections import Counter
@@ -14,59 +18,56 @@ from genus.bus._codec import Recorded, Rejected
 from genus.bus._recording import RecordingWriter
 from genus.can._dbc.blf import read_blf
 from genus.can._dbc.candump import read_candump
-from genus.can._dbc.decode import UNKNOWN_ID, Dbc
-from genus.can._dbc.log_file import LogFile, Logged, PassedOver
-from genus.can._dbc.text_logs import AscLines, CsvLines, TrcLines, read_lines
+from genus.can._dbc.dbc_file import Dbc
+from genus.can._dbc.log_file import LogFile, LoggedFrame, SkippedRecords
+from genus.can._dbc.message_types import UNKNOWN_ID
+from genus.can._dbc.text_logs import AscLogFormat, CsvLogFormat, TrcLogFormat, read_text_log
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import name_of
 
-# CAN logs as one stream of frames: candump, ASC, BLF, TRC and CSV files, plain or gzipped.
-#
-# Reading goes on after damage, as far as a format allows: what cannot be read is counted by reason, and the first
-# places are kept.
-
-
-__all__ = ["FORMATS", "CanLog", "Logged", "read_log"]
-
-Reader: TypeAlias = Callable[[LogFile], Iterator[Logged]]
+Reader: TypeAlias = Callable[[LogFile], Iterator[LoggedFrame]]
 
 FORMATS: Mapping[str, Reader] = MappingProxyType(
     {
         "log": read_candump,
-        "asc": lambda file: read_lines(file, AscLines()),
+        "asc": lambda file: read_text_log(file, AscLogFormat()),
         "blf": read_blf,
-        "trc": lambda file: read_lines(file, TrcLines()),
-        "csv": lambda file: read_lines(file, CsvLines()),
+        "trc": lambda file: read_text_log(file, TrcLogFormat()),
+        "csv": lambda file: read_text_log(file, CsvLogFormat()),
     }
 )
-"""The formats by the ending of a file's name; `log` is that of candump -L."""
+"""The readers by the ending of a file's name; `log` is the format of `candump -L`."""
 
 
 @dataclass(slots=True)
 class CanLog:
-    """A log to read; iterating gives its data frames, `passed_over` and `places` say what else there was."""
+    """A CAN log; iterating gives its data frames, and afterwards `skipped` and `problems` say what else was in it.
+
+    Each iteration reads the file from its beginning. RecordingError if the file cannot be read at all.
+    """
 
     path: Path
     format: str
+    """`log`, `asc`, `blf`, `trc` or `csv`."""
     frames: int = 0
     """How many data frames were read so far."""
-    _passed: PassedOver = field(default_factory=PassedOver)
+    _skipped: SkippedRecords = field(default_factory=SkippedRecords)
     _file: LogFile | None = None
 
     @property
-    def passed_over(self) -> Counter[str]:
-        """What gave no data frame, counted by reason: error and remote frames, and what is damaged."""
-        return self._passed.reasons
+    def skipped(self) -> Counter[str]:
+        """How many records are no data frames, by reason: error and remote frames, and damage."""
+        return self._skipped.reasons
 
     @property
-    def places(self) -> list[str]:
-        """The first places where something is wrong, each with its reason."""
-        return self._passed.places
+    def problems(self) -> list[str]:
+        """The location and reason of the first damaged records, 100 at most."""
+        return self._skipped.problems
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
+        """The size of the file in bytes."""
         return self.path.stat().st_size
 
     @property
@@ -74,11 +75,11 @@ class CanLog:
         """How many bytes of the file were read so far."""
         return self._file.position if self._file else 0
 
-    def __iter__(self) -> Iterator[Logged]:
+    def __iter__(self) -> Iterator[LoggedFrame]:
         """The data frames, in the order of the file."""
-        self.frames, self._passed = 0, PassedOver()
+        self.frames, self._skipped = 0, SkippedRecords()
         try:
-            with closing(LogFile(self.path, self._passed)) as self._file:
+            with closing(LogFile(self.path, self._skipped)) as self._file:
                 for logged in FORMATS[self.format](self._file):
                     self.frames += 1
                     yield logged
@@ -87,11 +88,17 @@ class CanLog:
 
 
 def read_log(path: str | os.PathLike[str], format: str | None = None) -> CanLog:
-    """A CAN log; its format is known by the ending of its name, before any `.gz`, unless it is given.
+    """The CAN log in a file.
 
-    RecordingError says why a file cannot be read at all.
+    The format is the ending of the file's name, before any `.gz`, unless it is given. Whether a file is gzip is found
+    out from its content. RecordingError if the file cannot be opened, or its format is not known.
+
+    >>> read_log("drive.candump.mf4")
+    Traceback (most recent call last):
+    genus.errors.RecordingError: drive.candump.mf4: no log format ends in 'mf4'; known: log, asc, blf, trc, csv
     """
-    found = CanLog(Path(path), format or format_of(Path(path)))
+    ending = os.path.splitext(os.fspath(path).lower().removesuffix(".gz"))[1].removeprefix(".")
+    found = CanLog(Path(path), format or ending)
     if found.format not in FORMATS:
         raise RecordingError(f"{path}: no log format ends in {found.format!r}; known: {', '.join(FORMATS)}")
     try:
@@ -101,52 +108,42 @@ def read_log(path: str | os.PathLike[str], format: str | None = None) -> CanLog:
     return found
 
 
-def format_of(path: Path) -> str:
-    """The ending of a file's name without its dot, before any `.gz`.
-
-    >>> format_of(Path("drive.candump.LOG.gz"))
-    'log'
-    """
-    name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    return name.suffix.lower().removeprefix(".")
-
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 IDS_KEPT = 1000
-"""So many unknown identifiers are counted apart; more are counted, but not told apart."""
+"""How many unknown identifiers are counted one by one."""
 PROGRESS_EVERY = 1000
 
 Progress = Callable[[int], object]
-"""Told how many bytes of the log were read."""
+"""Called with the number of bytes of the log that were read."""
 
 
 @dataclass(slots=True)
 class Decoding:
-    """The events of a log; iterating gives them, and afterwards the counts say what became of all frames."""
+    """The events of a log; iterating gives them, and afterwards the counts account for every frame."""
 
     dbc: Dbc
     log: CanLog
     subscription: Subscription | None = None
-    """Only events that match it; the others are counted in `unwanted`."""
+    """If given, only events that match it are yielded; the others are counted in `unwanted`."""
     channel: str | None = None
-    """Only frames of this channel: a DBC file describes one bus, a log may have several."""
+    """If given, only frames of this channel are decoded: a DBC file describes one bus, a log may have several."""
     events: Counter[str] = field(default_factory=Counter)
-    """Events by type."""
+    """How many events of each type were yielded."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """Frames that are no events, by reason."""
+    """How many frames are no events, by reason."""
     unknown_ids: Counter[str] = field(default_factory=Counter)
-    """Frames of no message, by identifier as logs write it."""
+    """How many frames belong to no message, by identifier (in hexadecimal), for the first 1000 identifiers."""
     unwanted: int = 0
 
     @property
     def frames(self) -> int:
-        """How many data frames were in the log so far: events, rejected, unwanted and of other channels."""
+        """How many data frames were read from the log: the sum of events, rejected and unwanted."""
         return self.log.frames
 
     @property
-    def passed_over(self) -> Counter[str]:
-        """What in the log was no data frame, by reason."""
-        return self.log.passed_over
+    def skipped(self) -> Counter[str]:
+        """How many records of the log are no data frames, by reason."""
+        return self.log.skipped
 
     def __iter__(self) -> Iterator[Recorded]:
         """The events, each with the time of its frame."""
@@ -181,10 +178,12 @@ def decode_log(
     append: bool = False,
     progress: Progress = lambda _: None,
 ) -> Decoding:
-    """Write the events of a log to a recording, and return what became of its frames.
+    """Write the events of a log to a recording; the result has the counts of its frames.
 
-    Events are recorded at the time of their frames. To read the recording, give `read_recording` the types of the same
-    DBC file (`load_dbc(...).types.values()`), or of a module made from it.
+    Events are recorded with the times of their frames. `subscription` and `channel` select events and frames; with
+    `append` a recording that exists is continued, without it RecordingError is raised. `progress` is called now and
+    then with the number of bytes read. To read the recording, give `read_recording` the types of the same DBC file
+    (`load_dbc(...).types.values()`), or of a module made from it.
     """
     found = log if isinstance(log, CanLog) else read_log(log)
     decoding = Decoding(dbc, found, subscription, channel)

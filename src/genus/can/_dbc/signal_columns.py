@@ -1,8 +1,9 @@
-"""The bits of a signal in many frames at once, and the numbers they make.
+"""One signal in many frames at once: from its bits to Arrow columns of values and labels.
 
 The data of frames are words of 64 bits, in each byte order. A signal of up to 64 bits is in one of them, or in two
-neighbours; a longer one is cut out in pieces. Numbers are those that `decode` makes of single frames, bit by bit: what
-64 bits can compute is computed in columns, all else by Python's own integers.
+neighbours; a longer one is extracted in pieces. Values are exactly those that `Dbc.decode` gives for single frames:
+what 64 bits can hold is computed in columns, everything else with Python's integers. As in the tables of a lake,
+unsigned integers have the next wider signed type, and texts are dictionaries.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,14 +19,14 @@ from genus.can._dbc.layout import Number, SignalLayout
 Numbers: TypeAlias = npt.NDArray[Any]
 Bits: TypeAlias = npt.NDArray[np.uint64]
 Scaling: TypeAlias = Callable[[Numbers], Numbers]
-"""From raw values, which it may change, to values."""
+"""A function from raw values, which it may overwrite, to values."""
 
 WORD = 64
 _ALL = (1 << WORD) - 1
 _EXACT = 1 << 53
-"""Up to here floats are as exact as integers."""
+"""Up to here floats represent integers exactly."""
 _TINY = 1e-200
-"""No integer that is not 0 becomes 0 when it is multiplied with more."""
+"""The product of an integer other than 0 and a larger scale than this is not 0."""
 _FLOATS: dict[int, tuple[Any, Any]] = {
     16: (np.uint16, np.float16),
     32: (np.uint32, np.float32),
@@ -48,8 +49,8 @@ class Words:
         return len(self.little)
 
 
-class Cut(NamedTuple):
-    """Where up to 64 bits are: in a word, and if they do not end in it in one of its neighbours."""
+class BitField(NamedTuple):
+    """The location of up to 64 bits: in one word, or in that word and a neighbour."""
 
     big_endian: bool
     word: int
@@ -57,11 +58,11 @@ class Cut(NamedTuple):
     mask: np.uint64
     neighbour: int | None
     rest: np.uint64
-    """How many bits are in the first of two words."""
+    """How many of the bits are in the first of two words."""
 
     @classmethod
-    def of(cls, signal: SignalLayout, length: int, skip: int = 0) -> "Cut":
-        """The bits of a signal in a message of some length, without the lowest `skip`; of long ones the next 64."""
+    def of(cls, signal: SignalLayout, length: int, skip: int = 0) -> "BitField":
+        """The bits of a signal in a message of `length` bytes, without the lowest `skip`; 64 bits at most."""
         size = min(signal.length - skip, WORD)
         if signal.big_endian:
             end = 8 * length - signal.shift - skip
@@ -74,7 +75,7 @@ class Cut(NamedTuple):
         return cls(signal.big_endian, word, np.uint64(shift), mask, neighbour, rest)
 
     def bits(self, words: Words) -> Bits:
-        """The bits as unsigned integers, in an array of their own."""
+        """The bits as unsigned integers, in a new array."""
         source = words.big if self.big_endian else words.little
         found: Bits = source[:, self.word] >> self.shift
         if self.neighbour is not None:
@@ -84,12 +85,12 @@ class Cut(NamedTuple):
 
 
 class RawSignal:
-    """Cuts one signal out of frames of its message."""
+    """Extracts one signal from frames of its message."""
 
     def __init__(self, signal: SignalLayout, length: int) -> None:
-        """`length` is that of the message."""
+        """`length` is the length of the message in bytes."""
         self.signal = signal
-        self._cuts = [Cut.of(signal, length, skip) for skip in range(0, signal.length, WORD)]
+        self._fields = [BitField.of(signal, length, skip) for skip in range(0, signal.length, WORD)]
         self._unused = np.uint64(max(WORD - signal.length, 0))
 
     @property
@@ -102,15 +103,15 @@ class RawSignal:
         return np.uint64 if self.signal.length == WORD and not self.signal.signed else np.int64
 
     def raw(self, words: Words) -> Numbers:
-        """The raw values: what multiplexers and value tables speak of."""
+        """The raw values, as multiplexers and value tables use them."""
         if self.signal.length > WORD:
             return np.array(
                 [int.from_bytes(row, "big", signed=self.signal.signed) for row in self._rows(words)], object
             )
-        bits = self._cuts[0].bits(words)
+        bits = self._fields[0].bits(words)
         if self.signal.is_float:
             unsigned, real = _FLOATS[self.signal.length]
-            with np.errstate(invalid="ignore"):  # signalling NaNs are NaNs
+            with np.errstate(invalid="ignore"):  # signalling NaNs become quiet ones
                 reals: Numbers = bits.astype(unsigned).view(real).astype(np.float64)
             return reals
         if self.signal.signed:
@@ -121,13 +122,13 @@ class RawSignal:
         return bits.view(self.type)
 
     def raw_bytes(self, words: Words) -> npt.NDArray[np.uint8]:
-        """The bits as a row of bytes each, the highest first."""
-        pieces = [cut.bits(words) for cut in reversed(self._cuts)]
+        """The bits as one row of bytes for each frame, the highest first."""
+        pieces = [field.bits(words) for field in reversed(self._fields)]
         joined = np.stack(pieces, axis=1).astype(">u8").view(np.uint8)
         return np.ascontiguousarray(joined[:, joined.shape[1] - (self.signal.length + 7) // 8 :])
 
     def _rows(self, words: Words) -> list[bytes]:
-        """The bytes of a long signal, a negative one's filled with its sign."""
+        """The bytes of a long signal, extended by its sign."""
         found = self.raw_bytes(words)
         if self.signal.signed and self.signal.length % 8:
             unused = 8 - self.signal.length % 8
@@ -135,21 +136,21 @@ class RawSignal:
         return [row.tobytes() for row in found]
 
 
-def scaling(signal: SignalLayout) -> Scaling | None:
-    """How raw values become those that `SignalLayout.scaled` gives; None if they are the same."""
+def scaling_of(signal: SignalLayout) -> Scaling | None:
+    """The function that gives what `SignalLayout.scaled` gives; None if values are the raw values."""
     scale, offset = signal.scale, signal.offset
     if not signal.is_scaled:
         return None
     if signal.is_float or isinstance(scale, float):
-        return _rounding(signal)
+        return _float_scaling(signal)
     if isinstance(offset, int) and signal.annotation != "float" and signal.length <= WORD:
-        return _counting(scale, offset)
+        return _integer_scaling(scale, offset)
     if max(abs(raw * scale) for raw in signal.raw_range) <= _EXACT and abs(offset) <= _EXACT:
-        return _rounding(signal)
+        return _float_scaling(signal)
     return lambda raw: raw.astype(object) * scale + offset  # exact integers, rounded once
 
 
-def _rounding(signal: SignalLayout) -> Scaling:
+def _float_scaling(signal: SignalLayout) -> Scaling:
     scale, offset = float(signal.scale), float(signal.offset)
     never_minus_zero = offset == 0 and scale > _TINY and not signal.is_float
 
@@ -164,8 +165,8 @@ def _rounding(signal: SignalLayout) -> Scaling:
     return scaled
 
 
-def _counting(scale: int, offset: int) -> Scaling:
-    """What 64 bits cannot hold on the way comes back in the end: all is counted modulo 2^64."""
+def _integer_scaling(scale: int, offset: int) -> Scaling:
+    """Scale modulo 2^64: intermediate values may overflow, but the results fit in 64 bits."""
     factor, summand = np.uint64(scale & _ALL), np.uint64(offset & _ALL)
 
     def scaled(raw: Numbers) -> Numbers:
@@ -176,10 +177,7 @@ def _counting(scale: int, offset: int) -> Scaling:
     return scaled
 
 
-# One signal of many frames as Arrow columns: its values, and the labels of its value table.
-#
-# Unsigned integers are in the next wider signed type, as lakes keep them; texts are dictionaries.
-
+# -- Arrow columns -----------------------------------------------------------------------------------------------------
 
 _STORED: dict[str, tuple[Any, pa.DataType]] = {
     "Int8": (np.int8, pa.int8()),
@@ -195,17 +193,17 @@ _STORED: dict[str, tuple[Any, pa.DataType]] = {
 }
 LABEL = pa.dictionary(pa.int32(), pa.string())
 SHORT_TABLE = 10
-"""Signals of up to so many bits are looked up in a list of all their values."""
+"""Signals of up to this many bits are looked up in an array of all their values."""
 
 
 class Presence:
-    """In which frames a signal is; shared by all signals that are there together."""
+    """The frames in which a signal is present; shared by all signals of a group."""
 
     def __init__(self, mask: npt.NDArray[np.bool_] | None = None) -> None:
         self.mask = mask
-        """None if it is in all of them."""
+        """None if it is present in all frames."""
         self.is_empty = False
-        """Whether it is in none of them."""
+        """Whether it is present in no frame."""
         self.bitmap: pa.Buffer | None = None
 
     @classmethod
@@ -219,54 +217,54 @@ class Presence:
         return found
 
 
-class Table:
-    """Numbers to look for among raw values, and what each stands for."""
+class ValueTable:
+    """Looks up raw values in a table of small numbers."""
 
     def __init__(self, source: RawSignal, values: Iterable[tuple[int, int]]) -> None:
-        """`values` gives raw values with small numbers of 0 or more; those that the bits cannot be are left out."""
+        """`values` are pairs of a raw value and its number, 0 or more; impossible raw values are left out."""
         signal = source.signal
-        known = sorted((value, stands_for) for value, stands_for in values if _can_be(value, signal))
+        known = sorted((value, number) for value, number in values if _can_be(value, signal))
         self._keys = np.array([value for value, _ in known], source.type)
-        self._stands_for = np.array([-1, *(number for _, number in known)], np.int32)
+        self._numbers = np.array([-1, *(number for _, number in known)], np.int32)
         self._all: npt.NDArray[np.int32] | None = None
         if signal.length <= SHORT_TABLE and not signal.is_float:
             self._low = signal.raw_range[0]
             self._all = np.full(1 << signal.length, -1, np.int32)
-            self._all[[value - self._low for value, _ in known]] = self._stands_for[1:]
+            self._all[[value - self._low for value, _ in known]] = self._numbers[1:]
 
     def find(self, raw: Numbers) -> npt.NDArray[np.int32]:
-        """What each raw value stands for; -1 if it is not in the table."""
+        """The number of each raw value; -1 if it is not in the table."""
         if self._all is not None:
             found: npt.NDArray[np.int32] = self._all[raw - self._low if self._low else raw]
             return found
         if not len(self._keys):
             return np.full(len(raw), -1, np.int32)
         at = np.minimum(np.searchsorted(self._keys, raw), len(self._keys) - 1)
-        return self._stands_for[np.where(self._keys[at] == raw, at + 1, 0)]
+        return self._numbers[np.where(self._keys[at] == raw, at + 1, 0)]
 
 
 def _can_be(value: int, signal: SignalLayout) -> bool:
-    """Whether a raw value can be this integer: by its bits, or as a float that is exactly it."""
+    """Whether a raw value can be this integer: it fits the bits, or is exactly a float."""
     if signal.is_float:
-        return _as_float(value) == value
+        return _nearest_float(value) == value
     low, high = signal.raw_range
     return low <= value <= high
 
 
-def _as_float(value: int) -> Number:
+def _nearest_float(value: int) -> Number:
     try:
         return float(value)
     except OverflowError:
         return float("inf")
 
 
-class Labels:
-    """Makes the column of a value table's labels."""
+class LabelColumn:
+    """Makes the column of labels of a value table."""
 
     def __init__(self, source: RawSignal) -> None:
         labels = source.signal.labels
         self._texts = pa.array(labels, pa.string())
-        self._table = Table(source, [(value, labels.index(label)) for value, label in source.signal.choices])
+        self._table = ValueTable(source, [(value, labels.index(label)) for value, label in source.signal.choices])
 
     def column(self, raw: Numbers, presence: Presence) -> pa.DictionaryArray | None:
         """The labels of raw values; None if no frame has one."""
@@ -282,23 +280,23 @@ class SignalColumns:
     """Makes the columns of one signal."""
 
     def __init__(self, signal: SignalLayout, length: int) -> None:
-        """`length` is that of the message."""
+        """`length` is the length of the message in bytes."""
         annotation = signal.annotation
         self.signal = signal
         self.numpy_type, self.type = _STORED[annotation]
         self._is_bytes = annotation == "bytes"
         self._source = RawSignal(signal, length)
-        self._scaling = scaling(signal)
-        self._labels = Labels(self._source) if signal.label is not None else None
+        self._scaling = scaling_of(signal)
+        self._labels = LabelColumn(self._source) if signal.label is not None else None
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The columns it may give."""
+        """The columns that `columns` can give."""
         label = [pa.field(self.signal.label, LABEL)] if self.signal.label is not None else []
         return [pa.field(self.signal.attribute, self.type), *label]
 
     def columns(self, words: Words, presence: Presence) -> Iterator[tuple[str, pa.Array]]:
-        """Its attributes by their names; one that no frame has is not among them."""
+        """Names and columns of its attributes; without those that no frame has."""
         if self._is_bytes:
             yield self.signal.attribute, _binary(self._source.raw_bytes(words), presence)
             if self._labels is None:

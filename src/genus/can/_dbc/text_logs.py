@@ -1,235 +1,151 @@
-"""The text formats that python-can understands: ASC, TRC and CSV; what each keeps in its header, and its times."""
+"""Log formats of text lines that python-can understands: ASC, TRC and CSV.
+
+python-can's readers stop at the first line they cannot read. So files are split into lines here, and lines are given to
+a reader of python-can together with as much of the file's header as it needs: many at once, and each alone if that
+fails.
+"""
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import IO, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import can
 from genus.can._dbc.log_file import (
-    BAD_TIME,
-    HARMLESS,
-    LAST_US,
     NO_FRAME,
     LogFile,
-    Logged,
-    PassedOver,
+    LoggedFrame,
+    SkippedRecords,
     frame_of,
-    from_one,
+    logged_frame,
     micros_of_seconds,
-    quiet,
+    suppress_warnings,
+    vector_channel,
 )
 from genus.errors import RecordingError
 from genus.model._types import micros_of_time
 
-# Text logs, a line at a time, with python-can to understand the lines.
-#
-# python-can's readers end at the first line they cannot read. So lines are cut here, and handed to a reader with as
-# much of the file's header as it needs: many at once, and each alone if that fails.
-
-
 LONGEST_LINE = 1 << 16
 BATCH = 512
 DAMAGED_LINE = "damaged line"
+LINE_TOO_LONG = "line too long"
 
 
-class Line(NamedTuple):
-    """A line that is no header, and its time where the format knows it better than python-can."""
+class LogLine(NamedTuple):
+    """A line of a log, and its time where the format reads it more exactly than python-can does."""
 
     number: int
     text: str
     at_us: int | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it is, for messages."""
         return f"line {self.number}"
 
 
-def lines_of(file: LogFile) -> Iterator[Line]:
-    """The lines that are not empty; one that is too long, or cut off by the end of packed data, is passed over."""
+def iter_lines(file: LogFile) -> Iterator[LogLine]:
+    """The lines that are not blank; lines that are too long, and the last one of cut gzip data, are skipped."""
     rest, number = b"", 0
     for chunk in file.chunks():
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             number += 1
-            yield from _line(file.passed, number, line)
+            yield from numbered_line(file.skipped, number, line)
         if len(rest) > LONGEST_LINE:
             rest = rest[: LONGEST_LINE + 1]
     if rest and not file.is_cut:
-        yield from _line(file.passed, number + 1, rest)
+        yield from numbered_line(file.skipped, number + 1, rest)
 
 
-def _line(passed: PassedOver, number: int, line: bytes) -> Iterator[Line]:
+def numbered_line(skipped: SkippedRecords, number: int, line: bytes) -> Iterator[LogLine]:
+    """The line as text; nothing if it is blank, or too long, which is counted."""
     if len(line) > LONGEST_LINE:
-        passed.note("line too long", f"line {number}")
-    elif text := _decoded(line).strip():
-        yield Line(number, text)
+        skipped.note(LINE_TOO_LONG, f"line {number}")
+    elif text := decode_text(line).strip():
+        yield LogLine(number, text)
 
 
-def _decoded(line: bytes) -> str:
+def decode_text(raw: bytes) -> str:
+    """Bytes as UTF-8, or as Latin-1 if they are not UTF-8."""
     try:
-        return line.decode()
+        return raw.decode()
     except UnicodeDecodeError:
-        return line.decode("latin-1")
+        return raw.decode("latin-1")
 
 
 class LineFormat(Protocol):
-    """What is special about a text format."""
+    """What is special about one text format."""
 
     header: str
-    """What python-can must have read before a line."""
+    """The text that python-can must read before a line."""
 
-    def is_header(self, line: Line) -> bool:
-        """Whether a line is a header or a comment, and so no frame."""
+    def is_header(self, line: LogLine) -> bool:
+        """Whether a line is a header or a comment, and not a frame."""
 
-    def read_header(self, line: Line, passed: PassedOver) -> None:
+    def read_header(self, line: LogLine, skipped: SkippedRecords) -> None:
         """Take from a header what is needed for the lines after it."""
 
-    def timed(self, line: Line) -> Line:
-        """The line with its time, if the format knows it."""
+    def add_time(self, line: LogLine) -> LogLine:
+        """The line with its time, if the format reads times itself."""
 
     def parse(self, text: str) -> list[can.Message]:
-        """The messages of header and lines, by python-can."""
+        """The messages of a header and lines, by python-can."""
 
     def channel(self, message: can.Message) -> str | None:
         """The channel as the file names it."""
 
 
-def read_lines(file: LogFile, lines: LineFormat) -> Iterator[Logged]:
-    """The frames of a text format."""
-    batch: list[Line] = []
-    for line in lines_of(file):
-        is_header = lines.is_header(line)
+def read_text_log(file: LogFile, format: LineFormat) -> Iterator[LoggedFrame]:
+    """The frames of a file in a text format."""
+    batch: list[LogLine] = []
+    for line in iter_lines(file):
+        is_header = format.is_header(line)
         if is_header or len(batch) == BATCH:
-            yield from _understood(file.passed, lines, batch)
+            yield from _parse_batch(file.skipped, format, batch)
             batch = []
         if is_header:
-            lines.read_header(line, file.passed)
+            format.read_header(line, file.skipped)
         else:
-            batch.append(lines.timed(line))
-    yield from _understood(file.passed, lines, batch)
+            batch.append(format.add_time(line))
+    yield from _parse_batch(file.skipped, format, batch)
 
 
-def _understood(passed: PassedOver, lines: LineFormat, batch: list[Line]) -> Iterator[Logged]:
+def _parse_batch(skipped: SkippedRecords, format: LineFormat, batch: list[LogLine]) -> Iterator[LoggedFrame]:
     if not batch:
         return
-    with quiet("can.io"):
-        together = _parsed_together(lines, batch)
-        messages = [_parsed(passed, lines, line) for line in batch] if together is None else together
+    with suppress_warnings("can.io"):
+        together = _parse_together(format, batch)
+        messages = [_parse_alone(skipped, format, line) for line in batch] if together is None else together
     for line, message in zip(batch, messages, strict=True):
         if message is not None:
-            yield from _logged(passed, lines, line, message)
+            at_us = line.at_us if line.at_us is not None else micros_of_seconds(message.timestamp)
+            yield from logged_frame(frame_of(message), at_us, format.channel(message), line.location, skipped)
 
 
-def _parsed_together(lines: LineFormat, batch: list[Line]) -> list[can.Message | None] | None:
-    """One message per line, or None if it cannot be told which is whose."""
+def _parse_together(format: LineFormat, batch: list[LogLine]) -> list[can.Message | None] | None:
+    """One message per line; None if messages cannot be assigned to lines."""
     try:
-        messages = lines.parse(lines.header + "".join(f"{line.text}\n" for line in batch))
+        messages = format.parse(format.header + "".join(f"{line.text}\n" for line in batch))
     except Exception:
         return None
     return [*messages] if len(messages) == len(batch) else None
 
 
-def _parsed(passed: PassedOver, lines: LineFormat, line: Line) -> can.Message | None:
+def _parse_alone(skipped: SkippedRecords, format: LineFormat, line: LogLine) -> can.Message | None:
     try:
-        messages = lines.parse(f"{lines.header}{line.text}\n")
+        messages = format.parse(f"{format.header}{line.text}\n")
     except Exception as problem:
-        passed.note(DAMAGED_LINE, f"{line.place} ({' '.join(str(problem).split())})")
+        skipped.note(DAMAGED_LINE, f"{line.location} ({' '.join(str(problem).split())})")
         return None
     if not messages:
-        passed.note(NO_FRAME, line.place)
+        skipped.note(NO_FRAME, line.location)
     return messages[0] if messages else None
 
 
-def _logged(passed: PassedOver, lines: LineFormat, line: Line, message: can.Message) -> Iterator[Logged]:
-    frame = frame_of(message)
-    at_us = line.at_us if line.at_us is not None else micros_of_seconds(message.timestamp)
-    if isinstance(frame, str):
-        passed.note(frame, "" if frame in HARMLESS else line.place)
-    elif at_us is None or at_us > LAST_US:
-        passed.note(BAD_TIME, line.place)
-    else:
-        yield Logged(at_us, lines.channel(message), frame)
-
-
-# Blocks of whole lines, out of bytes that come in pieces: a range of a file, or what is unpacked of it.
-#
-# A line belongs to the range in which its first byte is, so that ranges side by side have every line once.
-
-
-BLOCK = 1 << 20
-"""So many bytes are best read together: their columns stay in the processor's cache."""
-
-
-class LineBlock(NamedTuple):
-    """Whole lines, and where the first begins; the last line of all may lack its end."""
-
-    at: int
-    text: bytes
-
-
-def lines_between(file: IO[bytes], start: int, end: int) -> Iterator[LineBlock]:
-    """The lines of a file that begin in a range of bytes.
-
-    >>> import io
-    >>> list(lines_between(io.BytesIO(b"one\\ntwo\\nthree\\n"), 1, 5))
-    [LineBlock(at=4, text=b'two\\n')]
-    """
-    behind = max(start - 1, 0)  # where a line ends that may begin before the range
-    file.seek(behind)
-    return _blocks(iter(lambda: file.read(BLOCK), b""), behind, end, skip=start > 0)
-
-
-def lines_unpacked(pieces: Iterable[bytes], is_cut: Callable[[], bool]) -> Iterator[LineBlock]:
-    """All lines of a text that comes in pieces; without the last if it is cut off, which is known in the end."""
-    return _blocks(_joined(pieces), 0, 1 << 63, skip=False, is_cut=is_cut)
-
-
-def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    waiting: list[bytes] = []
-    for piece in pieces:
-        waiting.append(piece)
-        if sum(map(len, waiting)) >= BLOCK:
-            yield b"".join(waiting)
-            waiting = []
-    yield b"".join(waiting)
-
-
-def _blocks(
-    pieces: Iterable[bytes], at: int, end: int, *, skip: bool, is_cut: Callable[[], bool] = lambda: False
-) -> Iterator[LineBlock]:
-    """The lines that begin before `end`; of one that is too long only its beginning. `skip` what is left of a line."""
-    rest = b""
-    for piece in pieces:
-        text = rest + piece
-        if skip:
-            over = text.find(b"\n") + 1
-            at, text, skip = at + (over or len(text)), text[over:] if over else b"", not over
-        size, is_last = _whole(text, end - at)
-        if size:
-            yield LineBlock(at, text[:size])
-        if is_last:
-            return
-        at, rest = at + size, text[size:]
-        if len(rest) > LONGEST_LINE:
-            yield LineBlock(at, rest[: LONGEST_LINE + 1])
-            at, rest, skip = at + len(rest), b"", True
-    if rest and not is_cut():
-        yield LineBlock(at, rest)
-
-
-def _whole(text: bytes, left: int) -> tuple[int, bool]:
-    """How much of a text is whole lines that begin in its first `left` bytes, and whether no other does."""
-    if left <= 0:
-        return 0, True
-    last = text.find(b"\n", left - 1)
-    return (last + 1, True) if last >= 0 else (text.rfind(b"\n") + 1, False)
-
-
-class AscLines:
-    """Vector's ASC. Its date has no zone and is taken as UTC; times count from it, or from the line before."""
+class AscLogFormat:
+    """Vector's ASC. Its date has no time zone and is taken as UTC; times count from it, or from the line before."""
 
     _MONTHS: ClassVar[dict[str, int]] = {
         name: number
@@ -257,22 +173,22 @@ class AscLines:
         self._start_us = 0
         self._last_us: int | None = None
 
-    def is_header(self, line: Line) -> bool:
-        """Dates, number base, comments and what else has no time of its own."""
+    def is_header(self, line: LogLine) -> bool:
+        """Dates, number base, comments and other lines that have no time of their own."""
         return self._HEADER.match(line.text) is not None
 
-    def read_header(self, line: Line, passed: PassedOver) -> None:
-        """Number base, how times are counted, and from when."""
+    def read_header(self, line: LogLine, skipped: SkippedRecords) -> None:
+        """The number base, whether times are absolute or relative, and the date they count from."""
         if base := self._BASE.match(line.text):
             self.header = f"base {base['base'].lower()}\ninternal events logged\n"
             self._last_us = 0 if (base["times"] or "").lower() == "relative" else None
         elif starts := self._STARTS.fullmatch(line.text):
-            self._start(starts["date"], line, passed)
+            self._set_start(starts["date"], line, skipped)
 
-    def _start(self, date: str, line: Line, passed: PassedOver) -> None:
+    def _set_start(self, date: str, line: LogLine, skipped: SkippedRecords) -> None:
         start = self._read_date(date)
         if start is None:
-            passed.note("date not understood", line.place)
+            skipped.note("date not understood", line.location)
         else:
             self._start_us = micros_of_time(start)
 
@@ -290,8 +206,8 @@ class AscLines:
         except ValueError:
             return None
 
-    def timed(self, line: Line) -> Line:
-        """Times are read here: exactly, and counted up where each is relative to the one before."""
+    def add_time(self, line: LogLine) -> LogLine:
+        """The line with its exact time; relative times are added up."""
         found = self._TIME.match(line.text)
         if found is None:
             return line
@@ -305,11 +221,11 @@ class AscLines:
         return list(can.ASCReader(io.StringIO(text)))
 
     def channel(self, message: can.Message) -> str | None:
-        """Channels are numbered from 1."""
-        return from_one(message)
+        """Channels count from 1."""
+        return vector_channel(message)
 
 
-class TrcLines:
+class TrcLogFormat:
     """PEAK's TRC, versions 1.0, 1.1, 1.3, 2.0 and 2.1. Its start time is taken as UTC."""
 
     VERSIONS = ("1.0", "1.1", "1.3", "2.0", "2.1")
@@ -318,25 +234,25 @@ class TrcLines:
     def __init__(self) -> None:
         self.header = ""
 
-    def is_header(self, line: Line) -> bool:
+    def is_header(self, line: LogLine) -> bool:
         """All comments."""
         return line.text.startswith(";")
 
-    def read_header(self, line: Line, passed: PassedOver) -> None:
-        """python-can needs the comments that say version, start time and columns."""
+    def read_header(self, line: LogLine, skipped: SkippedRecords) -> None:
+        """The comments with version, start time and columns, which python-can needs."""
         if line.text.startswith(";$FILEVERSION="):
             self._check_version(line.text.partition("=")[2].strip())
         if self._DIRECTIVES.fullmatch(line.text):
             self.header += f"{line.text}\n"
         elif line.text.startswith(";$"):
-            passed.note("header not understood", line.place)
+            skipped.note("header not understood", line.location)
 
     def _check_version(self, version: str) -> None:
         if version not in self.VERSIONS:
             raise RecordingError(f"TRC files of version {version} cannot be read; known: {', '.join(self.VERSIONS)}")
 
-    def timed(self, line: Line) -> Line:
-        """python-can adds start time and offset."""
+    def add_time(self, line: LogLine) -> LogLine:
+        """The line as it is: python-can adds start time and offset."""
         return line
 
     def parse(self, text: str) -> list[can.Message]:
@@ -344,24 +260,24 @@ class TrcLines:
         return list(can.TRCReader(io.StringIO(text)))
 
     def channel(self, message: can.Message) -> str | None:
-        """Channels are numbered as in the file."""
+        """The channel number of the file."""
         return str(message.channel)
 
 
-class CsvLines:
+class CsvLogFormat:
     """python-can's CSV: timestamp, arbitration_id, extended, remote, error, dlc, data in base 64."""
 
     header = "timestamp,arbitration_id,extended,remote,error,dlc,data\n"
 
-    def is_header(self, line: Line) -> bool:
-        """The line of column names, wherever files were joined."""
+    def is_header(self, line: LogLine) -> bool:
+        """The column names; files that were joined have them several times."""
         return line.text.startswith("timestamp")
 
-    def read_header(self, line: Line, passed: PassedOver) -> None:
-        """The columns are always the same."""
+    def read_header(self, line: LogLine, skipped: SkippedRecords) -> None:
+        """Nothing: the columns are always the same."""
 
-    def timed(self, line: Line) -> Line:
-        """Times are in seconds since 1970."""
+    def add_time(self, line: LogLine) -> LogLine:
+        """The line as it is: times are seconds since 1970."""
         return line
 
     def parse(self, text: str) -> list[can.Message]:
@@ -369,5 +285,5 @@ class CsvLines:
         return list(can.CSVReader(io.StringIO(text)))
 
     def channel(self, message: can.Message) -> str | None:
-        """The file does not say."""
+        """None: the file does not name channels."""
         return None

@@ -55,7 +55,7 @@ class LiveBroker:
         self._end = ExitStack()
         self._end.enter_context(locked(real_path(tables), TABLES_TIMEOUT_S))
         self._broker = Broker(
-            address.uid, self.catalog, FileStore(tables), standby=standby, fd=address.fd, tell=on_notice or _ignore
+            address.uid, self.catalog, FileStore(tables), standby=standby, fd=address.fd, notify=on_notice or _ignore
         )
         try:
             self._host = open_host(self._broker, address)

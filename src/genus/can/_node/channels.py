@@ -14,8 +14,8 @@ from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._wire.frame import subject_uid
 from genus.can._wire.length import padded_size
-from genus.can._wire.payload import Layout
-from genus.can._wire.segments import frame_sizes, split
+from genus.can._wire.payload import PayloadCodec
+from genus.can._wire.segments import frame_sizes, split_payload
 from genus.catalog import Catalog
 from genus.errors import EventError
 from genus.filters import Subscription
@@ -31,9 +31,9 @@ State: TypeAlias = Literal["binding", "ready", "refused"]
 
 
 @lru_cache(maxsize=1024)
-def layout_of(cls: type[Event], vector: Vector, tagged: tuple[str, ...]) -> Layout:
+def layout_of(cls: type[Event], vector: Vector, tagged: tuple[str, ...]) -> PayloadCodec:
     """The payload codec of a class; generating its code takes milliseconds, so all nodes of a process share it."""
-    return Layout.of(cls, vector, tagged)
+    return PayloadCodec.of(cls, vector, tagged)
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class TxChannel:
         self.state: State = "binding"
         self.reason = ""
         self.etag = 0
-        self.layout: Layout | None = None
+        self.layout: PayloadCodec | None = None
         self.largest: int | None = None
         """The largest payload of an event that carries what was announced; None if there is no limit."""
         self.segmented = False
@@ -112,7 +112,7 @@ class TxChannel:
             vector.find(name)
         self.layout = layout_of(self.cls, vector, catalog.tagged(self.name))
         self.etag = catalog.etag(self.name)
-        self.largest = self.layout.largest_carrying(self.carries)
+        self.largest = self.layout.max_size_carrying(self.carries)
         self.segmented = self.largest is None or self.largest > self._capacity
 
     def encode(self, event: Event) -> tuple[int, bytes]:
@@ -136,7 +136,7 @@ class TxChannel:
         """The data of an event's frames, with the sequence number of the next event."""
         numbered = bytes((payload[0] | self._sequence << 5,)) + payload[1:]
         if self.segmented:
-            return split(numbered, self._transfer, self._capacity)
+            return split_payload(numbered, self._transfer, self._capacity)
         return (numbered.ljust(padded_size(len(numbered)), b"\0"),) if self._fd else (numbered,)
 
     def commit(self) -> None:
@@ -223,7 +223,7 @@ class SequenceTracker:
 class RxChannel:
     """State: the receiving side of a channel: the events of one class that come over the bus."""
 
-    def __init__(self, cls: type[Event], name: str, etag: int, layout: Layout) -> None:
+    def __init__(self, cls: type[Event], name: str, etag: int, layout: PayloadCodec) -> None:
         self.cls = cls
         self.name = name
         self.etag = etag

@@ -89,7 +89,7 @@ class NodeLink:
             self._driver.call(lambda now: self.node.withdraw(publisher.announcement, now))
 
     def _missing_answer(self) -> str:
-        if self.node.number is None and self.node.notices["Conflict"]:
+        if self.node.number is None and self.node.notices["NumberConflict"]:
             return "another node has its number, under a lower uid; give each node a number of its own"
         if self.node.number is None:
             return f"no broker gave this node a number within {BINDING_S:g} s; start one with `genus can broker`"

@@ -9,19 +9,19 @@ from genus.can._node.context import Context
 from genus.can._node.rx import Receiver
 from genus.can._node.troubles import NumberLost
 from genus.can._node.tx import Transmitter
-from genus.can._protocol.binding import Binding
-from genus.can._protocol.catalog_queries import Questions
-from genus.can._protocol.configuration import Configuration
-from genus.can._protocol.messages import Announce, QosClass, digest_of, parse
+from genus.can._protocol.binding import BindingClient
+from genus.can._protocol.catalog_queries import CatalogClient
+from genus.can._protocol.configuration import ConfigurationClient
+from genus.can._protocol.messages import Announce, QosClass, catalog_digest, parse_message
 from genus.can._protocol.notices import (
+    BindingRefused,
     Bound,
     BrokerSeen,
     CatalogReceived,
     ClassConflict,
     Configured,
-    Conflict,
-    Refused,
-    Unanswered,
+    NumberConflict,
+    RequestUnanswered,
 )
 from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.catalog import Catalog
@@ -68,14 +68,14 @@ class Membership:
         self._banks = banks
         self._filters: SharedFilters | None = None
         self._accepted: tuple[tuple[int, int], ...] = ()
-        self.configuration = Configuration(
-            uid, send=context.queue.add_frame, withdraw=context.queue.remove_frame, tell=self.handle_notice, seed=seed
+        self.configuration = ConfigurationClient(
+            uid, send=context.queue.add_frame, withdraw=context.queue.remove_frame, notify=self.handle_notice, seed=seed
         )
-        self.binding = Binding(
-            send=context.queue.add_frame, withdraw=context.queue.remove_frame, tell=self.handle_notice
+        self.binding = BindingClient(
+            send=context.queue.add_frame, withdraw=context.queue.remove_frame, notify=self.handle_notice
         )
-        self.questions = Questions(
-            send=context.queue.add_frame, withdraw=context.queue.remove_frame, tell=self.handle_notice
+        self.questions = CatalogClient(
+            send=context.queue.add_frame, withdraw=context.queue.remove_frame, notify=self.handle_notice
         )
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class Membership:
 
     def receive_announcement(self, frame: Frame) -> None:
         """Receive the announcement of another publisher: whether its events come in segments."""
-        announcement = parse(frame)
+        announcement = parse_message(frame)
         if isinstance(announcement, Announce):
             self._rx.set_segmented(announcement.etag, announcement.segmented, announcement.node)
 
@@ -236,19 +236,19 @@ class Membership:
         match notice:
             case Configured(number):
                 self._join(number)
-            case Conflict(number, other, kept=False):
+            case NumberConflict(number, other, kept=False):
                 self._leave(NumberLost(number, other))
             case CatalogReceived(catalog):
                 self._received(catalog)
             case BrokerSeen(_, digest) if self.needs_broker and not self._has_catalog(digest):
                 self.questions.ask_catalog(self._context.now)
-            case Unanswered("catalog") if self.catalog is None:
+            case RequestUnanswered("catalog") if self.catalog is None:
                 self.questions.ask_catalog(self._context.now)
             case Bound():
                 self._bound(notice)
-            case Refused(subject, reason):
+            case BindingRefused(subject, reason):
                 self._refused(subject, f"the broker knows no tag for it: {reason.name.lower().replace('_', ' ')}")
-            case Unanswered("binding", subject):
+            case RequestUnanswered("binding", subject):
                 self._unanswered(subject)
             case ClassConflict(subject, announced, recorded, segmented):
                 self._overruled(subject, _why_overruled(announced, recorded, segmented=segmented))
@@ -266,7 +266,7 @@ class Membership:
             self.questions.ask_catalog(self._context.now)
 
     def _has_catalog(self, digest: int) -> bool:
-        return self.catalog is not None and digest == digest_of(self.catalog.text())
+        return self.catalog is not None and digest == catalog_digest(self.catalog.text())
 
     def _received(self, catalog: Catalog) -> None:
         """Use the broker's catalog, unless it is older than the node's own, or a different one."""

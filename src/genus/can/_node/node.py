@@ -20,8 +20,9 @@ from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
 from genus.can._node.troubles import HardResumed, HardStopped, OffTheBus, TroubleHandler
 from genus.can._node.tx import Transmitter
 from genus.can._plan.calendar import Slot
-from genus.can._protocol.time_service import UNBOUNDED, TimeService
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Frame, ProtocolTag
+from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
+from genus.can._protocol.time_service import TimeService
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
@@ -80,7 +81,7 @@ class Node:
         if synchronised:
             self._clock = TimeService(
                 send=context.queue.add_frame,
-                tell=self._handle_clock_notice,
+                notify=self._handle_clock_notice,
                 node=lambda: self.number,
                 period_ns=sync_period_ns,
                 granularity_ns=granularity_ns,
@@ -227,18 +228,18 @@ class Node:
         etag = frame.id & ETAG_MASK
         if etag >= RESERVED_ETAGS:
             self.rx.receive(frame)
-        elif etag in (ProtocolTag.SYNC, ProtocolTag.FOLLOW_UP):
+        elif etag in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
             if self._clock is not None:
                 self._clock.receive(frame, now)
                 self._dispatcher.watch(now)
-        elif etag == ProtocolTag.REPORT:
+        elif etag == ProtocolEtag.REPORT:
             report = Report.parse(frame.data)
             if report is not None:
                 self.rx.compare(frame.node, report)
-        elif etag == ProtocolTag.ANNOUNCE:
+        elif etag == ProtocolEtag.ANNOUNCE:
             self._membership.receive_announcement(frame)
         else:
-            if etag == ProtocolTag.CLAIM and frame.node not in self._claimed:
+            if etag == ProtocolEtag.CLAIM and frame.node not in self._claimed:
                 self._claimed.add(frame.node)
                 self.tx.reporter.report_soon()
             self._membership.receive(frame)
@@ -312,7 +313,7 @@ class Node:
         self._membership.handle_notice(notice)
 
     def _stop_hard(self, precision: int, allowed: int) -> None:
-        self._report_hard(HardStopped(None if precision >= UNBOUNDED else precision, allowed))
+        self._report_hard(HardStopped(None if precision >= UNBOUNDED_PRECISION else precision, allowed))
 
     def _resume_hard(self, precision: int) -> None:
         self._report_hard(HardResumed(precision))

@@ -7,7 +7,7 @@ import msgspec
 
 from genus.can._node.channels import TxChannel
 from genus.can._node.context import Context
-from genus.can._wire.frame import ETAG_MASK, Frame, Identifier, Priority, ProtocolTag
+from genus.can._wire.frame import ETAG_MASK, Frame, Identifier, Priority, ProtocolEtag
 
 REPORT_NS = 1_000_000_000
 SOON_NS = 5_000_000
@@ -87,4 +87,4 @@ class Reporter:
     def _frame(self, channel: TxChannel) -> Frame:
         counts = channel.counts
         report = Report(channel.etag, channel.segmented, counts.sent, counts.missed + counts.failed, counts.expired)
-        return Frame(Identifier(Priority.SYSTEM, self._context.queue.number, ProtocolTag.REPORT).pack(), report.pack())
+        return Frame(Identifier(Priority.SYSTEM, self._context.queue.number, ProtocolEtag.REPORT).pack(), report.pack())

@@ -1,25 +1,25 @@
-"""From a description of a system to a calendar and a promise: which channels keep their deadlines, and by how much."""
+"""Planning a bus: from a description of a system to a calendar, and a verdict for every channel."""
 
-from genus.can._plan.admission import Load, Plan, Share, Verdict, plan
+from genus.can._plan.admission import BusLoad, LoadShare, Plan, Verdict, plan
 from genus.can._plan.advice import Advice
 from genus.can._plan.calendar import Calendar, Occurrence, Slot
-from genus.can._plan.system import Bus, Channel, System, spell_system
-from genus.can._plan.toml_reader import load_system, parse_system
+from genus.can._plan.system import BusSpec, ChannelSpec, System
+from genus.can._plan.system_file import format_system, load_system, parse_system
 
 __all__ = [
     "Advice",
-    "Bus",
+    "BusLoad",
+    "BusSpec",
     "Calendar",
-    "Channel",
-    "Load",
+    "ChannelSpec",
+    "LoadShare",
     "Occurrence",
     "Plan",
-    "Share",
     "Slot",
     "System",
     "Verdict",
+    "format_system",
     "load_system",
     "parse_system",
     "plan",
-    "spell_system",
 ]

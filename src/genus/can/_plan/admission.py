@@ -1,30 +1,32 @@
-"""The plan of a system: a calendar, and for every channel whether its promise holds, and what to change if not."""
+"""The plan of a system: a calendar, a verdict for every channel, and advice for those that are not admitted."""
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from genus.can._plan.advice import Advice, advise, advise_bus, candidates
+from genus.can._plan.advice import Advice, advise_bus, advise_channel, candidate_placements
 from genus.can._plan.calendar import Calendar, Slot
-from genus.can._plan.response_times import Analysis
+from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement
-from genus.can._plan.system import Channel, QosClass, System, format_span
+from genus.can._plan.system import ChannelSpec, QosName, System
+from genus.can._plan.units import format_span
 
-MOST_ADVISED = 8
-"""How many of the channels that do not fit get advice of their own; where more do not fit, the bus is full."""
+MAX_ADVISED = 8
+"""The most channels that get advice of their own; if more are not admitted, the bus is overloaded."""
 
 ShareClass: TypeAlias = Literal["hard", "soft", "none", "system"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a channel keeps its promise, and what it takes at most.
+    """Whether a channel is admitted (`ok`), its worst-case response time and its deadline.
 
-    Soft and other events count from publishing to the end of the last frame; hard ones from the start of the slot,
-    at whose end, the deadline, they are delivered. `response_ns` is None where there is no bound.
+    The response time counts from publishing to the end of the last frame; for a hard channel from the start of its
+    slot, whose end is the deadline. It is None if there is no bound. `reason` says why a channel is not admitted, and
+    `advice` what to change.
     """
 
     channel: str
-    qos_class: QosClass
+    qos_class: QosName
     ok: bool
     response_ns: int | None
     deadline_ns: int | None
@@ -32,10 +34,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[Advice, ...] = ()
 
 
-class Share(msgspec.Struct, frozen=True):
-    """The part of the bus that one class takes: when nothing fails, and with all failures that hard slots allow.
+class LoadShare(msgspec.Struct, frozen=True):
+    """The share of the bus that one class uses: if no frame fails, and with all failures that hard slots allow.
 
-    What is reserved for hard slots but not used goes to the other classes.
+    Bus time that is reserved for hard slots but not used is available to the other classes.
     """
 
     qos_class: ShareClass
@@ -44,33 +46,33 @@ class Share(msgspec.Struct, frozen=True):
     reserved: float = 0.0
 
 
-class Load(msgspec.Struct, frozen=True):
-    """The load of a bus by class; `system` is the middleware's own."""
+class BusLoad(msgspec.Struct, frozen=True):
+    """The load of a bus by class; the class `system` is the middleware."""
 
-    shares: tuple[Share, ...]
+    shares: tuple[LoadShare, ...]
 
     @property
     def used(self) -> float:
-        """All classes, when nothing fails and all frames are as long as they can be."""
+        """The load of all classes if no frame fails and all frames have their longest duration."""
         return sum(share.used for share in self.shares)
 
     @property
     def worst(self) -> float:
-        """The same with all failures that hard slots allow."""
+        """The load of all classes with all failures that hard slots allow."""
         return sum(share.worst for share in self.shares)
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What `plan` found out about a system."""
+    """The result of `plan`: calendar, verdicts in the order of the channels, load and advice."""
 
     system: System
     calendar: Calendar
     verdicts: tuple[Verdict, ...]
-    load: Load
-    own_response_ns: int | None = None
-    """The longest that a frame of the middleware takes; None if there is no bound, or no such frame."""
+    load: BusLoad
+    middleware_response_ns: int | None = None
+    """The longest response time of the middleware's frames; None if it has no bound, or there are none."""
     advice: tuple[Advice, ...] = ()
-    """Changes that let everything fit."""
+    """Changes of the bus or its load, each of which is enough to admit every channel."""
 
     @property
     def ok(self) -> bool:
@@ -79,21 +81,23 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def refused(self) -> tuple[Verdict, ...]:
-        """The verdicts of the channels that are not."""
+        """The verdicts of the channels that are not admitted."""
         return tuple(verdict for verdict in self.verdicts if not verdict.ok)
 
     def verdict(self, channel: str) -> Verdict:
-        """That of one channel."""
+        """The verdict of one channel; PlanError if there is no such channel."""
         name = self.system.channel(channel).name
         return next(verdict for verdict in self.verdicts if verdict.channel == name)
 
 
 def plan(system: System, *, with_advice: bool = True) -> Plan:
-    """The calendar of a system and the verdict of every channel; with advice for those that are not admitted.
+    """Build the calendar of a system and decide for every channel whether it is admitted.
 
-    Of the calendars tried, the first is taken under which all channels keep their promises, or most.
+    Several calendars are tried, and the first is taken that admits all channels, or else the most. Looking for advice
+    takes longer than planning; `with_advice=False` leaves it out. PlanError if the periods of hard channels make the
+    calendar too long.
 
-    >>> from genus.can._plan.toml_reader import parse_system
+    >>> from genus.can._plan.system_file import parse_system
     >>> found = plan(parse_system('''
     ... [bus]
     ... bitrate = 1_000_000
@@ -108,27 +112,27 @@ def plan(system: System, *, with_advice: bool = True) -> Plan:
     [(True, 542000, 562000)]
     """
     found: Plan | None = None
-    for placement in candidates(system):
+    for placement in candidate_placements(system):
         tried = _judge(system, placement)
         if found is None or len(tried.refused) < len(found.refused):
             found = tried
         if found.ok:
             return found
     assert found is not None
-    return _advised(found) if with_advice else found
+    return _with_advice(found) if with_advice else found
 
 
 def _judge(system: System, placement: Placement) -> Plan:
-    analysis = Analysis(system, placement.calendar)
+    times = ResponseTimes(system, placement.calendar)
     verdicts = tuple(
-        _no_room(system, channel) if channel.name in placement.left else _verdict(analysis, channel)
+        _refuse_slot(system, channel) if channel.name in placement.left else _verdict(times, channel)
         for channel in system.channels
     )
-    load = Load((_hard_share(system), *_other_shares(system, analysis)))
-    return Plan(system, placement.calendar, verdicts, load, analysis.own_response_ns)
+    load = BusLoad((_hard_share(system), *_other_shares(system, times)))
+    return Plan(system, placement.calendar, verdicts, load, times.middleware_response_ns)
 
 
-def _no_room(system: System, channel: Channel) -> Verdict:
+def _refuse_slot(system: System, channel: ChannelSpec) -> Verdict:
     length_ns = Slot.of(channel, system.bus).length_ns
     reason = f"no room for a slot of {format_span(length_ns)} every {format_span(channel.period_ns)}"
     if (reserved := _hard_share(system).reserved) > 1:
@@ -138,13 +142,13 @@ def _no_room(system: System, channel: Channel) -> Verdict:
     )
 
 
-def _verdict(analysis: Analysis, channel: Channel) -> Verdict:
-    response_ns, deadline_ns = analysis.response_ns(channel), channel.deadline_ns
+def _verdict(times: ResponseTimes, channel: ChannelSpec) -> Verdict:
+    response_ns, deadline_ns = times.response_ns(channel), channel.deadline_ns
     if channel.qos_class == "hard":
-        deadline_ns = analysis.calendar.slot(channel.name).length_ns
+        deadline_ns = times.calendar.slot(channel.name).length_ns
     reason = ""
     if response_ns is None:
-        reason = "no bound: the bus may never be free for it"
+        reason = "no bound: the bus may be busy forever"
     elif deadline_ns is not None and response_ns > deadline_ns:
         reason = f"may take {format_span(response_ns)}, {format_span(response_ns - deadline_ns)} too long"
     return Verdict(
@@ -157,9 +161,9 @@ def _verdict(analysis: Analysis, channel: Channel) -> Verdict:
     )
 
 
-def _hard_share(system: System) -> Share:
+def _hard_share(system: System) -> LoadShare:
     slots = [Slot.of(channel, system.bus) for channel in system.hard]
-    return Share(
+    return LoadShare(
         "hard",
         sum(slot.used_ns / slot.period_ns for slot in slots),
         sum(slot.attempts_ns / slot.period_ns for slot in slots),
@@ -167,16 +171,20 @@ def _hard_share(system: System) -> Share:
     )
 
 
-def _other_shares(system: System, analysis: Analysis) -> tuple[Share, ...]:
+def _other_shares(system: System, times: ResponseTimes) -> tuple[LoadShare, ...]:
     soft, none = (sum(each.event_ns / each.period_ns for each in group) for group in (system.soft, system.none))
-    return Share("soft", soft, soft), Share("none", none, none), Share("system", analysis.own_load, analysis.own_load)
+    return (
+        LoadShare("soft", soft, soft),
+        LoadShare("none", none, none),
+        LoadShare("system", times.middleware_load, times.middleware_load),
+    )
 
 
-def _advised(found: Plan) -> Plan:
+def _with_advice(found: Plan) -> Plan:
     system = found.system
     advice = {
-        verdict.channel: advise(system, system.channel(verdict.channel), verdict.response_ns)
-        for verdict in found.refused[:MOST_ADVISED]
+        verdict.channel: advise_channel(system, system.channel(verdict.channel), verdict.response_ns)
+        for verdict in found.refused[:MAX_ADVISED]
     }
     verdicts = tuple(
         msgspec.structs.replace(verdict, advice=advice.get(verdict.channel, ())) for verdict in found.verdicts

@@ -1,4 +1,4 @@
-"""What to change if a channel does not fit: found by changing it and planning again, so that it is known to help."""
+"""Advice for channels that are not admitted: changes that were tried by planning again, and help."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,13 +7,14 @@ from typing import Literal
 
 import msgspec
 
-from genus.can._plan.response_times import Analysis
+from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement, placements
-from genus.can._plan.system import Channel, System, format_bitrate, format_span
+from genus.can._plan.system import ChannelSpec, System
+from genus.can._plan.units import format_bitrate, format_span
 from genus.errors import PlanError
 
-MOST_PLACEMENTS = 3
-"""How many complete calendars are tried."""
+MAX_PLACEMENTS = 3
+"""The most complete calendars that are tried."""
 
 _MULTIPLES = (2, 3, 4, 5, 8, 10, 16, 20)
 _BITRATES = (125_000, 250_000, 500_000, 800_000, 1_000_000)
@@ -22,10 +23,10 @@ _BISECTIONS = 5
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """One change that helps: a key of a channel, or of the bus where `channel` is None, and its new value.
+    """One change that helps: a key of a channel, or of the bus if `channel` is None, and its new value.
 
-    Times are nanoseconds. The key `load` stands for all times between soft and other events, and its value for the
-    percent by which they must be longer.
+    Times are in nanoseconds. The key `load` means all times between soft and other events; its value is the percentage
+    by which they must be longer. `text` says the change in words.
     """
 
     key: Literal["omissions", "size", "period", "deadline", "bitrate", "data_bitrate", "load"]
@@ -37,37 +38,38 @@ class Advice(msgspec.Struct, frozen=True):
         """The system with this change."""
         if self.channel is not None:
             field = {"period": "period_ns", "deadline": "deadline_ns"}.get(self.key, self.key)
-            return system.changed(self.channel, **{field: self.value})
+            return system.with_channel(self.channel, **{field: self.value})
         if self.key == "load":
-            return _stretched(system, self.value)
+            return _stretch(system, self.value)
         timing = msgspec.structs.replace(system.bus.timing, **{self.key: self.value})
-        return system.on(msgspec.structs.replace(system.bus, timing=timing))
+        return system.on_bus(msgspec.structs.replace(system.bus, timing=timing))
 
 
-def candidates(system: System) -> Iterator[Placement]:
-    """Calendars to choose from: a few in which every slot found room, or the one that leaves out least."""
-    complete = list(islice((each for each in placements(system) if not each.left), MOST_PLACEMENTS))
+def candidate_placements(system: System) -> Iterator[Placement]:
+    """Calendars to choose from: a few with all slots, or the one that leaves out the fewest."""
+    complete = list(islice((each for each in placements(system) if not each.left), MAX_PLACEMENTS))
     yield from complete or [min(placements(system), key=lambda placement: len(placement.left))]
 
 
-def advise(system: System, channel: Channel, response_ns: int | None) -> tuple[Advice, ...]:
-    """Changes of a channel, each of which alone lets it fit."""
+def advise_channel(system: System, channel: ChannelSpec, response_ns: int | None) -> tuple[Advice, ...]:
+    """Changes of a channel, each of which is enough to admit it."""
     options = [_deadline(system, channel, response_ns), _omissions(system, channel)]
     options += [_size(system, channel), _period(system, channel)]
     return tuple(option for option in options if option is not None)
 
 
 def advise_bus(system: System) -> tuple[Advice, ...]:
-    """Changes of the bus or of all its load, each of which alone lets everything fit."""
+    """Changes of the bus or of all its load, each of which is enough to admit everything."""
     return tuple(option for option in (_bitrate(system), _load(system)) if option is not None)
 
 
 def _fits(name: str, system: System) -> bool:
-    """Whether a channel keeps its promise under one of the calendars."""
+    """Whether a channel is admitted under one of the calendars."""
     try:
         return any(
-            name not in placement.left and Analysis(system, placement.calendar).keeps(system.channel(name))
-            for placement in candidates(system)
+            name not in placement.left
+            and ResponseTimes(system, placement.calendar).meets_deadline(system.channel(name))
+            for placement in candidate_placements(system)
         )
     except PlanError:
         return False
@@ -76,8 +78,8 @@ def _fits(name: str, system: System) -> bool:
 def _all_fit(system: System) -> bool:
     try:
         return any(
-            not placement.left and all(map(Analysis(system, placement.calendar).keeps, system.channels))
-            for placement in candidates(system)
+            not placement.left and all(map(ResponseTimes(system, placement.calendar).meets_deadline, system.channels))
+            for placement in candidate_placements(system)
         )
     except PlanError:
         return False
@@ -87,18 +89,18 @@ def _helps(system: System, advice: Advice) -> bool:
     return advice.channel is not None and _fits(advice.channel, advice.apply(system))
 
 
-def _deadline(system: System, channel: Channel, response_ns: int | None) -> Advice | None:
+def _deadline(system: System, channel: ChannelSpec, response_ns: int | None) -> Advice | None:
     if channel.deadline_ns is None or response_ns is None:
         return None
-    return _least(partial(_longer_deadline, system, channel), max(response_ns, channel.deadline_ns))
+    return _find_least(partial(_longer_deadline, system, channel), max(response_ns, channel.deadline_ns))
 
 
-def _longer_deadline(system: System, channel: Channel, deadline_ns: int) -> Advice | None:
+def _longer_deadline(system: System, channel: ChannelSpec, deadline_ns: int) -> Advice | None:
     advice = Advice("deadline", deadline_ns, f"a deadline of at least {format_span(deadline_ns)}", channel.name)
     return advice if _helps(system, advice) else None
 
 
-def _omissions(system: System, channel: Channel) -> Advice | None:
+def _omissions(system: System, channel: ChannelSpec) -> Advice | None:
     for omissions in range(channel.omissions - 1, -1, -1):
         advice = Advice("omissions", omissions, f"at most {omissions} omissions", channel.name)
         if _helps(system, advice):
@@ -106,7 +108,7 @@ def _omissions(system: System, channel: Channel) -> Advice | None:
     return None
 
 
-def _size(system: System, channel: Channel) -> Advice | None:
+def _size(system: System, channel: ChannelSpec) -> Advice | None:
     low, high, found = 0, channel.size - 1, None
     while low <= high:
         size = (low + high) // 2
@@ -118,30 +120,30 @@ def _size(system: System, channel: Channel) -> Advice | None:
     return found
 
 
-def _period(system: System, channel: Channel) -> Advice | None:
+def _period(system: System, channel: ChannelSpec) -> Advice | None:
     if channel.qos_class != "hard":
-        return _least(partial(_longer_period, system, channel), channel.period_ns)
+        return _find_least(partial(_longer_period, system, channel), channel.period_ns)
     longer = (_longer_period(system, channel, multiple * channel.period_ns) for multiple in _MULTIPLES)
     return next((advice for advice in longer if advice is not None), None)
 
 
-def _longer_period(system: System, channel: Channel, period_ns: int) -> Advice | None:
+def _longer_period(system: System, channel: ChannelSpec, period_ns: int) -> Advice | None:
     advice = Advice("period", period_ns, f"a period of at least {format_span(period_ns)}", channel.name)
     return advice if _helps(system, advice) else None
 
 
-def _least(attempt: Callable[[int], Advice | None], from_ns: int) -> Advice | None:
-    """The advice for the smallest time that is found to help, up to sixteen times as long."""
+def _find_least(attempt: Callable[[int], Advice | None], from_ns: int) -> Advice | None:
+    """The advice for the shortest time that helps, up to sixteen times as long."""
     low = from_ns
     for doublings in range(5):
-        high = _rounded_up(from_ns << doublings)
+        high = _round_up(from_ns << doublings)
         if found := attempt(high):
             break
         low = high
     else:
         return None
     for _ in range(_BISECTIONS):
-        middle = _rounded_up((low + high) // 2)
+        middle = _round_up((low + high) // 2)
         if middle >= high:
             break
         if better := attempt(middle):
@@ -151,10 +153,10 @@ def _least(attempt: Callable[[int], Advice | None], from_ns: int) -> Advice | No
     return found
 
 
-def _rounded_up(span_ns: int) -> int:
-    """A time with two significant digits, not shorter.
+def _round_up(span_ns: int) -> int:
+    """A time rounded up to two significant digits.
 
-    >>> _rounded_up(1_234_567), _rounded_up(1_200_000)
+    >>> _round_up(1_234_567), _round_up(1_200_000)
     (1300000, 1200000)
     """
     step = int("1".ljust(len(str(span_ns)) - 1, "0"))
@@ -177,7 +179,7 @@ def _bitrate(system: System) -> Advice | None:
 
 
 def _load(system: System) -> Advice | None:
-    """How much less often soft and other events must come."""
+    """By how much the time between soft and other events must be longer."""
     low, high, found = 0, 400, None
     while high - low > 1:
         percent = (low + high) // 2
@@ -190,7 +192,7 @@ def _load(system: System) -> Advice | None:
     return found
 
 
-def _stretched(system: System, percent: int) -> System:
+def _stretch(system: System, percent: int) -> System:
     channels = (
         channel
         if channel.qos_class == "hard"

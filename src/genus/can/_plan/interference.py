@@ -1,6 +1,6 @@
-"""What takes the bus from soft and other traffic at any time: hard slots, and errors.
+"""Interference with soft and other traffic: the bus time that hard slots and errors can take in a window of time.
 
-Both are functions of the length of a window of time, and give the most that can happen in any window so long.
+Both are functions of the window's length, and give the maximum over all windows of that length.
 """
 
 from bisect import bisect_right
@@ -12,15 +12,14 @@ import msgspec
 from genus.can._plan.calendar import Calendar
 
 
-class HardTime:
-    """I(t): the most bus time that hard frames take whose slots start in a window of length t.
+class HardInterference:
+    """I(t): the most bus time of the hard frames whose slots start in a window of length t.
 
-    Every frame fails as often as its slot allows. Slots may start `shift_ns` off, earlier or later.
+    Every frame is assumed to fail as often as its slot allows. Slots may start up to `shift_ns` earlier or later.
 
-    >>> HardTime([(0, 3), (10, 5)], cycle_ns=100).within(9), HardTime([(0, 3), (10, 5)], cycle_ns=100).within(10)
-    (5, 8)
-    >>> HardTime([(0, 3), (10, 5)], cycle_ns=100).within(90), HardTime([(0, 3), (10, 5)], cycle_ns=100).within(200)
-    (8, 21)
+    >>> hard = HardInterference([(0, 3), (10, 5)], cycle_ns=100)
+    >>> [hard.within(window) for window in (9, 10, 90, 200)]
+    [5, 8, 8, 21]
     """
 
     def __init__(self, starts: Sequence[tuple[int, int]], cycle_ns: int, shift_ns: int = 0) -> None:
@@ -32,26 +31,27 @@ class HardTime:
         self._sums: list[int] = []
 
     @classmethod
-    def of(cls, calendar: Calendar, shift_ns: int) -> "HardTime":
-        """That of a calendar, with clocks that differ so much from the bus's."""
-        return cls([(start, slot.attempts_ns) for start, slot in calendar.in_cycle()], calendar.cycle_ns, shift_ns)
+    def of(cls, calendar: Calendar, shift_ns: int) -> "HardInterference":
+        """The interference of a calendar, if clocks differ from the time of the bus by up to `shift_ns`."""
+        starts = [(start, slot.attempts_ns) for start, slot in calendar.starts_in_cycle()]
+        return cls(starts, calendar.cycle_ns, shift_ns)
 
     @property
     def rate(self) -> float:
-        """The share of the bus it takes in the long run."""
+        """The share of the bus in the long run."""
         return sum(cost for _, cost in self._starts) / self._cycle_ns if self._starts else 0.0
 
     def within(self, window_ns: int) -> int:
-        """The most in any window of a length, both ends included."""
+        """The most bus time in any window of a length, both ends included."""
         if not self._starts:
             return 0
         window_ns += self._slack_ns
         if window_ns > self._known_ns:
-            self._learn(2 * window_ns)
+            self._extend(2 * window_ns)
         return self._sums[bisect_right(self._lengths, window_ns) - 1]
 
-    def _learn(self, horizon_ns: int) -> None:
-        """Find all steps up to a length: a window that takes most starts where a slot does."""
+    def _extend(self, horizon_ns: int) -> None:
+        """Compute all steps up to a length; a window with the most bus time starts with a slot."""
         steps: dict[int, int] = {}
         for position, (first, _) in enumerate(self._starts):
             taken = 0
@@ -67,7 +67,7 @@ class HardTime:
         self._known_ns = horizon_ns
 
     def _from(self, position: int, until_ns: int) -> Iterator[tuple[int, int]]:
-        """Starts and costs from one slot on, cycle after cycle."""
+        """Starts and bus times from one slot on, cycle after cycle."""
         for number in count(position):
             rounds, place = divmod(number, len(self._starts))
             start, cost = self._starts[place]
@@ -76,8 +76,8 @@ class HardTime:
             yield start + rounds * self._cycle_ns, cost
 
 
-class BusErrors(msgspec.Struct, frozen=True):
-    """F(t): errors that come at least an interval apart; each costs its signalling and a frame that is repeated."""
+class ErrorInterference(msgspec.Struct, frozen=True):
+    """F(t): errors at least `interval_ns` apart; each takes its signalling and a frame that is repeated."""
 
     interval_ns: int | None
     error_ns: int
@@ -85,7 +85,7 @@ class BusErrors(msgspec.Struct, frozen=True):
     def within(self, window_ns: int, longest_frame_ns: int) -> int:
         """The most bus time in any window of a length.
 
-        >>> BusErrors(1000, 31).within(999, 160), BusErrors(1000, 31).within(1000, 160)
+        >>> ErrorInterference(1000, 31).within(999, 160), ErrorInterference(1000, 31).within(1000, 160)
         (191, 382)
         """
         if self.interval_ns is None:
@@ -93,12 +93,12 @@ class BusErrors(msgspec.Struct, frozen=True):
         return (1 + window_ns // self.interval_ns) * (self.error_ns + longest_frame_ns)
 
     def rate(self, longest_frame_ns: int) -> float:
-        """The share of the bus they take in the long run."""
+        """The share of the bus in the long run."""
         return (self.error_ns + longest_frame_ns) / self.interval_ns if self.interval_ns else 0.0
 
 
-ENDLESS = 1 - 1e-9
-"""A share of the bus from which on a queue may never empty."""
+OVERLOAD = 1 - 1e-9
+"""The share of the bus from which on a queue may never become empty."""
 
 LONGEST_BUSY_NS = 10_000_000_000
-"""A busy period of this length is taken for endless."""
+"""A busy period of this length counts as unbounded."""

@@ -1,4 +1,4 @@
-"""The cycle of a plan as a picture: hard slots with their parts, and the load of all classes below."""
+"""The cycle of a plan as a picture (hard slots with their parts, and the load of all classes), and as lines of text."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,27 +6,26 @@ from typing import TYPE_CHECKING
 
 from genus.can._plan.admission import Plan
 from genus.can._plan.calendar import Calendar, Slot
-from genus.can._plan.system import format_bitrate, format_span
+from genus.can._plan.units import format_bitrate, format_span
 from genus.errors import GenusError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The cycle of a calendar as lines of text: one line per hard channel.
-
-
 FREE, WAIT, ATTEMPTS, GAP = "·", "░", "█", "▏"
+CALENDAR_LEGEND = f"{WAIT} may wait, {ATTEMPTS} sends and repeats, {GAP} deadline"
+"""The meaning of the characters in `calendar_lines`."""
 
 
-def timeline(calendar: Calendar, width: int = 60) -> Iterator[tuple[str, str]]:
-    """Each channel with its line: waiting for the bus, attempts to send, and where the deadline is.
+def calendar_lines(calendar: Calendar, width: int = 60) -> Iterator[tuple[str, str]]:
+    """For each hard channel its name and a line of `width` characters for one cycle; see `CALENDAR_LEGEND`.
 
-    >>> from genus.can._plan.system import Bus, Channel
+    >>> from genus.can._plan.system import BusSpec, ChannelSpec
     >>> from genus.can._wire.length import Timing
-    >>> bus = Bus(timing=Timing(1_000_000))
+    >>> bus = BusSpec(timing=Timing(1_000_000))
     >>> described = {"event": "c", "node": "n", "number": 1, "etag": 128, "qos_class": "hard", "size": 8}
-    >>> channel = Channel(name="c", period_ns=2_000_000, **described).on(bus)
-    >>> list(timeline(Calendar.of([Slot.of(channel, bus)]), 20))
+    >>> channel = ChannelSpec(name="c", period_ns=2_000_000, **described).on_bus(bus)
+    >>> list(calendar_lines(Calendar.of([Slot.of(channel, bus)]), 20))
     [('c', '░██▏················')]
     """
     for slot in calendar.slots:
@@ -48,7 +47,7 @@ def _line(slot: Slot, cycle_ns: int, width: int) -> str:
 
 
 INK = "#7d8590"
-"""Text and lines: a grey that can be read on white and on black."""
+"""The colour of text and lines: a grey that is readable on white and on black."""
 PARTS = {"wait": "#b6bec9", "attempts": "#2f7fd6", "gap": "#e0a53a"}
 CLASSES = {"hard": "#2f7fd6", "soft": "#3aa76d", "none": "#9a6dd7", "system": "#c9792e"}
 _MEANINGS = {
@@ -60,15 +59,18 @@ _CLASS_NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middl
 _ROW = 0.62
 
 
-def draw(plan: Plan, path: Path) -> None:
-    """Write the picture; its format follows from the suffix. Needs matplotlib."""
+def draw_plan(plan: Plan, path: Path) -> None:
+    """Draw the cycle and the load of a plan to a file, whose suffix says the format.
+
+    GenusError if matplotlib is not installed or the file cannot be written.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as problem:
         raise GenusError("a picture needs matplotlib; install genus[plot]") from problem
     rows = max(len(plan.calendar.slots), 1)
-    with rc_context({"svg.hashsalt": "genus"}):  # the same plan is the same file
+    with rc_context({"svg.hashsalt": "genus"}):  # the same plan gives the same file
         figure = Figure(figsize=(10, 2.8 + 0.3 * rows), layout="constrained")
         figure.patch.set_alpha(0)
         cycle, load = figure.subplots(2, 1, height_ratios=(0.9 + 0.3 * rows, 0.8))
@@ -97,7 +99,7 @@ def _draw_cycle(axes: "Axes", plan: Plan) -> None:
 
 
 def _draw_slot(axes: "Axes", row: int, slot: Slot, cycle_ns: int, scale: float) -> None:
-    """Each coming of a slot; one that reaches over the end of the cycle goes on at its beginning."""
+    """Draw the occurrences of a slot; one that crosses the end of the cycle continues at its beginning."""
     parts = {"wait": slot.wait_ns, "attempts": slot.attempts_ns, "gap": slot.gap_ns}
     for start in range(slot.offset_ns, cycle_ns, slot.period_ns):
         for at in (start, start - cycle_ns):
@@ -108,7 +110,7 @@ def _draw_slot(axes: "Axes", row: int, slot: Slot, cycle_ns: int, scale: float) 
 
 
 def _draw_load(axes: "Axes", plan: Plan) -> None:
-    """What each class takes of the bus; what is reserved for hard slots but not used is free for others."""
+    """Draw the share of each class; bus time that is reserved but not used is available to other classes."""
     left, hard = 0.0, plan.load.shares[0]
     for share in plan.load.shares:
         axes.broken_barh([(left, 100 * share.used)], (0.6, 0.8), facecolor=CLASSES[share.qos_class])

@@ -1,8 +1,9 @@
-"""Where the slots go: first fit, from several starting points, until all find room.
+"""Placing the slots of a calendar: first fit with several orders and starting points, until all slots fit.
 
-To place periodic slots without overlap is hard in general. First fit in order of period finds room whenever periods are
-harmonic and slots alike; other orders help where they are not, and a slot that found no room is placed first next time.
-Slots are spread over their period if they can be, because soft events wait for hard ones that come in a row.
+Placing periodic slots without overlap is NP-hard in general. First fit in the order of periods succeeds if periods are
+harmonic and slots have equal lengths; otherwise other orders can help, and a slot that did not fit is placed first in
+the next attempt. Slots are spread over their period if possible, because soft events have to wait for hard slots that
+follow each other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,24 +13,25 @@ from math import gcd, lcm
 import msgspec
 
 from genus.can._plan.calendar import Calendar, Slot
-from genus.can._plan.system import System, spell_span
+from genus.can._plan.system import System
+from genus.can._plan.units import write_span
 from genus.errors import PlanError
 
-MOST_OCCURRENCES = 4096
-"""How often all slots of a cycle may come; more is refused, as nobody wants to check such a calendar."""
+MAX_OCCURRENCES = 4096
+"""The most occurrences of all slots in a cycle; a longer calendar is refused."""
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A calendar, and the channels whose slots found no room in it."""
+    """A calendar, and in `left` the channels whose slots did not fit."""
 
     calendar: Calendar
     left: tuple[str, ...] = ()
 
 
 def placements(system: System) -> Iterator[Placement]:
-    """Different ways to place the slots of a system, the most promising first; at least one."""
+    """Different placements of the slots of a system, the most promising first; at least one."""
     slots = [Slot.of(channel, system.bus) for channel in system.hard]
-    _refuse_long_cycle([slot for slot in slots if slot.length_ns <= slot.period_ns], system)
+    _check_cycle([slot for slot in slots if slot.length_ns <= slot.period_ns], system)
     seen = set()
     for placement in _attempts(slots):
         offsets = tuple((slot.channel, slot.offset_ns) for slot in placement.calendar.slots)
@@ -38,16 +40,8 @@ def placements(system: System) -> Iterator[Placement]:
             yield placement
 
 
-def build(system: System) -> Calendar:
-    """A calendar with a slot for every hard channel; PlanError names those that find no room."""
-    best = min(placements(system), key=lambda placement: len(placement.left))
-    if best.left:
-        raise PlanError(f"{system.source}: no room for the slots of {', '.join(best.left)}")
-    return best.calendar
-
-
 def first_fit(slot: Slot, placed: Sequence[Slot], start_ns: int = 0) -> int | None:
-    """The first offset from `start_ns` on, round the period, at which a slot meets none of those placed."""
+    """The first offset from `start_ns` on, modulo the period, at which a slot overlaps none of those placed."""
     if slot.length_ns > slot.period_ns:
         return None
     offset, last = start_ns, start_ns + slot.period_ns
@@ -70,10 +64,10 @@ def first_fit(slot: Slot, placed: Sequence[Slot], start_ns: int = 0) -> int | No
 
 def _attempts(slots: Sequence[Slot]) -> Iterator[Placement]:
     by_period = sorted(slots, key=lambda slot: (slot.period_ns, -slot.length_ns))
-    yield _place(by_period, dict(_spread(by_period)))
+    yield _place(by_period, dict(_spread_offsets(by_period)))
     for order in _orders(by_period):
         yield _place(order)
-    yield from _insisting(by_period)
+    yield from _retry_failed_first(by_period)
 
 
 def _orders(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
@@ -82,8 +76,8 @@ def _orders(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
     yield sorted(slots, key=lambda slot: -slot.length_ns / slot.period_ns)
 
 
-def _insisting(slots: Sequence[Slot]) -> Iterator[Placement]:
-    """Place those first that found no room, once for each slot at most."""
+def _retry_failed_first(slots: Sequence[Slot]) -> Iterator[Placement]:
+    """Attempts in which the slots that did not fit before are placed first; at most one for each slot."""
     order = list(slots)
     for _ in slots:
         placement = _place(order)
@@ -93,13 +87,13 @@ def _insisting(slots: Sequence[Slot]) -> Iterator[Placement]:
         order.sort(key=lambda slot: slot.channel not in placement.left)
 
 
-def _spread(slots: Sequence[Slot]) -> Iterator[tuple[str, int]]:
-    """Where to begin to look: slots of one period in equal steps, those of longer periods between them."""
-    for position, (period, group) in enumerate(groupby(slots, key=lambda slot: slot.period_ns)):
+def _spread_offsets(slots: Sequence[Slot]) -> Iterator[tuple[str, int]]:
+    """Where to begin the search: slots of one period in equal steps, those of longer periods between them."""
+    for number, (period, group) in enumerate(groupby(slots, key=lambda slot: slot.period_ns)):
         members = list(group)
-        shift = 1 if position else 0
-        for place, slot in enumerate(members):
-            yield slot.channel, period * (2 * place + shift) // (2 * len(members))
+        shift = 1 if number else 0
+        for position, slot in enumerate(members):
+            yield slot.channel, period * (2 * position + shift) // (2 * len(members))
 
 
 def _place(order: Iterable[Slot], starts: dict[str, int] | None = None) -> Placement:
@@ -114,23 +108,23 @@ def _place(order: Iterable[Slot], starts: dict[str, int] | None = None) -> Place
     return Placement(Calendar.of(placed), tuple(left))
 
 
-def _refuse_long_cycle(slots: Sequence[Slot], system: System) -> None:
+def _check_cycle(slots: Sequence[Slot], system: System) -> None:
     if not slots:
         return
     cycle = lcm(*(slot.period_ns for slot in slots))
     often = sum(cycle // slot.period_ns for slot in slots)
-    if often > MOST_OCCURRENCES:
+    if often > MAX_OCCURRENCES:
         advice = ", ".join(f"{name} {period}" for name, period in _harmonic(slots))
         raise PlanError(
-            f"{system.source}: the hard slots come as before only after {cycle / 1e9:g} s, when there were {often}; "
+            f"{system.source}: the calendar repeats only after {cycle / 1e9:g} s, with {often} occurrences of slots; "
             f"choose periods that divide each other, such as {advice}"
         )
 
 
 def _harmonic(slots: Sequence[Slot]) -> Iterator[tuple[str, str]]:
-    """Periods that divide each other: each the shortest one doubled as often as it fits."""
+    """Periods that divide each other: the shortest one doubled as often as it fits each period."""
     base = min(slot.period_ns for slot in slots)
     for slot in slots:
         harmonic = base << (slot.period_ns // base).bit_length() - 1
         if harmonic != slot.period_ns:
-            yield slot.channel, f"{spell_span(harmonic)} (now {spell_span(slot.period_ns)})"
+            yield slot.channel, f"{write_span(harmonic)} (now {write_span(slot.period_ns)})"

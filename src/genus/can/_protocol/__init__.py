@@ -1,1 +1,1 @@
-"""The middleware's own messages: numbers for nodes, event tags for subjects, catalog questions, time. No I/O."""
+"""The protocols of the middleware: numbers for nodes, event tags for subjects, catalog questions, time. No I/O."""

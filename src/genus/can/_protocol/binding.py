@@ -1,9 +1,9 @@
-"""A node's way from subjects to event tags, and its announcements: the binding protocol (COSMIC, FAMOUSO).
+"""The binding protocol (COSMIC, FAMOUSO): from subjects to event tags, and the announcements of channels.
 
-A request is one frame, the reply two, which must both fit a request of this node. Requests may be repeated at will:
-the same subject always has the same tag. A few are on the way at a time; the others wait their turn, so that a bus
-full of nodes that start together is not flooded with repetitions. For the same reason a node that has just got its
-number waits until others have theirs.
+A request is one frame, the reply two, which must both fit a request of the node. Requests may be repeated: the same
+subject always has the same event tag. A node sends only a few requests at a time, so that a bus with many nodes that
+start together is not flooded with repetitions. For the same reason a node that has just got its number waits until
+other nodes have theirs.
 """
 
 from collections.abc import Callable
@@ -19,47 +19,50 @@ from genus.can._protocol.messages import (
     QosClass,
     Supply,
     SupplyHalf,
-    parse,
+    parse_message,
 )
 from genus.can._protocol.notices import (
     BIND_ATTEMPTS,
+    BIND_QUIET_TIME,
     BIND_RETRY,
-    CONFIGURATION_PAUSE,
-    DEFENCE_PAUSE,
-    LONGEST_POLITENESS,
+    DEFENCE_INTERVAL,
+    MAX_BIND_DELAY,
+    BindingRefused,
     Bound,
     ClassConflict,
     Notice,
-    Refused,
-    Unanswered,
+    RequestUnanswered,
 )
 from genus.can._wire.frame import Frame
 
 WINDOW = 4
-"""Requests of one node that wait for a reply at a time."""
+"""The most requests of one node that wait for a reply at a time."""
+MAX_PER_NODE = 16
+"""The most requests of one node that wait at the broker; the node repeats those that are dropped."""
 
 
 class _Request:
-    """State: a subject that was asked for and has no tag yet."""
+    """State: a subject without an event tag; `state` is waiting, asked, unanswered or refused."""
 
-    __slots__ = ("attempts", "frame", "retry_at", "state", "told")
+    __slots__ = ("attempts", "frame", "reported", "retry_at", "state")
 
     def __init__(self) -> None:
         self.frame: Frame | None = None
-        self.told: Notice | None = None
-        self.await_turn()
+        self.reported: Notice | None = None
+        self.wait()
 
-    def await_turn(self) -> None:
+    def wait(self) -> None:
+        """Wait until a request can be sent."""
         self.attempts = 0
         self.retry_at: int | None = None
         self.state = "waiting"
 
 
-class Binding:
-    """State: what a node asked the broker for, and what it announced.
+class BindingClient:
+    """State: the subjects that a node needs event tags for, and the channels it announced.
 
-    `send` queues a frame by its identifier, `withdraw` takes one back that is still queued, `tell` gets notices.
-    Nothing is sent until the node has a number: see `join`.
+    `send` queues a frame by its identifier, `withdraw` removes one that is still queued, `notify` gets notices. Nothing
+    is sent until the node has a number: see `join`.
     """
 
     def __init__(
@@ -67,46 +70,46 @@ class Binding:
         *,
         send: Callable[[Frame], None],
         withdraw: Callable[[Frame], None],
-        tell: Callable[[Notice], None],
+        notify: Callable[[Notice], None],
     ) -> None:
-        self._send, self._withdraw, self._tell = send, withdraw, tell
+        self._send, self._withdraw, self._notify = send, withdraw, notify
         self._node: int | None = None
         self._requests: dict[int, _Request] = {}
         self._announced: dict[int, Announce] = {}
         self._first_halves: dict[int, SupplyHalf] = {}
         self._broker: tuple[int, int] | None = None
         self._announced_at: int | None = None
-        self._polite_until = self._quiet_at = 0
+        self._delay_until = self._quiet_at = 0
 
     def join(self, node: int, now: int) -> None:
-        """The node has this number: announce again what was announced, and soon ask for what is wanted."""
+        """The node has this number: repeat all announcements, and soon send the waiting requests."""
         self.leave()
         self._node = node
-        self._polite_until, self._quiet_at = now + LONGEST_POLITENESS, now + CONFIGURATION_PAUSE
+        self._delay_until, self._quiet_at = now + MAX_BIND_DELAY, now + BIND_QUIET_TIME
         self._announce_all()
 
     def leave(self) -> None:
-        """The node has no number: ask for nothing, but keep in mind what is wanted."""
+        """The node has no number: send nothing, but keep the requests."""
         self._node = None
         for request in self._requests.values():
-            self._take_back(request)
+            self._withdraw_frame(request)
             if request.state == "asked":
-                request.await_turn()
+                request.wait()
 
     def bind(self, subject: int, now: int) -> None:
-        """Ask for the tag of a subject; a notice tells. Asking again while waiting changes nothing."""
+        """Ask for the event tag of a subject; a notice has the result. A subject that waits already is asked once."""
         known = self._requests.get(subject)
         if known is None:
             self._requests[subject] = _Request()
         elif known.state in ("unanswered", "refused"):
-            known.await_turn()
+            known.wait()
         self._ask_more(now)
 
     def forget(self, subject: int, now: int) -> None:
-        """Want the tag of a subject no more, and no longer stand by what was announced of it."""
+        """Drop the request and the announcement of a subject."""
         request = self._requests.pop(subject, None)
         if request is not None:
-            self._take_back(request)
+            self._withdraw_frame(request)
         self._announced.pop(subject, None)
         self._first_halves.pop(subject, None)
         self._ask_more(now)
@@ -121,7 +124,7 @@ class Binding:
         size: int,
         span_us: int = 0,
     ) -> None:
-        """Tell all nodes class and contract of a channel, now and whenever a broker begins to serve.
+        """Announce QoS class and contract of a channel, now and whenever a broker starts.
 
         If the channel's first publisher announced another class, a `ClassConflict` follows.
         """
@@ -131,18 +134,18 @@ class Binding:
             self._send(announcement.frame())
 
     def receive(self, frame: Frame, now: int) -> None:
-        """A frame was heard."""
-        match parse(frame):
+        """Process a frame of another node."""
+        match parse_message(frame):
             case SupplyHalf() as half if half.to == self._node:
-                self._heard_half(half, now)
+                self._on_half(half, now)
             case Heartbeat() as heartbeat:
-                self._heard_broker(heartbeat, now)
+                self._on_heartbeat(heartbeat, now)
             case Nibble() | Prefix():
-                self._quiet_at = min(now + CONFIGURATION_PAUSE, self._polite_until)
+                self._quiet_at = min(now + BIND_QUIET_TIME, self._delay_until)
 
     @property
     def wake_at(self) -> int | None:
-        """When the next request is to be repeated."""
+        """When the next request is due."""
         if not self._requests or self._node is None:
             return None
         times = [request.retry_at for request in self._requests.values() if request.retry_at is not None]
@@ -151,13 +154,13 @@ class Binding:
         return min(times, default=None)
 
     def wake(self, now: int) -> None:
-        """Repeat what is due, or give it up."""
+        """Repeat the requests that are due, or give them up."""
         for subject, request in list(self._requests.items()):
             if request.retry_at is not None and request.retry_at <= now:
                 self._repeat(subject, request, now)
         self._ask_more(now)
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def _ask_more(self, now: int) -> None:
         if self._node is None or now < self._quiet_at:
@@ -170,7 +173,7 @@ class Binding:
 
     def _ask(self, subject: int, request: _Request, now: int) -> None:
         assert self._node is not None
-        self._take_back(request)
+        self._withdraw_frame(request)
         request.frame = GetEtag(self._node, subject).frame()
         request.retry_at = now + (BIND_RETRY << request.attempts)
         request.attempts += 1
@@ -179,25 +182,25 @@ class Binding:
     def _repeat(self, subject: int, request: _Request, now: int) -> None:
         if request.attempts < BIND_ATTEMPTS:
             return self._ask(subject, request, now)
-        self._give_up(request, "unanswered", Unanswered("binding", subject))
+        self._give_up(request, "unanswered", RequestUnanswered("binding", subject))
 
     def _give_up(self, request: _Request, state: str, notice: Notice) -> None:
-        """Leave a request until a broker is heard; the same outcome twice is told once."""
-        self._take_back(request)
+        """Stop a request until the next heartbeat of a broker; the same outcome is reported only once."""
+        self._withdraw_frame(request)
         request.state, request.retry_at = state, None
-        if request.told != notice:
-            request.told = notice
-            self._tell(notice)
+        if request.reported != notice:
+            request.reported = notice
+            self._notify(notice)
 
-    def _take_back(self, request: _Request) -> None:
+    def _withdraw_frame(self, request: _Request) -> None:
         if request.frame is not None:
             self._withdraw(request.frame)
             request.frame = None
 
-    # -- hearing -----------------------------------------------------------------------------------------------------
+    # -- received messages -------------------------------------------------------------------------------------------
 
-    def _heard_half(self, half: SupplyHalf, now: int) -> None:
-        """Keep a first half for every subject it fits; a second half completes the one that both fit."""
+    def _on_half(self, half: SupplyHalf, now: int) -> None:
+        """Keep a first half for every subject it fits; a second half completes the subject that both fit."""
         for subject in {**self._requests, **self._announced}:
             if half.part == 0 and half.half == subject >> 32:
                 self._first_halves[subject] = half
@@ -205,35 +208,35 @@ class Binding:
                 first = self._first_halves.pop(subject, None)
                 supply = None if first is None else Supply.join(first, half)
                 if supply is not None:
-                    self._supplied(supply, now)
+                    self._on_supply(supply, now)
 
-    def _supplied(self, supply: Supply, now: int) -> None:
+    def _on_supply(self, supply: Supply, now: int) -> None:
         announced = self._announced.get(supply.subject)
         if announced is not None and supply.etag and supply.qos_class is not QosClass.UNANNOUNCED:
             recorded = (supply.qos_class, supply.segmented)
             if recorded != (announced.qos_class, announced.segmented):
-                self._tell(ClassConflict(supply.subject, announced.qos_class, *recorded))
+                self._notify(ClassConflict(supply.subject, announced.qos_class, *recorded))
         if supply.subject in self._requests:
-            self._settle(supply)
+            self._complete(supply)
             self._ask_more(now)
 
-    def _settle(self, supply: Supply) -> None:
+    def _complete(self, supply: Supply) -> None:
         if supply.reason is not None:
-            refused = Refused(supply.subject, supply.reason)
+            refused = BindingRefused(supply.subject, supply.reason)
             return self._give_up(self._requests[supply.subject], "refused", refused)
-        self._take_back(self._requests.pop(supply.subject))
+        self._withdraw_frame(self._requests.pop(supply.subject))
         flags = (supply.qos_class, supply.segmented, supply.width, supply.deprecated)
-        self._tell(Bound(supply.subject, supply.etag, *flags))
+        self._notify(Bound(supply.subject, supply.etag, *flags))
 
-    def _heard_broker(self, heard: Heartbeat, now: int) -> None:
-        """A broker is there: ask again for what was not answered; if its catalog is new, for what was refused."""
-        before, self._broker = self._broker, (heard.epoch, heard.digest)
+    def _on_heartbeat(self, heartbeat: Heartbeat, now: int) -> None:
+        """A broker is present: repeat unanswered requests, and refused ones if its catalog is new."""
+        before, self._broker = self._broker, (heartbeat.epoch, heartbeat.digest)
         for request in self._requests.values():
             again = request.state == "unanswered" or (request.state == "refused" and before != self._broker)
             if again:
-                request.await_turn()
-        started = heard.roll_call or (before is not None and before[0] != heard.epoch)
-        if started and (self._announced_at is None or now - self._announced_at >= DEFENCE_PAUSE):
+                request.wait()
+        started = heartbeat.roll_call or (before is not None and before[0] != heartbeat.epoch)
+        if started and (self._announced_at is None or now - self._announced_at >= DEFENCE_INTERVAL):
             self._announced_at = now
             self._announce_all()
         self._ask_more(now)
@@ -247,41 +250,34 @@ class Binding:
             self._send(renewed.frame())
 
 
-# The broker's side of the binding protocol: one reply after the other, each of two frames.
+class BindingServer:
+    """State: the requests that wait at the broker; it sends one reply of two frames after the other.
 
-
-MOST_PER_NODE = 16
-"""Requests of one node that may wait; it repeats what is dropped."""
-
-
-class Supplying:
-    """State: who waits for a reply.
-
-    `post` sends a frame; `supply` gives the reply for a subject, None if there can be none now.
+    `send` queues a frame; `supply` gives the reply for a subject, None if there can be none now.
     """
 
-    def __init__(self, post: Callable[[Frame], None], supply: Callable[[int], Supply | None]) -> None:
-        self._post, self._supply = post, supply
+    def __init__(self, send: Callable[[Frame], None], supply: Callable[[int], Supply | None]) -> None:
+        self._send, self._supply = send, supply
         self._waiting: dict[tuple[int, int], None] = {}
         self._last_half: Frame | None = None
 
     def ask(self, node: int, subject: int) -> bool:
-        """Reply to a node in turn; a request that waits already is the same one. False if it has too many."""
+        """Queue a request of a node, unless it waits already; False if the node has too many."""
         if (node, subject) not in self._waiting:
-            if sum(asker == node for asker, _ in self._waiting) >= MOST_PER_NODE:
+            if sum(asker == node for asker, _ in self._waiting) >= MAX_PER_NODE:
                 return False
             self._waiting[node, subject] = None
         self._reply()
         return True
 
     def sent(self, frame: Frame) -> None:
-        """A frame went through; if it ended a reply, the next is due."""
+        """A frame was sent; after the second half of a reply the next one follows."""
         if frame == self._last_half:
             self._last_half = None
             self._reply()
 
     def clear(self) -> None:
-        """Reply to nobody."""
+        """Drop all requests."""
         self._waiting.clear()
         self._last_half = None
 
@@ -292,5 +288,5 @@ class Supplying:
             supply = self._supply(subject)
             if supply is not None:
                 first, self._last_half = supply.frames(node)
-                self._post(first)
-                self._post(self._last_half)
+                self._send(first)
+                self._send(self._last_half)

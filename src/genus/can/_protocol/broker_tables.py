@@ -1,7 +1,7 @@
-"""What a broker must not forget: who has which number, what was announced, and how often it was started.
+"""The state that a broker must not lose: node numbers, announced channels, and how often it was started.
 
-The tables are one small text, written whole and before the reply that depends on it. A broker that crashed in between
-has promised nothing it does not know of; one that finds a damaged file says so and leaves the file alone.
+The tables are one small text, written whole and before the reply that depends on it. So a broker that crashes has not
+granted anything that is not in its tables. A broker that finds a damaged file reports it and does not change the file.
 """
 
 import json
@@ -22,21 +22,21 @@ FORMAT = "genus can broker"
 VERSION = 1
 
 
-class Store(Protocol):
-    """Where the text of the tables is kept."""
+class TableStore(Protocol):
+    """Where the text of a broker's tables is kept."""
 
     def load(self) -> str | None:
-        """The text that was saved last; None if there never was one."""
+        """The text that was saved last; None if there is none."""
 
     def save(self, text: str) -> None:
-        """Keep a text, all or nothing, so that it is there after a crash."""
+        """Save a text atomically, so that it survives a crash."""
 
     def __str__(self) -> str:
-        """Where that is, for messages."""
+        """The location, for messages."""
 
 
 class MemoryStore:
-    """State: a text that outlives the broker that wrote it, as a file would; for simulations."""
+    """State: a text in memory, which survives a restart of the broker within the process; for simulations."""
 
     def __init__(self, text: str | None = None) -> None:
         self.text = text
@@ -46,7 +46,7 @@ class MemoryStore:
         return self.text
 
     def save(self, text: str) -> None:
-        """Keep a text."""
+        """Save a text."""
         self.text = text
 
     def __str__(self) -> str:
@@ -54,34 +54,34 @@ class MemoryStore:
 
 
 class FileStore:
-    """A file, replaced whole and on the disk when `save` returns."""
+    """A file, replaced as a whole; it is on the disk when `save` returns."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = real_path(path)
 
     def load(self) -> str | None:
-        """The text of the file, None if there is none; TableDamaged if it is no text."""
+        """The text of the file; None if there is no file, TableDamaged if it is no text."""
         try:
             return read_text(self._path)
         except CatalogDamaged as problem:
             raise TableDamaged(str(problem)) from None
 
     def save(self, text: str) -> None:
-        """Replace the file; CatalogUnavailable says why it cannot be written."""
+        """Replace the file; CatalogUnavailable if it cannot be written."""
         replace_text(self._path, text)
 
     def __str__(self) -> str:
         return self._path
 
 
-class Announced(msgspec.Struct, frozen=True):
+class AnnouncedChannel(msgspec.Struct, frozen=True):
     """What the first publisher of a channel announced."""
 
     qos_class: QosClass
     segmented: bool
 
 
-class _Channel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ChannelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     qos: Literal["none", "soft", "hard"]
     segmented: bool
 
@@ -90,49 +90,51 @@ _Number = Annotated[int, msgspec.Meta(ge=FIRST_NODE, le=LAST_NODE)]
 _Uid = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _TablesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["genus can broker"]
     version: Literal[1]
     epoch: Annotated[int, msgspec.Meta(ge=0)]
     numbers: dict[_Uid, _Number]
-    channels: dict[str, _Channel]
+    channels: dict[str, _ChannelEntry]
 
 
-class Tables:
-    """State: uid and number belong to each other one to one; a channel's announcement stays as it was first.
+class BrokerTables:
+    """State: the numbers of nodes, one to one with their uids, and the first announcement of each channel.
+
+    TableDamaged if the text in the store cannot be read.
 
     >>> store = MemoryStore()
-    >>> tables = Tables(store)
+    >>> tables = BrokerTables(store)
     >>> tables.assign(0xABCD, 5)
     >>> tables.save()
-    >>> Tables(store).number_of(0xABCD), Tables(store).owner_of(5) == 0xABCD
+    >>> BrokerTables(store).number_of(0xABCD), BrokerTables(store).owner_of(5) == 0xABCD
     (5, True)
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TableStore) -> None:
         self._store = store
         self._numbers: dict[int, int] = {}
         self._owners: dict[int, int] = {}
-        self._channels: dict[str, Announced] = {}
+        self._channels: dict[str, AnnouncedChannel] = {}
         self._epoch = 0
         self._saved = True
         text = store.load()
         if text is not None:
-            self._read(_parsed(text, str(store)), str(store))
+            self._read(_parse(text, str(store)), str(store))
 
-    def _read(self, file: _File, place: str) -> None:
+    def _read(self, file: _TablesFile, location: str) -> None:
         for uid, number in file.numbers.items():
             if number in self._owners or int(uid, 16) == 0:
-                why = f"number {number} belongs to two" if number in self._owners else "no node has uid 0"
-                raise TableDamaged(f"{place}: numbers[{uid!r}]: {why}")
+                problem = f"number {number} belongs to two" if number in self._owners else "no node has uid 0"
+                raise TableDamaged(f"{location}: numbers[{uid!r}]: {problem}")
             self._numbers[int(uid, 16)], self._owners[number] = number, int(uid, 16)
         self._epoch = file.epoch
         for name, channel in file.channels.items():
-            self._channels[name] = Announced(QosClass[channel.qos.upper()], channel.segmented)
+            self._channels[name] = AnnouncedChannel(QosClass[channel.qos.upper()], channel.segmented)
 
     @property
     def epoch(self) -> int:
-        """How often a broker began to serve with these tables."""
+        """How often a broker became active with these tables."""
         return self._epoch
 
     @property
@@ -141,8 +143,8 @@ class Tables:
         return MappingProxyType(self._numbers)
 
     @property
-    def channels(self) -> Mapping[str, Announced]:
-        """What was announced of each type."""
+    def channels(self) -> Mapping[str, AnnouncedChannel]:
+        """The first announcement of each event type."""
         return MappingProxyType(self._channels)
 
     def number_of(self, uid: int) -> int | None:
@@ -154,7 +156,7 @@ class Tables:
         return self._owners.get(number)
 
     def assign(self, uid: int, number: int) -> None:
-        """Give a number to a uid, which gives up any other; who had the number has none any more."""
+        """Give a number to a uid; it loses any other number, and the number any other uid."""
         if self._numbers.get(uid) == number:
             return
         self._saved = False
@@ -162,26 +164,26 @@ class Tables:
         self._numbers.pop(self._owners.pop(number, 0), None)
         self._numbers[uid], self._owners[number] = number, uid
 
-    def announce(self, name: str, announced: Announced) -> Announced:
-        """What is on record of a channel: this, if it is the first announcement."""
+    def announce(self, name: str, announced: AnnouncedChannel) -> AnnouncedChannel:
+        """Record the announcement of an event type unless there is one; returns the recorded one."""
         if name not in self._channels:
             self._saved = False
             self._channels[name] = announced
         return self._channels[name]
 
     def begin_epoch(self, after: int = 0) -> None:
-        """Count another start, with a number greater than one that was heard."""
+        """Begin the next epoch, which is also greater than `after`."""
         self._saved = False
         self._epoch = max(self._epoch, after) + 1
 
     def save(self) -> None:
-        """Have everything kept; costs nothing if nothing changed."""
+        """Write the tables to the store if they have changed."""
         if not self._saved:
             self._store.save(self.text())
             self._saved = True
 
     def text(self) -> str:
-        """The form in which it is kept: JSON, one line per number and per channel."""
+        """The tables as JSON, one line per number and per channel."""
         numbers = [f'"{uid:016x}": {number}' for uid, number in sorted(self._numbers.items(), key=lambda item: item[1])]
         channels = [
             f'{json.dumps(name)}: {{"qos": "{it.qos_class.name.lower()}", "segmented": {json.dumps(it.segmented)}}}'
@@ -195,58 +197,56 @@ def _block(lines: list[str]) -> str:
     return "{\n    " + ",\n    ".join(lines) + "\n  }" if lines else "{}"
 
 
-def _parsed(text: str, place: str) -> _File:
+def _parse(text: str, location: str) -> _TablesFile:
     try:
-        return msgspec.json.decode(text, type=_File)
+        return msgspec.json.decode(text, type=_TablesFile)
     except msgspec.DecodeError as problem:
-        raise TableDamaged(f"{place}: {problem}; nothing was changed") from None
+        raise TableDamaged(f"{location}: {problem}; nothing was changed") from None
 
 
-# Who is there: which numbers are in use, by whom, and which can be given to a new node.
-#
-# A claim beats what the tables remember, for a node that claims is there; between two that claim, the lower uid
-# keeps the number, as the nodes themselves decide. A number is free if no node was heard under it for a lease.
+class NodeRegistry:
+    """State: when a frame of each number was last received, and the uid that claimed it; the tables have the numbers.
 
+    A claim has precedence over the tables, because the node that sends it is present. Between two nodes that claim one
+    number, the lower uid keeps it, as the nodes themselves decide. A number is free if it was silent for a lease.
+    """
 
-class Roster:
-    """State: when each number was last heard, and who claimed it; the numbers themselves are in the tables."""
-
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: BrokerTables) -> None:
         self._tables = tables
-        self._heard: dict[int, int] = {}
+        self._last_seen: dict[int, int] = {}
         self._claimed: dict[int, int] = {}
 
-    def begin(self, now: int) -> None:
-        """From now on silence counts: every number that is on record was, for all we know, used until now."""
-        self._heard = dict.fromkeys({*self._heard, *self._tables.numbers.values()}, now)
+    def renew_leases(self, now: int) -> None:
+        """Begin the leases of all recorded numbers now: they may have been in use until now."""
+        self._last_seen = dict.fromkeys({*self._last_seen, *self._tables.numbers.values()}, now)
 
-    def heard_claim(self, uid: int, number: int, now: int) -> None:
-        """A node says that it has a number."""
+    def on_claim(self, uid: int, number: int, now: int) -> None:
+        """A node claims a number."""
         if not FIRST_NODE <= number <= LAST_NODE:
             return
         owner = self._tables.owner_of(number)
-        if owner is None or uid <= owner or not self._is_there(owner, number, now):
+        if owner is None or uid <= owner or not self._is_present(owner, number, now):
             self._tables.assign(uid, number)
-            self._heard[number], self._claimed[number] = now, uid
+            self._last_seen[number], self._claimed[number] = now, uid
 
-    def heard_grant(self, uid: int, number: int, now: int) -> None:
-        """Another broker gave a number to a node that has not claimed it yet."""
+    def on_grant(self, uid: int, number: int, now: int) -> None:
+        """Another broker granted a number to a node, which has not claimed it yet."""
         if not FIRST_NODE <= number <= LAST_NODE:
             return
         owner = self._tables.owner_of(number)
-        if owner is None or not self._is_there(owner, number, now):
+        if owner is None or not self._is_present(owner, number, now):
             self._tables.assign(uid, number)
-            self._heard[number] = now
+            self._last_seen[number] = now
 
     def grant(self, uid: int, now: int) -> int:
-        """The number for a node: the one it had, else one that nobody has, else that of the longest silent; 0 if none.
+        """The number for a node: the one it had, else an unused one, else the one silent for longest; 0 if none.
 
         The tables are changed but not saved.
         """
         number = self._tables.number_of(uid) or self._unused(now) or self._longest_silent(now)
         if number != UNCONFIGURED_NODE:
             self._tables.assign(uid, number)
-            self._heard[number] = now
+            self._last_seen[number] = now
         return number
 
     def _unused(self, now: int) -> int:
@@ -256,10 +256,10 @@ class Roster:
 
     def _longest_silent(self, now: int) -> int:
         silent = (number for number in self._tables.numbers.values() if self._is_silent(number, now))
-        return min(silent, key=lambda number: self._heard.get(number, now), default=UNCONFIGURED_NODE)
+        return min(silent, key=lambda number: self._last_seen.get(number, now), default=UNCONFIGURED_NODE)
 
     def _is_silent(self, number: int, now: int) -> bool:
-        return number not in self._heard or now - self._heard[number] > LEASE
+        return number not in self._last_seen or now - self._last_seen[number] > LEASE
 
-    def _is_there(self, uid: int, number: int, now: int) -> bool:
+    def _is_present(self, uid: int, number: int, now: int) -> bool:
         return self._claimed.get(number) == uid and not self._is_silent(number, now)

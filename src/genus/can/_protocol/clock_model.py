@@ -1,8 +1,12 @@
-"""A node's view of global time: never going back, with a bound that holds while masters come and go.
+"""A node's model of global time: never going back, with a bound on its error that also holds while masters change.
 
-After a change of master some nodes still go by the old one until they notice. So for a while a node's precision covers
-both: what it knows of the new master's clock, and what it still knows of the old one's. Those who hear nobody have
-given up before that while is over.
+Two clocks are related by a line. A sample, both clocks read at one instant, fixes a point of it; two samples far enough
+apart give its slope. The rest is error propagation: the error of a reading, how fast two clocks can diverge, and how
+stable their rates are. All numbers are integers, in nanoseconds and parts per billion, and rounded to the safe side.
+
+After a change of master some nodes still use the old one's time until they notice. So for a while a node's precision
+covers both: what it knows of the new master's clock, and what it still knows of the old one's. Nodes that receive
+neither have lost synchronisation before that time is over.
 """
 
 from collections.abc import Sequence
@@ -11,25 +15,24 @@ import msgspec
 
 from genus.errors import BusError
 
-# Reckoning: what one clock tells of another, and a bound on how far off that may be.
-#
-# Two clocks are related by a line. A sample, both clocks read at one instant, anchors it; two samples far enough apart
-# give its slope. Everything else is bookkeeping of errors: what a reading may be off by, how fast two clocks can part,
-# and how steady their rates are. All are integers, in nanoseconds and parts per billion, and rounded to the safe side.
-
-
 PPB = 1_000_000_000
-STEADY_NS = 1_000_000_000
-"""For this long a measured rate says something of the present one; `wander_ppm` says how much."""
+STABLE_NS = 1_000_000_000
+"""For this time a measured rate is valid up to `wander_ppm`."""
+UNBOUNDED_PRECISION = 1 << 62
+"""The precision of a clock of which nothing is known."""
+SLEW_LIMIT_NS = 1_000_000_000
+"""A time that is ahead by more is set back at once instead of slowed down; a worse precision counts as unbounded."""
 _ROUNDING_NS = 2
+_HALF_SPEED = -500_000_000
+"""The rate of a time that is ahead, until it is right."""
 
 
-class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is taken for granted of the clocks on a bus. If it holds, so does every bound.
+class ClockAssumptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is assumed of the clocks on a bus; all bounds hold if it is true. BusError if a value makes no sense.
 
-    * No clock's rate is off by more than `drift_ppm`.
-    * Within a second, the rates of two clocks against each other change by at most `wander_ppm`, half of it each.
-    * A clock's reading is off by less than `granularity_ns`, to the same side at all nodes.
+    * The rate of a clock is wrong by at most `drift_ppm`.
+    * Within a second, the relative rate of two clocks changes by at most `wander_ppm`, half of it each.
+    * A reading of a clock is wrong by less than `granularity_ns`, in the same direction at all nodes.
     * A frame ends at all nodes within `bit_ns`.
     """
 
@@ -41,23 +44,26 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if getattr(self, name) < 0:
-                raise BusError(f"{name} is {getattr(self, name)}, but nothing is better than perfect")
-        if self.apart_ppb >= PPB // 10:
-            raise BusError(f"drift_ppm is {self.drift_ppm} and wander_ppm {self.wander_ppm}: that is no clock")
+                raise BusError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.divergence_ppb >= PPB // 10:
+            raise BusError(
+                f"drift_ppm is {self.drift_ppm} and wander_ppm {self.wander_ppm}; "
+                "2 * drift_ppm + wander_ppm must be below 100000"
+            )
 
     @property
     def sample_ns(self) -> int:
-        """How far off a sample may be: both readings, and the two ends of the frame."""
+        """The largest error of a sample: both readings, and the two ends of the frame."""
         return self.granularity_ns + self.bit_ns + _ROUNDING_NS
 
     @property
-    def apart_ppb(self) -> int:
-        """How fast two clocks may part; a master on its way to its own rate may overshoot by its wander."""
+    def divergence_ppb(self) -> int:
+        """The largest relative rate of two clocks; a master that eases to its own rate may overshoot by its wander."""
         return (2 * self.drift_ppm + self.wander_ppm) * 1_000
 
     @property
-    def unsteady_ppb(self) -> int:
-        """How much a relative rate may have changed since it was measured, a master's easing included."""
+    def instability_ppb(self) -> int:
+        """The largest change of a relative rate since it was measured, including the easing of a master."""
         return self.wander_ppm * 1_500
 
     def easing_ppb(self, elapsed_ns: int) -> int:
@@ -65,10 +71,10 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.wander_ppm * 500 * elapsed_ns // PPB
 
 
-class Line(msgspec.Struct, frozen=True):
+class ClockLine(msgspec.Struct, frozen=True):
     """Global time as a function of local time: through a point, faster than the local clock by `rate_ppb`.
 
-    >>> line = Line(1_000, 5_000, rate_ppb=100_000)
+    >>> line = ClockLine(1_000, 5_000, rate_ppb=100_000)
     >>> line.at(2_001_000), line.when(2_005_200)
     (2005200, 2001000)
     """
@@ -85,56 +91,56 @@ class Line(msgspec.Struct, frozen=True):
         """The first local reading at which it is this global time."""
         return self.local - (self.global_ - global_) * PPB // (PPB + self.rate_ppb)
 
-    def slowed(self, local: int, by_ppb: int) -> "Line":
-        """The line that goes on from a local reading with a rate nearer to the clock's own."""
+    def ease(self, local: int, by_ppb: int) -> "ClockLine":
+        """The line that continues from a local reading with a rate nearer to that of the local clock."""
         nearer = max(0, abs(self.rate_ppb) - by_ppb)
-        return Line(local, self.at(local), nearer if self.rate_ppb > 0 else -nearer)
+        return ClockLine(local, self.at(local), nearer if self.rate_ppb > 0 else -nearer)
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """Two clocks at one instant."""
+class ClockSample(msgspec.Struct, frozen=True):
+    """The readings of two clocks at one instant."""
 
     local: int
     global_: int
 
 
-class Reckoning(msgspec.Struct, frozen=True):
-    """A line, and how fast it may become wrong: at one rate while clocks are steady, at another afterwards.
+class ClockEstimate(msgspec.Struct, frozen=True):
+    """A line, and how fast its error grows: at one rate while the measured rate is valid, at another afterwards.
 
-    Without further arguments it is that of a clock which defines global time.
+    Without further arguments it is the estimate of the clock that defines global time.
     """
 
-    line: Line
+    line: ClockLine
     error_ns: int = 0
     growth_ppb: int = 0
-    steady_until: int = 0
+    stable_until: int = 0
     later_ppb: int = 0
     rate_error_ppb: int = 0
 
     def bound(self, now: int) -> int:
-        """How far global time may be from the line, at a local reading."""
+        """The largest difference between global time and the line, at a local reading."""
         age = abs(now - self.line.local)
-        steady = min(age, max(0, self.steady_until - self.line.local))
-        return self.error_ns - -(steady * self.growth_ppb + (age - steady) * self.later_ppb) // PPB
+        stable = min(age, max(0, self.stable_until - self.line.local))
+        return self.error_ns - -(stable * self.growth_ppb + (age - stable) * self.later_ppb) // PPB
 
-    def continued(self, now: int) -> Line:
-        """The line of one who defines global time from now on.
+    def line_of_master(self, now: int) -> ClockLine:
+        """The line of a node that defines global time from now on.
 
-        Its rate is brought towards the clock's own by all it may be too far off. So it lies between the rates of two
-        real clocks, and global time stays as true as these, however often masters change.
+        Its rate is moved towards that of its own clock by the possible error of the rate. So it is between the rates
+        of two real clocks, and global time stays as accurate as these, however often masters change.
         """
-        return self.line.slowed(now, self.rate_error_ppb if now <= self.steady_until else self.later_ppb)
+        return self.line.ease(now, self.rate_error_ppb if now <= self.stable_until else self.later_ppb)
 
 
-def reckon(samples: Sequence[Sample], assumptions: Assumptions, guess_ppb: int = 0) -> Reckoning:
-    """The line through the newest of the samples of one clock, with the rate that the oldest tells.
+def estimate_clock(samples: Sequence[ClockSample], assumptions: ClockAssumptions, guess_ppb: int = 0) -> ClockEstimate:
+    """The line through the newest of the samples of one clock, with the rate since the oldest.
 
-    One sample alone tells no rate; then it is guessed.
+    With one sample the rate is `guess_ppb`, as far as the assumptions allow it.
 
-    >>> assumptions = Assumptions(granularity_ns=0, bit_ns=998)
-    >>> reckon([Sample(0, 7_000)], assumptions).line
-    Line(local=0, global_=7000, rate_ppb=0)
-    >>> found = reckon([Sample(0, 7_000), Sample(500_000_000, 500_032_000)], assumptions)
+    >>> assumptions = ClockAssumptions(granularity_ns=0, bit_ns=998)
+    >>> estimate_clock([ClockSample(0, 7_000)], assumptions).line
+    ClockLine(local=0, global_=7000, rate_ppb=0)
+    >>> found = estimate_clock([ClockSample(0, 7_000), ClockSample(500_000_000, 500_032_000)], assumptions)
     >>> found.line.rate_ppb, found.growth_ppb  # 50 ppm, known to 4 ppm now and 15 ppm more later
     (50000, 19001)
     """
@@ -142,20 +148,20 @@ def reckon(samples: Sequence[Sample], assumptions: Assumptions, guess_ppb: int =
     low, high = _rates(first, last, assumptions)
     rate = (low + high) // 2 if len(samples) > 1 else max(low, min(high, guess_ppb))
     error = max(high - rate, rate - low) + 1
-    later = assumptions.apart_ppb + abs(rate)
-    return Reckoning(
-        Line(last.local, last.global_, rate),
+    later = assumptions.divergence_ppb + abs(rate)
+    return ClockEstimate(
+        ClockLine(last.local, last.global_, rate),
         assumptions.sample_ns,
-        min(error + assumptions.unsteady_ppb, later),
-        first.local + STEADY_NS,
+        min(error + assumptions.instability_ppb, later),
+        first.local + STABLE_NS,
         later,
-        error + assumptions.easing_ppb(STEADY_NS),
+        error + assumptions.easing_ppb(STABLE_NS),
     )
 
 
-def _rates(first: Sample, last: Sample, assumptions: Assumptions) -> tuple[int, int]:
-    """The least and the greatest rate that fit two samples and the assumptions; if none does, what is assumed."""
-    limit = assumptions.apart_ppb
+def _rates(first: ClockSample, last: ClockSample, assumptions: ClockAssumptions) -> tuple[int, int]:
+    """The smallest and largest rate that fit two samples and the assumptions; if none does, only the assumptions."""
+    limit = assumptions.divergence_ppb
     span = last.local - first.local
     if span <= 0:
         return -limit, limit
@@ -165,145 +171,138 @@ def _rates(first: Sample, last: Sample, assumptions: Assumptions) -> tuple[int, 
     return (low, high) if low <= high else (-limit, limit)
 
 
-UNBOUNDED = 1 << 62
-"""The precision of a clock of which nothing is known."""
-SLEW_LIMIT_NS = 1_000_000_000
-"""A time that is ahead by more is set back at once: nobody waits for years. A precision that is worse is none."""
-_HALF_SPEED = -500_000_000
-"""How a time that is ahead is held back."""
+class _FormerEstimate(msgspec.Struct, frozen=True):
+    """The estimate before a change of master, which other nodes may use until a local reading."""
 
-
-class _Former(msgspec.Struct, frozen=True):
-    """What is known of the time before a change, by which some may go until then."""
-
-    reckoning: Reckoning
+    estimate: ClockEstimate
     until: int
 
 
 class GlobalClock:
     """Global time as one node knows it; all arguments named `now` and `local` are readings of its own clock.
 
-    A node that had no good sample for `hold_over_ns` knows nothing any more. `handover_ns` is how long a change counts
-    as new: longer, by the time that two masters need to see who stays.
+    A node that had no good sample for `hold_over_ns` knows nothing any more. For `handover_ns` after a change of master
+    other nodes may still use the former time: longer than the hold-over, by the time in which two masters decide who
+    stays.
     """
 
-    def __init__(self, assumptions: Assumptions, hold_over_ns: int, handover_ns: int) -> None:
+    def __init__(self, assumptions: ClockAssumptions, hold_over_ns: int, handover_ns: int) -> None:
         self.assumptions = assumptions
         self.hold_over_ns = hold_over_ns
         self.handover_ns = handover_ns
         self.unknown_until: int | None = None
-        """Until then there may be others who go by a time of which nothing is known here."""
-        self._reckoning: Reckoning | None = None
+        """Until then other nodes may use a time of which nothing is known here."""
+        self._estimate: ClockEstimate | None = None
         self._refreshed_at = 0
-        self._samples: list[Sample] = []
-        self._formers: list[_Former] = []
-        self._ahead: Line | None = None
+        self._samples: list[ClockSample] = []
+        self._formers: list[_FormerEstimate] = []
+        self._ahead: ClockLine | None = None
 
     @property
     def started(self) -> bool:
         """Whether global time was ever known."""
-        return self._reckoning is not None
+        return self._estimate is not None
 
     def estimate(self, local: int) -> int:
-        """Global time as best known, which a new sample may set back."""
-        return local if self._reckoning is None else self._reckoning.line.at(local)
+        """The best estimate of global time, which a new sample may set back."""
+        return local if self._estimate is None else self._estimate.line.at(local)
 
     def at(self, local: int) -> int:
-        """Global time as shown, which does not go back."""
+        """Global time as nodes use it, which does not go back."""
         estimate = self.estimate(local)
         return estimate if self._ahead is None else max(estimate, self._ahead.at(local))
 
     def when(self, global_: int) -> int:
         """The first local reading at which `at` gives this time or a later one."""
-        if self._reckoning is None:
+        if self._estimate is None:
             return global_
-        found = self._reckoning.line.when(global_)
+        found = self._estimate.line.when(global_)
         return found if self._ahead is None else min(found, self._ahead.when(global_))
 
-    def holds(self, now: int) -> bool:
+    def is_held(self, now: int) -> bool:
         """Whether the last good sample is recent enough."""
-        return self._reckoning is not None and now - self._refreshed_at <= self.hold_over_ns
+        return self._estimate is not None and now - self._refreshed_at <= self.hold_over_ns
 
     def precision(self, now: int) -> int:
-        """A bound on the error of `at`, a reading's own error included."""
-        if not self.holds(now) or (self.unknown_until is not None and now < self.unknown_until):
-            return UNBOUNDED
+        """A bound on the error of `at`, including the error of the reading."""
+        if not self.is_held(now) or (self.unknown_until is not None and now < self.unknown_until):
+            return UNBOUNDED_PRECISION
         bound = self._error(now) + self.at(now) - self.estimate(now) + self.assumptions.granularity_ns
-        return bound if bound <= SLEW_LIMIT_NS else UNBOUNDED
+        return bound if bound <= SLEW_LIMIT_NS else UNBOUNDED_PRECISION
 
     @property
     def lapses_at(self) -> int:
-        """When there is no bound any more unless a good sample comes."""
+        """When there is no bound any more unless a good sample is received."""
         return self._refreshed_at + self.hold_over_ns + 1
 
     def expire(self, now: int) -> None:
-        """Forget the times by which nobody goes any more."""
+        """Forget the former times that no node uses any more."""
         self._formers = [former for former in self._formers if now < former.until]
         if self.unknown_until is not None and now >= self.unknown_until:
             self.unknown_until = None
 
-    def contradiction(self, sample: Sample, *, changed: bool) -> int:
-        """By how much a sample is off, if it cannot be true by all that is known; else 0.
+    def deviation(self, sample: ClockSample, *, changed: bool) -> int:
+        """The difference of a sample from the estimate if it is larger than all known errors allow; else 0.
 
-        The time of another master may be as wrong as this node's own: when it `changed`, twice the error is allowed.
+        The time of another master may be as wrong as this node's own: if it `changed`, twice the error is allowed.
         """
-        if self._reckoning is None:
+        if self._estimate is None:
             return 0
         off = sample.global_ - self.estimate(sample.local)
-        allowed = 2 * self._error(sample.local) if changed else self._reckoning.bound(sample.local)
+        allowed = 2 * self._error(sample.local) if changed else self._estimate.bound(sample.local)
         return off if abs(off) > allowed + self.assumptions.sample_ns else 0
 
-    def doubt(self, until: int) -> None:
-        """Somebody may go by another time until then."""
+    def mark_unknown(self, until: int) -> None:
+        """Other nodes may use another time until then."""
         self.unknown_until = max(until, self.unknown_until or until)
 
-    def adopt(self, samples: Sequence[Sample], now: int, *, anew: bool) -> None:
-        """Go by these samples of a master, the last of which is new; `anew` if they do not continue what was known.
+    def adopt(self, samples: Sequence[ClockSample], now: int, *, anew: bool) -> None:
+        """Use these samples of a master, the last of which is new; `anew` if they do not continue the current ones.
 
-        The first sample of a new master tells no rate. Half of the one known before is a good guess, and a safe one.
+        The first sample of a new master gives no rate. Half of the former rate is a good guess, and a safe one.
         """
-        shown = self.at(now) if self._reckoning else None
-        guess_ppb = self._reckoning.line.rate_ppb // 2 if self._reckoning else 0
+        shown = self.at(now) if self._estimate else None
+        guess_ppb = self._estimate.line.rate_ppb // 2 if self._estimate else 0
         if anew:
             self._hand_over(now, samples[0].local)
         self._samples += samples
         newest = self._samples[-1]
-        self._samples = [kept for kept in self._samples if newest.local - kept.local <= STEADY_NS // 2]
-        self._reckoning = reckon(self._samples, self.assumptions, guess_ppb)
+        self._samples = [kept for kept in self._samples if newest.local - kept.local <= STABLE_NS // 2]
+        self._estimate = estimate_clock(self._samples, self.assumptions, guess_ppb)
         self._refreshed_at = newest.local
-        self._ahead = None if shown is None else self._held_back(shown, now)
+        self._ahead = None if shown is None else self._slow_down(shown, now)
 
     def lead(self, now: int) -> None:
-        """Define global time from now on, going on with what was known of it."""
-        line = self._reckoning.continued(now) if self._reckoning else Line(now, now)
+        """Define global time from now on, continuing what was known of it."""
+        line = self._estimate.line_of_master(now) if self._estimate else ClockLine(now, now)
         self._hand_over(now, now)
-        self._reckoning = Reckoning(line)
+        self._estimate = ClockEstimate(line)
 
     def refresh(self, local: int, now: int) -> None:
-        """All were told the time of this reading; from now on, go a little more by the own clock's rate."""
-        if self._reckoning is not None:
+        """A master has sent the time of a reading; from now on its rate is nearer to that of its own clock."""
+        if self._estimate is not None:
             easing = self.assumptions.easing_ppb(max(0, local - self._refreshed_at))
-            self._reckoning = Reckoning(self._reckoning.line.slowed(now, easing))
+            self._estimate = ClockEstimate(self._estimate.line.ease(now, easing))
             self._refreshed_at = local
 
     def _error(self, now: int) -> int:
-        """How far the estimate may be from the master's time, and from those by which others may still go."""
-        if not self._formers and self._reckoning is not None:
-            return self._reckoning.bound(now)
-        reckonings = [former.reckoning for former in self._formers if now < former.until]
-        if self._reckoning is not None:
-            reckonings.append(self._reckoning)
-        estimate = self.estimate(now)
-        return max(reckoning.bound(now) + abs(estimate - reckoning.line.at(now)) for reckoning in reckonings)
+        """The largest difference of the estimate from the master's time, and from those other nodes may still use."""
+        if not self._formers and self._estimate is not None:
+            return self._estimate.bound(now)
+        estimates = [former.estimate for former in self._formers if now < former.until]
+        if self._estimate is not None:
+            estimates.append(self._estimate)
+        best = self.estimate(now)
+        return max(estimate.bound(now) + abs(best - estimate.line.at(now)) for estimate in estimates)
 
     def _hand_over(self, now: int, since: int) -> None:
-        """From now on another time counts, of which something is known `since` then."""
-        if self._reckoning is not None and self.holds(now):
-            self._formers.append(_Former(self._reckoning, now + self.handover_ns))
+        """From now on another time is used, of which something is known `since` then."""
+        if self._estimate is not None and self.is_held(now):
+            self._formers.append(_FormerEstimate(self._estimate, now + self.handover_ns))
         else:
-            self.doubt(since + self.handover_ns)
+            self.mark_unknown(since + self.handover_ns)
         self._samples.clear()
 
-    def _held_back(self, shown: int, now: int) -> Line | None:
+    def _slow_down(self, shown: int, now: int) -> ClockLine | None:
         ahead = shown - self.estimate(now)
-        return Line(now, shown, _HALF_SPEED) if 0 < ahead <= SLEW_LIMIT_NS else None
+        return ClockLine(now, shown, _HALF_SPEED) if 0 < ahead <= SLEW_LIMIT_NS else None

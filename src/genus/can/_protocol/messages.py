@@ -1,7 +1,7 @@
-"""Every message of the configuration, binding and question protocols: packed into a frame, and parsed from one.
+"""The messages of the configuration, binding and catalog protocols: packed into frames, and parsed from them.
 
-`parse` gives None for anything that is not exactly one of them: another length, priority or sender than the message
-has. The numbers of the first five tags and the order of their bytes are FAMOUSO's.
+`parse_message` gives None for a frame that is not exactly one of them, for example because of another length, priority
+or sender. The first five event tags and the byte order of their messages are FAMOUSO's.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from genus.can._wire.frame import (
     Frame,
     Identifier,
     Priority,
-    ProtocolTag,
+    ProtocolEtag,
 )
 
 REPLY_PRIORITY = Priority.PROTOCOL - 1
-"""The broker's replies go before the requests: a bus full of requests is emptied, not filled with more of them."""
+"""The broker's replies have a higher priority than requests, so that a bus full of requests drains."""
 
 STAGES = 16
 FIRST_STAGE = STAGES - 1
@@ -33,24 +33,24 @@ NIBBLE_BITS = 4
 
 
 class QosClass(IntEnum):
-    """A channel's class, in two bits."""
+    """The QoS class of an event channel, in two bits."""
 
     NONE = 0
     SOFT = 1
     HARD = 2
     UNANNOUNCED = 3
-    """Nobody has announced the channel yet."""
+    """The channel was not announced yet."""
 
 
-class Reason(IntEnum):
+class RefusalReason(IntEnum):
     """Why a subject has no event tag."""
 
     UNKNOWN_SUBJECT = 1
     KIND = 2
-    """A kind has no tag of its own: subscribe to the types that take it on."""
+    """A kind has no event tag of its own: subscribe to the types that have the kind."""
 
 
-class Asked(IntEnum):
+class QuestionKind(IntEnum):
     """What a catalog question asks for."""
 
     VECTOR = 1
@@ -58,7 +58,7 @@ class Asked(IntEnum):
     TYPE = 2
     """The type of an event tag."""
     CATALOG = 3
-    """Everything."""
+    """The whole catalog."""
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False):
@@ -66,10 +66,10 @@ class _Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Nibble(_Message, frozen=True, gc=False):
-    """RSI, from nodes without a number: here, with this nibble of my uid at this stage. It has no data.
+    """RSI, from nodes without a number: one nibble of the uid, at a stage. It has no data.
 
-    Stage and nibble are the last bit of the priority and the node field: nodes with the same nibble send the same
-    frame, of different ones the lowest wins, and a later stage wins over an earlier one.
+    Stage and nibble are in the last bit of the priority and the node field: nodes with the same nibble send the same
+    frame, the lowest nibble wins, and a later stage wins over an earlier one.
 
     >>> Nibble(15, 0xA).frame()
     Frame(0x1fbe8001, )
@@ -79,12 +79,12 @@ class Nibble(_Message, frozen=True, gc=False):
     nibble: int
 
     def frame(self) -> Frame:
-        """The frame."""
-        return Frame(Priority.PROTOCOL - 1 << 21 | self.stage << 18 | self.nibble << NODE_SHIFT | ProtocolTag.RSI)
+        """The frame of the message."""
+        return Frame(Priority.PROTOCOL - 1 << 21 | self.stage << 18 | self.nibble << NODE_SHIFT | ProtocolEtag.RSI)
 
 
 class Prefix(_Message, frozen=True, gc=False):
-    """SSI, from the broker: the uids that begin with this prefix, down to the nibble of this stage, go on.
+    """SSI, from the broker: nodes whose uid has this prefix, down to the nibble of this stage, continue.
 
     >>> Prefix(14, 0xAB00_0000_0000_0000).frame()
     Frame(0x1f9fc000, ab0000000000000e)
@@ -94,30 +94,30 @@ class Prefix(_Message, frozen=True, gc=False):
     prefix: int
 
     def frame(self) -> Frame:
-        """The frame."""
-        return _reply(BROKER_NODE, ProtocolTag.SSI, (self.prefix | self.stage).to_bytes(8, "big"))
+        """The frame of the message."""
+        return _reply(BROKER_NODE, ProtocolEtag.SSI, (self.prefix | self.stage).to_bytes(8, "big"))
 
     def fits(self, uid: int) -> bool:
-        """Whether a uid begins with the prefix."""
+        """Whether a uid has the prefix."""
         return (uid ^ self.prefix) >> NIBBLE_BITS * self.stage == 0
 
 
 class Restart(_Message, frozen=True, gc=False):
-    """SSI of zeros, from the broker: begin anew with the first stage.
+    """SSI of zeros, from the broker: start again with the first stage.
 
     >>> Restart().frame()
     Frame(0x1f9fc000, 0000000000000000)
     """
 
     def frame(self) -> Frame:
-        """The frame."""
-        return _reply(BROKER_NODE, ProtocolTag.SSI, bytes(8))
+        """The frame of the message."""
+        return _reply(BROKER_NODE, ProtocolEtag.SSI, bytes(8))
 
 
-class Granted(_Message, frozen=True, gc=False):
-    """SSI, from the broker: the node of this uid has this number, which is in the node field; 0 if none is free.
+class NumberGrant(_Message, frozen=True, gc=False):
+    """SSI, from the broker: the number of the node with this uid, in the node field; 0 if none is free.
 
-    >>> Granted(0xABCD, 5).frame()
+    >>> NumberGrant(0xABCD, 5).frame()
     Frame(0x1f814000, 000000000000abcd)
     """
 
@@ -125,12 +125,12 @@ class Granted(_Message, frozen=True, gc=False):
     node: int
 
     def frame(self) -> Frame:
-        """The frame."""
-        return _reply(self.node, ProtocolTag.SSI, self.uid.to_bytes(8, "big"))
+        """The frame of the message."""
+        return _reply(self.node, ProtocolEtag.SSI, self.uid.to_bytes(8, "big"))
 
 
 class Claim(_Message, frozen=True, gc=False):
-    """This number belongs to this uid; the broker claims number 127.
+    """From a node: its uid under its number; the broker claims number 127.
 
     >>> Claim(5, 0xABCD).frame()
     Frame(0x1f614005, 000000000000abcd)
@@ -140,12 +140,12 @@ class Claim(_Message, frozen=True, gc=False):
     uid: int
 
     def frame(self) -> Frame:
-        """The frame."""
-        return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolTag.CLAIM).pack(), self.uid.to_bytes(8, "big"))
+        """The frame of the message."""
+        return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolEtag.CLAIM).pack(), self.uid.to_bytes(8, "big"))
 
 
 class GetEtag(_Message, frozen=True, gc=False):
-    """From a node: which event tag does this subject have?
+    """From a node: a request for the event tag of a subject.
 
     >>> GetEtag(5, 0x95623E3A87C20C39).frame()
     Frame(0x1fa14002, 95623e3a87c20c39)
@@ -155,12 +155,12 @@ class GetEtag(_Message, frozen=True, gc=False):
     subject: int
 
     def frame(self) -> Frame:
-        """The frame."""
-        return _request(self.node, ProtocolTag.GET_ETAG, self.subject.to_bytes(8, "big"))
+        """The frame of the message."""
+        return _request(self.node, ProtocolEtag.GET_ETAG, self.subject.to_bytes(8, "big"))
 
 
 class SupplyHalf(_Message, frozen=True, gc=False):
-    """Half of the broker's reply: part 0 has the flags and the first half of the subject, part 1 the second.
+    """Half of the broker's reply: part 0 has the flags and the first half of the subject, part 1 the second half.
 
     >>> SupplyHalf(5, 1, 8208, 0, 0x87C20C39).frame()
     Frame(0x1f9fc004, 0501201087c20c39)
@@ -173,14 +173,17 @@ class SupplyHalf(_Message, frozen=True, gc=False):
     half: int
 
     def frame(self) -> Frame:
-        """The frame."""
+        """The frame of the message."""
         head = bytes((self.to, self.flags << 1 | self.part))
         data = head + self.etag.to_bytes(2, "big") + self.half.to_bytes(4, "big")
-        return _reply(BROKER_NODE, ProtocolTag.SUPPLY_ETAG_FLAGS, data)
+        return _reply(BROKER_NODE, ProtocolEtag.SUPPLY_ETAG_FLAGS, data)
 
 
 class Supply(_Message, frozen=True, gc=False):
-    """The broker's reply to a binding request, which takes two frames; etag 0 is a refusal."""
+    """The broker's reply to a binding request, in two frames; etag 0 is a refusal.
+
+    `width` is the number of low bits of the event tag that are presence bits of tagged attributes.
+    """
 
     subject: int
     etag: int
@@ -188,10 +191,10 @@ class Supply(_Message, frozen=True, gc=False):
     segmented: bool = False
     width: int = 0
     deprecated: bool = False
-    reason: Reason | None = None
+    reason: RefusalReason | None = None
 
     def frames(self, to: int) -> tuple[Frame, Frame]:
-        """The two frames, to a node.
+        """The two frames of the reply to a node.
 
         >>> Supply(0x95623E3A87C20C39, 8208, QosClass.SOFT, width=2).frames(5)
         (Frame(0x1f9fc004, 0544201095623e3a), Frame(0x1f9fc004, 0501201087c20c39))
@@ -203,21 +206,25 @@ class Supply(_Message, frozen=True, gc=False):
 
     @classmethod
     def join(cls, first: SupplyHalf, second: SupplyHalf) -> "Supply | None":
-        """The reply of two halves; None if they are not of one reply."""
+        """The reply that two halves make; None if they do not belong together."""
         if (first.part, second.part) != (0, 1) or (first.to, first.etag) != (second.to, second.etag):
             return None
         subject, deprecated = first.half << 32 | second.half, bool(second.flags >> 6)
         if first.etag == 0:
-            return cls(subject, 0, reason=Reason(first.flags) if first.flags in _REASONS else Reason.UNKNOWN_SUBJECT)
+            return cls(
+                subject,
+                0,
+                reason=RefusalReason(first.flags) if first.flags in _REASONS else RefusalReason.UNKNOWN_SUBJECT,
+            )
         segmented, width = bool(first.flags >> 4 & 1), first.flags & 15
         return cls(subject, first.etag, QosClass(first.flags >> 5), segmented, width, deprecated)
 
 
-_REASONS = frozenset(Reason)
+_REASONS = frozenset(RefusalReason)
 
 
 class Announce(_Message, frozen=True, gc=False):
-    """From a publisher to all: class and contract of a channel; `span_us` is the period (hard) or deadline (soft).
+    """From a publisher: QoS class and contract of a channel; `span_us` is the period (hard) or deadline (soft).
 
     >>> Announce(5, 8208, QosClass.SOFT, False, 7, 20_000).frame()
     Frame(0x1fa14006, 2010400700004e20)
@@ -228,18 +235,18 @@ class Announce(_Message, frozen=True, gc=False):
     qos_class: QosClass
     segmented: bool
     size: int
-    """Bytes of the longest payload; 255 means that or more."""
+    """The most bytes of a payload; 255 means 255 or more."""
     span_us: int
 
     def frame(self) -> Frame:
-        """The frame."""
+        """The frame of the message."""
         flags = self.qos_class << 6 | self.segmented << 5
         contract = bytes((flags, min(self.size, 0xFF))) + min(self.span_us, 0xFFFF_FFFF).to_bytes(4, "big")
-        return _request(self.node, ProtocolTag.ANNOUNCE, self.etag.to_bytes(2, "big") + contract)
+        return _request(self.node, ProtocolEtag.ANNOUNCE, self.etag.to_bytes(2, "big") + contract)
 
 
 class Heartbeat(_Message, frozen=True, gc=False):
-    """From the broker: which start of it this is, and which catalog it has; a roll call asks all nodes to claim.
+    """From the broker: its epoch and the digest of its catalog; a roll call asks all nodes to claim their numbers.
 
     >>> Heartbeat(3, 0xCAFE_F00D, roll_call=True).frame()
     Frame(0x1f7fc00a, 01000003cafef00d)
@@ -250,37 +257,37 @@ class Heartbeat(_Message, frozen=True, gc=False):
     roll_call: bool = False
 
     def frame(self) -> Frame:
-        """The frame."""
+        """The frame of the message."""
         data = bytes((self.roll_call,)) + (self.epoch & 0xFF_FFFF).to_bytes(3, "big") + self.digest.to_bytes(4, "big")
-        return Frame(Identifier(Priority.SYSTEM, BROKER_NODE, ProtocolTag.BROKER).pack(), data)
+        return Frame(Identifier(Priority.SYSTEM, BROKER_NODE, ProtocolEtag.BROKER).pack(), data)
 
 
 class Question(_Message, frozen=True, gc=False):
     """From a node: a catalog question; the argument is the head of a subject, an event tag, or 0.
 
-    >>> Question(5, 7, Asked.TYPE, 8208).frame()
+    >>> Question(5, 7, QuestionKind.TYPE, 8208).frame()
     Frame(0x1fa1400b, 0207000000002010)
     """
 
     node: int
     number: int
-    kind: Asked
+    kind: QuestionKind
     argument: int
 
     def frame(self) -> Frame:
-        """The frame."""
+        """The frame of the message."""
         return _request(
-            self.node, ProtocolTag.QUESTION, bytes((self.kind, self.number)) + self.argument.to_bytes(6, "big")
+            self.node, ProtocolEtag.QUESTION, bytes((self.kind, self.number)) + self.argument.to_bytes(6, "big")
         )
 
 
 Message: TypeAlias = (
-    Nibble | Prefix | Restart | Granted | Claim | GetEtag | SupplyHalf | Announce | Heartbeat | Question
+    Nibble | Prefix | Restart | NumberGrant | Claim | GetEtag | SupplyHalf | Announce | Heartbeat | Question
 )
 
 
 def subject_head(subject: int) -> int:
-    """What a question names of a subject: its 48 leading bits. The answer names the type, which shows the rest.
+    """The 48 leading bits of a subject, which a question carries; the answer names the type, which gives the rest.
 
     >>> f"{subject_head(0x95623E3A87C20C39):x}"
     '95623e3a87c2'
@@ -288,22 +295,22 @@ def subject_head(subject: int) -> int:
     return subject >> 16
 
 
-def digest_of(text: str) -> int:
-    """The 32 bits by which a broker tells which catalog it has: of BLAKE2b over the catalog's text.
+def catalog_digest(text: str) -> int:
+    """The digest of a catalog in heartbeats: 32 bits of BLAKE2b over the catalog's text.
 
-    >>> f"{digest_of(''):08x}"
+    >>> f"{catalog_digest(''):08x}"
     '1271cf25'
     """
     return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big")
 
 
-@lru_cache(maxsize=64)  # all nodes of a simulation, and the parts of each, parse the same frame
-def parse(frame: Frame) -> Message | None:
-    """The message in a frame, or None.
+@lru_cache(maxsize=64)  # in a simulation all nodes parse the same frame
+def parse_message(frame: Frame) -> Message | None:
+    """The protocol message in a frame; None if it is none.
 
-    >>> parse(Claim(5, 0xABCD).frame())
+    >>> parse_message(Claim(5, 0xABCD).frame())
     Claim(node=5, uid=43981)
-    >>> parse(Frame(Claim(5, 0xABCD).frame().id, b"short")) is None
+    >>> parse_message(Frame(Claim(5, 0xABCD).frame().id, b"short")) is None
     True
     """
     etag = frame.etag
@@ -313,12 +320,12 @@ def parse(frame: Frame) -> Message | None:
     return None if parser is None else parser(frame)
 
 
-def _request(node: int, tag: ProtocolTag, data: bytes) -> Frame:
-    return Frame(Identifier(Priority.PROTOCOL, node, tag).pack(), data)
+def _request(node: int, etag: ProtocolEtag, data: bytes) -> Frame:
+    return Frame(Identifier(Priority.PROTOCOL, node, etag).pack(), data)
 
 
-def _reply(node: int, tag: ProtocolTag, data: bytes) -> Frame:
-    return Frame(Identifier(REPLY_PRIORITY, node, tag).pack(), data)
+def _reply(node: int, etag: ProtocolEtag, data: bytes) -> Frame:
+    return Frame(Identifier(REPLY_PRIORITY, node, etag).pack(), data)
 
 
 def _parse_ssi(frame: Frame) -> Message | None:
@@ -327,7 +334,7 @@ def _parse_ssi(frame: Frame) -> Message | None:
         return None
     word = int.from_bytes(data, "big")
     if node != BROKER_NODE:
-        return Granted(word, node) if word else None
+        return NumberGrant(word, node) if word else None
     stage = word & 15
     below = (1 << NIBBLE_BITS * stage) - 1
     if stage == 0:
@@ -380,22 +387,22 @@ def _parse_question(frame: Frame) -> Message | None:
     data = frame.data
     if not _is_request(frame) or data[0] not in _KINDS:
         return None
-    return Question(frame.node, data[1], Asked(data[0]), int.from_bytes(data[2:], "big"))
+    return Question(frame.node, data[1], QuestionKind(data[0]), int.from_bytes(data[2:], "big"))
 
 
 def _is_request(frame: Frame) -> bool:
-    """Whether a frame is of a request's size and priority, from a node with a number."""
+    """Whether a frame has the size and priority of a request, and comes from a node with a number."""
     return len(frame.data) == 8 and frame.priority == Priority.PROTOCOL and FIRST_NODE <= frame.node <= LAST_NODE
 
 
-_KINDS = frozenset(Asked)
+_KINDS = frozenset(QuestionKind)
 
-_PARSERS: list[Callable[[Frame], Message | None] | None] = [None] * (max(ProtocolTag) + 1)
-_PARSERS[ProtocolTag.SSI] = _parse_ssi
-_PARSERS[ProtocolTag.RSI] = _parse_rsi
-_PARSERS[ProtocolTag.GET_ETAG] = _parse_get_etag
-_PARSERS[ProtocolTag.SUPPLY_ETAG_FLAGS] = _parse_supply
-_PARSERS[ProtocolTag.CLAIM] = _parse_claim
-_PARSERS[ProtocolTag.ANNOUNCE] = _parse_announce
-_PARSERS[ProtocolTag.BROKER] = _parse_heartbeat
-_PARSERS[ProtocolTag.QUESTION] = _parse_question
+_PARSERS: list[Callable[[Frame], Message | None] | None] = [None] * (max(ProtocolEtag) + 1)
+_PARSERS[ProtocolEtag.SSI] = _parse_ssi
+_PARSERS[ProtocolEtag.RSI] = _parse_rsi
+_PARSERS[ProtocolEtag.GET_ETAG] = _parse_get_etag
+_PARSERS[ProtocolEtag.SUPPLY_ETAG_FLAGS] = _parse_supply
+_PARSERS[ProtocolEtag.CLAIM] = _parse_claim
+_PARSERS[ProtocolEtag.ANNOUNCE] = _parse_announce
+_PARSERS[ProtocolEtag.BROKER] = _parse_heartbeat
+_PARSERS[ProtocolEtag.QUESTION] = _parse_question

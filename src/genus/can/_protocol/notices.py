@@ -1,77 +1,77 @@
-"""What the protocols tell the node, or whoever runs a broker: outcomes, conflicts, silence. All frozen."""
+"""Notices of the protocols to the node or to the program that runs a broker, and the timeouts of the protocols.
+
+All notices are frozen. Timeouts are in nanoseconds; `docs/can-protocols.md` says what follows from each.
+"""
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from genus.can._protocol.messages import QosClass, Reason
+from genus.can._protocol.messages import QosClass, RefusalReason
 from genus.catalog import Catalog
 from genus.model import Vector
-
-# How long the protocols wait, in nanoseconds. `docs/can-protocols.md` says what follows from each.
-
 
 MILLISECOND = 1_000_000
 
 STAGE_TIMEOUT = 50 * MILLISECOND
-"""The broker gives up on a configuration when no node answers a stage for this long."""
+"""The broker gives up a configuration if no node answers a stage within this time."""
 
 RETRY = 100 * MILLISECOND
-"""A node without a number asks again after this long without a word of configuration, then after twice that, ..."""
+"""A node without a number asks again after this time without a configuration message; then the time is doubled ..."""
 
-LONGEST_RETRY = 1_000 * MILLISECOND
-"""... up to this; and for this long a node keeps still that was told that all numbers are taken."""
+MAX_RETRY = 1_000 * MILLISECOND
+"""... up to this. A node for which no number was free also waits for this time."""
 
 CLAIM_PERIOD = 1_000 * MILLISECOND
-"""Claims and the broker's heartbeat come at least this often."""
+"""The longest time between two claims, and between two heartbeats of the broker."""
 
 CLAIM_JITTER = 200 * MILLISECOND
-"""Each period is shorter by a random part of this, so that two senders do not stay in step."""
+"""Each period is shorter by a random part of this, so that two senders do not stay synchronous."""
 
 LEASE = 5 * CLAIM_PERIOD
-"""The number of a node that was silent for this long may be given to another."""
+"""The number of a node that was silent for this time may be given to another."""
 
-DEFENCE_PAUSE = 100 * MILLISECOND
-"""At most one claim in this time is an answer to a conflict, and announcements are repeated once in it."""
+DEFENCE_INTERVAL = 100 * MILLISECOND
+"""The least time between two claims that answer a conflict, and between two repetitions of all announcements."""
 
 ROLL_CALL_SPREAD = 10 * MILLISECOND
-"""A roll call is answered within this time, each node at a random moment."""
+"""Each node answers a roll call after a random time of at most this."""
 
 ROLL_CALL_WAIT = 12 * MILLISECOND
-"""How long the broker listens after a roll call before it lets a frame follow that all answers go before."""
+"""How long the broker waits after a roll call before it sends a frame that all answers have priority over."""
 
-FAILURES_BEFORE_PAUSE = 3
-"""So many failures in a row look like another node that sends the same identifier at the same moment, ..."""
+FAILURES_BEFORE_BACKOFF = 3
+"""After this many failures in a row another node probably sends the same identifier at the same time, ..."""
 
-COLLISION_PAUSE = 16 * MILLISECOND
-"""... and are answered with a pause of a random part of this."""
+COLLISION_BACKOFF = 16 * MILLISECOND
+"""... and the frame is repeated after a random part of this."""
 
-BROKER_SILENCE = 3 * CLAIM_PERIOD
-"""A standby takes over when the broker was not heard for this long."""
+BROKER_TIMEOUT = 3 * CLAIM_PERIOD
+"""A standby takes over if no frame of the broker was received for this time."""
 
-CONFIGURATION_PAUSE = 5 * MILLISECOND
-"""A node that has just got its number asks for tags when nobody sent nibbles for this long, ..."""
+BIND_QUIET_TIME = 5 * MILLISECOND
+"""A node that has just got its number asks for event tags once no nibbles were sent for this time, ..."""
 
-LONGEST_POLITENESS = 1_000 * MILLISECOND
-"""... but waits no longer than this."""
+MAX_BIND_DELAY = 1_000 * MILLISECOND
+"""... but after this time at the latest."""
 
 BIND_RETRY = 50 * MILLISECOND
-"""First wait for the reply to a binding request; each further wait is twice the one before."""
+"""The first timeout of a binding request; each further one is twice as long."""
 
 BIND_ATTEMPTS = 4
 """A binding request is sent once and repeated three times."""
 
 ANSWER_RETRY = 500 * MILLISECOND
-"""A catalog question is repeated when no answer at all was heard for this long, to anybody."""
+"""A catalog question is repeated if no answer to any node was received for this time, ..."""
 
-ANSWER_PATIENCE = 10_000 * MILLISECOND
-"""... and when answers to others took this long."""
+ANSWER_TIMEOUT = 10_000 * MILLISECOND
+"""... and if answers to other nodes took this long."""
 
 ANSWER_ATTEMPTS = 4
 """A catalog question is sent once and repeated three times."""
 
-ANSWER_PACE = MILLISECOND // 2
-"""Time between two frames of an answer, so that slow receivers keep up and others get the bus."""
+ANSWER_INTERVAL = MILLISECOND // 2
+"""The time between two frames of an answer, so that slow receivers keep up and other nodes get the bus."""
 
 
 class Configured(msgspec.Struct, frozen=True):
@@ -80,11 +80,11 @@ class Configured(msgspec.Struct, frozen=True):
     node: int
 
 
-class Conflict(msgspec.Struct, frozen=True):
-    """Another node claims this node's number, or its uid: then `uid` is this node's own.
+class NumberConflict(msgspec.Struct, frozen=True):
+    """Another node claims this node's number, or uses its uid: then `uid` is this node's own.
 
-    If the number is not `kept`, the node has none, and must not send, until it is configured anew. Two nodes of one uid
-    both keep it: nothing tells them apart, so somebody has to.
+    If the number is not `kept`, the node has none, and must not send, until it is configured again. Two nodes with one
+    uid both keep the number, because they cannot be distinguished: one of them must get another uid.
     """
 
     node: int
@@ -97,14 +97,14 @@ class NumbersExhausted(msgspec.Struct, frozen=True):
 
 
 class BrokerSeen(msgspec.Struct, frozen=True):
-    """A broker was heard that is new, was started anew, or has another catalog than before."""
+    """A broker is new, was restarted, or has another catalog than before."""
 
     epoch: int
     digest: int
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A subject has this event tag; the low `width` bits of the tag say which tagged attributes an event carries."""
+    """A subject has this event tag; its low `width` bits are the presence bits of tagged attributes."""
 
     subject: int
     etag: int
@@ -114,15 +114,15 @@ class Bound(msgspec.Struct, frozen=True):
     deprecated: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True):
+class BindingRefused(msgspec.Struct, frozen=True):
     """A subject has no event tag."""
 
     subject: int
-    reason: Reason
+    reason: RefusalReason
 
 
 class ClassConflict(msgspec.Struct, frozen=True):
-    """This node announced a channel otherwise than its first publisher, who has it `recorded` and `segmented`."""
+    """This node announced a channel differently than its first publisher, whose class and segmentation are recorded."""
 
     subject: int
     announced: QosClass
@@ -130,11 +130,11 @@ class ClassConflict(msgspec.Struct, frozen=True):
     segmented: bool
 
 
-class Described(msgspec.Struct, frozen=True):
+class VectorReceived(msgspec.Struct, frozen=True):
     """The answer to a question for a vector; `vector` is None if the subject is unknown.
 
-    An attribute of the vector that is not in `carried` belongs to relatives of the type only; in the vector, what every
-    event of the type has is required. `tagged` names the attributes whose presence is in the event tag.
+    In the vector, attributes that every event of the type has are required. Attributes that are not in `carried` belong
+    only to other types of the family. `tagged` names the attributes whose presence bits are in the event tag.
     """
 
     subject: int
@@ -144,8 +144,8 @@ class Described(msgspec.Struct, frozen=True):
     tagged: tuple[str, ...] = ()
 
 
-class Named(msgspec.Struct, frozen=True):
-    """The answer to a question for the type of an event tag; None if there is none."""
+class NameReceived(msgspec.Struct, frozen=True):
+    """The answer to a question for the type of an event tag; the name is None if there is no such type."""
 
     etag: int
     name: str | None
@@ -157,41 +157,41 @@ class CatalogReceived(msgspec.Struct, frozen=True):
     catalog: Catalog
 
 
-class Unanswered(msgspec.Struct, frozen=True):
-    """The broker did not reply to a request, of this subject or event tag, though it was repeated.
+class RequestUnanswered(msgspec.Struct, frozen=True):
+    """The broker did not reply to a request for this subject or event tag, although it was repeated.
 
-    A binding is asked for again as soon as a broker is heard; a catalog question is not.
+    A binding request is sent again as soon as a frame of a broker is received; a catalog question is not.
     """
 
     request: Literal["binding", "vector", "type", "catalog"]
     of: int = 0
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """A broker took over, or became the standby of another (whose uid is `other`, 0 if it was never heard)."""
+class RoleChanged(msgspec.Struct, frozen=True):
+    """A broker became active, or the standby of another one, whose uid is `other` (0 if it is unknown)."""
 
     active: bool
     other: int = 0
 
 
 class StoreFailed(msgspec.Struct, frozen=True):
-    """A broker could not write its tables, so it did not grant what it was asked for."""
+    """A broker could not write its tables, so it did not grant a request."""
 
     problem: str
 
 
 Notice: TypeAlias = (
     Configured
-    | Conflict
+    | NumberConflict
     | NumbersExhausted
     | BrokerSeen
     | Bound
-    | Refused
+    | BindingRefused
     | ClassConflict
-    | Described
-    | Named
+    | VectorReceived
+    | NameReceived
     | CatalogReceived
-    | Unanswered
-    | Standing
+    | RequestUnanswered
+    | RoleChanged
     | StoreFailed
 )

@@ -1,9 +1,9 @@
-"""The time service: one node leads, the others follow, and each knows how far off it may be. No I/O.
+"""The time service: one node is the master of global time, the others follow, and each knows a bound on its error.
 
-A frame ends at all nodes at once, within a bit time. So the master sends SYNC, notes what its clock shows when that
-has gone through, and tells it in FOLLOW_UP; the others noted theirs and have a sample of both clocks (Gergeleit and
-Streich 1994). A master that fails is replaced by the living node with the lowest number, which goes on with the time
-it had. `docs/can-time.md` says what is assumed and what follows from it.
+A frame ends at all nodes within a bit time. So the master sends SYNC, reads its clock when the frame has ended, and
+sends the reading in FOLLOW_UP; the other nodes read theirs at the same instant, and have a sample of both clocks
+(Gergeleit and Streich 1994). A master that fails is replaced by the node with the lowest number, which continues with
+the time it had. `docs/can-time.md` has the assumptions and what follows from them.
 """
 
 from collections import Counter
@@ -13,172 +13,169 @@ from typing import TypeAlias
 
 import msgspec
 
-from genus.can._protocol.clock_model import PPB, UNBOUNDED, Assumptions, GlobalClock, Sample
-from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Identifier, Priority, ProtocolTag
+from genus.can._protocol.clock_model import PPB, UNBOUNDED_PRECISION, ClockAssumptions, ClockSample, GlobalClock
+from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Identifier, Priority, ProtocolEtag
 from genus.errors import BusError
-
-# SYNC and FOLLOW_UP: their bytes, and how the ones heard of a node are paired to samples of two clocks.
-
 
 SYNC_LENGTH, FOLLOW_UP_LENGTH = 2, 8
 ERA_SHIFT = 56
 _LOW_MASK = (1 << ERA_SHIFT) - 1
 SILENT_SYNCS = 3
-"""A node that sends SYNC without FOLLOW_UP so often does not lead."""
+"""A node that sends more SYNC than this in a row without FOLLOW_UP is not a master."""
 
 
 def sync_frame(node: int, sequence: int, time: int) -> Frame:
-    """SYNC: its number, and the leading 8 of the 64 bits of global time.
+    """SYNC: its sequence number, and the leading 8 of the 64 bits of global time.
 
     >>> sync_frame(3, 7, 0x1122_3344_5566_7788)
     Frame(0x1f60c008, 0711)
     """
-    return _frame(ProtocolTag.SYNC, node, bytes((sequence, era_of(time))))
+    return _frame(ProtocolEtag.SYNC, node, bytes((sequence, era_of(time))))
 
 
 def follow_up_frame(node: int, sequence: int, time: int) -> Frame:
-    """FOLLOW_UP: the number of its SYNC, and the other 56 bits of global time when that had ended.
+    """FOLLOW_UP: the sequence number of its SYNC, and the other 56 bits of global time at the end of that SYNC.
 
     >>> follow_up_frame(3, 7, 0x1122_3344_5566_7788)
     Frame(0x1f60c009, 0722334455667788)
     """
-    return _frame(ProtocolTag.FOLLOW_UP, node, bytes((sequence,)) + (time & _LOW_MASK).to_bytes(7, "big"))
+    return _frame(ProtocolEtag.FOLLOW_UP, node, bytes((sequence,)) + (time & _LOW_MASK).to_bytes(7, "big"))
 
 
-def _frame(tag: ProtocolTag, node: int, data: bytes) -> Frame:
-    return Frame(Identifier(Priority.SYSTEM, node, tag).pack(), data)
+def _frame(etag: ProtocolEtag, node: int, data: bytes) -> Frame:
+    return Frame(Identifier(Priority.SYSTEM, node, etag).pack(), data)
 
 
 def era_of(time: int) -> int:
-    """The leading 8 of 64 bits; they change every 834 days."""
+    """The leading 8 of the 64 bits of a time; they change every 834 days."""
     return time >> ERA_SHIFT & 0xFF
 
 
-def well_formed(frame: Frame) -> bool:
-    """Whether a frame of one of the two tags has the length, the priority and the kind of sender it must have."""
-    length = SYNC_LENGTH if frame.etag == ProtocolTag.SYNC else FOLLOW_UP_LENGTH
+def is_well_formed(frame: Frame) -> bool:
+    """Whether a SYNC or FOLLOW_UP has the right length and priority, and a sender with a number."""
+    length = SYNC_LENGTH if frame.etag == ProtocolEtag.SYNC else FOLLOW_UP_LENGTH
     genuine = frame.extended and frame.priority == Priority.SYSTEM and frame.node != UNCONFIGURED_NODE
     return genuine and len(frame.data) == length
 
 
-class _Sync(msgspec.Struct, frozen=True):
-    """A SYNC that was heard at a local reading; None if it came twice, for nobody knows which one is meant."""
+class _ReceivedSync(msgspec.Struct, frozen=True):
+    """A SYNC and the local reading at its end; None if it came twice, because FOLLOW_UP does not say which is meant."""
 
     sequence: int
     era: int
     local: int | None
 
 
-class Leader:
-    """What was heard of a node that leads, or would like to."""
+class MasterCandidate:
+    """State: what was received from a node that is the master, or wants to be."""
 
     def __init__(self) -> None:
-        self.heard_at = 0
-        self.chain: list[Sample] = []
-        """Its last samples, which fit each other but not what else is known."""
-        self._sync: _Sync | None = None
+        self.last_sync_at = 0
+        self.chain: list[ClockSample] = []
+        """Its last samples, which are consistent with each other but not with the current time."""
+        self._sync: _ReceivedSync | None = None
         self._paired: int | None = None
         self._unpaired = 0
 
     @property
     def silent(self) -> bool:
-        """Whether it tells no time, though it says that it would."""
+        """Whether it sends SYNC without FOLLOW_UP."""
         return self._unpaired > SILENT_SYNCS
 
-    def hear_sync(self, frame: Frame, now: int) -> str | None:
-        """Note when a SYNC ended; returns what is wrong with it."""
+    def receive_sync(self, frame: Frame, now: int) -> str | None:
+        """Record the end of a SYNC; returns the reason if it is dropped."""
         sequence, era = frame.data
         if sequence == self._paired:
             return "duplicate"
         twice = self._sync is not None and self._sync.sequence == sequence
-        self._sync = _Sync(sequence, era, None if twice else now)
+        self._sync = _ReceivedSync(sequence, era, None if twice else now)
         self._unpaired += not twice
-        self.heard_at = now
+        self.last_sync_at = now
         return "duplicate" if twice else None
 
-    def pair(self, frame: Frame, now: int, patience_ns: int) -> Sample | None:
-        """The sample that a FOLLOW_UP makes of the SYNC before it, if that is the one it follows."""
+    def pair(self, frame: Frame, now: int, timeout_ns: int) -> ClockSample | None:
+        """The sample of a FOLLOW_UP and its SYNC; None if the last SYNC is not the one it follows."""
         sync, self._sync = self._sync, None
-        if sync is None or sync.local is None or sync.sequence != frame.data[0] or now - sync.local > patience_ns:
+        if sync is None or sync.local is None or sync.sequence != frame.data[0] or now - sync.local > timeout_ns:
             return None
         self._paired, self._unpaired = sync.sequence, 0
-        return Sample(sync.local, int.from_bytes(bytes((sync.era,)) + frame.data[1:], "big", signed=True))
+        return ClockSample(sync.local, int.from_bytes(bytes((sync.era,)) + frame.data[1:], "big", signed=True))
 
-    def link(self, sample: Sample, assumptions: Assumptions, patience_ns: int) -> None:
-        """Add a sample to the chain; one that does not fit the last begins another."""
-        if self.chain and not _fit(self.chain[-1], sample, assumptions, patience_ns):
+    def add_to_chain(self, sample: ClockSample, assumptions: ClockAssumptions, timeout_ns: int) -> None:
+        """Add a sample to the chain; a sample that is not consistent with the last begins a new chain."""
+        if self.chain and not _are_consistent(self.chain[-1], sample, assumptions, timeout_ns):
             self.chain.clear()
         self.chain.append(sample)
 
 
-def _fit(first: Sample, second: Sample, assumptions: Assumptions, patience_ns: int) -> bool:
+def _are_consistent(first: ClockSample, second: ClockSample, assumptions: ClockAssumptions, timeout_ns: int) -> bool:
     span = second.local - first.local
-    parted = abs(second.global_ - first.global_ - span)
-    return 0 < span <= patience_ns and parted <= 2 * assumptions.sample_ns + span * assumptions.apart_ppb // PPB
+    difference = abs(second.global_ - first.global_ - span)
+    return 0 < span <= timeout_ns and difference <= 2 * assumptions.sample_ns + span * assumptions.divergence_ppb // PPB
 
-
-__all__ = ["UNBOUNDED", "ClockStepped", "MasterChanged", "Notice", "SyncLost", "Synchronised", "TimeService"]
 
 CONFIRMATIONS = 3
-"""So many samples that fit each other are believed, though they do not fit what was known."""
+"""This many samples that are consistent with each other are accepted, even if they contradict the current time."""
 STAGGER = 100
-"""A node waits longer than the one before it by this part of a period, so that one takes over and the others hear."""
+"""Nodes take over one after the other, by this part of a period: one sends SYNC before the next would."""
 
-# In periods. A node misses at most two pairs of a leader in a row: that is why three of them are silence.
+# In periods. It is assumed that a node misses at most two pairs of a master in a row; so three are a timeout.
 SILENCE = 3
-"""After this, and its stagger, a node that hears nobody leads."""
+"""After this time without a SYNC, and its stagger, a node becomes the master."""
 HOLD_OVER = 4.5
-"""For so long after the last good pair a node knows the time: until a new master, with the last number, has spoken."""
+"""For this time after the last good pair a node knows the time: until even the last node has become the master."""
 HANDOVER = 5
-"""For so long after a change some may still go by the former time: HOLD_OVER, but for the time it was silent before."""
-DOUBT = 8
-"""Whoever follows the other of two masters may hear it for SILENCE longer than this node, and then has HOLD_OVER."""
+"""For this time after a change some nodes may still use the former time: HOLD_OVER, less the silence before."""
+UNCERTAINTY = 8
+"""A node that follows the other of two masters may receive it for SILENCE longer than this node, and then HOLD_OVER."""
 
 
 class Synchronised(msgspec.Struct, frozen=True):
-    """Global time is known, to this precision."""
+    """Global time is known, with this precision."""
 
     precision_ns: int
 
 
 class SyncLost(msgspec.Struct, frozen=True):
-    """Nothing was heard of global time for too long: the clock runs on, but nobody knows how wrong."""
+    """No good sample was received for too long: the clock continues, but its error is unknown."""
 
 
 class MasterChanged(msgspec.Struct, frozen=True):
-    """This node leads now, be it the own one; None if none does."""
+    """This node is the master now; None if there is none."""
 
     node: int | None
 
 
 class ClockStepped(msgspec.Struct, frozen=True):
-    """Global time was found wrong by more than clocks can part; if it was ahead, it runs slower until it is right."""
+    """Global time was wrong by more than the assumptions allow; if it was ahead, it runs slower until it is right."""
 
     by_ns: int
 
 
-Notice: TypeAlias = Synchronised | SyncLost | MasterChanged | ClockStepped
+TimeNotice: TypeAlias = Synchronised | SyncLost | MasterChanged | ClockStepped
 
 
 class _Role(Enum):
     FOLLOWER = "follower"
     CLAIMANT = "claimant"
-    """Has a SYNC on its way; the first to be heard leads."""
+    """Its first SYNC is queued; the node whose SYNC is sent first becomes the master."""
     MASTER = "master"
 
 
 class TimeService:
-    """Global time at one node: tell it frames and readings of the local clock, ask it for time and precision.
+    """Global time at one node, from frames and readings of its local clock; no I/O.
 
-    `node` gives the own number, None or 0 while there is none. All nodes of a bus have the same `period_ns` and
-    assume the same of clocks. Frames that are passed over are counted by reason in `dropped`.
+    `send` queues a frame, `notify` gets notices, `node` gives the node's number, None or 0 while it has none. The other
+    arguments must be the same at all nodes of a bus: the period of SYNC, and the assumptions about clocks (see
+    `ClockAssumptions`). A node that is not `masterable` never becomes the master. Dropped frames are counted by reason
+    in `dropped`. BusError if a value makes no sense.
     """
 
     def __init__(
         self,
         *,
         send: Callable[[Frame], object],
-        tell: Callable[[Notice], object],
+        notify: Callable[[TimeNotice], object],
         node: Callable[[], int | None],
         period_ns: int = 20_000_000,
         drift_ppm: int = 100,
@@ -189,191 +186,191 @@ class TimeService:
     ) -> None:
         if period_ns < STAGGER:
             raise BusError(f"period_ns is {period_ns}, but must be at least {STAGGER}")
-        self.assumptions = Assumptions(
+        self.assumptions = ClockAssumptions(
             drift_ppm=drift_ppm, wander_ppm=wander_ppm, granularity_ns=granularity_ns, bit_ns=bit_ns
         )
         self.period_ns = period_ns
         self.masterable = masterable
         self.dropped: Counter[str] = Counter()
-        self._patience_ns = SILENCE * period_ns
+        self._timeout_ns = SILENCE * period_ns
         self._clock = GlobalClock(self.assumptions, int(HOLD_OVER * period_ns), HANDOVER * period_ns)
-        self._send, self._tell, self._node = send, tell, node
+        self._send, self._notify, self._node = send, notify, node
         self._role = _Role.FOLLOWER
         self._number = 0
         self._master: int | None = None
-        self._leaders: dict[int, Leader] = {}
-        self._heard_at: int | None = None
+        self._candidates: dict[int, MasterCandidate] = {}
+        self._sync_at: int | None = None
         self._sequence = 0
         self._waiting: Frame | None = None
-        self._went_at = self._stamp = self._next_at = 0
-        self._told_master: int | None = None
-        self._told_synchronised = False
+        self._sent_at = self._stamp = self._next_at = 0
+        self._notified_master: int | None = None
+        self._notified_synchronised = False
 
     @property
     def is_master(self) -> bool:
-        """Whether this node leads."""
+        """Whether this node is the master."""
         return self._role is _Role.MASTER
 
     @property
     def master(self) -> int | None:
-        """The node that leads."""
+        """The number of the master; None if there is none."""
         return self._master
 
     def global_time(self, local: int) -> int:
-        """Global time at a local reading; never goes back. Before the first synchronisation it is the local time."""
+        """Global time at a local reading; it never goes back. Before the first synchronisation it is the local time."""
         return self._clock.at(local)
 
     def local_time(self, global_: int) -> int:
-        """The first local reading at which it is this global time, or later. Later samples may shift it a little."""
+        """The first local reading at which it is this global time, or later; new samples may shift it a little."""
         return self._clock.when(global_)
 
     def precision(self, now: int) -> int:
         """A bound in nanoseconds: the global times of two nodes differ by at most the sum of their precisions.
 
-        UNBOUNDED if nothing is known.
+        It is `UNBOUNDED_PRECISION` if nothing is known.
         """
         return self._clock.precision(now)
 
     @property
     def wake_at(self) -> int | None:
-        """When the service wants to be woken."""
-        found = _earlier(self._election_at(), self._clock.unknown_until)
+        """The local reading at which `wake` is due."""
+        found = _earliest(self._election_at(), self._clock.unknown_until)
         if self._role is not _Role.FOLLOWER:
-            found = _earlier(found, self._next_at)
-        return _earlier(found, self._clock.lapses_at) if self._told_synchronised else found
+            found = _earliest(found, self._next_at)
+        return _earliest(found, self._clock.lapses_at) if self._notified_synchronised else found
 
     def listen(self, now: int) -> None:
-        """Begin, or begin again after the bus was lost and with it the frames that waited: hear first, then speak."""
+        """Start, or start again after bus-off, when queued frames were lost: listen before sending."""
         self._waiting = None
-        self._stand_down(now)
-        self._tell_changes(now)
+        self._become_follower(now)
+        self._notify_changes(now)
 
     def receive(self, frame: Frame, now: int) -> None:
-        """A frame of another node has ended; only the two of the time service matter."""
-        if frame.etag not in (ProtocolTag.SYNC, ProtocolTag.FOLLOW_UP):
+        """A frame of another node has ended; frames other than SYNC and FOLLOW_UP are ignored."""
+        if frame.etag not in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
             return
-        problem = self._refusal(frame, now)
+        problem = self._drop_reason(frame, now)
         if problem is None:
-            hear = self._hear_sync if frame.etag == ProtocolTag.SYNC else self._hear_follow_up
-            problem = hear(frame, now)
+            process = self._on_sync if frame.etag == ProtocolEtag.SYNC else self._on_follow_up
+            problem = process(frame, now)
         if problem is not None:
             self.dropped[problem] += 1
-        self._tell_changes(now)
+        self._notify_changes(now)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this node has gone through."""
+        """A frame of this node was sent."""
         if frame != self._waiting:
             return
         self._waiting = None
-        self._went_at = now
-        if frame.etag == ProtocolTag.SYNC and self._role is not _Role.FOLLOWER:
-            self._follow_up(frame, now)
-        elif frame.etag == ProtocolTag.FOLLOW_UP and self._role is _Role.MASTER:
+        self._sent_at = now
+        if frame.etag == ProtocolEtag.SYNC and self._role is not _Role.FOLLOWER:
+            self._send_follow_up(frame, now)
+        elif frame.etag == ProtocolEtag.FOLLOW_UP and self._role is _Role.MASTER:
             self._clock.refresh(self._stamp, now)
-        self._tell_changes(now)
+        self._notify_changes(now)
 
     def wake(self, now: int) -> None:
-        """The time asked for has come."""
+        """The time of `wake_at` has come."""
         election_at = self._election_at()
         if election_at is not None and now >= election_at:
-            self._claim(now)
+            self._become_claimant(now)
         if self._role is not _Role.FOLLOWER and now >= self._next_at:
-            self._lead(now)
-        self._tell_changes(now)
+            self._send_sync(now)
+        self._notify_changes(now)
 
-    # Following
+    # -- follower ----------------------------------------------------------------------------------------------------
 
-    def _refusal(self, frame: Frame, now: int) -> str | None:
-        if not well_formed(frame):
+    def _drop_reason(self, frame: Frame, now: int) -> str | None:
+        if not is_well_formed(frame):
             return "malformed"
         if frame.node == self._node():
             return "own number"
         return None if self._may_lead(frame.node, now) else "not the master"
 
     def _may_lead(self, node: int, now: int) -> bool:
-        """The master stays while it is heard; of two, the one with the lower number."""
+        """Whether a node may be the master: the present one stays while it sends SYNC; of two, the lower number."""
         if self._master is None or node <= self._master:
             return True
         if self._role is _Role.MASTER:
             return False
-        return now - self._leaders[self._master].heard_at > self._patience_ns - self.period_ns // 2
+        return now - self._candidates[self._master].last_sync_at > self._timeout_ns - self.period_ns // 2
 
-    def _hear_sync(self, frame: Frame, now: int) -> str | None:
-        leader = self._leaders.setdefault(frame.node, Leader())
-        problem = leader.hear_sync(frame, now)
-        if not leader.silent:
-            self._heard_at = now
+    def _on_sync(self, frame: Frame, now: int) -> str | None:
+        candidate = self._candidates.setdefault(frame.node, MasterCandidate())
+        problem = candidate.receive_sync(frame, now)
+        if not candidate.silent:
+            self._sync_at = now
             if self._role is _Role.CLAIMANT:
                 self._role = _Role.FOLLOWER
         return problem
 
-    def _hear_follow_up(self, frame: Frame, now: int) -> str | None:
-        leader = self._leaders.setdefault(frame.node, Leader())
-        sample = leader.pair(frame, now, self._patience_ns)
-        return "unpaired" if sample is None else self._judge(frame.node, leader, sample, now)
+    def _on_follow_up(self, frame: Frame, now: int) -> str | None:
+        candidate = self._candidates.setdefault(frame.node, MasterCandidate())
+        sample = candidate.pair(frame, now, self._timeout_ns)
+        return "unpaired" if sample is None else self._evaluate(frame.node, candidate, sample, now)
 
-    def _judge(self, node: int, leader: Leader, sample: Sample, now: int) -> str | None:
-        """Go by a sample that fits what is known; one that does not has to be confirmed by others."""
+    def _evaluate(self, node: int, candidate: MasterCandidate, sample: ClockSample, now: int) -> str | None:
+        """Use a sample that is consistent with the current time; another must be confirmed by further samples."""
         changed = node != self._master
-        known = self._clock.holds(now)
-        off = self._clock.contradiction(sample, changed=changed)
+        known = self._clock.is_held(now)
+        off = self._clock.deviation(sample, changed=changed)
         if known and not off:
-            leader.chain.clear()
+            candidate.chain.clear()
             self._follow(node, [sample], now, anew=changed)
             return None
-        leader.link(sample, self.assumptions, self._clock.hold_over_ns)
-        confirmed = len(leader.chain) >= CONFIRMATIONS
+        candidate.add_to_chain(sample, self.assumptions, self._clock.hold_over_ns)
+        confirmed = len(candidate.chain) >= CONFIRMATIONS
         if confirmed:
-            self._step(node, leader, off, now)
-        self._doubt(now)
+            self._step(node, candidate, off, now)
+        self._check_other_times(now)
         return "contradiction" if known and not confirmed else None
 
-    def _step(self, node: int, leader: Leader, off: int, now: int) -> None:
+    def _step(self, node: int, candidate: MasterCandidate, off: int, now: int) -> None:
         if off:
-            self._tell(ClockStepped(off))
-        self._follow(node, leader.chain, now, anew=True)
-        leader.chain.clear()
+            self._notify(ClockStepped(off))
+        self._follow(node, candidate.chain, now, anew=True)
+        candidate.chain.clear()
 
-    def _follow(self, node: int, samples: list[Sample], now: int, *, anew: bool) -> None:
+    def _follow(self, node: int, samples: list[ClockSample], now: int, *, anew: bool) -> None:
         self._clock.adopt(samples, now, anew=anew)
         self._role = _Role.FOLLOWER
         self._master = node
 
-    def _doubt(self, now: int) -> None:
-        """While one with a lower number than the master's tells another time, nobody knows."""
-        lower = [leader for node, leader in self._leaders.items() if self._master is not None and node < self._master]
-        if any(leader.chain and now - leader.chain[-1].local <= self._clock.hold_over_ns for leader in lower):
-            self._clock.doubt(now + DOUBT * self.period_ns)
+    def _check_other_times(self, now: int) -> None:
+        """The time is uncertain while a node with a lower number than the master's sends another time."""
+        lower = [each for node, each in self._candidates.items() if self._master is not None and node < self._master]
+        if any(each.chain and now - each.chain[-1].local <= self._clock.hold_over_ns for each in lower):
+            self._clock.mark_unknown(now + UNCERTAINTY * self.period_ns)
 
-    # Leading
+    # -- master ------------------------------------------------------------------------------------------------------
 
     def _election_at(self) -> int | None:
-        """When this node will lead if it hears nobody: first those who know the time, last those who never did."""
+        """When this node becomes the master without a SYNC: nodes that know the time first, others later."""
         number = self._node()
-        if self._role is not _Role.FOLLOWER or not self.masterable or not number or self._heard_at is None:
+        if self._role is not _Role.FOLLOWER or not self.masterable or not number or self._sync_at is None:
             return None
-        at = self._heard_at + self._patience_ns + number * self.period_ns // STAGGER
-        if self._clock.holds(at):
+        at = self._sync_at + self._timeout_ns + number * self.period_ns // STAGGER
+        if self._clock.is_held(at):
             return at
-        return at + (self._patience_ns // 2 if self._clock.started else self._patience_ns)
+        return at + (self._timeout_ns // 2 if self._clock.started else self._timeout_ns)
 
-    def _claim(self, now: int) -> None:
+    def _become_claimant(self, now: int) -> None:
         self._role = _Role.CLAIMANT
         self._number = self._node() or 0
-        self._went_at = self._next_at = now
+        self._sent_at = self._next_at = now
 
-    def _lead(self, now: int) -> None:
-        """Send SYNC once a period, unless the last frame still waits; who is not heard for long does not lead."""
-        if now - self._went_at > self._patience_ns or self._number != self._node():
-            self._stand_down(now)
+    def _send_sync(self, now: int) -> None:
+        """Send SYNC once a period, unless the last frame still waits; a master that cannot send for long gives up."""
+        if now - self._sent_at > self._timeout_ns or self._number != self._node():
+            self._become_follower(now)
             return
         self._next_at = now + self.period_ns
         if self._waiting is None:
             self._sequence = (self._sequence + 1) % 256
             self._transmit(sync_frame(self._number, self._sequence, self._clock.estimate(now)))
 
-    def _follow_up(self, sync: Frame, now: int) -> None:
-        """A SYNC has gone through: say when. In the moment in which the era changes, the next one has to do."""
+    def _send_follow_up(self, sync: Frame, now: int) -> None:
+        """Send the time at which a SYNC ended; not if the era changed meanwhile: the next SYNC has the new one."""
         if self._role is _Role.CLAIMANT:
             self._clock.lead(now)
             self._role = _Role.MASTER
@@ -387,30 +384,30 @@ class TimeService:
         self._waiting = frame
         self._send(frame)
 
-    def _stand_down(self, now: int) -> None:
+    def _become_follower(self, now: int) -> None:
         if self._role is _Role.MASTER:
             self._master = None
         self._role = _Role.FOLLOWER
-        self._heard_at = now
+        self._sync_at = now
 
-    # Telling
+    # -- notices -----------------------------------------------------------------------------------------------------
 
-    def _tell_changes(self, now: int) -> None:
+    def _notify_changes(self, now: int) -> None:
         self._clock.expire(now)
         precision = self._clock.precision(now)
-        synchronised = precision < UNBOUNDED
-        if self._role is not _Role.MASTER and not self._clock.holds(now):
+        synchronised = precision < UNBOUNDED_PRECISION
+        if self._role is not _Role.MASTER and not self._clock.is_held(now):
             self._master = None
-        if self._master != self._told_master:
-            self._told_master = self._master
-            self._tell(MasterChanged(self._master))
-        if synchronised != self._told_synchronised:
-            self._told_synchronised = synchronised
-            self._tell(Synchronised(precision) if synchronised else SyncLost())
+        if self._master != self._notified_master:
+            self._notified_master = self._master
+            self._notify(MasterChanged(self._master))
+        if synchronised != self._notified_synchronised:
+            self._notified_synchronised = synchronised
+            self._notify(Synchronised(precision) if synchronised else SyncLost())
 
 
-def _earlier(one: int | None, other: int | None) -> int | None:
-    """The earlier of two readings, either of which may be none."""
+def _earliest(one: int | None, other: int | None) -> int | None:
+    """The earlier of two readings, each of which may be None."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)

@@ -1,8 +1,8 @@
-"""How many bit times a frame takes: worst case by formula (Davis et al. 2007), exact by stuffing its bits.
+"""The length of frames in bit times: worst case by formula (Davis et al. 2007), exact by counting stuff bits.
 
-Bits are stuffed by a machine whose state is the last bit and how often it came in a row (1 to 5). One table per state
-maps a byte to the next table and the stuff bits passed on the way, so a frame costs one look-up per byte; what belongs
-to the identifier is kept from frame to frame. All lengths include the three bits of intermission.
+Stuff bits are counted by a state machine whose state is the last bit and how often it was repeated (1 to 5). One table
+per state maps a byte to the next table and the stuff bits within the byte, so a frame takes one look-up per byte; the
+result for the header is cached by identifier. All lengths include the three bits of intermission.
 """
 
 from bisect import bisect_left
@@ -11,23 +11,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from genus.can._wire.frame import Frame
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Frame
 from genus.errors import BusError
 
 SHORTEST_ERROR_BITS = 17
-"""Error flag 6, delimiter 8, intermission 3: all nodes saw the error at the same bit."""
+"""Error flag 6, delimiter 8, intermission 3: all nodes detected the error at the same bit."""
 ACTIVE_ERROR_BITS = 23
-"""With 6 more bits of flag, from nodes that only saw the first flag."""
+"""With 6 more bits for the error flags of nodes that only detected the first flag."""
 WORST_ERROR_BITS = 31
-"""Error flag 6, its echo 6, delimiter 8, intermission 3, and 8 of suspension where the sender is error passive."""
-RECOVERY_BITS = 128 * 11
-"""How long a node that went off the bus hears idle bits before it may come back."""
+"""Error flag 6, its echo 6, delimiter 8, intermission 3, and 8 of suspension if the sender is error passive."""
 
 FD_SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 """The data lengths of a CAN FD frame, by its 4-bit data length code."""
 
 _TAIL_BITS = 13
-"""CRC delimiter 1, acknowledgement 2, end of frame 7, intermission 3: never stuffed, always at the nominal rate."""
+"""CRC delimiter 1, acknowledgement 2, end of frame 7, intermission 3: without stuff bits, at the nominal rate."""
 
 
 class FdBits(NamedTuple):
@@ -38,54 +36,54 @@ class FdBits(NamedTuple):
 
 
 def padded_size(size: int) -> int:
-    """The shortest CAN FD data length that holds `size` bytes.
+    """The shortest CAN FD data length that holds `size` bytes; ValueError for more than 64.
 
     >>> [padded_size(size) for size in (0, 8, 9, 25, 64)]
     [0, 8, 12, 32, 64]
     """
-    if not 0 <= size <= 64:
+    if not 0 <= size <= FD_BYTES:
         raise ValueError(f"a CAN FD frame carries 0 to 64 bytes, not {size}")
     return FD_SIZES[bisect_left(FD_SIZES, size)]
 
 
 def worst_case_bits(size: int, *, extended: bool = True) -> int:
-    """The longest a classic frame of `size` data bytes can be, with its intermission.
+    """The most bits of a classic frame with `size` data bytes, including intermission; ValueError for more than 8.
 
     >>> worst_case_bits(8), worst_case_bits(0, extended=False)
     (160, 55)
     """
-    _refuse_longer_than_classic(size)
+    _check_classic_size(size)
     return (80 if extended else 55) + 10 * size
 
 
 def worst_case_fd_bits(size: int, *, extended: bool = True) -> FdBits:
-    """The longest a CAN FD frame can be whose data are `size` bytes, padded to the next length there is.
+    """The most bits of a CAN FD frame with `size` data bytes, padded to the next valid length.
 
     >>> worst_case_fd_bits(64), worst_case_fd_bits(8, extended=False)
     (FdBits(nominal=57, data=679), FdBits(nominal=34, data=113))
     """
-    carried = padded_size(size)
-    fixed = (34 if extended else 33) + (5 if carried > 16 else 0)
-    return FdBits(57 if extended else 34, fixed + 10 * carried)
+    padded = padded_size(size)
+    fixed = (34 if extended else 33) + (5 if padded > 16 else 0)
+    return FdBits(57 if extended else 34, fixed + 10 * padded)
 
 
 def exact_bits(frame: Frame) -> int:
-    """The length of a classic frame as it stands on the bus, with its stuff bits and its intermission.
+    """The bits of a classic frame, including its stuff bits and intermission; ValueError for a CAN FD frame.
 
     >>> exact_bits(Frame(0x0021_6010, b"hello")), worst_case_bits(5)
     (110, 130)
     """
     if frame.fd:
-        raise ValueError(f"{frame} has two bit rates; exact_fd_bits counts its bits")
+        raise ValueError(f"{frame} is a CAN FD frame; use exact_fd_bits")
     return _classic_bits(frame.id, frame.data, frame.extended)
 
 
 def exact_fd_bits(frame: Frame, *, switched: bool = True) -> FdBits:
-    """The bits of a CAN FD frame (ISO 11898-1:2015) of an error active sender, as it stands on the bus.
+    """The bits of a CAN FD frame (ISO 11898-1:2015) of an error active sender.
 
-    The CRC field has stuff bits at fixed places, so that its length does not depend on its value and the counts are
-    exact. `switched` says that the data part goes at its own rate. The rate changes within the bits BRS and CRC
-    delimiter, at their sample points; both are counted as nominal, so times are exact up to part of two bits.
+    The CRC field has stuff bits at fixed positions, so its length does not depend on its value and the counts are
+    exact. `switched` says that the data part is sent at the data bit rate. The rate changes at the sample points of the
+    bits BRS and CRC delimiter; both are counted as nominal, so times are exact up to part of two bits.
 
     >>> exact_fd_bits(Frame(0x0021_6010, bytes(64), fd=True)), worst_case_fd_bits(64)
     (FdBits(nominal=52, data=651), FdBits(nominal=57, data=679))
@@ -94,13 +92,15 @@ def exact_fd_bits(frame: Frame, *, switched: bool = True) -> FdBits:
     size = len(data)
     nominal, stuffed, table = _fd_header(frame.id, size, frame.extended, switched)
     for byte in data:
-        table, passed = table[byte]
-        stuffed += passed
+        table, added = table[byte]
+        stuffed += added
     return FdBits(nominal, stuffed + 8 * size + (4 + 17 + 6 if size <= 16 else 4 + 21 + 7))
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """The bit rates of a bus, in bits per second, and what they make of lengths; a data bit rate is for CAN FD.
+    """The bit rates of a bus, in bits per second, and the durations of frames at these rates.
+
+    `data_bitrate` is for CAN FD. BusError if a bit does not take a whole number of nanoseconds.
 
     >>> bus = Timing(500_000, 2_000_000)
     >>> bus.bit_ns, bus.worst_case_ns(8), bus.worst_case_ns(64, fd=True), bus.error_ns
@@ -111,65 +111,65 @@ class Timing(msgspec.Struct, frozen=True):
     data_bitrate: int | None = None
 
     def __post_init__(self) -> None:
-        _refuse_fractions("bitrate", self.bitrate)
+        _check_bitrate("bitrate", self.bitrate)
         if self.data_bitrate is not None:
-            _refuse_fractions("data_bitrate", self.data_bitrate)
+            _check_bitrate("data_bitrate", self.data_bitrate)
 
     @property
     def bit_ns(self) -> int:
-        """How long a bit takes."""
+        """The duration of a bit."""
         return 1_000_000_000 // self.bitrate
 
     @property
     def data_bit_ns(self) -> int:
-        """How long a bit of the data part of a CAN FD frame takes."""
+        """The duration of a bit in the data part of a CAN FD frame."""
         return 1_000_000_000 // (self.data_bitrate or self.bitrate)
 
     @property
     def error_ns(self) -> int:
-        """How long an error keeps the bus from the next frame, at most."""
+        """The longest time from an error to the next frame."""
         return WORST_ERROR_BITS * self.bit_ns
 
     def worst_case_ns(self, size: int, *, fd: bool = False, extended: bool = True) -> int:
-        """How long a frame of `size` data bytes takes at most."""
+        """The longest duration of a frame with `size` data bytes."""
         if not fd:
             return worst_case_bits(size, extended=extended) * self.bit_ns
         nominal, data = worst_case_fd_bits(size, extended=extended)
         return nominal * self.bit_ns + data * self.data_bit_ns
 
     def exact_ns(self, frame: Frame) -> int:
-        """How long this frame takes."""
+        """The duration of a frame."""
         if not frame.fd:
             return _classic_bits(frame.id, frame.data, frame.extended) * (1_000_000_000 // self.bitrate)
         nominal, data = exact_fd_bits(frame, switched=self.data_bitrate is not None)
         return nominal * self.bit_ns + data * self.data_bit_ns
 
 
-def _refuse_longer_than_classic(size: int) -> None:
-    if not 0 <= size <= 8:
+def _check_classic_size(size: int) -> None:
+    if not 0 <= size <= CLASSIC_BYTES:
         raise ValueError(f"a classic frame carries 0 to 8 bytes, not {size}")
 
 
-def _refuse_wide(identifier: int, extended: bool) -> None:
+def _check_identifier(identifier: int, extended: bool) -> None:
     width = 29 if extended else 11
     if identifier >> width:
         raise ValueError(f"identifier {identifier:#x} does not fit {width} bits")
 
 
-def _refuse_fractions(what: str, bitrate: int) -> None:
+def _check_bitrate(name: str, bitrate: int) -> None:
     if bitrate <= 0 or 1_000_000_000 % bitrate:
         raise BusError(
-            f"{what} is {bitrate}; a bit must take a whole number of nanoseconds, as with 125000, 250000, 500000, "
+            f"{name} is {bitrate}; a bit must take a whole number of nanoseconds, as with 125000, 250000, 500000, "
             "800000 and 1000000, or 2000000, 4000000, 5000000 and 8000000 for the data of CAN FD"
         )
 
 
 _StuffTable = list[tuple[Any, int]]
-"""From a byte to the next table and the stuff bits before the byte's last bit; Any, as the type refers to itself."""
+"""Maps a byte to the next table and the stuff bits before the byte's last bit; Any, as the type is recursive."""
 
 
 def _next_state(state: tuple[int, int], bit: int) -> tuple[tuple[int, int], int]:
-    """The state (bit, run) after one more bit, and whether a stuff bit had to come before it."""
+    """The state (bit, run) after one more bit, and 1 if a stuff bit is inserted before it."""
     last, run = state
     stuffed = run == 5
     if stuffed:
@@ -186,7 +186,7 @@ def _after_byte(state: tuple[int, int], byte: int) -> tuple[tuple[int, int], int
 
 
 def _stuff_tables() -> _StuffTable:
-    """The table of the state that a single recessive bit leaves; all others hang on it."""
+    """The table of the state after a single recessive bit; it refers to all others."""
     tables: dict[tuple[int, int], _StuffTable] = {(bit, run): [] for bit in (0, 1) for run in range(1, 6)}
     for state, table in tables.items():
         for byte in range(256):
@@ -196,7 +196,7 @@ def _stuff_tables() -> _StuffTable:
 
 
 def _crc_table() -> list[int]:
-    """What a byte at the upper end of the register makes of CRC-15-CAN (polynomial 0x4599)."""
+    """CRC-15-CAN (polynomial 0x4599): the change of the register for each value of its upper byte."""
     table = []
     for byte in range(256):
         register = byte << 7
@@ -212,20 +212,20 @@ _CRC = _crc_table()
 
 
 def _stuff(bits: int, width: int) -> tuple[_StuffTable, int]:
-    """The table and the stuff bits after the first `width` bits of a frame.
+    """The table and the number of stuff bits after the first `width` bits of a frame.
 
-    Full bytes are made of them by alternating bits in front, the last of which is recessive as the idle bus is.
+    Alternating bits are put in front to fill whole bytes; the last of them is recessive, as the idle bus is.
     """
     padding = -width % 8
     table, count = _START, 0
     for byte in ((0x55 & (1 << padding) - 1) << width | bits).to_bytes((width + padding) // 8, "big"):
-        table, passed = table[byte]
-        count += passed
+        table, added = table[byte]
+        count += added
     return table, count
 
 
 def _crc15(bits: int, width: int) -> int:
-    """The CRC-15 of `width` bits; zeros in front do not change it."""
+    """The CRC-15 of `width` bits; leading zeros do not change it."""
     register = 0
     for byte in bits.to_bytes(-(-width // 8), "big"):
         register = register << 8 & 0x7FFF ^ _CRC[register >> 7 ^ byte]
@@ -234,8 +234,8 @@ def _crc15(bits: int, width: int) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _classic_header(identifier: int, size: int, extended: bool) -> tuple[int, int, _StuffTable]:
-    """CRC, stuff bits and table after the data length code."""
-    _refuse_wide(identifier, extended)
+    """The CRC, the number of stuff bits and the table after the data length code."""
+    _check_identifier(identifier, extended)
     if extended:  # SOF and 11 bits of identifier; SRR and IDE; 18 bits; RTR, r1, r0; DLC
         bits, width = (identifier >> 18 << 20 | 0b11 << 18 | identifier & 0x3FFFF) << 7 | size, 39
     else:  # SOF and identifier; RTR, IDE, r0; DLC
@@ -247,26 +247,26 @@ def _classic_header(identifier: int, size: int, extended: bool) -> tuple[int, in
 @lru_cache(maxsize=1 << 12)
 def _classic_bits(identifier: int, data: bytes, extended: bool) -> int:
     size = len(data)
-    _refuse_longer_than_classic(size)
+    _check_classic_size(size)
     register, stuffed, table = _classic_header(identifier, size, extended)
     crc = _CRC
     for byte in data:
         register = register << 8 & 0x7FFF ^ crc[register >> 7 ^ byte]
-        table, passed = table[byte]
-        stuffed += passed
-    # The 15 bits are made 16 by the opposite of the last, which lets a stuff bit after the last be counted.
+        table, added = table[byte]
+        stuffed += added
+    # A 16th bit, the opposite of the last, makes two bytes of the CRC and counts a stuff bit after its last bit.
     for byte in (register << 1 | ~register & 1).to_bytes(2, "big"):
-        table, passed = table[byte]
-        stuffed += passed
+        table, added = table[byte]
+        stuffed += added
     return stuffed + (54 if extended else 34) + 8 * size + _TAIL_BITS
 
 
 @lru_cache(maxsize=1 << 14)
 def _fd_header(identifier: int, size: int, extended: bool, switched: bool) -> tuple[int, int, _StuffTable]:
-    """Nominal bits, then data bits with their stuff bits and the table after the data length code."""
+    """The nominal bits, the data bits so far with their stuff bits, and the table after the data length code."""
     if size not in FD_SIZES:
-        raise ValueError(f"no CAN FD frame has {size} data bytes; padded_size gives the next length there is")
-    _refuse_wide(identifier, extended)
+        raise ValueError(f"no CAN FD frame has {size} data bytes; padded_size gives the next valid length")
+    _check_identifier(identifier, extended)
     if extended:  # SOF and 11 bits of identifier; SRR and IDE; 18 bits; RRS, FDF, reserved, BRS
         bits, width = (identifier >> 18 << 20 | 0b11 << 18 | identifier & 0x3FFFF) << 4 | 0b0100 | switched, 36
     else:  # SOF and identifier; RRS, IDE, FDF, reserved, BRS

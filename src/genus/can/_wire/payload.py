@@ -1,8 +1,19 @@
-"""The functions that write and read the payloads of one class, generated from its fields.
+"""The payload of an event: a header that says which attributes are present, then the values, in the vector's order.
 
-Values that are always there and of fixed size are packed together where they follow each other; every other one has an
-`if` of its own. In the code `e` is the event, `bits` the presence bits of the event tag, `b0`, `b1`... the bytes of the
-header, `at` the place in the payload, and `a` with a number the value of an attribute.
+The type of an event follows from its event tag, so a payload names nothing. Its header byte has the event's sequence
+number modulo 8 in bits 7 to 5. Bit 4 says that a byte of presence bits follows, and bits 3 to 0 are the first four
+presence bits; each further byte has in bit 7 whether another follows, and seven presence bits. Presence bits belong to
+the attributes of the family's vector, in its order, without those that the type requires and without the tagged ones,
+whose presence bits are in the event tag. Header bytes of zeros at the end are left out.
+
+Every attribute of the vector has a bit, including those that the type does not have: so no bit changes its position
+when a class gains or drops an attribute, and a reader can skip values of attributes that its class does not have.
+Attributes that are new to the vector come last, so that readers with an older vector ignore them.
+
+The functions that write and read payloads are generated for each class. Required values of fixed size that follow each
+other are packed together; every other value has an `if` of its own. In the generated code `e` is the event, `bits` the
+presence bits of the event tag, `b0`, `b1`... the bytes of the header, `at` the offset in the payload, and `a` with a
+number the value of an attribute.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -13,78 +24,155 @@ from typing import Any, NoReturn, Self, TypeAlias
 import msgspec
 
 from genus.bus._codec import Rejected
-from genus.can._wire.values import BYTE, Form, Usage, form_of
+from genus.can._wire.values import BYTE, COMMON_NAMES, AttributeUse, ValueTemplate, template_for
 from genus.errors import EventError, SubscriptionError
 from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check, name_of
 from genus.targets.python import define
 
-# Where each attribute of a vector stands in the payloads of a class, and where its presence is told.
-
-
 FIRST_BITS, MORE_BITS = 4, 7
-"""Presence bits in the header byte and in every byte after it."""
+"""The number of presence bits in the header byte and in each byte after it."""
+
+Encode: TypeAlias = Callable[[Event, int], tuple[int, bytes]]
+Decode: TypeAlias = Callable[[int, bytes], Event | Rejected]
 
 
-class Field(msgspec.Struct, frozen=True):
-    """One attribute of the vector in the payloads of a class; `carried` says whether the class has it.
+class PayloadCodec(msgspec.Struct, frozen=True):
+    """Encodes the events of one class to payloads, and decodes them; made by `PayloadCodec.of`.
 
-    Its presence is the `mask` of byte number `byte` of the header, or of the event tag where that is None. What the
-    class requires needs none; its mask is its bit of the event tag if it is tagged, and else 0.
+    >>> from genus import Catalog, Event, Maybe
+    >>> from genus.model import UInt8
+    >>> class Loop(Event):
+    ...     lane: UInt8
+    ...     speed: Maybe[UInt8] = None
+    >>> catalog = Catalog()
+    >>> added = catalog.register(Loop)
+    >>> codec = PayloadCodec.of(Loop, catalog.vector(Loop))
+    >>> bits, payload = codec.encode(Loop(lane=2, speed=80), 5)
+    >>> payload.hex(" ")
+    'b0 20 02 50'
+    >>> codec.decode(bits, payload), codec.sequence_of(payload)
+    (Loop(lane=2, speed=80), 5)
+    >>> codec.decode(0, payload[:-1])
+    Rejected(reason='Loop is cut short')
     """
+
+    event_type: type[Event]
+    fields: "tuple[PayloadField, ...]"
+    encode: Encode
+    """A function of an event and its sequence number: the presence bits for the event tag, and the payload.
+
+    Raises EventError, which names the value that cannot be encoded.
+    """
+    decode: Decode
+    """A function of the presence bits of an event tag and a payload: the event, or `Rejected` with the reason.
+
+    Never raises. Higher bits of the event tag, and bytes after the last value, are ignored.
+    """
+
+    @classmethod
+    def of(cls, event_type: type[Event], vector: Vector, tagged: Sequence[str] = ()) -> Self:
+        """The codec of a class over the vector of its family in a catalog.
+
+        `tagged` are the attributes whose presence bits are in the event tag, the first in the highest bit.
+        SubscriptionError if the vector lacks one of them, or an attribute of the class, or has it with another type.
+        """
+        fields = tuple(fields_of(event_type, vector, tagged))
+        return cls(event_type, fields, _generate_encoder(event_type, fields), _generate_decoder(event_type, fields))
+
+    @property
+    def max_size(self) -> int | None:
+        """The most bytes of a payload; None if a text, bytes or an opaque value is not bounded."""
+        return self.max_size_with(field.name for field in self.fields)
+
+    @property
+    def min_size(self) -> int:
+        """The fewest bytes of a payload."""
+        return 1 + sum(field.template.min_size for field in self.fields if field.required)
+
+    def max_size_with(self, names: Iterable[str]) -> int | None:
+        """The most bytes of a payload that has, of the optional attributes, only these; None if not bounded."""
+        among = frozenset(names)
+        fields = [field for field in self.fields if field.required or (field.declared and field.name in among)]
+        sizes = [field.template.max_size for field in fields]
+        return None if None in sizes else _header_size(fields) + sum(size for size in sizes if size is not None)
+
+    def max_size_carrying(self, context: Iterable[str] = ()) -> int | None:
+        """The most bytes of an event with all attributes of its own, and of those of `Event` only these.
+
+        Every event may have a `place` of any length, but few types use it: so a publisher announces which attributes of
+        `Event` its events carry.
+        """
+        left_out = {attribute.name for attribute in attributes(Event)} - set(context)
+        return self.max_size_with(field.name for field in self.fields if field.name not in left_out)
+
+    @staticmethod
+    def sequence_of(payload: bytes) -> int:
+        """The sequence number, 0 to 7, in a payload; 0 for an empty one."""
+        return payload[0] >> 5 if payload else 0
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+
+class PayloadField(msgspec.Struct, frozen=True):
+    """One attribute of the vector in the payloads of a class."""
 
     name: str
     key: str
-    form: Form
-    carried: bool
+    template: ValueTemplate
+    declared: bool
+    """Whether the class has the attribute; if not, its values are skipped."""
     required: bool
     byte: int | None = None
+    """The header byte with its presence bit; None if that is in the event tag, or none is needed."""
     mask: int = 0
+    """The presence bit; 0 for a required attribute that is not tagged."""
 
     @property
     def local(self) -> str:
-        """The value's name in generated code."""
+        """The name of the value in generated code."""
         return f"a{self.key}"
 
     @property
     def bits(self) -> str:
-        """The name in generated code of what has the presence bit."""
+        """The name of the variable with the presence bit in generated code."""
         return "bits" if self.byte is None else f"b{self.byte}"
 
 
-def fields_of(cls: type[Event], vector: Vector, tagged: Sequence[str]) -> Iterator[Field]:
-    """The fields of a class in the order of a vector; SubscriptionError if the vector does not have all it needs."""
+def fields_of(cls: type[Event], vector: Vector, tagged: Sequence[str]) -> Iterator[PayloadField]:
+    """The fields of a class in the order of a vector; SubscriptionError if the vector does not fit the class."""
     own = {attribute.name: attribute for attribute in attributes(cls)}
     for attribute in own.values():
-        _refuse_strange(cls, attribute, vector)
-    notes = {field.name: field.type for field in msgspec.structs.fields(cls)}
+        _check_attribute(cls, attribute, vector)
+    annotations = {field.name: field.type for field in msgspec.structs.fields(cls)}
     tag_bits = {vector.find(name).name: 1 << bit for bit, name in enumerate(reversed(tagged))}
-    places = iter(range(len(vector)))
-    for number, agreed in enumerate(vector):
-        mine, key = own.get(agreed.name), str(number)
-        form = form_of(Usage(agreed.type, mine.type if mine else None, notes.get(agreed.name, Any), key))
+    numbers = iter(range(len(vector)))
+    for index, agreed in enumerate(vector):
+        mine, key = own.get(agreed.name), str(index)
+        use = AttributeUse(agreed.type, mine.type if mine else None, annotations.get(agreed.name, Any), key)
         required = mine is not None and not mine.optional
         if required or agreed.name in tag_bits:
             byte, mask = None, tag_bits.get(agreed.name, 0)
         else:
-            byte, mask = _presence(next(places))
-        yield Field(agreed.name, key, form, mine is not None, required, byte, mask)
+            byte, mask = _presence_bit(next(numbers))
+        yield PayloadField(agreed.name, key, template_for(use), mine is not None, required, byte, mask)
 
 
-def header_size(fields: Iterable[Field]) -> int:
-    """The bytes before the values, when the last of these fields that has a presence bit is there."""
+def _header_size(fields: Iterable[PayloadField]) -> int:
+    """The bytes before the values if all of these fields are present."""
     return 1 + max((field.byte or 0 for field in fields), default=0)
 
 
-def _presence(place: int) -> tuple[int, int]:
-    """The byte of the header and the mask of a presence bit."""
-    if place < FIRST_BITS:
-        return 0, 8 >> place
-    byte, bit = divmod(place - FIRST_BITS, MORE_BITS)
+def _presence_bit(number: int) -> tuple[int, int]:
+    """The header byte and the mask of a presence bit."""
+    if number < FIRST_BITS:
+        return 0, 8 >> number
+    byte, bit = divmod(number - FIRST_BITS, MORE_BITS)
     return byte + 1, 64 >> bit
 
 
-def _refuse_strange(cls: type[Event], attribute: Attribute, vector: Vector) -> None:
-    """Raise SubscriptionError if the vector does not have an attribute of a class, or has it otherwise."""
+def _check_attribute(cls: type[Event], attribute: Attribute, vector: Vector) -> None:
+    """Raise SubscriptionError if the vector lacks an attribute of a class, or has it with another type."""
     agreed = vector.find(attribute.name).type
     if isinstance(agreed, ChoiceType) and isinstance(attribute.type, ChoiceType):
         same = set(attribute.type.values) <= set(agreed.values)
@@ -97,80 +185,75 @@ def _refuse_strange(cls: type[Event], attribute: Attribute, vector: Vector) -> N
         )
 
 
-Encode: TypeAlias = Callable[[Event, int], tuple[int, bytes]]
-Decode: TypeAlias = Callable[[int, bytes], Event | Rejected]
-
-
-def _runs(fields: Iterable[Field]) -> Iterator[list[Field]]:
-    """The fields in order, together where they are packed together."""
-    run: list[Field] = []
+def _group_packed(fields: Iterable[PayloadField]) -> Iterator[list[PayloadField]]:
+    """The fields in order, grouped where they are packed together."""
+    group: list[PayloadField] = []
     for field in fields:
-        if field.required and field.form.format:
-            run.append(field)
+        if field.required and field.template.format:
+            group.append(field)
             continue
-        if run:
-            yield run
-        run = []
+        if group:
+            yield group
+        group = []
         yield [field]
-    if run:
-        yield run
+    if group:
+        yield group
 
 
-def _struct(run: Collection[Field]) -> Struct:
-    return Struct(">" + "".join(field.form.format for field in run))
+def _struct(group: Collection[PayloadField]) -> Struct:
+    return Struct(">" + "".join(field.template.format for field in group))
 
 
-def _constants(fields: Iterable[Field]) -> dict[str, object]:
-    """The names that occur in the code of the fields."""
-    names: dict[str, object] = {}
+def _constants(fields: Iterable[PayloadField]) -> dict[str, object]:
+    """The names in the code of the fields."""
+    names = dict(COMMON_NAMES)
     for field in fields:
-        names |= field.form.names
+        names |= field.template.names
     return names
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def _indent(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-# ---- writing
+# -- encoding ----------------------------------------------------------------------------------------------------------
 
 
-def encoder(cls: type[Event], fields: Iterable[Field]) -> Encode:
-    """The function that writes events of a class."""
-    carried = [field for field in fields if field.carried]
-    last = header_size(carried) - 1
-    names = _constants(carried) | {"BYTE": BYTE, "cls": cls, "refuse": lambda e, why: _refuse(cls, carried, e, why)}
+def _generate_encoder(cls: type[Event], fields: Iterable[PayloadField]) -> Encode:
+    own = [field for field in fields if field.declared]
+    last = _header_size(own) - 1
+    names = _constants(own) | {"BYTE": BYTE, "cls": cls, "fail": lambda e, why: _raise_event_error(cls, own, e, why)}
     body = [f"b{byte} = 0" for byte in range(1, last + 1)]
-    for run in _runs(carried):
-        names[f"pack{run[0].key}_"] = _struct(run).pack
-        body += _write(run)
-    always = sum(field.mask for field in carried if field.required)
+    for group in _group_packed(own):
+        names[f"pack{group[0].key}_"] = _struct(group).pack
+        body += _write_values(group)
+    always = sum(field.mask for field in own if field.required)
     lines = [
         "def encode(e, sequence):",
-        "    if e.__class__ is not cls: refuse(e, None)",
+        "    if e.__class__ is not cls: fail(e, None)",
         f"    b0, bits, body = (sequence & 7) << 5, {always}, b''",
         "    try:",
-        *_indented(_indented(body)),
-        "    except Exception as problem: refuse(e, problem)",
-        *_indented(_write_header(last)),
+        *_indent(_indent(body)),
+        "    except Exception as problem: fail(e, problem)",
+        *_indent(_write_header(last)),
     ]
-    made: Encode = define("\n".join(lines), "encode", names)
-    return made
+    encode: Encode = define("\n".join(lines), "encode", names)
+    return encode
 
 
-def _write(run: Sequence[Field]) -> list[str]:
-    """Statements that add values to the body."""
-    first = run[0]
-    loads = [f"{field.local} = e.{field.name}" for field in run]
-    values = ", ".join(_expression(field) for field in run)
-    write = f"body += pack{first.key}_({values})" if first.form.format else f"body += {values}"
+def _write_values(group: Sequence[PayloadField]) -> list[str]:
+    """Statements that append values to the body."""
+    first = group[0]
+    loads = [f"{field.local} = e.{field.name}" for field in group]
+    values = ", ".join(_expression(field) for field in group)
+    write = f"body += pack{first.key}_({values})" if first.template.format else f"body += {values}"
     if first.required:
         return [*loads, write]
-    return [*loads, f"if {first.local} is not None:", *_indented([f"{first.bits} |= {first.mask}", write])]
+    return [*loads, f"if {first.local} is not None:", *_indent([f"{first.bits} |= {first.mask}", write])]
 
 
-def _expression(field: Field) -> str:
-    return field.form.write.format(v=field.local)
+def _expression(field: PayloadField) -> str:
+    return field.template.write.format(v=field.local)
 
 
 def _write_header(last: int) -> list[str]:
@@ -182,186 +265,99 @@ def _write_header(last: int) -> list[str]:
     return [*lines, "return bits, BYTE[b0] + body"]
 
 
-def _refuse(cls: type[Event], fields: Iterable[Field], event: Event, problem: Exception | None) -> NoReturn:
-    """Raise the EventError that says why an event cannot be written."""
+def _raise_event_error(
+    cls: type[Event], fields: Iterable[PayloadField], event: Event, problem: Exception | None
+) -> NoReturn:
+    """Raise the EventError that names the value of an event that cannot be encoded."""
     if problem is None:
-        raise EventError(f"{event!r} is no {name_of(cls)}; each class has a layout of its own")
+        raise EventError(f"{event!r} is no {name_of(cls)}; use the codec of its own class")
     check(event)
     for field in fields:
         value = getattr(event, field.name)
         if value is None and not field.required:
             continue
         try:
-            _lone_writer(field)(value)
+            _single_encoder(field)(value)
         except Exception as why:
             text = repr(value)
             shown = text if len(text) <= 80 else f"{text[:77]}..."
-            raise EventError(f"{name_of(cls)}.{field.name} is {shown}, which cannot be written: {why}") from None
-    raise EventError(f"{event!r} cannot be written: {problem}") from problem
+            raise EventError(f"{name_of(cls)}.{field.name} is {shown}, which cannot be encoded: {why}") from None
+    raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
 
 
-def _lone_writer(field: Field) -> Callable[[object], object]:
-    """What writes one value, to find the one that cannot be written."""
-    packed = f"pack({_expression(field)})" if field.form.format else _expression(field)
-    names = {**field.form.names, "pack": _struct([field]).pack}
+def _single_encoder(field: PayloadField) -> Callable[[object], object]:
+    """A function that encodes one value, to find the one that cannot be encoded."""
+    packed = f"pack({_expression(field)})" if field.template.format else _expression(field)
+    names = _constants([field]) | {"pack": _struct([field]).pack}
     write: Callable[[object], object] = define(f"def write({field.local}): return {packed}", "write", names)
     return write
 
 
-# ---- reading
+# -- decoding ----------------------------------------------------------------------------------------------------------
 
 
-def decoder(cls: type[Event], fields: Sequence[Field]) -> Decode:
-    """The function that reads payloads of a class."""
+def _generate_decoder(cls: type[Event], fields: Sequence[PayloadField]) -> Decode:
     label = name_of(cls)
     names = _constants(fields) | {"cls": cls, "StructError": StructError}
-    names |= {f"no{field.key}": Rejected(f"{label}.{field.name} is not as it must be") for field in fields}
+    names |= {f"no{field.key}": Rejected(f"{label}.{field.name} is invalid") for field in fields}
     names |= {"short": Rejected(f"{label} is cut short"), "refusal": lambda why: _refusal(label, why)}
-    body = _read_header(header_size(fields) - 1)
-    for run in _runs(fields):
-        names[f"unpack{run[0].key}_"] = _struct(run).unpack_from
-        body += _read(run)
-    values = ", ".join(f"{field.name}={field.local}" for field in fields if field.carried)
+    body = _read_header(_header_size(fields) - 1)
+    for group in _group_packed(fields):
+        names[f"unpack{group[0].key}_"] = _struct(group).unpack_from
+        body += _read_values(group)
+    values = ", ".join(f"{field.name}={field.local}" for field in fields if field.declared)
     lines = [
         "def decode(bits, payload):",
         "    size = len(payload)",
         "    try:",
-        *_indented(_indented(body)),
+        *_indent(_indent(body)),
         "    except (IndexError, StructError): return short",
         "    if at > size: return short",
         f"    try: return cls({values})",
         "    except Exception as problem: return refusal(problem)",
     ]
-    made: Decode = define("\n".join(lines), "decode", names)
-    return made
+    decode: Decode = define("\n".join(lines), "decode", names)
+    return decode
 
 
 def _refusal(label: str, problem: Exception) -> Rejected:
-    """What a class's own __post_init__ says; not in its words, which may quote values, as reasons are counted."""
-    return Rejected(f"{label} refuses it: {type(problem).__name__}")
+    """The class's __post_init__ failed; its message is left out, as it may quote values and reasons are counted."""
+    return Rejected(f"{label} rejects it: {type(problem).__name__}")
 
 
 def _read_header(last: int) -> list[str]:
-    """Statements that load the presence bits that are known and pass over others."""
+    """Statements that load the known presence bits and skip further bytes."""
     lines = ["while payload[at] & 128: at += 1", "at += 1"]
     for byte in range(last, 0, -1):
-        lines = [f"b{byte} = payload[{byte}]", f"at = {byte + 1}", f"if b{byte} & 128:", *_indented(lines)]
+        lines = [f"b{byte} = payload[{byte}]", f"at = {byte + 1}", f"if b{byte} & 128:", *_indent(lines)]
     cleared = [f"b{byte} = 0" for byte in range(1, last + 1)]
-    return ["b0 = payload[0]", "at = 1", *cleared, "if b0 & 16:", *_indented(lines)]
+    return ["b0 = payload[0]", "at = 1", *cleared, "if b0 & 16:", *_indent(lines)]
 
 
-def _read(run: Sequence[Field]) -> list[str]:
+def _read_values(group: Sequence[PayloadField]) -> list[str]:
     """Statements that read values, present or absent."""
-    first = run[0]
-    lines = _fixed(run) if first.form.format else _counted(first)
-    for field in run:
-        lines += [line.format(v=field.local, no=f"no{field.key}") for line in field.form.read]
+    first = group[0]
+    lines = _read_fixed(group) if first.template.format else _read_counted(first)
+    for field in group:
+        lines += [line.format(v=field.local, no=f"no{field.key}") for line in field.template.read]
     if first.required:
-        return [*(f"if not bits & {field.mask}: return no{field.key}" for field in run if field.mask), *lines]
-    lines = [f"if {first.bits} & {first.mask}:", *_indented(lines)]
-    return [*lines, f"else: {first.local} = None"] if first.carried else lines
+        return [*(f"if not bits & {field.mask}: return no{field.key}" for field in group if field.mask), *lines]
+    lines = [f"if {first.bits} & {first.mask}:", *_indent(lines)]
+    return [*lines, f"else: {first.local} = None"] if first.declared else lines
 
 
-def _fixed(run: Sequence[Field]) -> list[str]:
-    size = _struct(run).size
-    if not run[0].carried:
+def _read_fixed(group: Sequence[PayloadField]) -> list[str]:
+    size = _struct(group).size
+    if not group[0].declared:
         return [f"at += {size}"]
-    if [field.form.format for field in run] == ["B"]:
-        return [f"{run[0].local} = payload[at]", "at += 1"]
-    targets = "".join(f"{field.local}, " for field in run)
-    return [f"{targets}= unpack{run[0].key}_(payload, at)", f"at += {size}"]
+    if [field.template.format for field in group] == ["B"]:
+        return [f"{group[0].local} = payload[at]", "at += 1"]
+    targets = "".join(f"{field.local}, " for field in group)
+    return [f"{targets}= unpack{group[0].key}_(payload, at)", f"at += {size}"]
 
 
-def _counted(field: Field) -> list[str]:
+def _read_counted(field: PayloadField) -> list[str]:
     lines = ["n = payload[at]", "at += 1", "if n == 255:", "    n = payload[at] << 8 | payload[at + 1]", "    at += 2"]
-    if not field.form.contents:
+    if not field.template.contents:
         return [*lines, f"{field.local} = n"]
     return [*lines, "end = at + n", "if end > size: return short", f"{field.local} = payload[at:end]", "at = end"]
-
-
-# The payload of an event: a header that says what is present, then the values, in the order of the family's vector.
-#
-# The type of an event follows from its event tag, so a payload names nothing. Its header byte has the event's sequence
-# number modulo 8 in bits 7 to 5. Bit 4 says that a byte of presence bits follows, and bits 3 to 0 are the first four
-# presence bits; each further byte has in bit 7 that another follows, and seven bits. Presence bits belong to the
-# attributes of the family's vector, in its order, without those that the type requires and without those that are
-# tagged, which have theirs in the event tag. Bytes of zeros at the end are left out.
-#
-# All attributes of the vector have a bit, also those that the type does not carry today: whatever a class gains or
-# drops later, no bit of it changes its place, and its values can be skipped by who does not know them. What is new to
-# the vector comes last, so that readers with an older one ignore it. Each class has its code made for it when its
-# layout is.
-
-
-class Layout(msgspec.Struct, frozen=True):
-    """The payload codec of one class.
-
-    >>> from genus import Catalog, Event, Maybe
-    >>> from genus.model import UInt8
-    >>> class Loop(Event):
-    ...     lane: UInt8
-    ...     speed: Maybe[UInt8] = None
-    >>> catalog = Catalog()
-    >>> added = catalog.register(Loop)
-    >>> layout = Layout.of(Loop, catalog.vector(Loop))
-    >>> bits, payload = layout.encode(Loop(lane=2, speed=80), 5)
-    >>> payload.hex(" ")
-    'b0 20 02 50'
-    >>> layout.decode(bits, payload), layout.sequence_of(payload)
-    (Loop(lane=2, speed=80), 5)
-    >>> layout.decode(0, payload[:-1])
-    Rejected(reason='Loop is cut short')
-    """
-
-    event_type: type[Event]
-    fields: tuple[Field, ...]
-    encode: Encode
-    """The presence bits for the event tag and the payload of an event and its sequence number.
-
-    EventError says which value cannot be written.
-    """
-    decode: Decode
-    """The event of a payload and of the presence bits of its event tag, whose higher bits do not count.
-
-    Never raises: what is not an event of this class gives a reason. Bytes after the last value are ignored.
-    """
-
-    @classmethod
-    def of(cls, event_type: type[Event], vector: Vector, tagged: Sequence[str] = ()) -> Self:
-        """The codec of a class over its catalog's vector.
-
-        `tagged` are the attributes whose presence is in the event tag, that of the first in the highest bit.
-        SubscriptionError if the vector lacks one of these or of the class's, or has it with another type.
-        """
-        fields = tuple(fields_of(event_type, vector, tagged))
-        return cls(event_type, fields, encoder(event_type, fields), decoder(event_type, fields))
-
-    @property
-    def largest(self) -> int | None:
-        """The most bytes a payload of this class takes; None where a text, bytes or an opaque value is not bounded."""
-        return self.largest_of(field.name for field in self.fields)
-
-    @property
-    def smallest(self) -> int:
-        """The fewest bytes a payload of this class takes."""
-        return 1 + sum(field.form.least for field in self.fields if field.required)
-
-    def largest_of(self, names: Iterable[str]) -> int | None:
-        """The most bytes a payload takes that has only these of the optional attributes; None where not bounded."""
-        among = frozenset(names)
-        fields = [field for field in self.fields if field.required or (field.carried and field.name in among)]
-        sizes = [field.form.most for field in fields]
-        return None if None in sizes else header_size(fields) + sum(size for size in sizes if size is not None)
-
-    def largest_carrying(self, context: Iterable[str] = ()) -> int | None:
-        """The most bytes of an event with all attributes of its own, and of those of `Event` only these.
-
-        Every event may have a `place` of any length; few types ever do, so what is carried of the context is announced.
-        """
-        left_out = {attribute.name for attribute in attributes(Event)} - set(context)
-        return self.largest_of(field.name for field in self.fields if field.name not in left_out)
-
-    @staticmethod
-    def sequence_of(payload: bytes) -> int:
-        """The sequence number of a payload; 0 for an empty one, which is no event's."""
-        return payload[0] >> 5 if payload else 0

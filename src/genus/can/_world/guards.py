@@ -1,7 +1,7 @@
 """Bus guardians for the stations of a scenario: what each may send follows from the plan alone."""
 
 from genus.can._plan import Plan
-from genus.can._plan.system import Channel
+from genus.can._plan.system import ChannelSpec
 from genus.can._sim.controller import NEVER, Guard
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
 from genus.can._world.station import Station
@@ -47,11 +47,11 @@ def _windows(plan: Plan, node: str) -> list[tuple[int, int]]:
     """From the start of a slot to the last instant at which its last attempt may start."""
     return [
         (start - slot.gap_ns // 2 if start else 0, start + slot.length_ns - slot.gap_ns // 2 - slot.used_ns)
-        for start, slot in plan.calendar.in_cycle()
+        for start, slot in plan.calendar.starts_in_cycle()
         if slot.node == node
     ]
 
 
-def _burst(channels: list[Channel]) -> int:
+def _burst(channels: list[ChannelSpec]) -> int:
     """All events at once, and all announcements and reports."""
     return 8 + HEADROOM * sum(channel.frames + 2 for channel in channels)

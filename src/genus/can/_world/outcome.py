@@ -7,7 +7,7 @@ import msgspec
 
 from genus.bus._qos import Soft
 from genus.can._plan import Verdict
-from genus.can._plan.system import QOS_CLASSES, Channel, QosClass
+from genus.can._plan.system import QOS_NAMES, ChannelSpec, QosName
 from genus.can._world.tracker import ChannelTracker
 
 
@@ -16,7 +16,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     channel: str
     node: str
-    qos_class: QosClass
+    qos_class: QosName
     admitted: bool
     published: int
     sent: int
@@ -52,7 +52,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ns: int | None
 
     @classmethod
-    def without_events(cls, channel: Channel, verdict: Verdict) -> "ChannelResult":
+    def without_events(cls, channel: ChannelSpec, verdict: Verdict) -> "ChannelResult":
         """The result of a planned channel on which nothing was published."""
         counts: dict[str, Any] = {**dict.fromkeys(_COUNTS, 0), **{name: {} for name in _COUNTS_PER_SUBSCRIBER}}
         return cls(
@@ -151,7 +151,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """The result of one channel."""
         return next(each for each in self.channels if each.channel == name)
 
-    def of_class(self, qos_class: QosClass) -> tuple[ChannelResult, ...]:
+    def of_class(self, qos_class: QosName) -> tuple[ChannelResult, ...]:
         """The results of one class."""
         return tuple(each for each in self.channels if each.qos_class == qos_class)
 
@@ -197,7 +197,7 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None) -> ChannelResult
     )
 
 
-def _class_of(tracker: ChannelTracker) -> QosClass:
+def _class_of(tracker: ChannelTracker) -> QosName:
     if tracker.is_hard:
         return "hard"
     return "soft" if isinstance(tracker.qos, Soft) else "none"
@@ -210,7 +210,7 @@ MAX_BROKEN = 1000
 class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the events of one class over all runs."""
 
-    qos_class: QosClass
+    qos_class: QosName
     channels: int
     published: int
     sent: int
@@ -224,7 +224,7 @@ class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
     runs_broken: int
 
     @classmethod
-    def of(cls, qos_class: QosClass, outcomes: Sequence[Outcome]) -> "ClassSummary":
+    def of(cls, qos_class: QosName, outcomes: Sequence[Outcome]) -> "ClassSummary":
         """Sum up one class over all runs."""
         results = [result for outcome in outcomes for result in outcome.of_class(qos_class)]
         bounded = [result.worst_ns / result.bound_ns for result in results if result.bound_ns]
@@ -261,6 +261,6 @@ class Summary(msgspec.Struct, frozen=True):
             len(outcomes),
             sum(band.frames for band in bands),
             sum(band.errors for band in bands),
-            tuple(ClassSummary.of(qos_class, outcomes) for qos_class in QOS_CLASSES),
+            tuple(ClassSummary.of(qos_class, outcomes) for qos_class in QOS_NAMES),
             tuple(broken[:MAX_BROKEN]),
         )

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from genus.can._plan.calendar import Calendar
-from genus.can._plan.system import Channel, System
+from genus.can._plan.system import ChannelSpec, System
 
 Pattern: TypeAlias = Literal["periodic", "together", "sporadic"]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
@@ -33,7 +33,7 @@ class Rounds(msgspec.Struct, frozen=True):
         """Rounds that begin with a randomly chosen hard slot, and leave each channel its period."""
         others = [channel for channel in system.channels if channel.qos_class != "hard"]
         longest = max((channel.period_ns + channel.jitter_ns for channel in others), default=1)
-        offsets = [start for start, _ in calendar.in_cycle()] or [0]
+        offsets = [start for start, _ in calendar.starts_in_cycle()] or [0]
         cycle = calendar.cycle_ns or 1
         starts, after = [], begin_ns
         while after < end_ns:
@@ -44,7 +44,7 @@ class Rounds(msgspec.Struct, frozen=True):
 
 
 def releases(
-    channel: Channel, pattern: Pattern, begin_ns: int, rounds: Rounds, random: Random, head_start_ns: int = 0
+    channel: ChannelSpec, pattern: Pattern, begin_ns: int, rounds: Rounds, random: Random, head_start_ns: int = 0
 ) -> Iterator[int]:
     """The times at which a channel's program publishes, from `begin_ns` on, without end or as long as rounds last.
 
@@ -58,7 +58,7 @@ def releases(
     return _in_order(_late(count(first, channel.period_ns), channel, random))
 
 
-def _together(channel: Channel, rounds: Rounds, head_start_ns: int) -> Iterator[int]:
+def _together(channel: ChannelSpec, rounds: Rounds, head_start_ns: int) -> Iterator[int]:
     """The first event of a round is as late as its jitter allows and the others are not: the closest they can be."""
     for start in rounds.starts:
         first = start - head_start_ns
@@ -67,14 +67,14 @@ def _together(channel: Channel, rounds: Rounds, head_start_ns: int) -> Iterator[
             yield max(first, due)
 
 
-def _sporadic(channel: Channel, begin_ns: int, random: Random) -> Iterator[int]:
+def _sporadic(channel: ChannelSpec, begin_ns: int, random: Random) -> Iterator[int]:
     instant = begin_ns + random.randrange(channel.period_ns)
     while True:
         yield instant
         instant += channel.period_ns + round(random.expovariate(SPORADIC_SHARE / channel.period_ns))
 
 
-def _late(instants: Iterator[int], channel: Channel, random: Random) -> Iterator[int]:
+def _late(instants: Iterator[int], channel: ChannelSpec, random: Random) -> Iterator[int]:
     if not channel.jitter_ns:
         return instants
     return (instant + random.randint(0, channel.jitter_ns) for instant in instants)

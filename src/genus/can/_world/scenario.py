@@ -11,7 +11,7 @@ from genus.bus import Bus, EventChannel, open_bus
 from genus.can._node.troubles import HardResumed, HardStopped
 from genus.can._plan import Plan, System, plan
 from genus.can._plan.calendar import Slot
-from genus.can._plan.system import Channel
+from genus.can._plan.system import ChannelSpec
 from genus.can._sim.faults import BlockingErrors, Fault
 from genus.can._wire.frame import FIRST_NODE, LAST_NODE
 from genus.can._world.outcome import ChannelResult, Outcome
@@ -236,7 +236,7 @@ class SyntheticProgram:
             self._bus.collection(cls).subscribe(_ignore, on_trouble=self._handle)
 
     @property
-    def others(self) -> list[Channel]:
+    def others(self) -> list[ChannelSpec]:
         """The channels that are not hard."""
         return [channel for channel in self._published if channel.qos_class != "hard"]
 
@@ -258,7 +258,7 @@ class SyntheticProgram:
             for channel in self._channels.values():
                 channel.cancel()
 
-    def publish_at(self, channel: Channel, instants: Iterator[int], until_ns: int) -> None:
+    def publish_at(self, channel: ChannelSpec, instants: Iterator[int], until_ns: int) -> None:
         """Publish the events of a channel at these virtual times."""
         at = next(instants, None)
         if at is None or at >= until_ns:
@@ -277,7 +277,7 @@ class SyntheticProgram:
                 slot = self._slots[channel.name]
                 self._serve(channel, slot, slot.next_start(begin_ns).start_ns)
 
-    def _serve(self, channel: Channel, slot: Slot, start_ns: int) -> None:
+    def _serve(self, channel: ChannelSpec, slot: Slot, start_ns: int) -> None:
         lead = min(LEAD_NS, slot.period_ns // 4)
         deadline = start_ns + slot.length_ns
         window = self._world.observation.window
@@ -292,7 +292,7 @@ class SyntheticProgram:
 
         self._bus.call_at(start_ns - lead, write)
 
-    def _publish(self, channel: Channel) -> None:
+    def _publish(self, channel: ChannelSpec) -> None:
         """Publish the next event of a channel, if the channel is bound and the node is up."""
         event_channel = self._channels.get(channel.name)
         station = self._world.stations[self.name]
@@ -311,7 +311,7 @@ class SyntheticProgram:
 class _Numbered:
     """State: the running number of a channel's events; numbers of several publishers of one event do not collide."""
 
-    def __init__(self, channel: Channel, system: System, stand_ins: Mapping[str, StandIn]) -> None:
+    def __init__(self, channel: ChannelSpec, system: System, stand_ins: Mapping[str, StandIn]) -> None:
         alike = [other.name for other in system.channels if other.event == channel.event]
         self._stand_in = stand_ins[channel.event]
         self.cls = self._stand_in.cls
@@ -345,6 +345,6 @@ def _with_observer(system: System) -> System:
     return msgspec.structs.replace(system, channels=tuple(channels), nodes={**system.nodes, name: number})
 
 
-def _blocker(channels: Iterable[Channel]) -> Channel | None:
+def _blocker(channels: Iterable[ChannelSpec]) -> ChannelSpec | None:
     """The channel whose frame is to be on the wire when all others publish: the longest of the lowest class."""
     return max(channels, key=lambda channel: (channel.qos_class == "none", channel.frame_ns), default=None)

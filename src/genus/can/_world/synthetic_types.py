@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from genus.can._plan.system import Channel, System
+from genus.can._plan.system import ChannelSpec, System
 from genus.catalog import Catalog
 from genus.model import Event, UInt8, UInt16, UInt32
 
@@ -66,7 +66,7 @@ def with_types(system: System) -> TypedSystem:
     return TypedSystem(msgspec.structs.replace(system, channels=tuple(channels)), catalog, stand_ins)
 
 
-def _typed(channel: Channel, name: str, system: System, catalog: Catalog) -> Channel:
+def _typed(channel: ChannelSpec, name: str, system: System, catalog: Catalog) -> ChannelSpec:
     alike = [other for other in system.channels if other.event == channel.event]
     return msgspec.structs.replace(
         channel,
@@ -74,16 +74,16 @@ def _typed(channel: Channel, name: str, system: System, catalog: Catalog) -> Cha
         etag=catalog.etag(name),
         size=_size(alike),
         segmented=_open_ended(alike),
-    ).on(system.bus)
+    ).on_bus(system.bus)
 
 
-def _open_ended(channels: list[Channel]) -> bool:
+def _open_ended(channels: list[ChannelSpec]) -> bool:
     """Whether events go in segments though one frame may hold them; a hard event has a known size and does not."""
     hard = any(channel.qos_class == "hard" for channel in channels)
     return not hard and any(channel.segmented for channel in channels)
 
 
-def _size(channels: list[Channel]) -> int:
+def _size(channels: list[ChannelSpec]) -> int:
     return max(SHORTEST + _open_ended(channels), *(channel.size for channel in channels))
 
 

@@ -13,7 +13,7 @@ import msgspec
 from genus.bus._qos import Hard, QoS, Soft, nanoseconds
 from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, NotSent, Trouble
 from genus.can._plan.calendar import Slot
-from genus.can._wire.payload import Layout
+from genus.can._wire.payload import PayloadCodec
 from genus.model import Event
 
 REMEMBERED = 4096
@@ -71,7 +71,7 @@ class ChannelTracker:
     """State: the events of one channel, and their counters."""
 
     def __init__(
-        self, name: str, node: str, qos: QoS, layout: Layout, etag: int, slot: Slot | None, *, keeps_records: bool
+        self, name: str, node: str, qos: QoS, layout: PayloadCodec, etag: int, slot: Slot | None, *, keeps_records: bool
     ) -> None:
         self.name = name
         self.node = node

@@ -20,13 +20,13 @@ from genus.can._node.node import SYNC_PERIOD_NS, Node
 from genus.can._plan import Plan, System, load_system
 from genus.can._plan import plan as make_plan
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import MemoryStore, Tables
+from genus.can._protocol.broker_tables import BrokerTables, MemoryStore
 from genus.can._sim.clock import Clock, crystal
 from genus.can._sim.fault_text import node_names, parse_fault
 from genus.can._sim.faults import Fault, SlotStarts
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Band, Passage, Trace
-from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolTag
+from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.can._world.event_loop import VirtualEventLoop
 from genus.can._world.guards import guard_of
@@ -328,7 +328,7 @@ class World:
         if channel is not None:
             return channel.tracker.name
         etag = passage.id & ETAG_MASK
-        return ProtocolTag(etag).name.replace("_", " ") if etag in list(ProtocolTag) else f"event tag {etag}"
+        return ProtocolEtag(etag).name.replace("_", " ") if etag in list(ProtocolEtag) else f"event tag {etag}"
 
     def slot_spans(self, start_ns: int, end_ns: int, node: str | None = None) -> Iterator[tuple[int, int, str]]:
         """Start, end and channel of the hard slots in a span of virtual time, as a node knows them (default: any)."""
@@ -490,7 +490,7 @@ class World:
     def _slot_starts(self) -> SlotStarts | None:
         if self.plan is None:
             return None
-        starts = tuple(start for start, _ in self.plan.calendar.in_cycle())
+        starts = tuple(start for start, _ in self.plan.calendar.starts_in_cycle())
         return SlotStarts(self.plan.calendar.cycle_ns, starts) if starts else None
 
     def _make_broker(self) -> Broker:
@@ -501,7 +501,7 @@ class World:
     def _make_store(self) -> MemoryStore:
         """Where the broker keeps its tables; it begins with the numbers that the plan gives to nodes."""
         store = MemoryStore()
-        tables = Tables(store)
+        tables = BrokerTables(store)
         for number in self.plan.system.nodes.values() if self.plan is not None else ():
             tables.assign(uid_of(number), number)
         tables.begin_epoch()

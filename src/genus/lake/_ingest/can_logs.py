@@ -1,11 +1,11 @@
-"""CAN logs with a DBC file: frames become events of its messages' types, column by column.
+"""CAN logs with a DBC file: frames become events of the types of its messages, in columns.
 
-A log of `candump -L` is cut into ranges of lines, so that a big one uses all cores; the other formats, and what is
-gzipped, are read in one go. The position of an event is the byte at which its line begins, in the unpacked text of a
-gzipped log; in the other formats the number of its frame. Damage that has no such place gets negative positions.
+A plain log of `candump -L` is divided into ranges of lines, so that a large one uses all cores; gzip files and the
+other formats are read by one task. The position of an event is the byte at which its line begins, in the decompressed
+text of a gzip file; in the other formats it is the number of its frame. Damage without such a position has a negative
+one.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,133 +18,127 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from genus.can._dbc import load_dbc
-from genus.can._dbc.candump import candump_frames
-from genus.can._dbc.columns import EXTENDED, ColumnDecoder, Decoded, Frames, MessageColumns, Refused, gathered, joined
-from genus.can._dbc.database import read_layouts
-from genus.can._dbc.decode import UNKNOWN_ID
+from genus.can._dbc import Dbc
+from genus.can._dbc.candump import parse_candump
+from genus.can._dbc.columns import EXTENDED, ColumnDecoder, DecodedFrames, FrameColumns, MessageColumns, RefusedFrames
 from genus.can._dbc.layout import MessageLayout
-from genus.can._dbc.log_file import LogFile, Logged, PassedOver
-from genus.can._dbc.logs import FORMATS, format_of
-from genus.can._dbc.text_logs import LineBlock, lines_between, lines_unpacked
+from genus.can._dbc.log_file import LogFile, LoggedFrame, SkippedRecords
+from genus.can._dbc.logs import FORMATS
+from genus.can._dbc.message_types import UNKNOWN_ID
+from genus.can._dbc.text_logs import LONGEST_LINE
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
+from genus.lake._ingest.text_lines import byte_ranges, read_blocks
 from genus.lake._tables.columns import POSITION, RECORDED
 from genus.lake._tables.files import local_path, open_input
 from genus.model import ChoiceType
 
 FRAMES_AT_ONCE = 1 << 18
-"""Decoded together: a DBC file of very many messages has few frames of each in fewer."""
+"""How many frames are decoded together; with fewer, each of very many messages would have only a few frames."""
 LETTERS_AT_ONCE = 10_000
 CANDUMP = "log"
 _GZIP = b"\x1f\x8b"
 
-Found = Frames | list[DeadLetter]
-
-
-def types_of_dbc(path: str | os.PathLike[str]) -> tuple[type, ...]:
-    """The event types of a DBC file and their kind, for a lake to register before it reads logs.
-
-    DbcError says why there are none.
-    """
-    dbc = load_dbc(path)
-    return (dbc.kind, *dbc.types.values())
-
 
 class CanLogs(msgspec.Struct, frozen=True):
-    """The format of CAN logs: candump, ASC, TRC, CSV or BLF, plain or gzipped, as a file's name ends."""
+    """The format of CAN logs: candump, ASC, TRC, CSV or BLF, plain or gzip."""
 
     messages: tuple[MessageLayout, ...]
+    log: str
+    """The log format, by the usual ending of its files: `log` (candump), `asc`, `blf`, `trc` or `csv`."""
     unknown: Literal["dead", "pass"] = "dead"
-    """What becomes of frames of no message: dead letters, or nothing."""
+    """What happens to frames that belong to no message: they become dead letters, or are left out."""
     channel: str | None = None
-    """Only frames of this channel: a DBC file describes one bus, a log may have several."""
-    log: str | None = None
-    """The ending of the log format, for files whose names do not tell."""
+    """If given, only frames of this channel are read: a DBC file describes one bus, a log may have several."""
 
     @classmethod
     def of(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        unknown: Literal["dead", "pass"] = "dead",
-        channel: str | None = None,
-        log: str | None = None,
+        cls, dbc: Dbc, log: str, *, unknown: Literal["dead", "pass"] = "dead", channel: str | None = None
     ) -> "CanLogs":
-        """Logs of the bus that a DBC file describes; the file is read now, and not again by tasks."""
+        """Logs in one log format of the bus that a DBC file describes; tasks get its messages, not the file."""
+        if log not in FORMATS:
+            raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
         if unknown not in ("dead", "pass"):
-            raise LakeError(f"unknown={unknown!r}: frames of no message are 'dead' letters, or 'pass'ed over")
-        return cls(tuple(map(_bare, read_layouts(path).messages)), unknown, channel, log)
-
-    @property
-    def name(self) -> str:
-        """What it is called on the command line and in messages."""
-        return "can"
+            raise LakeError(f"unknown={unknown!r}; write 'dead' to get dead letters, or 'pass' to leave frames out")
+        return cls(tuple(map(_without_comments, dbc.messages)), log, unknown, channel)
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of a plain candump log; one split of anything else."""
-        if self._format_of(path) != CANDUMP or _is_packed(path):
+        """Ranges of a plain candump log; one split of any other file."""
+        if self.log != CANDUMP:
             return [Split(path, 0, size)]
-        starts = range(0, max(size, 1), max(target, 1))
-        return [Split(path, start, min(start + target, size)) for start in starts]
+        with open_input(path) as file:
+            gzipped = file.read(len(_GZIP)) == _GZIP
+        return byte_ranges(path, size, target, gzipped)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events of a split, and what is none."""
-        reading = _Reading(self, types)
-        waiting: dict[int, list[Frames]] = {}
-        for found in self._found(split):
-            if isinstance(found, list):
-                yield from [found] if found else []
-                continue
-            frames = self._wanted(found)
-            same = waiting.setdefault(frames.data.shape[1], [])
-            same.append(frames)
-            if sum(len(each.at_us) for each in same) >= FRAMES_AT_ONCE:
-                yield from reading.chunks(joined(waiting.pop(frames.data.shape[1])))
-        for same in waiting.values():
-            yield from reading.chunks(joined(same))
+        """The events of a split, and dead letters for everything that is not an event."""
+        chunks = _ChunkReader(self, types)
+        for found in _read_candump(split) if self.log == CANDUMP else _read_frames(split, self.log):
+            if isinstance(found, FrameColumns):
+                yield from chunks.add(self._of_channel(found))
+            elif found:
+                yield found
+        yield from chunks.flush()
 
-    def _format_of(self, path: str) -> str:
-        format = self.log or format_of(Path(path))
-        if format not in FORMATS:
-            known = ", ".join(FORMATS)
-            raise LakeError(f"{path}: no CAN log format ends in {format!r}; known: {known}; or give it with log=")
-        return format
-
-    def _wanted(self, frames: Frames) -> Frames:
-        """The frames of the channel that is asked for."""
+    def _of_channel(self, frames: FrameColumns) -> FrameColumns:
         if self.channel is None or frames.channels == (self.channel,):
             return frames
         number = frames.channels.index(self.channel) if self.channel in frames.channels else -1
         return frames.take(np.flatnonzero(frames.channel == number))
 
-    def _found(self, split: Split) -> Iterator[Found]:
-        format = self._format_of(split.path)
-        if format == CANDUMP and not _is_packed(split.path):
-            with open_input(split.path) as file:
-                yield from _candump(lines_between(file, split.start, split.end))
-        else:
-            with _local(split.path) as path:
-                yield from _unpacked(path) if format == CANDUMP else _one_by_one(path, format)
 
-
-def _bare(message: MessageLayout) -> MessageLayout:
-    """A layout without what only people read."""
+def _without_comments(message: MessageLayout) -> MessageLayout:
     signals = tuple(msgspec.structs.replace(signal, comment=None) for signal in message.signals)
     return msgspec.structs.replace(message, signals=signals, comment=None)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files to frames ---------------------------------------------------------------------------------------------------
 
 
-def _is_packed(path: str) -> bool:
-    with open_input(path) as file:
-        return file.read(len(_GZIP)) == _GZIP
+def _read_candump(split: Split) -> Iterator[FrameColumns | list[DeadLetter]]:
+    for block in read_blocks(split, LONGEST_LINE):
+        if isinstance(block, list):
+            yield block
+            continue
+        found = parse_candump(block.text, block.at)
+        yield from found.frames
+        yield [DeadLetter.of(*damaged) for damaged in found.damaged]
+
+
+def _read_frames(split: Split, log: str) -> Iterator[FrameColumns | list[DeadLetter]]:
+    """The frames of a file that is read frame by frame, `FRAMES_AT_ONCE` together."""
+    skipped = _SkippedAsDead()
+    frames: list[tuple[int, LoggedFrame]] = []
+    try:
+        with _local_file(split.path) as path, closing(LogFile(path, skipped)) as file:
+            for numbered in enumerate(FORMATS[log](file)):
+                frames.append(numbered)
+                if len(frames) == FRAMES_AT_ONCE:
+                    yield FrameColumns.of(frames)
+                    frames = []
+    except RecordingError as problem:
+        skipped.note(str(problem), "byte 0")
+    if frames:
+        yield FrameColumns.of(frames)
+    yield skipped.letters
+
+
+class _SkippedAsDead(SkippedRecords):
+    """State: dead letters for damaged records; harmless ones have no location and are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters: list[DeadLetter] = []
+
+    def note(self, reason: str, location: str = "") -> None:
+        """Add a dead letter if a location is given."""
+        if location:
+            self.letters.append(DeadLetter.of(-1 - len(self.letters), reason, location))
 
 
 @contextmanager
-def _local(path: str) -> Iterator[Path]:
-    """The file on this machine: readers of whole files seek in it; one that lies elsewhere is copied for a while."""
+def _local_file(path: str) -> Iterator[Path]:
+    """The file on this machine, because readers seek in it: a temporary copy if it is elsewhere."""
     local = local_path(path)
     if local is not None:
         yield Path(local)
@@ -155,102 +149,63 @@ def _local(path: str) -> Iterator[Path]:
         yield Path(copy.name)
 
 
-class _Letters(PassedOver):
-    """State: damage that readers of whole files note; what they note without a place is harmless."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._count = 0
-        self._found: list[DeadLetter] = []
-
-    def note(self, reason: str, place: str = "") -> None:
-        """Make a dead letter of damage."""
-        if place:
-            self._count += 1
-            self._found.append(DeadLetter.of(-self._count, reason, place))
-
-    def taken(self) -> list[DeadLetter]:
-        """Those that were noted since the last time."""
-        found, self._found = self._found, []
-        return found
-
-
-def _candump(blocks: Iterator[LineBlock]) -> Iterator[Found]:
-    for at, text in blocks:
-        found = candump_frames(text, at)
-        yield from found.frames
-        if found.damaged:
-            yield [DeadLetter.of(each.position, each.reason, each.line) for each in found.damaged]
-
-
-def _unpacked(path: Path) -> Iterator[Found]:
-    letters = _Letters()
-    with closing(LogFile(path, letters)) as file:
-        yield from _candump(lines_unpacked(file.chunks(), lambda: file.is_cut))
-    yield letters.taken()
-
-
-def _one_by_one(path: Path, format: str) -> Iterator[Found]:
-    letters = _Letters()
-    waiting: list[tuple[int, Logged]] = []
-    try:
-        with closing(LogFile(path, letters)) as file:
-            for numbered in enumerate(FORMATS[format](file)):
-                waiting.append(numbered)
-                if len(waiting) == FRAMES_AT_ONCE:
-                    yield gathered(waiting)
-                    waiting = []
-    except RecordingError as problem:
-        letters.note(str(problem), "byte 0")
-    if waiting:
-        yield gathered(waiting)
-    yield letters.taken()
-
-
-# -- frames ------------------------------------------------------------------------------------------------------------
+# -- frames to chunks --------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)
 def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
-    """A task reads many splits with the same DBC file."""
+    """The decoder of a DBC file, which a task uses for many splits."""
     return ColumnDecoder(messages)
 
 
-class _Reading:
-    """Makes chunks of frames, for one catalog."""
+class _ChunkReader:
+    """State: frames that wait until enough can be decoded together, by the width of their data."""
 
     def __init__(self, format: CanLogs, types: Types) -> None:
-        self._passes_unknown = format.unknown == "pass"
+        self._leaves_out_unknown = format.unknown == "pass"
         self._types = types
         self._decoder = _decoder(format.messages)
-        self._problems: dict[str, str | None] = {}
+        self._mismatches: dict[str, str | None] = {}
+        self._waiting: dict[int, list[FrameColumns]] = {}
 
-    def chunks(self, frames: Frames) -> Iterator[Chunk]:
-        """The events of frames, and dead letters for those that are none."""
+    def add(self, frames: FrameColumns) -> Iterator[Chunk]:
+        """Take frames; gives chunks once there are `FRAMES_AT_ONCE` of one width."""
+        width = frames.data.shape[1]
+        parts = self._waiting.setdefault(width, [])
+        parts.append(frames)
+        if sum(len(part.at_us) for part in parts) >= FRAMES_AT_ONCE:
+            yield from self._decode(FrameColumns.concat(self._waiting.pop(width)))
+
+    def flush(self) -> Iterator[Chunk]:
+        """The chunks of the frames that are left."""
+        for parts in self._waiting.values():
+            yield from self._decode(FrameColumns.concat(parts))
+
+    def _decode(self, frames: FrameColumns) -> Iterator[Chunk]:
         for part in self._decoder.decode(frames):
-            if isinstance(part, Refused):
-                yield from self._refused(part, frames)
-            elif problem := self._problem(part.message):
-                yield from self._refused(Refused(problem, part.rows), frames)
+            if isinstance(part, RefusedFrames):
+                yield from self._dead_letters(part, frames)
+            elif mismatch := self._mismatch(part.message):
+                yield from self._dead_letters(RefusedFrames(mismatch, part.rows), frames)
             else:
-                yield Columns(part.message.type_name, _placed(part, frames))
+                yield Columns(part.message.type_name, _with_positions(part, frames))
 
-    def _refused(self, refused: Refused, frames: Frames) -> Iterator[list[DeadLetter]]:
-        if refused.reason == UNKNOWN_ID and self._passes_unknown:
+    def _dead_letters(self, refused: RefusedFrames, frames: FrameColumns) -> Iterator[list[DeadLetter]]:
+        if refused.reason == UNKNOWN_ID and self._leaves_out_unknown:
             return
         for start in range(0, len(refused.rows), LETTERS_AT_ONCE):
-            yield list(_letters(refused.reason, frames.take(refused.rows[start : start + LETTERS_AT_ONCE])))
+            rows = refused.rows[start : start + LETTERS_AT_ONCE]
+            yield list(_frames_as_dead_letters(refused.reason, frames.take(rows)))
 
-    def _problem(self, message: MessageLayout) -> str | None:
-        """Why events of a message are none of the catalog's; None if all is well."""
+    def _mismatch(self, message: MessageLayout) -> str | None:
         name = message.type_name
-        if name not in self._problems:
-            self._problems[name] = _mismatch(message, self._types)
-        return self._problems[name]
+        if name not in self._mismatches:
+            self._mismatches[name] = _find_mismatch(message, self._types)
+        return self._mismatches[name]
 
 
-def _mismatch(message: MessageLayout, types: Types) -> str | None:
-    """Where a message and the catalog's type of its name differ: the DBC file may have changed since."""
+def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
+    """How a message differs from the catalog's type of its name, for example after the DBC file was changed."""
     plan = types.plan(message.type_name)
     if plan is None:
         return f"unknown type {message.type_name}"
@@ -265,18 +220,18 @@ def _mismatch(message: MessageLayout, types: Types) -> str | None:
             return f"{plan.name}: {signal.label} has labels that are not in the catalog: {', '.join(sorted(new))}"
     always = {signal.attribute for signal in message.signals if signal.multiplexer is None}
     missing = sorted(set(plan.required) - always)
-    return f"{plan.name}: {', '.join(missing)} must be there, and is not in the DBC file" if missing else None
+    return f"{plan.name}: {', '.join(missing)} is required, but not in the DBC file" if missing else None
 
 
-def _placed(part: Decoded, frames: Frames) -> pa.RecordBatch:
-    """A batch with where its events were, and when they were seen."""
+def _with_positions(part: DecodedFrames, frames: FrameColumns) -> pa.RecordBatch:
+    """A batch with the positions of its events, and the times at which they were recorded."""
     position = pa.array(frames.position[part.rows], pa.int64())
     names = [*part.batch.schema.names, POSITION, RECORDED]
     return pa.RecordBatch.from_arrays([*part.batch.columns, position, part.batch.column("time")], names=names)
 
 
-def _letters(reason: str, frames: Frames) -> Iterator[DeadLetter]:
-    """Dead letters of frames, with what candump would have written of them."""
+def _frames_as_dead_letters(reason: str, frames: FrameColumns) -> Iterator[DeadLetter]:
+    """Dead letters of frames, with their text as candump would write it."""
     data, lengths, channels = frames.data.tobytes().hex().upper(), frames.length.tolist(), frames.channels
     width = 2 * frames.data.shape[1]
     rows = zip(
@@ -288,6 +243,6 @@ def _letters(reason: str, frames: Frames) -> Iterator[DeadLetter]:
     )
     for row, (position, at_us, identifier, channel) in enumerate(rows):
         name = f"{identifier - EXTENDED:08X}" if identifier >= EXTENDED else f"{identifier:03X}"
-        sign, text = "#" if lengths[row] <= 8 else "##0", data[row * width : row * width + 2 * lengths[row]]
-        seen = f"({at_us // 1_000_000}.{at_us % 1_000_000:06}) {channels[channel] or '-'} {name}{sign}{text}"
-        yield DeadLetter.of(position, f"{reason} {name}" if reason == UNKNOWN_ID else reason, seen)
+        sign, digits = "#" if lengths[row] <= 8 else "##0", data[row * width : row * width + 2 * lengths[row]]
+        line = f"({at_us // 1_000_000}.{at_us % 1_000_000:06}) {channels[channel] or '-'} {name}{sign}{digits}"
+        yield DeadLetter.of(position, f"{reason} {name}" if reason == UNKNOWN_ID else reason, line)

@@ -43,7 +43,7 @@ class Csv(msgspec.Struct, frozen=True):
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of bytes if no value can contain a line end, otherwise one split."""
-        return [Split(path, 0, size)] if _may_span(path, self.mapping.csv) else byte_ranges(path, size, target)
+        return byte_ranges(path, size, size if _may_span(path, self.mapping.csv) else target)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events and dead letters of a range."""

@@ -26,6 +26,8 @@ class Split(msgspec.Struct, frozen=True):
     path: str
     start: int
     end: int
+    gzipped: bool = False
+    """Whether a text file is read through gzip; found out once, when the file is cut."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

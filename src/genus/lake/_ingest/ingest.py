@@ -54,11 +54,9 @@ class FormatOptions(msgspec.Struct, frozen=True):
     dbc: PathLike | None = None
     unknown: Unknown = "dead"
 
-    def chooser(self, lake: LakeTables) -> FormatChooser:
-        """Chooses the format of each file; LakeError if the mapping names what the catalog lacks."""
-        choose = FormatChooser(self.format, self.mapping, self.dbc, self.unknown)
-        choose.check(types_of(lake.catalog_file.text))
-        return choose
+    def chooser(self) -> FormatChooser:
+        """Chooses the format of each file."""
+        return FormatChooser(self.format, self.mapping, self.dbc, self.unknown)
 
 
 def ingest(
@@ -71,11 +69,10 @@ def ingest(
 ) -> IngestResult:
     """Ingest files; see `Lake.ingest`."""
     began = time.monotonic()
+    choose = options.chooser()
     if options.dbc is not None:
-        from genus.lake._ingest.can_logs import types_of_dbc  # needs cantools, an extra
-
-        lake.register(*types_of_dbc(options.dbc))
-    choose = options.chooser(lake)
+        lake.register(*choose.types)
+    choose.check(types_of(lake.catalog_file.text))
     paths = find_files(lake.spark, sources, any_ending=options.format is not None)
     wanted = list(_new_files(lake, fingerprint_files(paths, choose), retry))
     total, done = sum(each.size for each in wanted), 0
@@ -93,8 +90,9 @@ def ingest(
 
 def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], options: FormatOptions) -> dict[str, int]:
     """The files of an ingest and their sizes; see `Lake.find_sources`."""
-    choose, any_ending = options.chooser(lake), options.format is not None
-    found = {path: file_size(path) for path in find_files(lake.spark, sources, any_ending=any_ending)}
+    choose = options.chooser()
+    choose.check(types_of(lake.catalog_file.text))
+    found = {path: file_size(path) for path in find_files(lake.spark, sources, any_ending=options.format is not None)}
     for path in found:
         choose(path)
     return found

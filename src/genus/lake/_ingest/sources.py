@@ -3,7 +3,8 @@
 import glob
 import os
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +16,9 @@ from genus.lake._ingest.mapping import Mapping, read_mapping
 from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._tables.files import absolute_path, file_system_for, local_path, walk_files
+
+if TYPE_CHECKING:
+    from genus.can._dbc import Dbc
 
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")
 """File endings of the formats that take a mapping."""
@@ -91,16 +95,28 @@ class FormatChooser:
     ) -> None:
         self._format = format
         self._mapping = mapping if mapping is None or isinstance(mapping, Mapping) else read_mapping(os.fspath(mapping))
-        self._dbc, self._unknown = dbc, unknown
-        self._can: Format | None = None
+        self._dbc_path, self._unknown = dbc, unknown
+
+    @cached_property
+    def _dbc(self) -> "Dbc | None":
+        if self._dbc_path is None:
+            return None
+        from genus.can._dbc import load_dbc  # needs cantools, an extra
+
+        return load_dbc(self._dbc_path)
+
+    @property
+    def types(self) -> tuple[type, ...]:
+        """The event types of the DBC file and their kind, for a catalog; empty without a DBC file."""
+        return () if self._dbc is None else self._dbc.all_types
 
     def __call__(self, path: str) -> Format:
         """The format of a file; LakeError if its ending is unknown, or if a CAN log comes without a DBC file."""
         ending = self._format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
-        if ending in CAN_ENDINGS or (self._dbc is not None and ending == "csv"):
-            return self._can_log(path)
+        if ending in CAN_ENDINGS or (self._dbc_path is not None and ending == "csv"):
+            return self._can_logs(path, ending)
         if ending in ENDINGS:
             return mapped_format(path, ending, self._mapping)
         known = ", ".join(("genus", *ENDINGS, *CAN_ENDINGS))
@@ -111,14 +127,12 @@ class FormatChooser:
         if self._mapping is not None:
             self._mapping.check(types)
 
-    def _can_log(self, path: str) -> Format:
+    def _can_logs(self, path: str, ending: str) -> Format:
         if self._dbc is None:
             raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
         from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
 
-        asked = self._format if self._format in (*CAN_ENDINGS, "csv") else None
-        self._can = self._can or CanLogs.of(self._dbc, unknown=self._unknown, log=asked)
-        return self._can
+        return CanLogs.of(self._dbc, ending, unknown=self._unknown)
 
 
 def ending_of(path: str) -> str:

@@ -46,29 +46,81 @@ def is_compressed(path: str) -> bool:
     return path.endswith(".gz")
 
 
-def open_text(path: str) -> IO[bytes] | "Unzipped":
-    """Open a file for reading its uncompressed bytes."""
+def open_text(path: str, gzipped: bool | None = None) -> IO[bytes] | "GzipReader":
+    """Open a file for reading its uncompressed bytes; its name decides about gzip unless `gzipped` is given."""
     file = open_input(path)
-    return Unzipped(file) if is_compressed(path) else file
+    return GzipReader(file) if (is_compressed(path) if gzipped is None else gzipped) else file
 
 
-def byte_ranges(path: str, size: int, target: int) -> list[Split]:
-    """Cut a file into ranges of `target` bytes; a compressed file is one range."""
-    if is_compressed(path) or not size:
+def byte_ranges(path: str, size: int, target: int, gzipped: bool | None = None) -> list[Split]:
+    """Cut a file into ranges of `target` bytes; a gzip file, known by its name or by `gzipped`, is one range."""
+    if is_compressed(path) if gzipped is None else gzipped:
+        return [Split(path, 0, size, gzipped=True)]
+    if not size:
         return [Split(path, 0, size)]
     return [Split(path, start, min(start + target, size)) for start in range(0, size, max(target, 1))]
 
 
+class TextBlock(NamedTuple):
+    """Whole lines of a text, and the offset of the first; the last line of a file may lack its line end."""
+
+    at: int
+    text: bytes
+
+
 def read_lines(split: Split) -> Iterator[Lines | list[DeadLetter]]:
     """Yield the lines of a range in blocks."""
-    with open_text(split.path) as stream:
-        end = None if isinstance(stream, Unzipped) else split.end
-        position, rest = 0, b""
-        if split.start and not isinstance(stream, Unzipped):
+    for block in read_blocks(split, LINE_LIMIT):
+        if isinstance(block, list):
+            yield block
+        else:
+            yield from _cut(block.text, block.at)
+
+
+def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLetter]]:
+    """Yield the lines that begin in a range, in blocks of whole lines.
+
+    A line of more than `limit` bytes is cut, and a block of its own. Where a gzip file is damaged there is a dead
+    letter, with what was read of the last line.
+    """
+    with open_text(split.path, split.gzipped) as stream:
+        if isinstance(stream, GzipReader):
+            yield from _blocks(stream, 0, None, b"", limit)
+        elif split.start == 0:
+            yield from _blocks(stream, 0, split.end, b"", limit)
+        else:
             stream.seek(split.start - 1)
             skipped, rest = _after_line(stream)
-            position = split.start - 1 + skipped
-        yield from LineReader(stream, position, end, rest).blocks()
+            yield from _blocks(stream, split.start - 1 + skipped, split.end, rest, limit)
+
+
+def _blocks(
+    stream: ByteStream, position: int, end: int | None, rest: bytes, limit: int
+) -> Iterator[TextBlock | list[DeadLetter]]:
+    """The lines that begin before `end`; `rest` was read from the stream already, and begins at `position`."""
+    while end is None or position < end:
+        try:
+            piece = stream.read(BLOCK)
+        except (OSError, EOFError) as problem:
+            yield [DeadLetter.of(position, f"the file is damaged here: {problem}", rest[:_KEPT])]
+            return
+        rest += piece
+        size = _whole_lines(rest, None if end is None else end - position, is_last=not piece)
+        if size:
+            yield TextBlock(position, rest[:size])
+        position, rest = position + size, rest[size:]
+        if not piece:
+            return
+        if len(rest) > limit + len(_BOM) and (end is None or position < end):
+            yield TextBlock(position, rest[: limit + len(_BOM) + 1])
+            skipped, following = _after_line(stream)
+            position, rest = position + len(rest) + skipped, following
+
+
+def _whole_lines(text: bytes, left: int | None, *, is_last: bool) -> int:
+    """The number of bytes in whole lines that begin in the first `left` bytes of a text."""
+    beyond = 0 if left is None else text.find(b"\n", left - 1) + 1
+    return beyond or (len(text) if is_last else text.rfind(b"\n") + 1)
 
 
 def _after_line(stream: ByteStream) -> tuple[int, bytes]:
@@ -79,58 +131,6 @@ def _after_line(stream: ByteStream) -> tuple[int, bytes]:
             return passed + end + 1, piece[end + 1 :]
         passed += len(piece)
     return passed, b""
-
-
-class LineReader:
-    """Reads lines from a stream. State: bytes that were read and not yielded, and their offset."""
-
-    def __init__(self, stream: ByteStream, position: int, end: int | None, rest: bytes) -> None:
-        self._stream, self._position, self._end, self._rest = stream, position, end, rest
-
-    def blocks(self) -> Iterator[Lines | list[DeadLetter]]:
-        """Yield the lines that begin before the end of the range, block by block."""
-        while self._end is None or self._position < self._end:
-            try:
-                piece = self._stream.read(BLOCK)
-            except (OSError, EOFError) as problem:
-                yield [DeadLetter.of(self._position, f"the file is damaged here: {problem}", self._rest[:_KEPT])]
-                return
-            self._rest += piece
-            yield from self._take(self._whole() if piece else self._last())
-            if not piece:
-                return
-            if len(self._rest) > LINE_LIMIT:
-                yield self._pass_over()
-
-    def _whole(self) -> int:
-        """The number of buffered bytes in whole lines that begin before the end of the range."""
-        beyond = self._beyond()
-        return beyond if beyond is not None else self._rest.rfind(b"\n") + 1
-
-    def _last(self) -> int:
-        """The same at the end of the file, where the last line may lack a line end."""
-        beyond = self._beyond()
-        return beyond if beyond is not None else len(self._rest)
-
-    def _beyond(self) -> int | None:
-        """The end of the last line that begins before the end of the range; None if it was not read yet."""
-        if self._end is None:
-            return None
-        return self._rest.find(b"\n", self._end - 1 - self._position) + 1 or None
-
-    def _take(self, size: int) -> Iterator[Lines | list[DeadLetter]]:
-        block, self._rest = self._rest[:size], self._rest[size:]
-        start, self._position = self._position, self._position + size
-        if block:
-            yield from _cut(block, start)
-
-    def _pass_over(self) -> list[DeadLetter]:
-        """Skip the rest of a line that is too long."""
-        position, begun = self._position, self._rest[:_KEPT]
-        skipped, rest = _after_line(self._stream)
-        self._position += len(self._rest) + skipped
-        self._rest = rest
-        return [_too_long(position, begun)]
 
 
 def _too_long(position: int, line: bytes) -> DeadLetter:
@@ -160,8 +160,8 @@ def join_lines(parts: list[Lines]) -> Lines:
     return Lines([line for part in full for line in part.lines], offsets)
 
 
-class Unzipped:
-    """Reads a gzip file; returns all bytes before a damaged place, and raises OSError or EOFError only after them."""
+class GzipReader:
+    """Reads a gzip file; returns all bytes before damage, and raises OSError or EOFError only after them."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -170,7 +170,7 @@ class Unzipped:
         self._waiting = b""
         self._damage: Exception | None = None
 
-    def __enter__(self) -> "Unzipped":
+    def __enter__(self) -> "GzipReader":
         return self
 
     def __exit__(self, *problem: object) -> None:

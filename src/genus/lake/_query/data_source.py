@@ -156,10 +156,10 @@ def _catalog_text(options: Mapping[str, str]) -> str:
     text = "" if path is None else _read_text(path if path.endswith(".json") else f"{path.rstrip('/')}/{CATALOG_FILE}")
     if dbc is None:
         return text
-    from genus.lake._ingest.can_logs import types_of_dbc  # needs cantools, an extra
+    from genus.can._dbc import load_dbc  # needs cantools, an extra
 
     catalog = Catalog.parse(text) if text else Catalog()
-    catalog.register(*types_of_dbc(dbc))
+    catalog.register(*load_dbc(dbc).all_types)
     return catalog.text()
 
 

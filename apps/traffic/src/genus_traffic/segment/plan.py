@@ -12,7 +12,7 @@ import msgspec
 
 from genus import Catalog, Event
 from genus.bus import QoS
-from genus.can import Bus, Channel, Layout, Plan, QosClass, System, Timing, plan
+from genus.can import BusSpec, ChannelSpec, PayloadCodec, Plan, QosName, System, Timing, plan
 from genus.errors import PlanError
 from genus.model import name_of
 from genus_traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, Loop, Occupancy, Setting
@@ -80,12 +80,12 @@ def segment_plan(place: str, lanes: int) -> Plan:
 
 def segment_system(place: str, lanes: int) -> System:
     """The bus of a segment and its channels."""
-    bus = Bus(timing=TIMING, gap_ns=GAP_NS, precision_ns=PRECISION_NS, sync_period_ns=SYNC_PERIOD_NS)
+    bus = BusSpec(timing=TIMING, gap_ns=GAP_NS, precision_ns=PRECISION_NS, sync_period_ns=SYNC_PERIOD_NS)
     channels = [_heartbeat(UPPER), _heartbeat(LOWER)]
     for node, classes in EDGES.items():
         channels += [_edges(cls, node, place, lanes) for cls in classes]
         channels.append(_settings(node, place))
-    return System(bus, tuple(channel.on(bus) for channel in channels), NUMBERS, f"the CAN segment of {place}")
+    return System(bus, tuple(channel.on_bus(bus) for channel in channels), NUMBERS, f"the CAN segment of {place}")
 
 
 def qos_of(cls: type[Event], node: str, place: str, lanes: int) -> QoS:
@@ -99,13 +99,13 @@ def channel_name(event: str, node: str) -> str:
     return f"{event} of {node}"
 
 
-def _heartbeat(node: str) -> Channel:
-    size = _layout(Occupancy).largest_carrying(("time",))
+def _heartbeat(node: str) -> ChannelSpec:
+    size = _layout(Occupancy).max_size_carrying(("time",))
     assert size is not None
     return msgspec.structs.replace(_channel(Occupancy, node, "hard", HEARTBEAT_NS, size), omissions=1)
 
 
-def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> Channel:
+def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> ChannelSpec:
     """Edges of all lanes may come at once, so the least time between two of them is one of jitter as well."""
     period = LANE_PAUSE_NS // lanes
     channel = _channel(cls, node, "soft", period, _size_of(_longest_edge(cls, node, place)))
@@ -114,16 +114,16 @@ def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> Channel:
     )
 
 
-def _settings(node: str, place: str) -> Channel:
+def _settings(node: str, place: str) -> ChannelSpec:
     longest = Setting(generation=1, firmware=max(FIRMWARE.values(), key=len), sensitivity=0.5, **_context(node, place))
     return _channel(Setting, node, "none", SETTING_PAUSE_NS, _size_of(longest))
 
 
-def _channel(cls: type[Event], node: str, qos_class: QosClass, period_ns: int, size: int) -> Channel:
+def _channel(cls: type[Event], node: str, qos_class: QosName, period_ns: int, size: int) -> ChannelSpec:
     """What may be of any length goes in segments, be there one only."""
     catalog, name = city_catalog(), name_of(cls)
-    any_length = qos_class != "hard" and _layout(cls).largest_carrying(CARRIED[node]) is None
-    return Channel(
+    any_length = qos_class != "hard" and _layout(cls).max_size_carrying(CARRIED[node]) is None
+    return ChannelSpec(
         name=channel_name(name, node), event=name, node=node, number=NUMBERS[node], etag=catalog.etag(name),
         qos_class=qos_class, period_ns=period_ns, size=size, segmented=any_length,
         subscribers=(GATEWAY,) if cls is Setting else (GATEWAY, MONITOR),
@@ -146,6 +146,6 @@ def _size_of(event: Event) -> int:
     return len(_layout(type(event)).encode(event, 0)[1])
 
 
-def _layout(cls: type[Event]) -> Layout:
+def _layout(cls: type[Event]) -> PayloadCodec:
     catalog = city_catalog()
-    return Layout.of(cls, catalog.vector(cls), catalog.tagged(name_of(cls)))
+    return PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged(name_of(cls)))

@@ -11,21 +11,21 @@ import pytest
 from genus import Event, Kind, Maybe, Unit
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._protocol.catalog_queries import ANSWER_ID, MOST_PER_NODE, Questions
-from genus.can._protocol.messages import Asked, Heartbeat, Question, subject_head
+from genus.can._protocol.catalog_queries import ANSWER_ID, MAX_PER_NODE, CatalogClient
+from genus.can._protocol.messages import Heartbeat, Question, QuestionKind, subject_head
 from genus.can._protocol.notices import (
-    ANSWER_PACE,
-    ANSWER_PATIENCE,
+    ANSWER_INTERVAL,
     ANSWER_RETRY,
+    ANSWER_TIMEOUT,
     CatalogReceived,
-    Described,
-    Named,
+    NameReceived,
     Notice,
-    Unanswered,
+    RequestUnanswered,
+    VectorReceived,
 )
 from genus.can._sim.fault_hooks import Deaf, Transmission, Verdict
 from genus.can._wire.frame import Frame, subject_uid
-from genus.can._wire.segments import split
+from genus.can._wire.segments import split_payload
 from genus.catalog import Catalog
 from genus.errors import BusError
 from genus.model import ChoiceType, FloatType, IntType, TextType
@@ -50,7 +50,7 @@ class Camera(Loop):
     category: Maybe[Category] = None
 
 
-LOOP, CAMERA, NOBODY = map(subject_uid, ("Loop", "Camera", "Nobody"))
+LOOP, CAMERA, UNKNOWN = map(subject_uid, ("Loop", "Camera", "Unknown"))
 
 
 def city() -> Catalog:
@@ -67,12 +67,12 @@ def asking(catalog: Catalog | None = None) -> tuple[System, Station]:
     return system, station
 
 
-def test_which_vector_does_a_subject_have() -> None:
+def test_a_question_for_a_vector_is_answered() -> None:
     system, station = asking()
     station.questions.ask_vector(LOOP, system.bus.now)
     system.hosts[1].call(lambda now: None)
     system.run(100)
-    (answer,) = station.told(Described)
+    (answer,) = station.notices_of(VectorReceived)
     assert (answer.subject, answer.name, answer.tagged) == (LOOP, "Loop", ("place", "speed"))
     assert answer.vector is not None
     assert [attribute.name for attribute in answer.vector] == [each.name for each in city().vector("Loop")]
@@ -84,14 +84,14 @@ def test_which_vector_does_a_subject_have() -> None:
     assert by_name["category"].type == ChoiceType(("car, or van", "Lkw"))
 
 
-def test_which_type_has_a_tag_whatever_attributes_the_tag_tells() -> None:
+def test_an_event_tag_has_a_type_whatever_its_presence_bits() -> None:
     system, station = asking()
     etag = city().etag("Loop")
     for asked in (etag, etag | 3, city().etag("Camera"), 200):
         station.questions.ask_type(asked, system.bus.now)
     system.hosts[1].call(lambda now: None)
     system.run(100)
-    assert {answer.etag: answer.name for answer in station.told(Named)} == {
+    assert {answer.etag: answer.name for answer in station.notices_of(NameReceived)} == {
         etag: "Loop",
         etag | 3: "Loop",
         city().etag("Camera"): "Camera",
@@ -104,27 +104,27 @@ def test_a_node_can_have_the_whole_catalog() -> None:
     station.questions.ask_catalog(system.bus.now)
     system.hosts[1].call(lambda now: None)
     system.run(400)
-    (answer,) = station.told(CatalogReceived)
+    (answer,) = station.notices_of(CatalogReceived)
     assert answer.catalog.text() == city().text()
 
 
-def test_one_answer_gives_the_catalog_to_everybody_who_waits() -> None:
+def test_one_answer_gives_the_catalog_to_all_nodes_that_wait() -> None:
     system = System()
     host = system.broker(catalog=city())
     stations = [system.station(0x10 + number) for number in range(20)]
     for station in stations[:19]:
         station.questions.ask_catalog(0)
     system.run(1_500)
-    assert [len(station.told(CatalogReceived)) for station in stations] == [1] * 19 + [0]
+    assert [len(station.notices_of(CatalogReceived)) for station in stations] == [1] * 19 + [0]
     assert host.machine._answers._transfer <= 3  # type: ignore[attr-defined]
 
 
-def test_a_subject_nobody_knows_has_no_vector() -> None:
+def test_an_unknown_subject_has_no_vector() -> None:
     system, station = asking()
-    station.questions.ask_vector(NOBODY, system.bus.now)
+    station.questions.ask_vector(UNKNOWN, system.bus.now)
     system.hosts[1].call(lambda now: None)
     system.run(20)
-    assert station.told(Described) == [Described(NOBODY)]
+    assert station.notices_of(VectorReceived) == [VectorReceived(UNKNOWN)]
 
 
 def test_many_nodes_ask_and_each_gets_its_own_answers() -> None:
@@ -136,9 +136,9 @@ def test_many_nodes_ask_and_each_gets_its_own_answers() -> None:
         station.questions.ask_vector(LOOP, 0)
     system.run(1_500)
     for number, station in enumerate(stations):
-        assert station.told(Named) == [Named(200 + number, None)]
-        assert [answer.name for answer in station.told(Described)] == ["Loop"]
-        assert not station.told(Unanswered)
+        assert station.notices_of(NameReceived) == [NameReceived(200 + number, None)]
+        assert [answer.name for answer in station.notices_of(VectorReceived)] == ["Loop"]
+        assert not station.notices_of(RequestUnanswered)
 
 
 def test_an_answer_that_was_not_received_whole_is_asked_for_again() -> None:
@@ -156,7 +156,7 @@ def test_an_answer_that_was_not_received_whole_is_asked_for_again() -> None:
     system.hosts[1].call(lambda now: None)
     system.run(5_000)
     assert missed
-    assert [answer.name for answer in station.told(Described)] == ["Loop"]
+    assert [answer.name for answer in station.notices_of(VectorReceived)] == ["Loop"]
 
 
 def test_a_question_without_a_broker_is_repeated_three_times_and_given_up() -> None:
@@ -169,7 +169,7 @@ def test_a_question_without_a_broker_is_repeated_three_times_and_given_up() -> N
     station.questions.ask_catalog(asked)
     system.hosts[1].call(lambda now: None)
     system.run(4 * ANSWER_RETRY / MS + 1)
-    assert station.notices[-1] == (asked + 4 * ANSWER_RETRY, Unanswered("catalog", 0))
+    assert station.notices[-1] == (asked + 4 * ANSWER_RETRY, RequestUnanswered("catalog", 0))
     assert station.questions.wake_at is None
 
 
@@ -178,7 +178,7 @@ def test_the_same_question_twice_is_one() -> None:
     lone.questions.ask_type(5, 0)
     lone.questions.ask_type(5, 0)
     lone.questions.ask_type(6, 0)
-    assert lone.queue == [Question(9, 0, Asked.TYPE, 5).frame(), Question(9, 1, Asked.TYPE, 6).frame()]
+    assert lone.queue == [Question(9, 0, QuestionKind.TYPE, 5).frame(), Question(9, 1, QuestionKind.TYPE, 6).frame()]
 
 
 def test_257_questions_are_too_many() -> None:
@@ -198,13 +198,13 @@ class Lone:
     def __init__(self) -> None:
         self.queue: list[Frame] = []
         self.notices: list[Notice] = []
-        self.questions = Questions(send=self.queue.append, withdraw=lambda frame: None, tell=self.notices.append)
+        self.questions = CatalogClient(send=self.queue.append, withdraw=lambda frame: None, notify=self.notices.append)
         self.questions.join(9, 0)
         self.transfer = 0
 
-    def hear(self, payload: bytes, now: int = 0) -> list[Notice]:
+    def receive(self, payload: bytes, now: int = 0) -> list[Notice]:
         self.transfer += 1
-        for data in split(payload, self.transfer):
+        for data in split_payload(payload, self.transfer):
             self.questions.receive(Frame(ANSWER_ID, data), now)
         return self.notices
 
@@ -212,29 +212,34 @@ class Lone:
 def test_answers_to_others_and_to_other_questions_are_ignored() -> None:
     lone = Lone()
     lone.questions.ask_type(5, 0)
-    assert lone.hear(bytes((8, 0, Asked.TYPE)) + b"Loop") == []
-    assert lone.hear(bytes((9, 1, Asked.TYPE)) + b"Loop") == []
-    assert lone.hear(bytes((9, 0, Asked.VECTOR)) + b"Loop") == []
-    assert lone.hear(bytes((9,))) == []
-    assert lone.hear(bytes((9, 0, Asked.TYPE)) + b"Loop") == [Named(5, "Loop")]
+    assert lone.receive(bytes((8, 0, QuestionKind.TYPE)) + b"Loop") == []
+    assert lone.receive(bytes((9, 1, QuestionKind.TYPE)) + b"Loop") == []
+    assert lone.receive(bytes((9, 0, QuestionKind.VECTOR)) + b"Loop") == []
+    assert lone.receive(bytes((9,))) == []
+    assert lone.receive(bytes((9, 0, QuestionKind.TYPE)) + b"Loop") == [NameReceived(5, "Loop")]
 
 
 UNREADABLE = {
-    Asked.TYPE: [b"\xff"],
-    Asked.VECTOR: [b"\xff", b"[]", b'["Loop","Loop",[["a","int128","required",null]],[]]', b'["Camera","Loop",[],[]]'],
-    Asked.CATALOG: [b"", b"text", zlib.compress(b"{}"), zlib.compress(b"\xff"), zlib.compress(bytes(1 << 26))],
+    QuestionKind.TYPE: [b"\xff"],
+    QuestionKind.VECTOR: [
+        b"\xff",
+        b"[]",
+        b'["Loop","Loop",[["a","int128","required",null]],[]]',
+        b'["Camera","Loop",[],[]]',
+    ],
+    QuestionKind.CATALOG: [b"", b"text", zlib.compress(b"{}"), zlib.compress(b"\xff"), zlib.compress(bytes(1 << 26))],
 }
 
 
 @pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, bodies in UNREADABLE.items() for body in bodies])
-def test_an_answer_that_cannot_be_read_is_as_good_as_none(kind: Asked, body: bytes) -> None:
+def test_an_answer_that_cannot_be_read_is_as_good_as_none(kind: QuestionKind, body: bytes) -> None:
     lone = Lone()
     {
-        Asked.TYPE: lambda: lone.questions.ask_type(5, 0),
-        Asked.VECTOR: lambda: lone.questions.ask_vector(LOOP, 0),
-        Asked.CATALOG: lambda: lone.questions.ask_catalog(0),
+        QuestionKind.TYPE: lambda: lone.questions.ask_type(5, 0),
+        QuestionKind.VECTOR: lambda: lone.questions.ask_vector(LOOP, 0),
+        QuestionKind.CATALOG: lambda: lone.questions.ask_catalog(0),
     }[kind]()
-    assert lone.hear(bytes((9, 0, kind)) + body) == []
+    assert lone.receive(bytes((9, 0, kind)) + body) == []
     assert lone.questions.wake_at is not None
 
 
@@ -242,12 +247,12 @@ def test_answers_to_others_are_waited_for_but_not_for_ever() -> None:
     lone = Lone()
     lone.questions.ask_type(5, 0)
     now = 0
-    while now < ANSWER_PATIENCE:
+    while now < ANSWER_TIMEOUT:
         now += ANSWER_RETRY // 2
-        lone.hear(bytes((8, 0, Asked.TYPE)) + b"something else", now)
+        lone.receive(bytes((8, 0, QuestionKind.TYPE)) + b"something else", now)
         assert len(lone.queue) == 1
-    assert lone.questions.wake_at == ANSWER_PATIENCE
-    lone.questions.wake(ANSWER_PATIENCE)
+    assert lone.questions.wake_at == ANSWER_TIMEOUT
+    lone.questions.wake(ANSWER_TIMEOUT)
     assert len(lone.queue) == 2
 
 
@@ -258,13 +263,13 @@ def test_questions_wait_for_a_number() -> None:
     assert lone.queue == []
     assert lone.questions.wake_at is None
     lone.questions.join(10, 7)
-    assert lone.queue == [Question(10, 0, Asked.TYPE, 5).frame()]
+    assert lone.queue == [Question(10, 0, QuestionKind.TYPE, 5).frame()]
 
 
-def test_nobody_but_the_broker_answers() -> None:
+def test_only_the_broker_answers() -> None:
     lone = Lone()
     lone.questions.ask_type(5, 0)
-    for data in split(bytes((9, 0, Asked.TYPE)) + b"Loop", 1):
+    for data in split_payload(bytes((9, 0, QuestionKind.TYPE)) + b"Loop", 1):
         lone.questions.receive(Frame(ANSWER_ID & ~(1 << 14), data), 0)
         lone.questions.receive(Frame(ANSWER_ID, data, fd=True), 0)
     assert lone.notices == []
@@ -287,20 +292,20 @@ def test_answers_are_paced_and_one_at_a_time() -> None:
     station.questions.ask_vector(LOOP, system.bus.now)
     system.hosts[1].call(lambda now: None)
     system.run(600)
-    assert len(station.told(CatalogReceived)) == len(station.told(Described)) == 1
-    assert min(after - before for before, after in pairwise(times)) >= ANSWER_PACE
+    assert len(station.notices_of(CatalogReceived)) == len(station.notices_of(VectorReceived)) == 1
+    assert min(after - before for before, after in pairwise(times)) >= ANSWER_INTERVAL
 
 
 def test_a_node_that_asks_too_much_is_dropped_not_others() -> None:
     broker = Broker(1, city(), MemoryStore())
     broker.wake(0)
     for number in range(50):
-        broker.receive(Question(5, number, Asked.TYPE, 9).frame(), 0)
-    broker.receive(Question(6, 0, Asked.VECTOR, subject_head(LOOP)).frame(), 0)
-    assert broker.counts["question too many"] == 50 - MOST_PER_NODE - 1  # one is being answered
-    assert broker.counts["question"] == MOST_PER_NODE + 2
+        broker.receive(Question(5, number, QuestionKind.TYPE, 9).frame(), 0)
+    broker.receive(Question(6, 0, QuestionKind.VECTOR, subject_head(LOOP)).frame(), 0)
+    assert broker.counts["question too many"] == 50 - MAX_PER_NODE - 1  # one is being answered
+    assert broker.counts["question"] == MAX_PER_NODE + 2
 
 
 def test_other_frames_of_the_broker_go_before_its_answers() -> None:
     assert Heartbeat(1, 1).frame().id < ANSWER_ID
-    assert all(Question(node, 0, Asked.TYPE, 0).frame().id < ANSWER_ID for node in (1, 126))
+    assert all(Question(node, 0, QuestionKind.TYPE, 0).frame().id < ANSWER_ID for node in (1, 126))

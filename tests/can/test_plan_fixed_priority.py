@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genus.can._plan.fixed_priority import Message, response_time, response_times
-from genus.can._plan.interference import BusErrors, HardTime
+from genus.can._plan.interference import ErrorInterference, HardInterference
 
 
 def observed(messages: Sequence[Message], first: Sequence[int], until: int) -> dict[str, int]:
@@ -97,11 +97,11 @@ def test_between_the_frames_of_an_event_more_urgent_ones_go_first() -> None:
 
 def test_hard_slots_and_errors_take_their_time() -> None:
     message = Message("a", 0, 10, 1_000)
-    slots = HardTime([(0, 30), (50, 30)], 1_000)
+    slots = HardInterference([(0, 30), (50, 30)], 1_000)
     assert response_time(message, [], [], slots) == 40
-    assert response_time(message, [], [], slots, BusErrors(1_000, 5)) == 40 + 5 + 10
-    assert response_time(message, [], [], HardTime([(0, 999)], 1_000)) is None
-    assert response_time(message, [], [], errors=BusErrors(15, 5)) is None
+    assert response_time(message, [], [], slots, ErrorInterference(1_000, 5)) == 40 + 5 + 10
+    assert response_time(message, [], [], HardInterference([(0, 999)], 1_000)) is None
+    assert response_time(message, [], [], errors=ErrorInterference(15, 5)) is None
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -1,0 +1,192 @@
+"""A DBC file as event types: loaded to decode frames, or written as a Python module.
+
+Programs that import the module have types that type checkers and editors know, and need neither the DBC file nor
+cantools to read a recording: the types have the names and attributes of those that `load_dbc` declares.
+"""
+
+import json
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from types import MappingProxyType
+
+from genus.bus._codec import Rejected
+from genus.can._dbc.database import Layouts, read_layouts
+from genus.can._dbc.layout import MessageLayout, SignalLayout, pgn_of, unique_pgns
+from genus.can._dbc.message_types import (
+    UNKNOWN_ID,
+    MessageDecoder,
+    attributes_of,
+    declare_kind,
+    declare_type,
+    describe,
+    member_names,
+)
+from genus.errors import DbcError
+from genus.model import Event, Kind, attributes, name_of
+
+WIDTH = 120
+"""The longest line of a generated module."""
+
+
+def load_dbc(path: str | os.PathLike[str], types: Iterable[type] = ()) -> "Dbc":
+    """The messages of a DBC file as event types; DbcError if it cannot be read, or a given class does not fit.
+
+    Loading a file again declares its types again. To get events of classes that exist already, give in `types` the
+    classes of a module made from the file (`genus can types --python`).
+    """
+    return Dbc(read_layouts(path), types)
+
+
+class Dbc:
+    """The event types of a DBC file, and the decoder of its frames; made by `load_dbc`."""
+
+    def __init__(self, layouts: Layouts, types: Iterable[type] = ()) -> None:
+        given = {name_of(cls): cls for cls in types}
+        self.path = layouts.path
+        self.messages: tuple[MessageLayout, ...] = layouts.messages
+        """The messages with the bits of their signals, in the order of the file."""
+        self.renamed: Mapping[str, str] = MappingProxyType(layouts.renamed)
+        """Names of the file that could not be kept, and the new ones; signals as `Message.signal`."""
+        self.problems: tuple[str, ...] = tuple(layouts.problems)
+        """What is wrong with the file, such as signals that were left out."""
+        self.kind: type[Kind] = given.get(layouts.name) or declare_kind(layouts.name)
+        """The kind of all its types, which has the name of the file."""
+        self.types: Mapping[str, type[Event]] = MappingProxyType(
+            {m.type_name: _given_class(given, m) or declare_type(m, self.kind) for m in layouts.messages}
+        )
+        """The event types by name: the message's name, unless it was renamed."""
+        decoders = [MessageDecoder(m, self.types[m.type_name]) for m in layouts.messages]
+        self._by_id = {(m.frame_id, m.extended): each for m, each in zip(layouts.messages, decoders, strict=True)}
+        self._by_pgn = {pgn: decoders[number] for pgn, number in unique_pgns(layouts.messages).items()}
+
+    @property
+    def all_types(self) -> tuple[type, ...]:
+        """The kind and the event types, as a catalog registers them."""
+        return (self.kind, *self.types.values())
+
+    def message_of(self, frame_id: int, extended: bool = False) -> MessageLayout | None:
+        """The message that frames with an identifier belong to; None if there is none.
+
+        A J1939 frame belongs to a message by its parameter group too, whatever its priority and addresses are.
+        """
+        decoder = self._find(frame_id, extended)
+        return decoder.layout if decoder else None
+
+    def type_of(self, frame_id: int, extended: bool = False) -> type[Event] | None:
+        """The event type of frames with an identifier; None if there is none."""
+        decoder = self._find(frame_id, extended)
+        return decoder.cls if decoder else None
+
+    def decode(
+        self,
+        frame_id: int,
+        data: bytes,
+        extended: bool = False,
+        *,
+        time: datetime | None = None,
+        place: str | None = None,
+    ) -> Event | Rejected:
+        """The event of a frame, or the reason why there is none; never raises.
+
+        The event's `source` is the message's sender if there is only one; for a J1939 frame from another address, that
+        address.
+        """
+        decoder = self._find(frame_id, extended)
+        if decoder is None:
+            return Rejected(UNKNOWN_ID)
+        values = decoder.values(data)
+        if isinstance(values, Rejected):
+            return values
+        return decoder.cls(time=time, source=decoder.source(frame_id), place=place, **values)
+
+    def _find(self, frame_id: int, extended: bool) -> MessageDecoder | None:
+        exact = self._by_id.get((frame_id, extended))
+        return self._by_pgn.get(pgn_of(frame_id)) if exact is None and extended else exact
+
+    def __repr__(self) -> str:
+        return f"<Dbc {self.path}: {len(self.messages)} messages>"
+
+
+def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Event] | None:
+    """The class that was given for a message, if there is one; it must have the attributes of the message."""
+    cls = given.get(message.type_name)
+    if cls is None:
+        return None
+    own = tuple(each for each in attributes(cls) if each not in attributes(Event))
+    if not issubclass(cls, Event) or own != attributes_of(message):
+        raise DbcError(
+            f"{name_of(cls)} in {cls.__module__} differs from the DBC file; write the module again with "
+            "`genus can types --python`"
+        )
+    return cls
+
+
+# -- Python source -----------------------------------------------------------------------------------------------------
+
+
+def python_source(dbc: Dbc) -> str:
+    """The text of a Python module that declares the types of a DBC file."""
+    about = _docstring(f"The messages of {dbc.path.name} as event types.", "")
+    return "\n\n\n".join([f"{about}\n\n{_imports(dbc)}", *_classes(dbc)]) + "\n"
+
+
+def _imports(dbc: Dbc) -> str:
+    """The imports that are needed; annotations are evaluated late, so that an attribute cannot hide a type."""
+    signals = [signal for message in dbc.messages for signal in message.signals]
+    has_labels = any(signal.label is not None for signal in signals)
+    has_units = any(signal.unit for signal in signals)
+    ours = {"Event", "Kind", *(signal.annotation for signal in signals)} - {"bytes", "float"}
+    ours |= {"Unit"} if has_units else set()
+    ours |= {"Maybe"} if has_labels or any(signal.multiplexer is not None for signal in signals) else set()
+    standard = ["from enum import Enum"] * has_labels + ["from typing import Annotated"] * has_units
+    parts = ["from __future__ import annotations", *(["\n".join(standard)] if standard else [])]
+    return "\n\n".join([*parts, f"from genus import {', '.join(sorted(ours, key=_as_ruff_sorts))}"])
+
+
+def _as_ruff_sorts(name: str) -> tuple[str, int]:
+    letters = name.rstrip("0123456789")
+    return letters, int(name[len(letters) :] or 0)
+
+
+def _classes(dbc: Dbc) -> Iterator[str]:
+    kind = dbc.kind.__name__
+    yield f"class {kind}(Kind):\n{_docstring(f'A message of {kind}.', '    ')}"
+    for message in dbc.messages:
+        yield from (_enumeration(signal) for signal in message.signals if signal.label is not None)
+        yield "\n".join([f"class {message.type_name}(Event, {kind}):", *_body(message)])
+
+
+def _enumeration(signal: SignalLayout) -> str:
+    members = (f"    {name} = {_quote(label)}" for name, label in member_names(signal.labels))
+    return "\n".join([f"class {signal.enumeration}(Enum):", *members])
+
+
+def _body(message: MessageLayout) -> Iterator[str]:
+    yield _docstring(describe(message), "    ")
+    if message.signals:
+        yield ""
+    for signal in message.signals:
+        yield f"    {signal.attribute}: {_annotation(signal)}"
+        if signal.comment:
+            yield _docstring(" ".join(signal.comment.split()), "    ")
+        if signal.label is not None:
+            yield f"    {signal.label}: Maybe[{signal.enumeration}] = None"
+
+
+def _annotation(signal: SignalLayout) -> str:
+    note = f"Annotated[{signal.annotation}, Unit({_quote(signal.unit)})]" if signal.unit else signal.annotation
+    return note if signal.multiplexer is None else f"Maybe[{note}] = None"
+
+
+def _quote(text: str) -> str:
+    """A text in double quotes: JSON's escapes are Python's, and characters that cannot be printed are escaped too."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in quoted)
+
+
+def _docstring(text: str, indent: str) -> str:
+    lines = textwrap.wrap(_quote(text)[1:-1], WIDTH - len(indent) - 6, break_long_words=False, break_on_hyphens=False)
+    end = '"""' if len(lines) < 2 else '\n"""'
+    return textwrap.indent('"""' + "\n".join(lines) + end, indent)

@@ -1,0 +1,232 @@
+"""Event types of messages: declared from layouts, and filled with the values of frames.
+
+Every message is a family of its own below `Event`, because two messages may use one signal name for different things;
+all types of a file share a kind with the file's name. A signal with a value table has two attributes: its number, which
+is always exact, and the label of that number, which is absent if the table has none for it. So the number can be
+compared even if the table only names "not available", and a value outside the table does not make the frame invalid.
+
+To decode a frame, its bytes are read as two integers, one per byte order, and every signal is extracted from one of
+them by shift and mask.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+from genus.bus._codec import Rejected
+from genus.can._dbc.layout import MEMBER_WORDS, MessageLayout, NameAllocator, SignalLayout
+from genus.model import (
+    Attribute,
+    ChoiceType,
+    Event,
+    Float32,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Kind,
+    Maybe,
+    UInt8,
+    UInt16,
+    UInt32,
+    Unit,
+    vector,
+)
+from genus.model._event import EventMeta, KindMeta
+from genus.model._types import read_annotation
+
+UNKNOWN_ID = "unknown identifier"
+"""The reason for which a frame is rejected whose identifier belongs to no message."""
+
+ANNOTATIONS: MappingProxyType[str, Any] = MappingProxyType(
+    {"Int8": Int8, "Int16": Int16, "Int32": Int32, "Int64": Int64, "UInt8": UInt8, "UInt16": UInt16, "UInt32": UInt32}
+    | {"Float32": Float32, "float": float, "bytes": bytes}
+)
+"""The types that the names of annotations stand for."""
+
+_FLOATS = {16: ("H", "e"), 32: ("I", "f"), 64: ("Q", "d")}
+
+
+# -- declaring ---------------------------------------------------------------------------------------------------------
+
+
+def declare_kind(name: str) -> type[Kind]:
+    """The kind of all messages of a file."""
+    kind: type[Kind] = KindMeta(name, (Kind,), {"__module__": name, "__doc__": f"A message of {name}."})
+    return kind
+
+
+def declare_type(message: MessageLayout, kind: type[Kind]) -> type[Event]:
+    """The event type of a message.
+
+    >>> from genus.model import vector
+    >>> lamp = SignalLayout("watts", "watts", 0, 8, 0, False, False, False, unit="W", scale=0.5)
+    >>> cls = declare_type(MessageLayout("Lamp", "Lamp", 0x10, False, 1, (lamp,)), declare_kind("House"))
+    >>> cls(watts=7.5), issubclass(cls, Event), vector(cls).find("watts").unit
+    (Lamp(watts=7.5), True, 'W')
+    """
+    notes = _annotations(message, kind.__module__)
+    place = {"__module__": kind.__module__, "__qualname__": message.type_name}
+    namespace = {"__annotations__": notes, "__doc__": describe(message), **place}
+    cls: type[Event] = EventMeta(message.type_name, (Event, kind), namespace)
+    return cls
+
+
+def attributes_of(message: MessageLayout) -> tuple[Attribute, ...]:
+    """The attributes of a message's type, without declaring the type."""
+    notes = _annotations(message, message.type_name)
+    return tuple(Attribute(name, *read_annotation(note)) for name, note in notes.items())
+
+
+def _annotations(message: MessageLayout, module: str) -> dict[str, object]:
+    """The annotations of a message's type by attribute."""
+    notes: dict[str, object] = {}
+    for signal in message.signals:
+        notes[signal.attribute] = _annotation(signal)
+        if signal.label is not None:
+            notes[signal.label] = _optional(_declare_labels(signal, module))
+    return notes
+
+
+def _declare_labels(signal: SignalLayout, module: str) -> type[Enum]:
+    """The enumeration of a signal's labels, in the order of their raw values."""
+    assert signal.enumeration is not None
+    make: Any = Enum  # mypy does not know that this call makes a class
+    labels: type[Enum] = make(signal.enumeration, list(member_names(signal.labels)), module=module)
+    return labels
+
+
+def member_names(labels: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Pairs of a valid name for an enumeration member and its label.
+
+    >>> list(member_names(["OFF", "not available", "100 %"]))
+    [('OFF', 'OFF'), ('not_available', 'not available'), ('x100__', '100 %')]
+    """
+    names = NameAllocator(MEMBER_WORDS)
+    return ((names.allocate(label), label) for label in labels)
+
+
+def describe(message: MessageLayout) -> str:
+    """The docstring of a message's type: its comment or name, identifier, length, senders and cycle time."""
+    kind = "FD frame" if message.fd else "frame"
+    about = f"{kind} {message.frame_id:#0{10 if message.extended else 5}x}, {message.length} bytes"
+    sent = f" from {', '.join(message.senders)}" if message.senders else ""
+    cycle = f" every {message.cycle_time_ms} ms" if message.cycle_time_ms else ""
+    comment = " ".join((message.comment or "").split())
+    return f"{comment or message.name} ({about}{sent}{cycle})"
+
+
+def _annotation(signal: SignalLayout) -> object:
+    plain = ANNOTATIONS[signal.annotation]
+    with_unit: Any = Annotated[plain, Unit(signal.unit)] if signal.unit else plain
+    return _optional(with_unit) if signal.multiplexer is not None else with_unit
+
+
+def _optional(note: Any) -> object:
+    maybe: Any = Maybe
+    return maybe[note]
+
+
+# -- decoding ----------------------------------------------------------------------------------------------------------
+
+Convert: TypeAlias = Callable[[int], Any]
+"""A function from the bits of a signal, as an unsigned integer, to a value."""
+
+
+class SignalDecoder(NamedTuple):
+    """One signal, prepared for decoding."""
+
+    attribute: str
+    big_endian: bool
+    shift: int
+    mask: int
+    value: Convert
+    raw: Convert
+    """The bits as the integer, signed or unsigned, or the float that multiplexers and value tables use."""
+    label: str | None
+    members: Mapping[Any, Enum]
+    layout: SignalLayout
+
+
+class MessageDecoder:
+    """Decodes the data of one message's frames to the attributes of its event type."""
+
+    def __init__(self, layout: MessageLayout, cls: type[Event]) -> None:
+        self.layout = layout
+        self.cls = cls
+        self._signals: dict[str | None, list[SignalDecoder]] = {}
+        for signal in layout.signals:
+            self._signals.setdefault(signal.multiplexer, []).append(_signal_decoder(signal, cls))
+        self._selected: dict[tuple[str, Any], list[SignalDecoder]] = {}
+
+    def source(self, frame_id: int) -> str | None:
+        """The sender of a frame, as far as its identifier tells."""
+        return self.layout.sender if frame_id == self.layout.frame_id else f"{frame_id & 0xFF:#04x}"
+
+    def values(self, data: bytes) -> dict[str, Any] | Rejected:
+        """The attributes that are present; a frame may be longer than its message, but not shorter."""
+        length = self.layout.length
+        if len(data) < length:
+            return Rejected(f"{self.layout.type_name}: too short: {len(data)} of {length} bytes")
+        data = bytes(data[:length])
+        numbers = int.from_bytes(data, "little"), int.from_bytes(data, "big")
+        values: dict[str, Any] = {}
+        waiting = [self._signals.get(None, [])]
+        while waiting:
+            for attribute, big_endian, shift, mask, value, raw, label, members, layout in waiting.pop():
+                bits = numbers[big_endian] >> shift & mask
+                values[attribute] = value(bits)
+                if label is not None and (member := members.get(raw(bits))) is not None:
+                    values[label] = member
+                if layout.selects is not None:
+                    if raw(bits) not in layout.selects:
+                        return Rejected(f"{self.layout.type_name}: multiplexer {layout.name} selects nothing")
+                    waiting.append(self._selected_by(layout.name, raw(bits)))
+        return values
+
+    def _selected_by(self, multiplexer: str, value: Any) -> list[SignalDecoder]:
+        """The signals that a value of a multiplexer selects; `selects` bounds how many values are remembered."""
+        selected = self._selected.get((multiplexer, value))
+        if selected is None:
+            below = self._signals.get(multiplexer, [])
+            selected = self._selected[multiplexer, value] = [each for each in below if value in each.layout.selected_by]
+        return selected
+
+
+def _signal_decoder(signal: SignalLayout, cls: type[Event]) -> SignalDecoder:
+    raw = _raw(signal)
+    bits = signal.big_endian, signal.shift, signal.mask
+    return SignalDecoder(signal.attribute, *bits, _value(signal, raw), raw, signal.label, _members(signal, cls), signal)
+
+
+def _raw(signal: SignalLayout) -> Convert:
+    if signal.is_float:
+        bits, real = (struct.Struct(f">{code}") for code in _FLOATS[signal.length])
+        return lambda number: real.unpack(bits.pack(number))[0]
+    if signal.signed:
+        sign = 1 << signal.length - 1
+        return lambda number: (number ^ sign) - sign
+    return lambda number: number
+
+
+def _value(signal: SignalLayout, raw: Convert) -> Convert:
+    if signal.annotation == "bytes":
+        size = (signal.length + 7) // 8
+        return lambda number: number.to_bytes(size, "big")
+    if not signal.is_scaled:
+        return raw
+    scaled = signal.scaled
+    if signal.annotation == "float":
+        return lambda number: float(scaled(raw(number)))
+    return lambda number: scaled(raw(number))
+
+
+def _members(signal: SignalLayout, cls: type[Event]) -> Mapping[Any, Enum]:
+    if signal.label is None:
+        return {}
+    labels = vector(cls).find(signal.label).type
+    assert isinstance(labels, ChoiceType)
+    assert labels.enum is not None
+    return {value: labels.enum(label) for value, label in signal.choices}
