@@ -1,4 +1,4 @@
-"""CAN logs in a lake: every frame is an event, a dead letter or passed over on purpose, wherever logs are cut."""
+"""CAN logs in a lake: every frame is an event, a dead letter or left out on request, however logs are cut."""
 
 import gzip
 import pickle
@@ -205,7 +205,7 @@ def test_a_gzipped_log_that_is_cut_gives_what_is_before_the_cut(car: Path, tmp_p
 
 
 def test_a_file_that_is_no_log_is_one_dead_letter(car: Path, tmp_path: Path) -> None:
-    """A BLF file that is none, and a TRC file of an unknown version."""
+    """A file that is not BLF, and a TRC file of an unknown version."""
     (tmp_path / "no.blf").write_bytes(b"nothing of the kind" * 20)
     (tmp_path / "no.trc").write_text(";$FILEVERSION=9.9\n")
     types = catalog_of(*load_dbc(car).all_types)
@@ -233,7 +233,7 @@ def test_frames_of_no_message_may_be_left_out(car: Path, tmp_path: Path) -> None
 
 
 def test_one_channel_may_be_chosen(car: Path, tmp_path: Path) -> None:
-    """A DBC file describes one bus; what was seen on others is passed over."""
+    """A DBC file describes one bus; frames of other buses are left out."""
     path = tmp_path / "drive.log"
     path.write_text(log_text(5, 300))
     types = catalog_of(*load_dbc(car).all_types)
@@ -283,7 +283,7 @@ def test_what_is_no_can_log_is_refused_with_the_formats_that_are(car: Path, tmp_
     """The ending decides the format, unless it is given."""
     path = tmp_path / "drive.txt"
     path.write_text("(1.5) can0 100#00000100\n")
-    with pytest.raises(LakeError, match=r"drive\.txt: no format is known by the ending 'txt'; give one of .*log, asc"):
+    with pytest.raises(LakeError, match=r"drive\.txt: unknown ending 'txt'; name the format, one of .*log, asc"):
         logs(car, path)
     with pytest.raises(LakeError, match="log='txt' is no CAN log format; known: log, asc, "):
         CanLogs.of(load_dbc(car), "txt")
@@ -317,7 +317,7 @@ def test_a_real_log_of_many_messages_fills_a_table_each(tmp_path: Path) -> None:
 
 
 def test_a_log_goes_into_a_lake_with_its_dbc_file(spark: SparkSession, car: Path, tmp_path: Path) -> None:
-    """The types are registered, events can be asked for, and what is no event is a dead letter."""
+    """The types are registered, events can be read, and other frames are dead letters."""
     path = tmp_path / "drive.log"
     path.write_text(log_text(6, 3000))
     lake = Lake.create(spark, tmp_path / "lake")
