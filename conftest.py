@@ -11,10 +11,10 @@ collect_ignore = ["tests/typing"]  # for type checkers to read, not to run
 
 
 def _with_session(namespace: dict[str, Any]) -> None:
-    """Pages about the lake find the user's session under the name that Spark's own shell gives it."""
+    """Start the session of the tests, which `local_session()` on pages about the lake then returns."""
     from genus.testing import spark_session
 
-    namespace["spark"] = spark_session()
+    spark_session()
     namespace["__name__"] = "__main__"  # as in a notebook: functions have a module
 
 

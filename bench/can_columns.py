@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bench.timing import markdown
 from genus.can._dbc import load_dbc
 from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, FrameColumns
-from genus.lake._ingest.can_logs import CanLogs, types_of_dbc
+from genus.lake._ingest.can_logs import CanLogs
 
 FRAMES = 200_000
 BY_CANTOOLS = 20_000
@@ -126,7 +126,7 @@ def car_logs(_path: str) -> CanLogs:
 def car_types() -> tuple[type, ...]:
     """The event types of such logs."""
     with tempfile.TemporaryDirectory() as folder:
-        return types_of_dbc(car(Path(folder)))
+        return load_dbc(car(Path(folder))).all_types
 
 
 def decoding_ns(dbc: Path, frames: FrameColumns) -> tuple[float, float]:

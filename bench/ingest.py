@@ -26,8 +26,7 @@ from genus.bus._recording import RecordingWriter
 from genus.catalog import Catalog
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.format import Format
-from genus.lake._ingest.job import inputs_of
-from genus.lake._ingest.job import run as run_job
+from genus.lake._ingest.job import fingerprint_files, run_ingest
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.recordings import Recordings
@@ -178,7 +177,9 @@ def ingest(spark: SparkSession, entry: Entry, file: Path, catalog_text: str, fol
     root = folder / "lake"
     shutil.rmtree(root, ignore_errors=True)
     started = time.perf_counter()
-    draft = run_job(spark, str(root), catalog_text, inputs_of([str(file)], entry.format), split_bytes=split_bytes(file))
+    draft = run_ingest(
+        spark, str(root), catalog_text, fingerprint_files([str(file)], entry.format), split_bytes=split_bytes(file)
+    )
     seconds = time.perf_counter() - started
     (source,) = draft.sources
     assert source.rows > 0, f"{entry.name}: nothing was read"

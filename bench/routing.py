@@ -29,7 +29,8 @@ from bench.index import resident_mb
 from bench.timing import markdown
 from genus import Event, Subscription, this
 from genus.catalog import Catalog
-from genus.lake._route import Routed, RoutePlan, plan_routes
+from genus.lake._query.route_plan import RoutePlan, plan_routes
+from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._tables.columns import Shape
 from genus.model import name_of
 from genus.model._event import EventMeta
@@ -94,7 +95,7 @@ class World:
         pq.write_table(pa.table(columns), path, row_group_size=FILE_ROWS // 4, compression="zstd")
         return path
 
-    def by_attributes(self, count: int) -> list[Routed]:
+    def by_attributes(self, count: int) -> list[RouteEntry]:
         """Subscriptions to a type and two or three attributes that are there or not."""
         rng = np.random.default_rng(count)
         types = rng.integers(1, len(self.types), count).tolist()
@@ -104,22 +105,23 @@ class World:
         for number in range(count):
             tests = list(zip(asked[number], has[number], strict=True))[: 3 if three[number] else 2]
             present, absent = ([CARRIED[at] for at, wanted in tests if wanted is side] for side in (True, False))
-            made.append(Routed(f"s{number}", Subscription(self.types[types[number]], has=present, lacks=absent)))
+            made.append(RouteEntry(f"s{number}", Subscription(self.types[types[number]], has=present, lacks=absent)))
         return made
 
-    def by_value(self, count: int) -> list[Routed]:
+    def by_value(self, count: int) -> list[RouteEntry]:
         """Subscriptions to a type and a number."""
         rng = np.random.default_rng(count)
         types, values = rng.integers(1, len(self.types), count).tolist(), rng.integers(0, VALUES, count).tolist()
         rows = zip(types, values, strict=True)
-        return [Routed("s", Subscription(self.types[at], where=this.number == value)) for at, value in rows]
+        return [RouteEntry("s", Subscription(self.types[at], where=this.number == value)) for at, value in rows]
 
-    def by_range(self, count: int) -> list[Routed]:
+    def by_range(self, count: int) -> list[RouteEntry]:
         """Subscriptions to a type and a narrow range of values."""
         rng = np.random.default_rng(count)
         rows = zip(rng.integers(1, len(self.types), count).tolist(), rng.random(count).tolist(), strict=True)
         return [
-            Routed("s", Subscription(self.types[at], where=this.value.between(low, low + WIDTH))) for at, low in rows
+            RouteEntry("s", Subscription(self.types[at], where=this.value.between(low, low + WIDTH)))
+            for at, low in rows
         ]
 
 
@@ -162,37 +164,37 @@ class Arena:
     def duck_count(self, plan: RoutePlan, files: int) -> Answer:
         """DuckDB, counting with the same tables."""
         self._duck_tables(plan)
-        sizes = "select __unit as u, sum(len(__found)) as n from address join lookup on __group = __key group by __unit"
+        sizes = "select __shape_id as u, sum(len(__found)) as n from address join lookup on __group = __key group by u"
         rows = self.duck.sql(f"select sum(n) from {self.duck_events(files)} join ({sizes}) on _shape = u").fetchall()
         return int(rows[0][0]), -1
 
     def duck_explode(self, plan: RoutePlan, files: int) -> Answer:
         """DuckDB with a table of (shape, subscription): faster here than lists that are unnested."""
         self._duck_tables(plan)
-        flat = "select __unit as u, unnest(__found) as s from address join lookup on __group = __key"
+        flat = "select __shape_id as u, unnest(__found) as s from address join lookup on __group = __key"
         self.duck.execute(f"create or replace temp table flat as {flat}")
         query = f"select count(*), sum(s) from {self.duck_events(files)} join flat on _shape = u"
         return _answer(self.duck.sql(query).fetchall()[0])
 
     def _duck_tables(self, plan: RoutePlan) -> None:
-        only = plan._passes[self.world.family][0]
+        only = plan._plans[self.world.family][0]
         self.duck.register("address", only.address)
         self.duck.register("lookup", only.lookup)
 
-    def duck_values(self, asked: Sequence[Routed], files: int) -> Callable[[], Answer]:
+    def duck_values(self, asked: Sequence[RouteEntry], files: int) -> Callable[[], Answer]:
         """DuckDB, hash join on type and number; its table is made beforehand."""
-        rows = [(cls, routed.subscription.where.right.value) for routed in asked for cls in routed.subscription.types]  # type: ignore[union-attr]
+        rows = [(cls, entry.subscription.where.right.value) for entry in asked for cls in entry.subscription.types]  # type: ignore[union-attr]
         type_, which = self._below([cls for cls, _ in rows])
         flat = pa.table({"t": type_, "v": np.array([value for _, value in rows])[which], "s": which})
         self.duck.register("keyed", flat)
         query = f"select count(*), sum(s) from {self.duck_events(files)} e join keyed on e.type = t and e.number = v"
         return lambda: _answer(self.duck.sql(query).fetchall()[0])
 
-    def duck_ranges(self, asked: Sequence[Routed], files: int, bins: int = 400) -> Callable[[], Answer]:
+    def duck_ranges(self, asked: Sequence[RouteEntry], files: int, bins: int = 400) -> Callable[[], Answer]:
         """DuckDB, hash join on type and bin, then the bounds; its table is made beforehand."""
-        bounds = [[part.right.value for part in routed.subscription.where.operands] for routed in asked]  # type: ignore[union-attr]
+        bounds = [[part.right.value for part in entry.subscription.where.operands] for entry in asked]  # type: ignore[union-attr]
         low, high = np.array(bounds).T
-        type_, which = self._below([routed.subscription.type for routed in asked])
+        type_, which = self._below([entry.subscription.type for entry in asked])
         first, last = (low * bins).astype(np.int64), (high * bins).astype(np.int64)
         times = (last - first + 1)[which]
         row = np.repeat(np.arange(len(which)), times)
@@ -217,23 +219,23 @@ class Arena:
         which = np.repeat(np.arange(len(types)), list(map(len, lists)))
         return np.array([number for each in lists for number in each], np.int32), which
 
-    def naive(self, asked: Sequence[Routed], files: int) -> Answer:
+    def naive(self, asked: Sequence[RouteEntry], files: int) -> Answer:
         """A join of events and subscriptions by division and mask."""
         vector, catalog = self.world.catalog.vector(self.world.types[0]), self.world.catalog
         rows = [
             (catalog.code(one.type), vector.tag_of([*one.has, *one.lacks]), vector.tag_of(one.has))
-            for one in (routed.subscription for routed in asked)
+            for one in (entry.subscription for entry in asked)
         ]
         table = self.spark.createDataFrame(rows, "t bigint, mask bigint, want bigint")
         fits = (F.col("code") % F.col("t") == 0) & (F.col("tag").bitwiseAND(F.col("mask")) == F.col("want"))
         return self.events(files).join(F.broadcast(table), fits).count(), -1
 
-    def udf(self, asked: Sequence[Routed], files: int) -> Answer:
+    def udf(self, asked: Sequence[RouteEntry], files: int) -> Answer:
         """A Python function of code and tag that knows the answers it gave before."""
         vector, catalog = self.world.catalog.vector(self.world.types[0]), self.world.catalog
         rows = [
             (catalog.code(one.type), vector.tag_of([*one.has, *one.lacks]), vector.tag_of(one.has))
-            for one in (routed.subscription for routed in asked)
+            for one in (entry.subscription for entry in asked)
         ]
         known: dict[tuple[int, int], int] = {}
 
@@ -302,7 +304,7 @@ def attribute_table(arena: Arena, sizes: Sequence[int]) -> str:
     return markdown(head, rows)
 
 
-def brute_force(arena: Arena, asked: Sequence[Routed], plan: RoutePlan) -> dict[str, str]:
+def brute_force(arena: Arena, asked: Sequence[RouteEntry], plan: RoutePlan) -> dict[str, str]:
     """What grows with events times subscriptions, on a million events, extrapolated to all."""
     runs: dict[str, Callable[[], Answer]] = {
         "naive": lambda: arena.naive(asked, 1),
@@ -315,7 +317,7 @@ def brute_force(arena: Arena, asked: Sequence[Routed], plan: RoutePlan) -> dict[
     return {name: f"{best[name] * times:.0f}{mark}" for name in ("naive", "udf")}
 
 
-def planned(asked: Sequence[Routed], world: World) -> tuple[RoutePlan, float, float]:
+def planned(asked: Sequence[RouteEntry], world: World) -> tuple[RoutePlan, float, float]:
     """A plan, the seconds it took and the memory of this process with it."""
     started = time.perf_counter()
     plan = plan_routes(asked, world.shapes, world.catalog)

@@ -17,14 +17,14 @@ from bench.ingest import Loop, loops, session
 from bench.timing import markdown
 from genus import Subscription, this
 from genus.bus._recording import RecordingWriter
-from genus.lake import Inboxes, Lake, Progress, Routed
+from genus.lake import Inboxes, Lake, Progress, RouteEntry
 from genus.model import micros_of_time
 
 FILES, EVENTS_EACH, FILES_PER_BATCH = 40, 20_000, 5
 WANTED = [
-    *(Routed(f"lane {lane}", Subscription(Loop, where=this.lane == lane)) for lane in range(4)),
-    *(Routed(f"above {speed}", Subscription(Loop, where=this.speed > speed)) for speed in (30, 50, 70)),
-    Routed("trucks", Subscription(Loop, where=this.category == "truck")),
+    *(RouteEntry(f"lane {lane}", Subscription(Loop, where=this.lane == lane)) for lane in range(4)),
+    *(RouteEntry(f"above {speed}", Subscription(Loop, where=this.speed > speed)) for speed in (30, 50, 70)),
+    RouteEntry("trucks", Subscription(Loop, where=this.category == "truck")),
 ]
 
 

@@ -80,13 +80,13 @@ def test_values_are_completed_where_they_can_be(
 
 
 def test_types_come_from_the_environment_a_catalog_or_a_lake(monkeypatch: pytest.MonkeyPatch) -> None:
-    from genus.lake._tables.lake_catalog import CATALOG
+    from genus.lake._tables.lake_catalog import CATALOG_FILE
 
-    assert CATALOG == LAKE_CATALOG
+    assert CATALOG_FILE == LAKE_CATALOG
     Path("city").mkdir()
-    register = ["catalog", "register", f"city/{CATALOG}", "completed_road.py"]
+    register = ["catalog", "register", f"city/{CATALOG_FILE}", "completed_road.py"]
     assert CliRunner().invoke(genus, register).exit_code == 0
-    assert completed(f"catalog deprecate city/{CATALOG} L") == ["Lamp", "Loop"]
+    assert completed(f"catalog deprecate city/{CATALOG_FILE} L") == ["Lamp", "Loop"]
     assert completed("lake read city L") == ["Lamp", "Loop"]
     assert completed("lake read L") == ["L"], "a folder that begins so"
     monkeypatch.setenv("GENUS_TYPES", "completed_road.py")

@@ -1,4 +1,4 @@
-"""A real Spark cluster on this machine: a master and workers as processes of their own, stopped at the end."""
+"""A Spark cluster on this machine: master and workers are separate processes that are stopped at the end."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _PAUSE_S = 0.1
 
 
 class Cluster:
-    """State: the processes of a cluster, by name."""
+    """The processes of a cluster, by name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,7 +25,7 @@ class Cluster:
         self.url = ""
 
     def start_master(self) -> None:
-        """Start the master at a free port, which it tells."""
+        """Start the master at a free port and read the port from its output."""
         self._start("master", "master.Master", "--port", "0")
         self.wait(lambda: "Starting Spark master at" in self.log("master"))
         (self.url,) = re.findall(r"Starting Spark master at (spark://\S+)", self.log("master"))
@@ -54,32 +54,32 @@ class Cluster:
             )
 
     def log(self, name: str) -> str:
-        """What a process has said so far."""
+        """The output of a process so far."""
         return (self._folder / f"{name}.log").read_text(errors="replace")
 
     def kill(self, name: str) -> None:
-        """End a process and all that it started, at once and without a word."""
+        """Kill a process and its children with SIGKILL."""
         process = self._processes.pop(name)
         with suppress(ProcessLookupError):  # it may have ended by itself
             os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, with its executors
         process.wait()
 
     def wait(self, ready: Callable[[], bool], seconds: float = 300) -> None:
-        """Go on when something is so; fail, with what the processes said, if it is not so for long."""
+        """Wait until a condition is true; fail with the output of the processes after a timeout."""
         until = time.monotonic() + seconds
         while not ready():
             assert time.monotonic() < until, "\n".join(self.log(name)[-2000:] for name in self._processes)
             time.sleep(_PAUSE_S)
 
     def stop(self) -> None:
-        """End what is left."""
+        """Stop the remaining processes."""
         for name in list(self._processes):
             self.kill(name)
 
 
 @contextmanager
 def started(folder: Path, *workers: str) -> Iterator[Cluster]:
-    """A cluster with some workers, gone at the end of the block."""
+    """A cluster with some workers, stopped at the end of the block."""
     folder.mkdir()
     cluster = Cluster(folder)
     try:
@@ -92,7 +92,7 @@ def started(folder: Path, *workers: str) -> Iterator[Cluster]:
 
 
 def python_without_genus(folder: Path) -> str:
-    """A Python that has everything this one has but Genus: a path file is not followed from another path file."""
+    """A Python with all packages of this one but Genus; a .pth file is not followed from another .pth file."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(str(HOME.parent))

@@ -1,4 +1,4 @@
-"""Hits of induction loops, in the columns that a lake's read gives, and analyses that follow them in increments."""
+"""Hits of induction loops with the columns of `Lake.read`, and analyses over increments of them."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from genus.lake._analytics import END, Analysis, together, watermark_of
+from genus.lake import END_OF_STREAM, Analysis, union_waiting, watermark_of
 
 INSTANT = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 3, 29, 0, 59, 50, tzinfo=UTC)  # ten seconds before Berlin's clocks go forward
@@ -48,7 +48,7 @@ def micros(at: int) -> int:
 
 
 def frame(spark: SparkSession, given_hits: Iterable[Hit]) -> DataFrame:
-    """Hits as a lake's read would give them, out of order."""
+    """A frame of hits with the columns of `Lake.read`, out of order."""
     rows = [
         {
             "time": micros(hit.at),
@@ -86,7 +86,7 @@ def traffic(count: int, seed: int, delay: int) -> list[Hit]:
 
 
 def increments(given_hits: Iterable[Hit], cuts: int, seed: int) -> Iterator[list[Hit]]:
-    """Hits in order of recording, cut at random places."""
+    """Hits in order of recording, cut at random positions."""
     ordered = sorted(given_hits, key=lambda hit: hit.recorded)
     places = sorted(random.Random(seed).sample(range(len(ordered)), cuts))
     for start, stop in zip([0, *places], [*places, len(ordered)], strict=True):
@@ -96,19 +96,19 @@ def increments(given_hits: Iterable[Hit], cuts: int, seed: int) -> Iterator[list
 def followed(
     analysis: Analysis, batches: Iterable[list[Hit]], frames: Callable[[list[Hit]], Sequence[DataFrame]]
 ) -> list[dict[str, Any]]:
-    """What an analysis gives out over increments, and at last at the end; between them, what waits is stored."""
+    """The results of an analysis over increments and at the end; waiting rows are stored between increments."""
     waiting: DataFrame | None = None
     given_out: list[dict[str, Any]] = []
     recorded = 0
     for batch in batches:
         recorded = max([recorded, *(hit.recorded for hit in batch)])
-        rows = together(waiting, analysis.take(*frames(batch)))
+        rows = union_waiting(waiting, analysis.take(*frames(batch)))
         settled = analysis.settle(rows, watermark_of(START + timedelta(microseconds=recorded), analysis.lateness))
         given_out += settled.results.toArrow().to_pylist()
         kept = settled.waiting
         waiting = kept.sparkSession.createDataFrame(kept.toArrow(), kept.schema)
     assert waiting is not None
-    rest = analysis.settle(waiting, END)
+    rest = analysis.settle(waiting, END_OF_STREAM)
     assert rest.waiting.isEmpty()
     return [*given_out, *rest.results.toArrow().to_pylist()]
 

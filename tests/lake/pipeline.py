@@ -1,4 +1,4 @@
-"""The whole pipeline as a program of its own: the same on one machine and on a cluster, in numbers to compare.
+"""The whole pipeline as a program, the same on one machine and on a cluster; its results are numbers to compare.
 
 `python -m tests.lake.pipeline '{"master": "local[2]", "recordings": "…", "folder": "…"}'`
 """
@@ -30,7 +30,7 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Given(msgspec.Struct):
-    """What to run, and where."""
+    """The arguments of the program."""
 
     master: str
     recordings: str
@@ -41,7 +41,7 @@ class Given(msgspec.Struct):
 
 
 def main(given: Given) -> None:
-    """Run it, and leave the numbers in `result.json`."""
+    """Run the pipeline and write the numbers to `result.json`."""
     os.environ["PYSPARK_PYTHON"] = given.python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = _session(given)
@@ -77,7 +77,7 @@ def _session(given: Given) -> SparkSession:
 
 
 def run(spark: SparkSession, recordings: Path, folder: Path) -> dict[str, object]:
-    """Every step, and what came of it in numbers."""
+    """The figures of every step."""
     lake = Lake.create(spark, folder / "lake", *ALL)
     ingested, again = lake.ingest(recordings), lake.ingest(recordings)
     compacted = lake.compact()
@@ -109,7 +109,7 @@ def pairs(lake: Lake) -> DataFrame:
 
 
 def digests(frames: dict[str, DataFrame]) -> dict[str, list[str]]:
-    """Of each, in one job: how many rows, how many different ones, and the sum of their hashes, in any order."""
+    """For each frame, in one job: rows, distinct rows, and the sum of their hashes."""
     hashed = reduce(DataFrame.unionAll, [_hashed(name, frame) for name, frame in frames.items()])
     sums = hashed.groupBy("name").agg(
         F.count("hash"), F.count_distinct("hash"), F.sum(F.col("hash").cast("decimal(38,0)"))

@@ -1,4 +1,4 @@
-"""Event types and recordings that tests of the lake share."""
+"""Event types and recordings for tests of the lake."""
 
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -37,7 +37,7 @@ ALL = (Roadside, Counter, Radar, Gate)
 
 
 def traffic(count: int, first: int = 0, start: datetime = MORNING) -> list[Event]:
-    """A mixture of events, one every second; the same for the same numbers."""
+    """A mixture of events, one per second; equal for equal arguments."""
     return [_event(number, start + timedelta(seconds=number)) for number in range(first, first + count)]
 
 
@@ -55,7 +55,7 @@ def _event(number: int, time: datetime) -> Event:
 
 
 def write_recording(path: Path, events: list[Event], delay: timedelta = timedelta(milliseconds=5)) -> Path:
-    """A recording of events, each recorded a moment after its time."""
+    """Write a recording of events, each recorded shortly after its time."""
     with RecordingWriter(path) as writer:
         for number, event in enumerate(events):
             time = event.time or MORNING + timedelta(seconds=number)

@@ -1,4 +1,4 @@
-"""Events as the files of a lake's table hold them, for tests that need no ingest."""
+"""Events in the form of a lake's table files, for tests without an ingest."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from genus import Subscription
-from genus.lake._tables.columns import OWN, POSITION, TYPE, file_schema, table_schema
+from genus.lake._tables.columns import OWN_SCHEMA, POSITION, TYPE, file_schema, table_schema
 from genus.model import Event, vector
 from genus.targets import arrow, spark
 
 COLUMNS_AT_ONCE = 60
-"""So many answers are asked for in one job: about as many as Spark still makes one loop of."""
+"""Conditions per job; about as many as Spark compiles into one loop."""
 
 _FILLERS = {pa.string(): "1", pa.int64(): 0, pa.timestamp("us", tz="UTC"): datetime(2024, 1, 1, tzinfo=UTC)}
 
@@ -24,14 +24,14 @@ _FILLERS = {pa.string(): "1", pa.int64(): 0, pa.timestamp("us", tz="UTC"): datet
 def stored_table(events: Sequence[Event]) -> pa.Table:
     """The events of one family, in the columns of its files; `_position` numbers them."""
     batch = arrow.to_batch(events)
-    own = {field.name: pa.repeat(pa.scalar(_FILLERS[field.type], field.type), len(events)) for field in OWN}
+    own = {field.name: pa.repeat(pa.scalar(_FILLERS[field.type], field.type), len(events)) for field in OWN_SCHEMA}
     own |= {TYPE: batch[TYPE], POSITION: pa.array(range(len(events)), pa.int64())}
     schema = file_schema(vector(type(events[0])))
     return pa.table([own[f.name] if f.name in own else batch[f.name].cast(f.type) for f in schema], schema=schema)
 
 
 def stored_frame(session: SparkSession, events: Sequence[Event], folder: Path, rows_per_group: int = 4) -> DataFrame:
-    """The events of one family as Spark reads their files, in groups so small that some are passed over."""
+    """The events of one family as Spark reads their files, in row groups so small that some are skipped."""
     vector_of_family = vector(type(events[0]))
     path = folder / f"{vector_of_family.scope}.parquet"
     pq.write_table(stored_table(events), path, row_group_size=rows_per_group)
@@ -47,7 +47,7 @@ def by_family(events: Sequence[Event]) -> Iterator[tuple[str, list[int]]]:
 
 
 def answers(session: SparkSession, subscriptions: Sequence[Subscription], events: Sequence[Event]) -> list[list[bool]]:
-    """Whether each subscription's condition holds of each event, many conditions to a job."""
+    """Whether each subscription's condition is true for each event, many conditions per job."""
     table = [[False] * len(events) for _ in subscriptions]
     for family, positions in by_family(events):
         asked = [n for n, one in enumerate(subscriptions) if family in {vector(cls).scope for cls in one.classes()}]

@@ -1,4 +1,4 @@
-"""CAN logs in a lake: every frame is an event, a dead letter or passed over on purpose, wherever logs are cut."""
+"""CAN logs in a lake: every frame is an event, a dead letter or left out on request, however logs are cut."""
 
 import gzip
 import pickle
@@ -20,9 +20,9 @@ from genus.can._dbc.logs import Decoding
 from genus.catalog import Catalog
 from genus.errors import DbcError, LakeError
 from genus.lake import Lake
-from genus.lake._ingest.can_logs import CanLogs, types_of_dbc
+from genus.lake._ingest.can_logs import CanLogs
 from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
-from genus.lake._ingest.sources import Chooser
+from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.model import name_of
 
@@ -77,7 +77,7 @@ def log_text(seed: int, count: int) -> str:
 
 def logs(dbc: Path, path: Path) -> Format:
     """The format that is chosen for a log by its name."""
-    return Chooser(None, None, dbc)(str(path))
+    return FormatChooser(None, None, dbc)(str(path))
 
 
 Read = tuple[dict[int, Any], list[DeadLetter]]
@@ -129,7 +129,7 @@ def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
     """The same events and reasons as frame by frame, each at the byte at which its line begins."""
     path = tmp_path / "drive.log"
     path.write_text(log_text(1, 500))
-    events, letters = read(logs(car, path), path, catalog_of(*types_of_dbc(car)), target)
+    events, letters = read(logs(car, path), path, catalog_of(*load_dbc(car).all_types), target)
     wanted, reasons = one_by_one(load_dbc(car), path)
     assert [events[position] for position in sorted(events)] == wanted
     assert reasons_of(letters) == reasons
@@ -150,7 +150,7 @@ def test_no_bytes_make_reading_fail(tmp_path_factory: pytest.TempPathFactory, no
     for ending in ("log", "asc", "trc", "csv", "blf", "log.gz"):
         path = folder / f"noise.{ending}"
         path.write_bytes(text[:place] + noise + text[place:] if ending == "log" else noise)
-        read(logs(dbc, path), path, catalog_of(*types_of_dbc(dbc)), target=200)
+        read(logs(dbc, path), path, catalog_of(*load_dbc(dbc).all_types), target=200)
 
 
 def write_messages(path: Path, messages: list[can.Message]) -> None:
@@ -179,7 +179,7 @@ def test_every_log_format_gives_the_events_of_its_frames(car: Path, tmp_path: Pa
     """What python-can wrote is read as frame by frame; frames are numbered where they have no place in a text."""
     path = tmp_path / f"drive.{ending}"
     write_messages(path, list(messages(200)))
-    events, letters = read(logs(car, path), path, catalog_of(*types_of_dbc(car)))
+    events, letters = read(logs(car, path), path, catalog_of(*load_dbc(car).all_types))
     wanted, reasons = one_by_one(load_dbc(car), path)
     assert [events[position] for position in sorted(events)] == wanted
     assert len(wanted) > 50
@@ -194,7 +194,7 @@ def test_a_gzipped_log_that_is_cut_gives_what_is_before_the_cut(car: Path, tmp_p
     (tmp_path / "whole.log").write_bytes(text)
     path = tmp_path / "cut.log.gz"
     path.write_bytes(gzip.compress(text)[:-2000])
-    types = catalog_of(*types_of_dbc(car))
+    types = catalog_of(*load_dbc(car).all_types)
     events, letters = read(logs(car, path), path, types)
     whole, _ = read(logs(car, tmp_path / "whole.log"), tmp_path / "whole.log", types)
     assert 100 < len(events) < len(whole)
@@ -205,10 +205,10 @@ def test_a_gzipped_log_that_is_cut_gives_what_is_before_the_cut(car: Path, tmp_p
 
 
 def test_a_file_that_is_no_log_is_one_dead_letter(car: Path, tmp_path: Path) -> None:
-    """A BLF file that is none, and a TRC file of an unknown version."""
+    """A file that is not BLF, and a TRC file of an unknown version."""
     (tmp_path / "no.blf").write_bytes(b"nothing of the kind" * 20)
     (tmp_path / "no.trc").write_text(";$FILEVERSION=9.9\n")
-    types = catalog_of(*types_of_dbc(car))
+    types = catalog_of(*load_dbc(car).all_types)
     for name, reason in (("no.blf", "it is no BLF file"), ("no.trc", "TRC files of version 9.9 cannot be read")):
         events, letters = read(logs(car, tmp_path / name), tmp_path / name, types)
         assert events == {}
@@ -219,7 +219,7 @@ def test_frames_of_no_message_may_be_left_out(car: Path, tmp_path: Path) -> None
     """A log has many that a DBC file does not describe; as dead letters they say which identifier they have."""
     path = tmp_path / "drive.log"
     path.write_text("(1.5) can0 7FF#0011\n(1.6) can0 1F334455#\n(1.7) can0 100#00\n")
-    types = catalog_of(*types_of_dbc(car))
+    types = catalog_of(*load_dbc(car).all_types)
     _, letters = read(logs(car, path), path, types)
     assert letters == [
         DeadLetter(0, "unknown identifier 7FF", "(1.500000) can0 7FF#0011"),
@@ -233,10 +233,10 @@ def test_frames_of_no_message_may_be_left_out(car: Path, tmp_path: Path) -> None
 
 
 def test_one_channel_may_be_chosen(car: Path, tmp_path: Path) -> None:
-    """A DBC file describes one bus; what was seen on others is passed over."""
+    """A DBC file describes one bus; frames of other buses are left out."""
     path = tmp_path / "drive.log"
     path.write_text(log_text(5, 300))
-    types = catalog_of(*types_of_dbc(car))
+    types = catalog_of(*load_dbc(car).all_types)
     events, _ = read(logs(car, path), path, types)
     for channel in ("can0", "can1", "can2"):
         chosen, letters = read(CanLogs.of(load_dbc(car), "log", channel=channel), path, types)
@@ -274,7 +274,7 @@ def test_labels_that_the_catalog_does_not_know_are_dead_letters(car: Path, tmp_p
     newer.write_text(CAR.replace('3 "D"', '3 "D" 4 "B"'))
     path = tmp_path / "drive.log"
     path.write_text("(1.5) can0 100#00000100\n")
-    types = catalog_of(*types_of_dbc(car))
+    types = catalog_of(*load_dbc(car).all_types)
     _, letters = read(logs(newer, path), path, types)
     assert [letter.reason for letter in letters] == ["Drive: gear_label has labels that are not in the catalog: B"]
 
@@ -283,14 +283,14 @@ def test_what_is_no_can_log_is_refused_with_the_formats_that_are(car: Path, tmp_
     """The ending decides the format, unless it is given."""
     path = tmp_path / "drive.txt"
     path.write_text("(1.5) can0 100#00000100\n")
-    with pytest.raises(LakeError, match=r"drive\.txt: no format is known by the ending 'txt'; give one of .*log, asc"):
+    with pytest.raises(LakeError, match=r"drive\.txt: unknown ending 'txt'; name the format, one of .*log, asc"):
         logs(car, path)
     with pytest.raises(LakeError, match="log='txt' is no CAN log format; known: log, asc, "):
         CanLogs.of(load_dbc(car), "txt")
-    events, _ = read(Chooser("log", None, car)(str(path)), path, catalog_of(*types_of_dbc(car)))
+    events, _ = read(FormatChooser("log", None, car)(str(path)), path, catalog_of(*load_dbc(car).all_types))
     assert len(events) == 1
     with pytest.raises(DbcError, match="cannot read"):
-        types_of_dbc(tmp_path / "none.dbc")
+        load_dbc(tmp_path / "none.dbc")
 
 
 def test_a_format_is_sent_to_tasks_as_data(car: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +304,7 @@ def test_a_format_is_sent_to_tasks_as_data(car: Path, monkeypatch: pytest.Monkey
 def test_a_real_log_of_many_messages_fills_a_table_each(tmp_path: Path) -> None:
     """5,368 frames of 159 messages: no frame is lost, and every family gets one file per day."""
     dbc, log = TESLA / "Model3CAN.dbc", TESLA / "tesla_model3_muxfuzz.candump.log.gz"
-    format, types = logs(dbc, log), catalog_of(*types_of_dbc(dbc))
+    format, types = logs(dbc, log), catalog_of(*load_dbc(dbc).all_types)
     (split,) = format.splits(str(log), log.stat().st_size, 1000)
     writer = TableWriter(Origin(str(tmp_path), "c", 1, str(log), 0, 0))
     for chunk in format.read(split, types):
@@ -317,7 +317,7 @@ def test_a_real_log_of_many_messages_fills_a_table_each(tmp_path: Path) -> None:
 
 
 def test_a_log_goes_into_a_lake_with_its_dbc_file(spark: SparkSession, car: Path, tmp_path: Path) -> None:
-    """The types are registered, events can be asked for, and what is no event is a dead letter."""
+    """The types are registered, events can be read, and other frames are dead letters."""
     path = tmp_path / "drive.log"
     path.write_text(log_text(6, 3000))
     lake = Lake.create(spark, tmp_path / "lake")

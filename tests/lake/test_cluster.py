@@ -1,4 +1,4 @@
-"""On a cluster the pipeline gives what it gives on one machine, also if a worker dies, and if workers lack Genus."""
+"""On a cluster the pipeline has the results of one machine, also if a worker dies or workers lack Genus."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import genus
 from genus import Event
 from genus.errors import LakeError
-from genus.lake._worker_package import archive, explained
+from genus.lake._worker_package import package_archive, worker_errors
 from tests.lake import cluster, pipeline
 from tests.lake.roads import traffic, write_recording
 
@@ -23,14 +23,14 @@ FILES, EVENTS = 240, 50
 
 
 class Stranger(Event):
-    """A type that no lake here knows."""
+    """A type that is not registered."""
 
     what: str
 
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A task for each file; some are damaged, and some hold an event of a type that nobody registered."""
+    """Recordings, one task each; some are damaged, and some have an event of an unregistered type."""
     folder = tmp_path_factory.mktemp("recordings")
     for number in range(FILES):
         events = traffic(EVENTS, first=number * EVENTS)
@@ -46,7 +46,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What one machine makes of them."""
+    """The results of one machine."""
     result = json.loads(json.dumps(pipeline.run(spark, recordings, tmp_path_factory.mktemp("local"))))
     assert result["files"] == [FILES, 0, 0]
     assert result["events"][1] >= FILES // 10
@@ -55,7 +55,7 @@ def expected(spark: SparkSession, recordings: Path, tmp_path_factory: pytest.Tem
 
 
 def start(module: str, folder: Path, **given: Any) -> subprocess.Popen[bytes]:
-    """A program of the tests, in a process of its own that imports nothing from where it is started."""
+    """Start a test program in a process that imports nothing from the current folder."""
     code = f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({module!r}, run_name='__main__')"
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
     with open(folder / "program.log", "wb") as log:
@@ -69,7 +69,7 @@ def start(module: str, folder: Path, **given: Any) -> subprocess.Popen[bytes]:
 
 
 def result_of(program: subprocess.Popen[bytes], folder: Path) -> Any:
-    """What a program left when it ended."""
+    """The results of a program after it ended."""
     try:
         program.wait(timeout=900)
     finally:
@@ -83,7 +83,7 @@ def result_of(program: subprocess.Popen[bytes], folder: Path) -> Any:
 def test_two_worker_processes_give_the_same_and_need_no_genus_of_their_own(
     recordings: Path, expected: Any, tmp_path: Path
 ) -> None:
-    """Nothing depends on a shared process; Genus comes to workers whose Python lacks it."""
+    """Nothing depends on a shared process; Genus is shipped to workers whose Python lacks it."""
     python = cluster.python_without_genus(tmp_path / "python")
     master = "local-cluster[2,1,1024]"
     program = start(
@@ -95,7 +95,7 @@ def test_two_worker_processes_give_the_same_and_need_no_genus_of_their_own(
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["ingest", "deliver"])
 def test_a_worker_that_dies_changes_nothing(recordings: Path, expected: Any, tmp_path: Path, step: str) -> None:
-    """Of a master and two workers, one worker is killed in the middle of a job: nothing is lost, nothing is doubled."""
+    """One of two workers is killed during a job: nothing is lost or duplicated."""
     watched = {"ingest": ("lake/tables", FILES // 4), "deliver": ("inboxes/inboxes", 1)}
     place, enough = watched[step]
     with cluster.started(tmp_path / "cluster", "first", "second") as running:
@@ -113,18 +113,17 @@ def test_a_worker_that_dies_changes_nothing(recordings: Path, expected: Any, tmp
 
 
 def _files_in(folder: Path) -> int:
-    """How many files are there already, finished or not."""
+    """The number of files so far, finished or not."""
     return sum(1 for path in folder.rglob("*.parquet"))
 
 
 @pytest.mark.slow
 def test_workers_without_genus_say_so_until_it_is_shipped(tmp_path: Path) -> None:
-    """Types that the program declares itself need not be shipped; nothing is committed by the refused attempt."""
+    """Types declared in the program need not be shipped; the failed attempt commits nothing."""
     python = cluster.python_without_genus(tmp_path / "python")
-    found = result_of(start("tests.lake.shipped", tmp_path, python=python), tmp_path)
-    assert found["refused"] == (
-        "the workers have no Genus: call genus.lake._worker_package.ship(spark) first, or install it there"
-    )
+    found = result_of(start("tests.lake.ship_program", tmp_path, python=python), tmp_path)
+    advice = "the workers do not have Genus: call genus.lake.ship(spark) first, or install it there"
+    assert found["refused"] == advice
     assert found["version"] == 1
     assert found["before"][:2] == ["nowhere", "nowhere"]
     assert "genus.zip/genus" in found["after"][0]
@@ -136,24 +135,24 @@ def test_workers_without_genus_say_so_until_it_is_shipped(tmp_path: Path) -> Non
 
 
 def test_the_archive_holds_the_package_as_it_is_installed() -> None:
-    """Every file of it and nothing that was compiled; it is made once."""
+    """It has every source file and no compiled ones; it is made once."""
     package = Path(genus.__file__).parent
     there = {str(path.relative_to(package.parent)) for path in package.rglob("*") if path.is_file()}
-    with zipfile.ZipFile(archive()) as packed:
+    with zipfile.ZipFile(package_archive()) as packed:
         assert set(packed.namelist()) == {name for name in there if "__pycache__" not in name}
         assert packed.read("genus/errors.py") == (package / "errors.py").read_bytes()
-    assert archive() == archive()
+    assert package_archive() == package_archive()
 
 
 def test_the_archive_can_be_imported_from() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import genus.lake._ingest.job as job; print(job.__file__)"
-    done = subprocess.run([sys.executable, "-c", code, archive()], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{archive()}/genus/lake/ingest/job.py"
+    done = subprocess.run([sys.executable, "-c", code, package_archive()], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{package_archive()}/genus/lake/_ingest/job.py"
 
 
 def test_a_failure_that_is_not_about_modules_is_left_alone(spark: SparkSession) -> None:
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException) as raised, explained():
+    with pytest.raises(PySparkException) as raised, worker_errors():
         spark.sql("select nothing from nowhere")
     assert not isinstance(raised.value, LakeError)

@@ -1,4 +1,4 @@
-"""Derived tables: kept up to date step by step, they hold what the analysis gives over everything at once."""
+"""Derived tables: updated step by step, they have the results of the analysis over all events."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription, this
 from genus.errors import LakeError
-from genus.lake import Derived, Lake, Pairing, Windows, open_results
+from genus.lake import DerivedTable, Lake, Pairing, Windows, read_results
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
 
 SECOND = timedelta(seconds=1)
@@ -30,23 +30,23 @@ def test_step_by_step_is_the_same_as_at_once(lake: Lake, tmp_path: Path) -> None
     """Windows and pairs over three ingests, each in a new object as after a restart, equal the batch, row for row."""
     for number in range(3):
         lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(100, first=100 * number)))
-        Derived(lake, tmp_path / "minutes", MINUTES, Counter).update()
-        Derived(lake, tmp_path / "pairs", PAIRS, SLOW, FAST).update()
-    minutes = Derived(lake, tmp_path / "minutes", MINUTES, Counter)
+        DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter).update()
+        DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST).update()
+    minutes = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
     assert 0 < minutes.read().count() < MINUTES.all(lake.read(Counter)).count(), "what is not over yet still waits"
-    pairs = Derived(lake, tmp_path / "pairs", PAIRS, SLOW, FAST)
+    pairs = DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST)
     minutes.finish()
     pairs.finish()
     assert rows(minutes.read()) == rows(MINUTES.all(lake.read(Counter)))
     assert rows(pairs.read()) == rows(PAIRS.all(lake.read(SLOW), lake.read(FAST)))
-    assert rows(open_results(lake.spark, pairs.path)) == rows(pairs.read())
+    assert rows(read_results(lake.spark, pairs.path)) == rows(pairs.read())
     assert pairs.update().rows == 0
 
 
 def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, tmp_path: Path) -> None:
-    """An old recording that comes late does not change what was given out; the table says how many it left out."""
+    """An old recording that comes late does not change results; the table counts the events it left out."""
     lake.ingest(write_recording(tmp_path / "young.genus", traffic(60, first=600)))
-    derived = Derived(lake, tmp_path / "minutes", MINUTES, Counter)
+    derived = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
     derived.update()
     lake.ingest(write_recording(tmp_path / "old.genus", traffic(60)))
     derived.update()
@@ -60,17 +60,17 @@ def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, 
 def test_another_analysis_needs_another_folder(lake: Lake, tmp_path: Path) -> None:
     """Results of two analyses, or of other events, are never mixed."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(60)))
-    Derived(lake, tmp_path / "minutes", MINUTES, Counter).update()
+    DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter).update()
     with pytest.raises(LakeError, match="another analysis"):
-        Derived(lake, tmp_path / "minutes", Windows(every=SECOND, lateness=SECOND), Counter)
+        DerivedTable(lake, tmp_path / "minutes", Windows(every=SECOND, lateness=SECOND), Counter)
     with pytest.raises(LakeError, match="another subscription"):
-        Derived(lake, tmp_path / "minutes", MINUTES, Radar)
+        DerivedTable(lake, tmp_path / "minutes", MINUTES, Radar)
     with pytest.raises(LakeError, match="of one"):
-        Derived(lake, tmp_path / "kinds", MINUTES, Roadside).update()
+        DerivedTable(lake, tmp_path / "kinds", MINUTES, Roadside).update()
 
 
 def test_an_analysis_of_a_stream_needs_a_lateness(lake: Lake, tmp_path: Path) -> None:
-    """Without one nothing would ever be settled."""
+    """Without a lateness nothing would ever be settled."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(10)))
     with pytest.raises(LakeError, match="lateness"):
-        Derived(lake, tmp_path / "minutes", Windows(every=SECOND), Counter).update()
+        DerivedTable(lake, tmp_path / "minutes", Windows(every=SECOND), Counter).update()

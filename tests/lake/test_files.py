@@ -1,4 +1,4 @@
-"""Files of a lake: the same promises on this machine and on any file system of Hadoop."""
+"""File systems of a lake: the local one and Hadoop's keep the same guarantees."""
 
 import threading
 from collections.abc import Callable
@@ -14,48 +14,47 @@ from pyspark.sql import SparkSession
 from genus.errors import LakeError
 from genus.lake._tables import files as lake_files
 from genus.lake._tables.files import (
-    Files,
-    HadoopFiles,
-    LocalFiles,
-    everything_in,
-    files_of,
+    FileSystem,
+    HadoopFileSystem,
+    LocalFileSystem,
+    absolute_path,
+    arrow_opens,
+    file_size,
+    file_system_for,
     local_path,
     open_input,
-    opens_in_tasks,
-    size_of,
     spark_path,
-    whole_path,
+    walk_files,
     write_file,
 )
-
-from .mounted import mount
+from tests.lake.view_file_system import mount
 
 
 class Place:
-    """A folder, and the files in it as a lake sees them."""
+    """A folder and its file system."""
 
-    def __init__(self, files: Files, path: str, local: Path) -> None:
+    def __init__(self, files: FileSystem, path: str, local: Path) -> None:
         self.files, self.path, self.local = files, path, local
 
     def names(self, inner: str = "") -> list[str]:
-        found = self.files.listing(f"{self.path}{inner}")
+        found = self.files.list_folder(f"{self.path}{inner}")
         return [each.name for each in found if not each.name.startswith(".")]
 
 
 @pytest.fixture(params=["local", "hadoop"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "local":
-        return Place(LocalFiles(), str(tmp_path), tmp_path)
+        return Place(LocalFileSystem(), str(tmp_path), tmp_path)
     spark: SparkSession = request.getfixturevalue("spark")
     path = mount(spark, f"t{hash(str(tmp_path)) & 0xFFFFFFFF:x}", tmp_path)
-    return Place(files_of(spark, path), path, tmp_path)
+    return Place(file_system_for(spark, path), path, tmp_path)
 
 
 # -- the same on both --------------------------------------------------------------------------------------------------
 
 
 def test_what_is_created_is_read(place: Place) -> None:
-    """Every byte comes back, in folders that are made on the way."""
+    """Every byte is read back; missing folders are created."""
     content = bytes(range(256)) * 20_000  # more than goes to Java at once
     assert place.files.create(f"{place.path}/a b/c/é.bin", content)
     assert place.files.read(f"{place.path}/a b/c/é.bin") == content
@@ -63,7 +62,7 @@ def test_what_is_created_is_read(place: Place) -> None:
 
 
 def test_a_file_is_created_once(place: Place) -> None:
-    """Who comes second is told so, and changes nothing; nothing else is left in the folder."""
+    """The second create returns False and changes nothing; no temporary file is left."""
     path = f"{place.path}/log/1.json"
     assert place.files.create(path, b"first")
     assert not place.files.create(path, b"second")
@@ -77,7 +76,7 @@ def test_a_file_may_be_empty(place: Place) -> None:
 
 
 def test_what_is_not_there_reads_as_none(place: Place) -> None:
-    """Neither is a folder a file."""
+    """A folder is not a file either."""
     assert place.files.create(f"{place.path}/folder/file", b"x")
     assert place.files.read(f"{place.path}/nothing/at/all") is None
     assert place.files.read(f"{place.path}/folder/file/below") is None
@@ -85,7 +84,7 @@ def test_what_is_not_there_reads_as_none(place: Place) -> None:
 
 
 def test_a_replaced_file_holds_the_new_content_only(place: Place) -> None:
-    """A shorter content leaves nothing of a longer one, and a file that was not there is made."""
+    """A shorter content leaves nothing of a longer one, and a missing file is created."""
     path = f"{place.path}/catalog.json"
     place.files.replace(path, b"a long content")
     place.files.replace(path, b"short")
@@ -96,7 +95,7 @@ def test_a_replaced_file_holds_the_new_content_only(place: Place) -> None:
 def test_a_listing_is_sorted_and_says_what_is_there(place: Place) -> None:
     for name, size in (("b", 3), ("a", 5), ("c/inner", 1)):
         place.files.create(f"{place.path}/{name}", b"x" * size)
-    shown = [found for found in place.files.listing(place.path) if not found.name.startswith(".")]
+    shown = [found for found in place.files.list_folder(place.path) if not found.name.startswith(".")]
     assert [(found.path, found.is_folder) for found in shown] == [
         (f"{place.path}/a", False),
         (f"{place.path}/b", False),
@@ -104,24 +103,24 @@ def test_a_listing_is_sorted_and_says_what_is_there(place: Place) -> None:
     ]
     assert [found.size for found in shown[:2]] == [5, 3]
     changed = (place.local / "a").stat().st_mtime
-    assert shown[0].changed == pytest.approx(changed, abs=0.01)
+    assert shown[0].modified == pytest.approx(changed, abs=0.01)
 
 
 def test_no_folder_and_a_file_list_nothing(place: Place) -> None:
     place.files.create(f"{place.path}/file", b"x")
-    assert place.files.listing(f"{place.path}/nothing") == []
-    assert place.files.listing(f"{place.path}/file") == []
+    assert place.files.list_folder(f"{place.path}/nothing") == []
+    assert place.files.list_folder(f"{place.path}/file") == []
 
 
 def test_everything_below_a_folder_is_found(place: Place) -> None:
     for name in ("x/1", "x/y/2", "x/y/z/3"):
         place.files.create(f"{place.path}/{name}", b"")
-    found = {each.path[len(place.path) :] for each in everything_in(place.files, place.path)}
+    found = {each.path[len(place.path) :] for each in walk_files(place.files, place.path)}
     assert {path for path in found if "/." not in path} == {"/x/1", "/x/y/2", "/x/y/z/3"}
 
 
 def test_deleting_takes_files_and_whole_folders(place: Place) -> None:
-    """What is not there any more is no problem."""
+    """Deleting what does not exist does nothing."""
     for name in ("x/1", "x/y/2", "kept"):
         place.files.create(f"{place.path}/{name}", b"")
     for path in ("x", "x", "nothing/there"):
@@ -140,11 +139,11 @@ def test_a_file_in_the_way_of_a_folder_is_an_error_with_the_path(place: Place) -
 
 
 def _create(path: str, number: int) -> bool:
-    return LocalFiles().create(path, str(number).encode() * 10_000)
+    return LocalFileSystem().create(path, str(number).encode() * 10_000)
 
 
 def test_one_of_many_threads_creates_a_file(tmp_path: Path) -> None:
-    """Who is told so is the one whose content is there, whole; listings meanwhile never fail."""
+    """The writer whose create returns True is the one whose content is there; listing meanwhile never fails."""
     for attempt in range(20):
         path, together = str(tmp_path / f"{attempt}/log"), threading.Barrier(8)
         with ThreadPoolExecutor(8) as pool:
@@ -152,12 +151,12 @@ def test_one_of_many_threads_creates_a_file(tmp_path: Path) -> None:
             won = [number for number, each in enumerate(tries) if each.result()]
         assert len(won) == 1
         assert Path(path).read_bytes() == str(won[0]).encode() * 10_000
-        assert [found.name for found in LocalFiles().listing(str(tmp_path / str(attempt)))] == ["log"]
+        assert [found.name for found in LocalFileSystem().list_folder(str(tmp_path / str(attempt)))] == ["log"]
 
 
 def _at_once(together: threading.Barrier, path: str, number: int) -> bool:
     together.wait()
-    LocalFiles().listing(str(Path(path).parent))
+    LocalFileSystem().list_folder(str(Path(path).parent))
     return _create(path, number)
 
 
@@ -171,28 +170,28 @@ def test_one_of_many_processes_creates_a_file(tmp_path: Path) -> None:
 
 
 def test_a_listing_passes_over_files_that_vanish_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hidden files of another writer are gone between being named and being asked for their size."""
+    """A temporary file of another writer may vanish between listing and reading its size."""
     (tmp_path / "kept").touch()
     (tmp_path / "vanishing").touch()
-    found = lake_files._found
+    found = lake_files._file_info
 
     def late(entry: Any) -> Any:
         (tmp_path / "vanishing").unlink(missing_ok=True)
         return found(entry)
 
-    monkeypatch.setattr(lake_files, "_found", late)
-    assert [each.name for each in LocalFiles().listing(str(tmp_path))] == ["kept"]
+    monkeypatch.setattr(lake_files, "_file_info", late)
+    assert [each.name for each in LocalFileSystem().list_folder(str(tmp_path))] == ["kept"]
 
 
 def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing else makes a whole file for one writer only; nothing is left behind."""
+    """Without hard links a create cannot be atomic; no temporary file is left."""
 
     def link(made: str, path: str) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("os.link", link)
-    with pytest.raises(LakeError, match="Operation not permitted; commits need hard links there"):
-        LocalFiles().create(str(tmp_path / "1.json"), b"x")
+    with pytest.raises(LakeError, match="Operation not permitted; the file system of a lake must have hard links"):
+        LocalFileSystem().create(str(tmp_path / "1.json"), b"x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -200,33 +199,33 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
 
 
 def test_paths_say_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path without a scheme is this machine's, whatever the cluster's default is; Spark is told so."""
+    """A path without a scheme is local, whatever the cluster's default file system is."""
     monkeypatch.chdir(tmp_path)
-    assert whole_path("lake/") == f"{tmp_path}/lake"
-    assert whole_path("hdfs://city/lake/") == "hdfs://city/lake"
+    assert absolute_path("lake/") == f"{tmp_path}/lake"
+    assert absolute_path("hdfs://city/lake/") == "hdfs://city/lake"
     assert local_path("file:/tmp/lake") == "/tmp/lake"
-    assert spark_path(whole_path("lake")) == f"file://{tmp_path}/lake"
+    assert spark_path(absolute_path("lake")) == f"file://{tmp_path}/lake"
 
 
 def test_a_hadoop_path_is_not_this_machines(spark: SparkSession, tmp_path: Path) -> None:
     path = mount(spark, "elsewhere", tmp_path)
     assert local_path(path) is None
-    assert isinstance(files_of(spark, path), HadoopFiles)
-    assert not opens_in_tasks(path)
-    assert opens_in_tasks(str(tmp_path))
+    assert isinstance(file_system_for(spark, path), HadoopFileSystem)
+    assert not arrow_opens(path)
+    assert arrow_opens(str(tmp_path))
 
 
 @pytest.mark.parametrize("path", ["nosuchscheme://city/lake", "viewfs://not-mounted/data"])
 def test_a_file_system_that_is_not_there_is_named(spark: SparkSession, path: str) -> None:
     with pytest.raises(LakeError, match=f"cannot open {path}: "):
-        files_of(spark, path)
+        file_system_for(spark, path)
 
 
 def test_a_session_of_spark_connect_reaches_mounted_folders_only() -> None:
-    """It has no JVM to ask; the message says what to do."""
+    """Spark Connect has no JVM in the process; the message says what to do."""
     remote: Any = object()
-    with pytest.raises(LakeError, match="a Spark Connect session reaches lakes in mounted folders only"):
-        files_of(remote, "hdfs://city/lake")
+    with pytest.raises(LakeError, match="with Spark Connect a lake must be in a mounted folder"):
+        file_system_for(remote, "hdfs://city/lake")
 
 
 # -- in tasks ----------------------------------------------------------------------------------------------------------
@@ -241,9 +240,9 @@ def test_a_task_writes_a_whole_file_or_none(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="goes down"):
         write_file(path, half)
-    assert LocalFiles().listing(f"{tmp_path}/tables") == []
+    assert LocalFileSystem().list_folder(f"{tmp_path}/tables") == []
     assert write_file(path, lambda stream: stream.write(b"whole")) == 5
-    assert size_of(path) == 5
+    assert file_size(path) == 5
     with open_input(path) as file:
         assert file.read() == b"whole"
 
@@ -260,7 +259,7 @@ def test_a_task_that_is_tried_again_writes_the_same_file_again(tmp_path: Path) -
 
 
 class _Refusing:
-    """A file system that does not rename over a file, as HDFS does not."""
+    """A file system that refuses to rename over a file, like HDFS."""
 
     def __init__(self, files: Any) -> None:
         self._files = files
@@ -277,17 +276,17 @@ class _Refusing:
 def test_a_name_that_another_try_took_is_good_if_the_file_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HDFS refuses to rename over a file; one of another size is no try of the same task."""
-    real: Callable[[str], tuple[Any, str]] = lake_files._arrow
-    monkeypatch.setattr(lake_files, "_arrow", lambda path: (_Refusing(real(path)[0]), real(path)[1]))
+    """HDFS refuses to rename over a file; one of the same size is from another attempt, another size is an error."""
+    real: Callable[[str], tuple[Any, str]] = lake_files._arrow_file_system
+    monkeypatch.setattr(lake_files, "_arrow_file_system", lambda path: (_Refusing(real(path)[0]), real(path)[1]))
     path = f"{tmp_path}/part.parquet"
     assert [write_file(path, lambda stream: stream.write(b"same")) for _ in range(2)] == [4, 4]
     with pytest.raises(OSError, match="rename failed"):
         write_file(path, lambda stream: stream.write(b"other"))
-    assert [found.name for found in LocalFiles().listing(str(tmp_path))] == ["part.parquet"]
+    assert [found.name for found in LocalFileSystem().list_folder(str(tmp_path))] == ["part.parquet"]
 
 
 def test_sizes_of_what_is_no_file_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(LakeError, match="there is no such file"):
-            size_of(str(path))
+            file_size(str(path))

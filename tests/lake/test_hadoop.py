@@ -1,4 +1,4 @@
-"""A lake on a file system that only Hadoop knows gives the same answers as one on this machine's."""
+"""A lake on a file system that only Hadoop can open gives the same answers as a local one."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription, this
 from genus.lake import Inboxes, Lake
-from genus.lake._tables.files import local_path, opens_in_tasks
-from tests.lake.mounted import mount
+from genus.lake._tables.files import arrow_opens, local_path
 from tests.lake.roads import ALL, Counter, Gate, Radar, traffic, write_recording
+from tests.lake.view_file_system import mount
 
 WANTED = [
     Subscription(Counter, has="place", where=this.speed > 30),
@@ -20,7 +20,7 @@ WANTED = [
 
 
 def rows(frame: DataFrame) -> list[Any]:
-    """All rows, without what differs from one lake to the next."""
+    """All rows, without the columns that differ between lakes."""
     kept = [name for name in frame.columns if name not in ("_commit", "_ingested")]
     return sorted((tuple(row) for row in frame.select(*kept).collect()), key=repr)
 
@@ -48,9 +48,9 @@ def lakes(spark: SparkSession, tmp_path: Path, elsewhere: str) -> tuple[Lake, La
 
 
 def test_tasks_cannot_open_it(elsewhere: str) -> None:
-    """Else nothing here would be shown."""
+    """Otherwise these tests would show nothing."""
     assert local_path(elsewhere) is None
-    assert not opens_in_tasks(elsewhere)
+    assert not arrow_opens(elsewhere)
 
 
 def test_the_whole_pipeline_gives_the_same_answers(
@@ -88,7 +88,7 @@ def test_the_whole_pipeline_gives_the_same_answers(
 def test_a_lake_elsewhere_is_opened_again(
     spark: SparkSession, lakes: tuple[Lake, Lake], recordings: list[Path]
 ) -> None:
-    """Everything there is to know is in its files; a type registered later grows its tables."""
+    """All state is in its files; a type that is registered later adds columns."""
     _, far = lakes
     far.ingest(recordings)
     again = Lake(spark, far.path)
@@ -109,7 +109,7 @@ def test_missing_files_elsewhere_are_found(lakes: tuple[Lake, Lake], recordings:
 def test_a_local_lake_is_found_where_the_clusters_default_is_elsewhere(
     spark: SparkSession, tmp_path: Path, recordings: list[Path], elsewhere: str
 ) -> None:
-    """A path without a scheme is this machine's, for Genus and for what it asks of Spark."""
+    """A path without a scheme is local, for Genus and for the paths it gives to Spark."""
     configuration = getattr(spark, "_jsc").hadoopConfiguration()  # noqa: B009 - not part of the typed session
     usual = configuration.get("fs.defaultFS")
     configuration.set("fs.defaultFS", elsewhere.removesuffix("/data"))

@@ -1,4 +1,4 @@
-"""Cases that once went wrong, or nearly: odd names, files that change, lists that change, types that grow."""
+"""Cases that once failed: unusual names, files and lists that change, types with new attributes."""
 
 from datetime import UTC, datetime
 from enum import Enum
@@ -12,7 +12,7 @@ from genus import Event, Maybe, Subscription, this
 from genus.bus._recording import RecordingWriter
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Inboxes, Lake
-from genus.lake._tables.columns import Shape, collisions, few_enough
+from genus.lake._tables.columns import Shape, limit_shapes, shape_collisions
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Roadside, traffic, write_recording
 
 
@@ -46,7 +46,7 @@ def test_attributes_and_families_may_have_any_name_but_two(spark: SparkSession, 
 
 
 def test_a_file_that_has_grown_is_refused(lake: Lake, tmp_path: Path) -> None:
-    """Its events would be doubled; a file of the same name with another content is another file."""
+    """Its first events would be in the lake twice; a file of the same name with other content is another file."""
     file = write_recording(tmp_path / "a.genus", traffic(5))
     lake.ingest(file)
     with RecordingWriter(file, append=True) as writer:
@@ -59,7 +59,7 @@ def test_a_file_that_has_grown_is_refused(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_a_file_read_with_the_wrong_format_is_read_whole_when_tried_again(lake: Lake, tmp_path: Path) -> None:
-    """Nothing good came of it, so nothing can be doubled; once something did, only dead letters are read again."""
+    """Without events nothing can be there twice; with some, only the dead letters are tried again."""
     file = tmp_path / "gates.jsonl"
     lines = ['{"type": "Gate", "time": "2026-05-01T06:00:00Z", "open": true}'] * 3
     file.write_text("\n".join([*lines, '{"type": "Gate", "open": "perhaps"}']))
@@ -72,7 +72,7 @@ def test_a_file_read_with_the_wrong_format_is_read_whole_when_tried_again(lake: 
 
 
 def test_strangers_in_a_folder_are_passed_over(lake: Lake, tmp_path: Path) -> None:
-    """A folder may hold notes; a file that is named must be known."""
+    """In a folder, files of unknown endings are skipped; given by name, they are an error."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "README.txt").write_text("notes")
     write_recording(tmp_path / "in" / "a.genus", traffic(5))
@@ -82,7 +82,7 @@ def test_strangers_in_a_folder_are_passed_over(lake: Lake, tmp_path: Path) -> No
 
 
 def test_an_enumeration_that_grew_means_the_same_to_read_and_route(spark: SparkSession, tmp_path: Path) -> None:
-    """A subscription made with the old class is put in terms of the lake's types."""
+    """A subscription made with the old class is bound to the lake's types."""
 
     def lamp(*colours: str) -> Any:
         shade: Any = Enum("Shade", {each.upper(): each for each in colours})  # type: ignore[misc]
@@ -105,7 +105,7 @@ def test_an_enumeration_that_grew_means_the_same_to_read_and_route(spark: SparkS
 def test_a_subscription_list_that_changes_at_any_moment_keeps_names_and_texts_together(
     lake: Lake, tmp_path: Path
 ) -> None:
-    """A function that gives another list each time: what is delivered is of one list."""
+    """A function returns another list each time; one delivery uses one list."""
     lists = iter([[("ann", "Counter"), ("bob", "Radar")], [("bob", "Radar")], [("bob", "Gate")], []])
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(20)))
     lake.route(lambda: next(lists)).to_inboxes(tmp_path / "inboxes")
@@ -115,7 +115,7 @@ def test_a_subscription_list_that_changes_at_any_moment_keeps_names_and_texts_to
 
 
 def test_a_subscriptions_file_that_breaks_on_the_way_leaves_the_last_good_list(lake: Lake, tmp_path: Path) -> None:
-    """The stream goes on and says so."""
+    """The stream continues with the previous list and reports the problem."""
     (tmp_path / "landing").mkdir()
     wanted = tmp_path / "wanted.txt"
     wanted.write_text("ann: Gate\n")
@@ -140,7 +140,7 @@ def test_odd_paths_land_too(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_two_followers_at_one_place_are_refused(lake: Lake, tmp_path: Path) -> None:
-    """They would share the version they have come to, and one would get nothing."""
+    """They would share the processed version, and one would get no events."""
     (tmp_path / "landing").mkdir()
 
     def first(frame: DataFrame, version: int) -> None: ...
@@ -154,11 +154,11 @@ def test_two_followers_at_one_place_are_refused(lake: Lake, tmp_path: Path) -> N
     with pytest.raises(LakeError, match="by name="):
         stream.for_each(Radar, lambda frame, version: None)
     with pytest.raises(TypeError):
-        lake.stream(tmp_path / "landing", nonsense=1)
+        lake.stream(tmp_path / "landing", nonsense=1)  # type: ignore[call-arg]
 
 
 def test_names_lead_to_tables_or_to_an_error(lake: Lake, tmp_path: Path) -> None:
-    """Any type names its family's table; kinds and strangers do not."""
+    """Any type of a family names its table; kinds and unknown types are refused."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(20)))
     assert lake.table("Radar").count() == lake.table(Counter).count() == 16
     assert lake.route({"ann": Counter, "bob": [Gate, "Radar"]}).events(Radar).count() == 20
@@ -170,7 +170,7 @@ def test_names_lead_to_tables_or_to_an_error(lake: Lake, tmp_path: Path) -> None
 
 
 def test_very_old_times_are_asked_for_too(lake: Lake, tmp_path: Path) -> None:
-    """Years before 1000 have days as well."""
+    """Days of years before 1000 are handled."""
     old = datetime(712, 3, 1, tzinfo=UTC)
     lake.ingest(write_recording(tmp_path / "a.genus", [Gate(open=True, time=old)]))
     assert lake.read(Gate, where=this.time < datetime(800, 1, 1, tzinfo=UTC)).count() == 1
@@ -180,7 +180,7 @@ def test_very_old_times_are_asked_for_too(lake: Lake, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named_in_one_line(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It went between being found and being read; nothing was committed."""
+    """A file vanishes between being found and being read; nothing is committed."""
     from genus.lake._ingest import job
 
     file = write_recording(tmp_path / "a.genus", traffic(5))
@@ -198,7 +198,7 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(
 
 
 def test_a_damaged_catalog_is_named(lake: Lake) -> None:
-    """With its path, by reading and by check."""
+    """Reading and check name its path."""
     Path(lake.catalog_path).write_text('{"genus')
     for ask in (lake.check, lambda: lake.read("Gate")):
         with pytest.raises(LakeDamaged, match=r"catalog\.json"):
@@ -206,8 +206,8 @@ def test_a_damaged_catalog_is_named(lake: Lake) -> None:
 
 
 def test_shapes_without_a_tag_stand_for_all_and_clash_with_none() -> None:
-    """Of a type with too many tags one shape is kept that has none; it is no collision with the tag of nothing."""
+    """A type with too many shapes is listed once without presence bits; that is no collision with presence bits 0."""
     many = [Shape("F", "F", "2", f"{tag:x}") for tag in range(10)]
-    kept = few_enough(many[:3], many, most=5)
+    kept = limit_shapes(many[:3], many, most=5)
     assert [shape.tag for shape in kept] == ["3", "4", None]
-    assert collisions([many[0], Shape("F", "F", "2", None)]) == []
+    assert shape_collisions([many[0], Shape("F", "F", "2", None)]) == []

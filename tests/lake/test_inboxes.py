@@ -1,4 +1,4 @@
-"""Inboxes hold every match once, in few files, and each subscriber reads its own."""
+"""Inboxes have every match once, in few files, and each subscriber can read its own."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable
@@ -9,15 +9,15 @@ from pyspark.sql import SparkSession
 
 from genus import Event, Subscription, this
 from genus.errors import LakeError
-from genus.lake import Inboxes, Lake, Routed
+from genus.lake import Inboxes, Lake, RouteEntry
 from tests.lake.roads import ALL, Category, Counter, Gate, Radar, Roadside, traffic, write_recording
 
 WANTED = [
-    Routed("police", Subscription(Counter, has="place", where=this.speed > 50)),
-    Routed("police", Subscription(Radar)),
-    Routed("city", Subscription(Roadside)),
-    Routed("toll", Subscription(Counter, where=this.category == Category.TRUCK)),
-    Routed("porter", Subscription(Gate, where=this.open)),
+    RouteEntry("police", Subscription(Counter, has="place", where=this.speed > 50)),
+    RouteEntry("police", Subscription(Radar)),
+    RouteEntry("city", Subscription(Roadside)),
+    RouteEntry("toll", Subscription(Counter, where=this.category == Category.TRUCK)),
+    RouteEntry("porter", Subscription(Gate, where=this.open)),
 ]
 
 
@@ -28,7 +28,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return made
 
 
-def expected(events: Iterable[Event], wanted: Iterable[Routed] = WANTED) -> Tally[tuple[str, str, object]]:
+def expected(events: Iterable[Event], wanted: Iterable[RouteEntry] = WANTED) -> Tally[tuple[str, str, object]]:
     """Every match by subscriber, subscription and the event's time."""
     listed = list(events)
     return Tally(
@@ -45,7 +45,7 @@ def delivered(inboxes: Inboxes) -> Tally[tuple[str, str, object]]:
 
 
 def test_every_match_is_in_its_inbox_once(lake: Lake, tmp_path: Path) -> None:
-    """Batch delivery gives the oracle's matches; a second one adds nothing, new events are added once."""
+    """A delivery has the matches of `Subscription.matches`; a second one adds nothing; new events come once."""
     route = lake.route(WANTED)
     first = route.to_inboxes(tmp_path / "inboxes")
     inboxes = Inboxes(lake.spark, tmp_path / "inboxes")
@@ -58,7 +58,7 @@ def test_every_match_is_in_its_inbox_once(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_compacting_the_lake_delivers_nothing_again(lake: Lake, tmp_path: Path) -> None:
-    """A compaction is a new version without new events; what it replaced is still delivered from where it was."""
+    """A compaction is a version without new events; events in replaced files are still delivered."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     lake.ingest(write_recording(tmp_path / "second.genus", traffic(100, first=1000)))
     lake.compact()
@@ -72,17 +72,17 @@ def test_compacting_the_lake_delivers_nothing_again(lake: Lake, tmp_path: Path) 
 
 
 def test_a_follower_left_too_far_behind_is_told(lake: Lake, tmp_path: Path) -> None:
-    """What was cleaned away before it was delivered is an error, not a gap."""
+    """Events that were cleaned before they were delivered are an error, not a gap."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     lake.ingest(write_recording(tmp_path / "second.genus", traffic(100, first=1000)))
     lake.compact()
     lake.clean(older_than_s=-5)
-    with pytest.raises(LakeError, match="cleaned away"):
+    with pytest.raises(LakeError, match="compacted and removed before it was processed"):
         lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
 
 
 def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
-    """By name, of one family with all columns; reading is pushed down to the subscriber."""
+    """By name, of one family with all columns; the filter by subscriber is pushed down."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     inboxes = Inboxes(lake.spark, tmp_path / "inboxes")
     rows = inboxes.read("toll", family="Counter").collect()
@@ -95,7 +95,7 @@ def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_new_subscriptions_get_what_comes_from_then_on(lake: Lake, tmp_path: Path) -> None:
-    """A changed list takes effect with the next delivery; nobody gets anything twice."""
+    """A changed list takes effect with the next delivery; nothing is delivered twice."""
     lake.route(WANTED[:2]).to_inboxes(tmp_path / "inboxes")
     later = traffic(50, first=1000)
     lake.ingest(write_recording(tmp_path / "second.genus", later))
@@ -108,16 +108,16 @@ def test_inboxes_belong_to_one_lake(spark: SparkSession, lake: Lake, tmp_path: P
     """Another lake's deliveries, and folders that hold something else, are refused."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     other = Lake.create(spark, tmp_path / "other", *ALL)
-    with pytest.raises(LakeError, match="folder of its own"):
+    with pytest.raises(LakeError, match="choose another folder"):
         other.route(WANTED).to_inboxes(tmp_path / "inboxes")
-    with pytest.raises(LakeError, match="folder of its own"):
+    with pytest.raises(LakeError, match="choose another folder"):
         lake.route(WANTED).to_inboxes(lake.path)
-    with pytest.raises(LakeError, match="holds no inboxes"):
+    with pytest.raises(LakeError, match="has no inboxes"):
         Inboxes(spark, tmp_path / "nothing")
 
 
 def test_subscriptions_come_in_many_forms(lake: Lake, tmp_path: Path) -> None:
-    """A list of pairs or texts, a mapping, a file, a table, a function: all the same."""
+    """A list of pairs or texts, a mapping, a file, a table or a function give the same matches."""
     texts = {each.subscriber: str(each.subscription) for each in WANTED[1:]}
     file = tmp_path / "wanted.txt"
     file.write_text("# who: what\n" + "\n".join(f"{name}: {text}" for name, text in texts.items()))

@@ -1,4 +1,4 @@
-"""JSON lines and CloudEvents from elsewhere: every good event is found, all else is a dead letter with a reason."""
+"""JSON lines and CloudEvents of other systems: every good event is found, all else is a dead letter with a reason."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.mapping import read_mapping
 from genus.model import Float32, Int8, OpaqueType, UInt32
 from genus.testing._generators import Generator, Stranger, WatchedSampler, pool
-from tests.lake.outside import Found, expected, format_for, json_line, stored, types_for, written
+from tests.lake.foreign_files import Found, expected, format_for, json_line, stored, types_for, written
 
 SIGNALK = Path(__file__).parents[3] / "shared/data/signalk/aava_n2k_decoded.jsonl.gz"
 
@@ -62,7 +62,7 @@ def found(folder: Path, *lines: str | bytes | Table[str, Any], format: JsonLines
 
 
 def read_one(folder: Path, **fields: Any) -> Any:
-    """The event of a line, or the reason why it is none."""
+    """The event of a line, or the reason why it is not one."""
     read = found(folder, {"type": "Loop", "lane": 1, **fields})
     return read.events()[0] if read.columns and read.events() else read.letter().reason
 
@@ -139,14 +139,14 @@ def test_values_become_what_the_attribute_holds(tmp_path: Path, field: str, valu
     ],
 )
 def test_a_wrong_value_is_a_dead_letter_that_names_the_attribute(tmp_path: Path, field: str, value: Any) -> None:
-    """Nothing is guessed: text is no number, true is not 1, a time has a zone."""
+    """Nothing is guessed: text is not a number, true is not 1, a time has a time zone."""
     reason = read_one(tmp_path, **{field: value})
     assert isinstance(reason, str)
     assert reason.startswith(f"Loop.{field} is ")
 
 
 def test_a_value_of_each_kind_in_one_column_is_read_by_its_kind(tmp_path: Path) -> None:
-    """Neighbours of other kinds change nothing."""
+    """Values of other types in the same column change nothing."""
     values = [1, 2.0, "NaN", None, True, "x", [1], 2**80, 2.5]
     read = found(tmp_path, *({"type": "Loop", "lane": 1, "speed": value} for value in values))
     assert [event.get("speed") for event in read.events()] == ["1.0", "2.0", "nan", None, repr(2.0**80), "2.5"]
@@ -178,15 +178,15 @@ def test_a_value_of_each_kind_in_one_column_is_read_by_its_kind(tmp_path: Path) 
         (b'{"type": "Loop", "lane": 1, "colour": "red"}', "Loop has no attribute 'colour'"),
         (b'{"type": "Loop", "speed": 1}', "Loop lacks 'lane', which it must carry"),
         (b'{"type": "Loop", "lane": null}', "Loop lacks 'lane', which it must carry"),
-        (b'{"type": "Loop", "lane": 1, "lane": 2}', "the field 'lane' is there twice"),
-        (b'{"type": "Loop", "lane" :1, "lane": 2}', "the field 'lane' is there twice"),
-        (b'{"type": "Loop", "lane" : 1, "l\\u0061ne"\t: 1}', "the field 'lane' is there twice"),
-        (b'{"type": "Loop", "lane": 1, "parts": [{"a": 1, "a": 2}]}', "the field 'a' is there twice"),
-        (b'{"type": "Loop", "lane": 1, "note": "\\":", "lane": 2}', "the field 'lane' is there twice"),
+        (b'{"type": "Loop", "lane": 1, "lane": 2}', "the field 'lane' occurs twice"),
+        (b'{"type": "Loop", "lane" :1, "lane": 2}', "the field 'lane' occurs twice"),
+        (b'{"type": "Loop", "lane" : 1, "l\\u0061ne"\t: 1}', "the field 'lane' occurs twice"),
+        (b'{"type": "Loop", "lane": 1, "parts": [{"a": 1, "a": 2}]}', "the field 'a' occurs twice"),
+        (b'{"type": "Loop", "lane": 1, "note": "\\":", "lane": 2}', "the field 'lane' occurs twice"),
     ],
 )
 def test_what_is_no_event_is_a_dead_letter_between_good_ones(tmp_path: Path, line: bytes, reason: str) -> None:
-    """It keeps its place, its text and a reason; the lines around it are read."""
+    """A dead letter has position, text and reason; the lines around it are read."""
     good = {"type": "Loop", "lane": 1}
     read = found(tmp_path, good, line, good)
     assert len(read.events()) == 2
@@ -206,7 +206,7 @@ def test_what_is_no_event_is_a_dead_letter_between_good_ones(tmp_path: Path, lin
     ],
 )
 def test_colons_quotes_and_spaces_make_no_field_double(tmp_path: Path, line: bytes) -> None:
-    """Only a field that is there twice in one object is; a null says nothing, whatever its name."""
+    """Only a field that occurs twice in one object is refused; a null is absent, whatever its name."""
     assert [event["lane"] for event in found(tmp_path, line).events()] == [1]
 
 
@@ -218,7 +218,7 @@ def test_empty_lines_and_a_mark_at_the_beginning_say_nothing(tmp_path: Path) -> 
 
 
 def test_a_line_that_is_too_long_is_one_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it is, it is never held whole, and what follows is read."""
+    """It is never in memory as a whole, and the lines after it are read."""
     monkeypatch.setattr(text_lines, "LINE_LIMIT", 1000)
     monkeypatch.setattr(text_lines, "BLOCK", 300)
     good = b'{"type":"Loop","lane":1}'
@@ -230,7 +230,7 @@ def test_a_line_that_is_too_long_is_one_dead_letter(tmp_path: Path, monkeypatch:
 
 
 def test_the_time_of_recording_is_the_events_or_a_fields_or_the_files(tmp_path: Path) -> None:
-    """What the mapping names comes first, then the event's time, then when the file was written."""
+    """The field in the mapping comes first, then the event's time, then the time of the file."""
     mapping = read_mapping('recorded = { field = "seen", format = "ms" }')
     event = {"type": "Loop", "lane": 1}
     read = found(
@@ -277,7 +277,7 @@ source = "north"
 
 
 def test_a_mapping_says_type_and_attributes(tmp_path: Path) -> None:
-    """Paths, scales, formats, constants, what to ignore and what means absent."""
+    """Paths, scales, formats, constants, ignored fields and values that mean absent."""
     line = {
         "kind": "loop",
         "id": 7,
@@ -315,7 +315,7 @@ def test_a_mapping_says_type_and_attributes(tmp_path: Path) -> None:
     [
         ({"kind": "lamp"}, "unknown type 'lamp/truck'"),
         ({"kind": None}, "no type: 'kind' and 'vehicle.class' is missing"),
-        ({"place": 3}, "the field 'place' is no object"),
+        ({"place": 3}, "the field 'place' is not an object"),
         ({"place": {"lane": 3, "side": 1}}, "Loop has no attribute 'place.side'"),
         ({"speed": 3}, "Loop has no attribute 'speed'"),
         ({"at": "31.03.2024 02:30"}, "Loop.time is '31.03.2024 02:30', but must be time (field 'at')"),
@@ -325,7 +325,7 @@ def test_a_mapping_says_type_and_attributes(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_mapping_does_not_allow_is_named(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
-    """By the field as the record has it."""
+    """The reason names the field of the record."""
     line = {"kind": "loop", "place": {"lane": 3}, "vehicle": {"class": "truck"}, **change}
     assert found(tmp_path, line, format=JsonLines(read_mapping(MAPPING))).letter().reason == reason
 
@@ -338,7 +338,7 @@ def test_the_rest_can_be_ignored(tmp_path: Path) -> None:
 
 
 def test_fields_of_one_type_alone_come_before_those_of_all(tmp_path: Path) -> None:
-    """And a constant comes after all fields."""
+    """A constant is used after all fields."""
     mapping = read_mapping(
         '[attributes]\nv = "speed"\nw = "speed"\n[of.Loop]\nw = "speed"\n[constants]\nspeed = 9.0\nlane = 1'
     )
@@ -372,10 +372,10 @@ def test_a_cloud_event_is_known_by_its_version(tmp_path: Path) -> None:
     [
         ({"specversion": "0.3"}, "specversion is '0.3'; CloudEvents 1.0 are read"),
         ({"type": "Tram"}, "unknown type 'Tram'"),
-        ({"data": [1]}, "the field 'data' is no object"),
+        ({"data": [1]}, "the field 'data' is not an object"),
         ({"data": {"lane": 1, "x": 2}}, "Loop has no attribute 'data.x'"),
         ({"data": {"lane": "x"}}, "Loop.lane is 'x', but must be int64 (field 'data.lane')"),
-        ({"data_base64": "AA=="}, "data_base64 holds binary data, which no mapping gives to an attribute"),
+        ({"data_base64": "AA=="}, "data_base64 holds binary data, which the mapping gives to no attribute"),
         ({"data": None}, "Loop lacks 'lane', which it must carry"),
     ],
 )
@@ -395,7 +395,7 @@ def test_a_mapping_may_use_the_envelope(tmp_path: Path) -> None:
 
 
 def test_cloud_events_can_be_demanded_or_denied(tmp_path: Path) -> None:
-    """Where a plain record may have a field called specversion, or none but CloudEvents are wanted."""
+    """The option decides where plain records may have a field specversion, or only CloudEvents are wanted."""
     plain = {"type": "Loop", "lane": 1}
     assert found(tmp_path, plain, format=JsonLines(cloud_events=True)).reasons[0].startswith("specversion is None")
     denied = found(tmp_path, CLOUD, format=JsonLines(cloud_events=False))
@@ -454,7 +454,7 @@ def test_a_file_that_is_not_compressed_but_called_so_is_one_dead_letter(tmp_path
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
 def test_random_events_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    """Against an independent writer, and what the Arrow target makes of the events."""
+    """Compared with an independent writer and with the batches of the Arrow target."""
     path = tmp_path_factory.mktemp("json") / "events.jsonl"
     draw, events = random.Random(seed), Generator(seed).events(40)
     written(path, "".join(json_line(event, draw) + "\n" for event in events))
@@ -468,7 +468,7 @@ def test_random_events_are_read_as_they_were_written(tmp_path_factory: pytest.Te
 def test_damage_harms_the_damaged_lines_alone(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject
 ) -> None:
-    """Bytes changed at random never raise, and never touch the events of other lines, however the file is cut."""
+    """Random damage never raises and never affects the events of other lines, however the file is cut."""
     path = tmp_path_factory.mktemp("json") / "events.jsonl"
     draw, events = random.Random(seed), Generator(seed).events(20)
     content = bytearray("".join(json_line(event, draw) + "\n" for event in events).encode())
@@ -492,7 +492,7 @@ def test_damage_harms_the_damaged_lines_alone(
 def test_how_a_file_is_cut_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, seed: int, target: int, block: int
 ) -> None:
-    """Every line is in exactly one split, whatever the sizes of splits and of what is read at a time."""
+    """Every line is in exactly one split, for any sizes of splits and reads."""
     path = tmp_path_factory.mktemp("json") / "events.jsonl"
     draw = random.Random(seed)
     lines = [json_line(event, draw) for event in Generator(seed).events(10)]
@@ -519,7 +519,9 @@ def test_lines_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessio
     path = str(written(tmp_path / "events.jsonl", "\n".join(lines)))
     catalog = Catalog()
     catalog.register(Loop)
-    draft = job.run(spark, str(tmp_path / "lake"), catalog.text(), job.inputs_of([path], format_for), 4000)
+    draft = job.run_ingest(
+        spark, str(tmp_path / "lake"), catalog.text(), job.fingerprint_files([path], format_for), 4000
+    )
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     table = stored(tmp_path / "lake/tables/Loop")
     assert sorted(table.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]
@@ -527,7 +529,7 @@ def test_lines_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessio
 
 
 def test_the_example_of_edges_has_an_edge_for_every_type() -> None:
-    """The laws above are only as good as the values they are tried on."""
+    """Check that the generated events cover the edge values."""
     assert all(
         len(pool(each.type)) >= 2 for name in GENERATED.entries if (p := GENERATED.plan(name)) for each in p.attributes
     )
@@ -582,8 +584,8 @@ def test_every_event_of_a_boats_bus_is_found_again(spark: SparkSession, tmp_path
     catalog.register(*classes)
     types = Types(catalog)
     mapping.check(types)
-    inputs = job.inputs_of([str(SIGNALK)], lambda path: format_for(path, mapping))
-    draft = job.run(spark, str(tmp_path / "lake"), catalog.text(), inputs)
+    inputs = job.fingerprint_files([str(SIGNALK)], lambda path: format_for(path, mapping))
+    draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs)
     assert (draft.sources[0].rows, draft.sources[0].dead) == (15_668, 0)
     read = [row for part in draft.added for row in stored(tmp_path / "lake" / part.folder).to_pylist()]
     read.sort(key=lambda row: row["_position"])

@@ -1,4 +1,4 @@
-"""A lake keeps events by family, once, typed and growing, and gives them back as DataFrames."""
+"""A lake stores events by family, each once, and reads them as DataFrames; types may be added."""
 
 import shutil
 from collections.abc import Iterable
@@ -82,27 +82,27 @@ def test_folders_and_patterns_stand_for_their_files(lake: Lake, tmp_path: Path) 
 def test_what_is_interrupted_before_its_commit_was_never_there(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that a killed ingest wrote belong to no commit: nobody reads them, and clean removes them."""
+    """Files of a killed ingest are in no commit: they are not read, and clean removes them."""
     file = write_recording(tmp_path / "a.genus", traffic(40))
 
     def killed(_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(lake._store.ledger, "commit", killed)
+        patched.setattr(lake.store.ledger, "commit", killed)
         with pytest.raises(KeyboardInterrupt):
             lake.ingest(file)
     assert lake.read(Roadside).count() == 0
     assert lake.ingest(file).events == 40
     assert lake.read(Roadside).count() == 40
     assert lake.clean(older_than_s=-5) == 0, "another writer might be at work there"
-    monkeypatch.setattr(store, "LONGEST_WRITE_S", -5)
+    monkeypatch.setattr(store, "MAX_WRITE_S", -5)
     assert lake.clean(older_than_s=-5) == 2  # one folder of each family
     assert lake.read(Roadside).count() == 40
 
 
 def test_two_writers_of_one_file_add_it_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    """Whoever commits second finds the source taken, and takes only what is left."""
+    """The second writer finds a source committed by the first, and ingests only the others."""
     shared = write_recording(tmp_path / "shared.genus", traffic(60))
     own = [write_recording(tmp_path / f"{n}.genus", traffic(20, first=1000 * n)) for n in (1, 2)]
     with ThreadPoolExecutor(2) as pool:
@@ -113,7 +113,7 @@ def test_two_writers_of_one_file_add_it_once(spark: SparkSession, lake: Lake, tm
 
 
 def test_dead_letters_say_why_and_are_tried_again_when_types_are_known(lake: Lake, tmp_path: Path) -> None:
-    """Events of an unknown type are dead letters; registered, a retry takes them in and nothing else."""
+    """Events of an unknown type are dead letters; after registering it, a retry ingests them and nothing else."""
 
     class Stranger(Counter):
         colour: Maybe[str] = None
@@ -187,13 +187,13 @@ def test_old_files_are_read_after_the_vector_grew(spark: SparkSession, tmp_path:
     ids=str,
 )
 def test_reading_gives_what_the_bus_would_have_delivered(full: Lake, subscription: Subscription) -> None:
-    """The oracle's answer, for a subscription and for its text."""
+    """The result equals `Subscription.matches`, for a subscription and for its text."""
     assert times(full.read(subscription)) == matching(subscription)
     assert times(full.read(str(subscription))) == matching(subscription)
 
 
 def test_rows_hold_what_events_held(full: Lake) -> None:
-    """Every attribute comes back; ids tell all events apart."""
+    """Every attribute is read back; ids are unique."""
     rows = full.read(Counter).orderBy("time").collect()
     expected = [event for event in EVENTS if isinstance(event, Counter)]
     found = [(r["_type"], r["lane"], r["category"], r["speed"], r["place"], r["time"].astimezone(UTC)) for r in rows]
@@ -206,7 +206,7 @@ def test_rows_hold_what_events_held(full: Lake) -> None:
 
 
 def test_positions_lead_back_to_the_recording(full: Lake) -> None:
-    """An event id is the source's number and the place in it."""
+    """An event id is the number of its source and the position there."""
     (source,) = [each for each in full.state().sources.values() if each.path.endswith("first.genus")]
     rows = full.read(Event).where(f"_source = {source.number}").orderBy("_position").collect()
     recorded = [each.event for each in read_recording(source.path, ALL)]
@@ -214,7 +214,7 @@ def test_positions_lead_back_to_the_recording(full: Lake) -> None:
 
 
 def test_type_presence_and_predicates_are_tested_in_the_files(full: Lake) -> None:
-    """The plan pushes them down to row groups, opens only the days that can match, and reads only what is asked for."""
+    """The plan pushes filters down to row groups, opens only days that can match, and reads only the needed columns."""
     day = MORNING + timedelta(days=1)
     frame = full.read(Radar, has="place", where=(this.speed > 30) & (this.time >= day)).select("lane", "speed")
     plan = plan_of(frame)
@@ -225,7 +225,7 @@ def test_type_presence_and_predicates_are_tested_in_the_files(full: Lake) -> Non
 
 
 def test_types_unknown_here_but_coded_under_a_known_one_match(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    """Codes decide: a row of a type that no catalog here has still is a Counter if Counter's code divides its code."""
+    """Types are matched by code: a type that the catalog lacks is a Counter if Counter's code divides its code."""
     lake.ingest(write_recording(tmp_path / "a.genus", [Counter(lane=1, time=MORNING)]))
     code = str(lake.catalog.code(Counter) * 7919)
     (part,) = lake.state().table("Counter")
@@ -241,11 +241,11 @@ def test_types_unknown_here_but_coded_under_a_known_one_match(spark: SparkSessio
     (Path(lake.path) / folder).mkdir(parents=True)
     pq.write_table(table, Path(lake.path) / folder / "part-0.parquet")
     draft = msgspec.structs.replace(
-        lake._store.begin("ingest"),
+        lake.store.begin("ingest"),
         added=(Part("Counter", folder, 1, 1, 1),),
         shapes=(Shape("Counter", "Lidar", code, "21"),),
     )
-    lake._store.commit(draft)
+    lake.store.commit(draft)
     assert sorted(row["_type"] for row in lake.read(Counter).collect()) == ["Counter", "Lidar"]
     assert lake.read(Radar).count() == 0
     assert lake.read(Counter, exact=True).count() == 1
@@ -258,16 +258,38 @@ def test_views_answer_sql(full: Lake) -> None:
     assert row["n"] == len(matching(Subscription(Radar, where=this.speed > 60)))
 
 
+def test_dead_letters_can_be_limited_to_those_after_a_version(lake: Lake, tmp_path: Path) -> None:
+    """Those of files that were ingested later."""
+    for number in (1, 2):
+        (tmp_path / f"{number}.jsonl").write_text("no event\n" * number)
+    lake.ingest(tmp_path / "1.jsonl")
+    version = lake.version
+    assert lake.dead_letters(after=version).count() == 0
+    lake.ingest(tmp_path / "2.jsonl")
+    assert lake.dead_letters(after=version).count() == 2
+    assert lake.dead_letters().count() == 3
+
+
+def test_sources_are_found_with_their_sizes_before_an_ingest(lake: Lake, tmp_path: Path) -> None:
+    """Files of unknown endings are skipped in folders, and refused where they are named."""
+    (tmp_path / "in").mkdir()
+    recording = write_recording(tmp_path / "in" / "a.genus", traffic(5))
+    (tmp_path / "in" / "notes.txt").write_text("notes")
+    assert lake.find_sources(tmp_path / "in") == {str(recording): recording.stat().st_size}
+    with pytest.raises(LakeError, match="unknown ending 'txt'"):
+        lake.find_sources(tmp_path / "in" / "notes.txt")
+
+
 def test_what_a_lake_does_not_know_is_refused_with_advice(full: Lake) -> None:
-    """Unknown types and attributes, and half a subscription beside a whole one."""
+    """Unknown types and attributes are refused, and arguments beside a whole subscription."""
 
     class Elsewhere(Event): ...
 
     with pytest.raises(NotRegistered, match="Elsewhere"):
         full.read(Elsewhere)
-    with pytest.raises(LakeError, match="given already"):
+    with pytest.raises(LakeError, match="whole subscription"):
         full.read("Counter", has="place")
-    with pytest.raises(LakeError, match="is no lake"):
+    with pytest.raises(LakeError, match="is not a lake"):
         Lake(full.spark, f"{full.path}/nothing")
     with pytest.raises(LakeError, match="is a lake already"):
         Lake.create(full.spark, full.path, Counter)
@@ -275,11 +297,24 @@ def test_what_a_lake_does_not_know_is_refused_with_advice(full: Lake) -> None:
         Lake.create(full.spark, f"{full.path}[1]", Counter)
 
 
+def test_explain_counts_the_files_and_days_that_can_match(full: Lake) -> None:
+    """A predicate on time leaves one of two days; nothing is read."""
+    plan = full.explain(Subscription(Counter, where=this.time >= MORNING + timedelta(days=1)))
+    (scan,) = plan.tables
+    assert (scan.family, scan.types, scan.days, scan.days_read) == ("Counter", ("Counter", "Radar"), 2, 1)
+    stats = {each.table: each for each in full.stats()}
+    assert 0 < plan.files < stats["Counter"].files
+    assert plan.lake_files == sum(each.files for each in stats.values())
+    assert 0 < plan.bytes < plan.lake_bytes
+    assert "time" in plan.tests
+    assert full.explain("Roadside").files == plan.lake_files
+
+
 # -- keeping -----------------------------------------------------------------------------------------------------------
 
 
 def test_compaction_leaves_few_files_and_the_same_events(lake: Lake, tmp_path: Path) -> None:
-    """Five small ingests become one file per family and day; what was read is read; nothing is left to compact."""
+    """Five small ingests become one file per family and day with the same rows; then nothing is left to compact."""
     for number in range(5):
         lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(20, first=100 * number)))
     before = {(row["_source"], row["_position"], row["lane"]) for row in lake.read(Counter).collect()}
@@ -295,7 +330,7 @@ def test_compaction_leaves_few_files_and_the_same_events(lake: Lake, tmp_path: P
 
 
 def test_compaction_writes_times_that_files_can_be_searched_by(lake: Lake, tmp_path: Path) -> None:
-    """Spark's own setting for times is put back."""
+    """The session's setting for timestamps is restored."""
     import pyarrow.parquet as pq
 
     before = lake.spark.conf.get("spark.sql.parquet.outputTimestampType")
@@ -309,7 +344,7 @@ def test_compaction_writes_times_that_files_can_be_searched_by(lake: Lake, tmp_p
 
 
 def test_check_finds_what_is_missing(lake: Lake, tmp_path: Path) -> None:
-    """A deleted file, a missing catalog and a missing commit are named."""
+    """The error names a deleted file, a missing catalog or a missing commit."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(20)))
     (part,) = lake.state().table("Gate")
     next((Path(lake.path) / part.folder).glob("*.parquet")).unlink()
@@ -328,7 +363,7 @@ def test_stats_come_from_the_ledger(full: Lake) -> None:
 
 
 def test_midnight_is_a_new_day(lake: Lake, tmp_path: Path) -> None:
-    """The day of an event is that of its time in UTC, not of the session's zone."""
+    """The day of an event is that of its time in UTC, not in the session's time zone."""
     night = datetime(2026, 5, 1, 23, 59, 59, tzinfo=UTC)
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(2, first=0, start=night)))
     days = {str(row["_day"]) for row in lake.read(Event).collect()}

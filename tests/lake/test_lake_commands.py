@@ -1,4 +1,4 @@
-"""`genus lake ...` as a person uses it: in this process with the tests' session, and as processes of their own."""
+"""`genus lake ...`: in this process with the session of the tests, and in separate processes."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from genus.cli._events import load_types
 from genus.cli._exit import told_to_stop
 from genus.cli._lake import COMMANDS, lake
 from genus.errors import GenusError
-from genus.lake._session import spark_problem
+from genus.lake._session import describe_spark_error
 
 TYPES = """
 from datetime import timedelta
@@ -119,13 +119,13 @@ def ask(*arguments: str) -> Result:
 
 
 def genus(*arguments: str) -> str:
-    """What a command prints; it must succeed."""
+    """The output of a command, which must succeed."""
     done = ask(*arguments)
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout
 
 
-def told(*arguments: str) -> Any:
+def json_of(*arguments: str) -> Any:
     """The JSON document that a command prints."""
     return json.loads(genus(*arguments, "--json"))
 
@@ -138,7 +138,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 def test_help_imports_nothing_of_spark() -> None:
-    """Neither of the group nor of any of its commands."""
+    """Help of the group and of its commands needs no pyspark."""
     code = (
         "import sys\nfrom click.testing import CliRunner\nfrom genus.cli import genus\n"
         f"for name in [[], *[[name] for name in {list(COMMANDS)}]]:\n"
@@ -150,7 +150,7 @@ def test_help_imports_nothing_of_spark() -> None:
 
 
 def test_init_makes_a_lake_and_then_adds_to_it(copy: Path) -> None:
-    made = told("init", "new", "-t", "road.py")
+    made = json_of("init", "new", "-t", "road.py")
     assert (made["created"], made["added"]) == (True, ["Roadside", "Loop", "Lamp", "Camera"])
     assert "nothing to add" in genus("init", "new", "-t", "road.py")
     assert "added: Gate" in genus("init", "new", "-t", "later.py")
@@ -171,7 +171,7 @@ def test_init_refuses_a_catalog_that_contradicts_the_lakes(copy: Path) -> None:
     Catalog.update(Path("bus.json"), *load_types("later.py"))
     done = ask("init", "city", "--catalog", "bus.json")
     assert isinstance(done.exception, GenusError)
-    assert "does not hold all that" in str(done.exception)
+    assert "lacks types of" in str(done.exception)
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_ingest_says_what_was_read_in_and_what_was_not(copy: Path) -> None:
     """Dead letters have reasons; a file that was read in before is skipped under any name."""
     genus("init", "new", "-t", "road.py")
     shutil.copy("loops.genus", "again.genus")
-    found = told("ingest", "new", "loops.genus", "again.genus", "lines.jsonl")
+    found = json_of("ingest", "new", "loops.genus", "again.genus", "lines.jsonl")
     assert (found["events"], found["files"], found["dead"]) == (7, 2, 2)
     assert sum(reason["letters"] for reason in found["reasons"]) == 2
     assert any("Gate" in reason["reason"] for reason in found["reasons"])
@@ -190,9 +190,9 @@ def test_ingest_says_what_was_read_in_and_what_was_not(copy: Path) -> None:
 
 def test_dead_letters_are_read_in_when_their_type_is_known(copy: Path) -> None:
     genus("init", "city", "-t", "later.py")
-    found = told("ingest", "city", "lines.jsonl", "--retry")
+    found = json_of("ingest", "city", "lines.jsonl", "--retry")
     assert (found["events"], found["dead"]) == (1, 1)
-    assert told("dead", "city")["total"] == 1
+    assert json_of("dead", "city")["total"] == 1
 
 
 def test_a_file_without_any_event_is_a_failure(copy: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_file_without_any_event_is_a_failure(copy: Path) -> None:
 
 
 def test_dead_letters_are_counted_by_reason_and_shown() -> None:
-    found = told("dead", "city", "--limit", "1")
+    found = json_of("dead", "city", "--limit", "1")
     assert (found["total"], len(found["letters"])) == (2, 1)
     assert found["letters"][0]["path"].endswith("lines.jsonl")
     assert found["letters"][0]["raw"] == "broken"
@@ -213,9 +213,9 @@ def test_dead_letters_are_counted_by_reason_and_shown() -> None:
 
 
 def test_the_lake_may_be_left_to_the_environment(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first argument that is a lake is taken for it nevertheless."""
+    """A first argument that is a lake takes precedence."""
     monkeypatch.setenv("GENUS_LAKE", "city")
-    assert told("stats")["events"] == 7
+    assert json_of("stats")["events"] == 7
     assert genus("read", "Roadside", "--count") == "7\n"
     assert "nothing new" in genus("ingest", "loops.genus")
     assert "nothing new" in genus("ingest", "city", "loops.genus")
@@ -225,7 +225,7 @@ def test_the_lake_may_be_left_to_the_environment(copy: Path, monkeypatch: pytest
 
 
 def test_read_shows_a_table_of_what_is_there() -> None:
-    """Columns that nothing has are left out, as are those of Genus' own."""
+    """Empty columns are left out, and those that Genus adds."""
     done = ask("read", "city", "Loop has place where speed > 30")
     heading = done.stdout.splitlines()[1].split()
     assert heading == ["_type", "time", "place", "lane", "speed", "gap", "raw"]
@@ -258,7 +258,7 @@ def test_read_as_json_leaves_out_what_is_absent() -> None:
         {"_type": "Camera", "time": "2026-05-03T12:00:00Z", "place": "A9", "lane": 3, "speed": 40.0, "raw": "AP8="},
         {"_type": "Loop", "lane": 4, "speed": "NaN"},
     ]
-    assert told("read", "city", "Loop", "--count") == {"count": 5}
+    assert json_of("read", "city", "Loop", "--count") == {"count": 5}
     assert lines(genus("read", "city", "Loop where lane == 5", "--columns", "lane,_type", "--json")) == [
         {"lane": 5, "_type": "Loop"}
     ]
@@ -300,7 +300,7 @@ def test_explain_says_what_is_opened_and_tested() -> None:
 
 
 def test_route_counts_the_matches_of_each_subscription() -> None:
-    found = told("route", "city", "subs.txt")
+    found = json_of("route", "city", "subs.txt")
     assert (found["matches"], found["matched"], found["subscriptions"]) == (10, 3, 4)
     assert found["top"] == [
         {"subscriber": "bob", "subscription": "Roadside", "matches": 7},
@@ -313,7 +313,7 @@ def test_route_counts_the_matches_of_each_subscription() -> None:
 
 
 def test_what_is_delivered_is_delivered_once_and_can_be_read(copy: Path) -> None:
-    assert told("route", "city", "subs.txt", "--to", "inboxes")["delivered"] == 10
+    assert json_of("route", "city", "subs.txt", "--to", "inboxes")["delivered"] == 10
     assert "delivered 0 matches of 0 new events" in genus("route", "city", "subs.txt", "--to", "inboxes")
     assert lines(genus("inbox", "inboxes", "--json")) == [
         {"subscriber": "bob", "events": 8},
@@ -350,7 +350,7 @@ def test_a_stream_reads_in_delivers_and_tells(copy: Path) -> None:
 
 
 def test_stats_are_those_of_the_ledger() -> None:
-    found = told("stats", "city")
+    found = json_of("stats", "city")
     assert (found["events"], found["dead"], found["sources"]) == (7, 2, 2)
     assert {each["table"]: each["rows"] for each in found["tables"]} == {"Lamp": 2, "Loop": 5, "dead letters": 2}
     text = genus("stats", "city")
@@ -362,7 +362,7 @@ def test_compacting_keeps_every_event(copy: Path) -> None:
     write_recording(Path("more.genus"), 10)
     genus("ingest", "city", "more.genus")
     assert "instead of" in genus("compact", "city")
-    found = told("compact", "city", "--clean", "--older-than", "0s")
+    found = json_of("compact", "city", "--clean", "--older-than", "0s")
     assert (found["compacted"]["tables"], found["removed"] > 0) == (0, True)
     assert genus("read", "city", "Roadside", "--count") == "13\n"
     assert "all is well" in genus("check", "city")
@@ -386,16 +386,16 @@ def test_a_check_says_what_is_wrong_and_fails(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["read", "nowhere", "Loop"], "nowhere is no lake"),
+        (["read", "nowhere", "Loop"], "nowhere is not a lake"),
         (["read", "city", "Loop where"], "expected a value, found the end"),
         (["read", "city", "Nothing"], "no event type is called Nothing"),
         (["read", "city", "Loop", "--columns", "lane,weight"], "there is no column 'weight'; there are time"),
         (["ingest", "city", "missing.genus"], "missing.genus: there is no such file or folder"),
-        (["ingest", "city", "road.py"], "no format is known by the ending 'py'"),
+        (["ingest", "city", "road.py"], "unknown ending 'py'"),
         (["route", "city", "missing.txt"], "missing.txt: No such file"),
         (["route", "city", "road.py"], "road.py, line 2"),
-        (["inbox", "city-inboxes"], "holds no inboxes"),
-        (["stream", "city", "nowhere"], "nowhere is no folder"),
+        (["inbox", "city-inboxes"], "has no inboxes"),
+        (["stream", "city", "nowhere"], "nowhere is not a folder"),
         (["read", "city", "Loop", "--out", "no/folder.csv"], "cannot write no/folder.csv"),
     ],
 )
@@ -429,7 +429,7 @@ def test_wrong_usage_is_said(arguments: list[str], message: str) -> None:
 
 
 def test_what_spark_raises_is_one_line(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a file of the lake that is no Parquet any more."""
+    """Here a file of the lake is not Parquet any more."""
     monkeypatch.setenv("GENUS_LAKE", "broken")
     shutil.copytree("city", "broken")
     for file in Path("broken/tables/Lamp").rglob("*.parquet"):
@@ -455,7 +455,7 @@ def test_what_spark_raises_is_one_line(spark: SparkSession, monkeypatch: pytest.
     ],
 )
 def test_of_what_spark_raises_the_line_that_says_it_is_kept(raised: str, line: str) -> None:
-    assert spark_problem(Exception(raised)) == line
+    assert describe_spark_error(Exception(raised)) == line
 
 
 def test_the_first_ctrl_c_asks_to_stop_and_the_second_interrupts() -> None:
@@ -491,7 +491,7 @@ def test_java_is_asked_for_where_it_is_needed_and_only_there() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("genus: Spark needs Java 17 or newer, and there is none: apt install")
+    assert line.startswith("genus: Spark needs Java 17 or newer, but none is installed: apt install")
 
 
 def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
@@ -517,7 +517,7 @@ def temporary(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def running(temporary: Path) -> Iterator[Any]:
-    """Starts a command of its own, which is killed if a test leaves it."""
+    """Start a command in a separate process, which is killed at the end of the test."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> "subprocess.Popen[str]":
@@ -548,12 +548,12 @@ def test_ctrl_c_ends_a_stream_after_its_batch(copy: Path, running: Any, temporar
     assert stopping == "stopping after this batch; Ctrl-C again stops at once"
     assert (out, process.returncode) == ("", 0)
     assert list(temporary.iterdir()) == []
-    assert told("stats", "city")["events"] == 13
+    assert json_of("stats", "city")["events"] == 13
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_command_while_spark_starts(running: Any, tmp_path: Path, temporary: Path) -> None:
-    """Java ends with it."""
+    """The JVM ends with the command."""
     log = tmp_path / "spark.log"
     process = running("read", "city", "Loop", "--spark-log", str(log))
     while not log.exists() or not log.stat().st_size:  # Java has begun to speak
@@ -567,7 +567,7 @@ def test_ctrl_c_ends_a_command_while_spark_starts(running: Any, tmp_path: Path, 
 
 
 def processes_that_name(path: Path) -> list[Path]:
-    """The processes with a path in their arguments, where the system tells."""
+    """The processes with a path in their arguments, on systems with /proc."""
     found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended meanwhile

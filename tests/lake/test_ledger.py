@@ -1,4 +1,4 @@
-"""The ledger: commits have one order, a store changes in one step or not at all, and damage is noticed."""
+"""The ledger: commits are ordered, a store changes atomically, and damage is noticed."""
 
 import json
 from collections import Counter
@@ -14,12 +14,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from genus.errors import LakeDamaged
 from genus.lake._tables import ledger as ledger_module
 from genus.lake._tables.columns import Shape
-from genus.lake._tables.files import Found, LocalFiles
-from genus.lake._tables.ledger import EVERY, Draft, Ledger, Overtaken, Part, Source, State, rows_in
+from genus.lake._tables.files import FileInfo, LocalFileSystem
+from genus.lake._tables.ledger import (
+    STATE_INTERVAL,
+    CommitConflict,
+    CommitDraft,
+    IngestedFile,
+    Ledger,
+    LedgerState,
+    Part,
+    count_rows,
+)
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Ends the simulated process."""
 
 
 class MemoryFiles:
@@ -43,9 +52,9 @@ class MemoryFiles:
     def replace(self, path: str, content: bytes) -> None:
         self.content[path] = content
 
-    def listing(self, folder: str) -> list[Found]:
-        self.asked["listing"] += 1
-        return [Found(path, len(found), False, 0.0) for path, found in sorted(self.content.items())]
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        self.asked["list_folder"] += 1
+        return [FileInfo(path, len(found), False, 0.0) for path, found in sorted(self.content.items())]
 
     def delete(self, path: str) -> None:
         self.content.pop(path, None)
@@ -59,20 +68,20 @@ def _part(id: str, number: int = 0, rows: int = 1) -> Part:
     return Part("Loop", f"tables/Loop/_commit={id}/{number}", 1, rows, rows * 10)
 
 
-def _ingest(id: str, *sources: int, builds_on: str = "") -> Draft:
-    read = tuple(Source(number, f"/in/{number}", 100, 1, 0, builds_on) for number in sources)
-    return Draft(id=id, kind="ingest", at_us=0, added=(_part(id),), sources=read)
+def _ingest(id: str, *sources: int, builds_on: str = "") -> CommitDraft:
+    read = tuple(IngestedFile(number, f"/in/{number}", 100, 1, 0, builds_on) for number in sources)
+    return CommitDraft(id=id, kind="ingest", at_us=0, added=(_part(id),), sources=read)
 
 
 def _ledger(path: Path) -> Ledger:
-    return Ledger(LocalFiles(), str(path))
+    return Ledger(LocalFileSystem(), str(path))
 
 
 # -- against a model ---------------------------------------------------------------------------------------------------
 
 
 class Model:
-    """What commits add up to, written down once more and without any files."""
+    """A model of the state of a store, without files."""
 
     def __init__(self) -> None:
         self.version = self.cursor = 0
@@ -82,14 +91,14 @@ class Model:
         self.notes: dict[str, str] = {}
         self.newest: int | None = None
 
-    def refuses(self, draft: Draft) -> bool:
+    def refuses(self, draft: CommitDraft) -> bool:
         return (
             any(self.sources.get(source.number, "") != source.commit for source in draft.sources)
             or any(folder not in self.parts for folder in draft.removed)
             or draft.after not in (None, self.cursor)
         )
 
-    def take(self, draft: Draft) -> None:
+    def take(self, draft: CommitDraft) -> None:
         self.version += 1
         for folder in draft.removed:
             del self.parts[folder]
@@ -101,7 +110,7 @@ class Model:
         if draft.newest_us is not None:
             self.newest = max(draft.newest_us, self.newest or draft.newest_us)
 
-    def equals(self, state: State) -> bool:
+    def equals(self, state: LedgerState) -> bool:
         sources = {number: source.commit for number, source in state.sources.items()}
         return (
             (self.version, self.cursor, self.parts, self.sources, self.notes, self.newest)
@@ -110,7 +119,7 @@ class Model:
 
 
 class Writers(RuleBasedStateMachine):
-    """Several processes write to one store; each builds its drafts on what it saw last, and any may be killed."""
+    """Several processes write to one store; each bases its drafts on the state it saw last, and any may be killed."""
 
     numbers = st.integers(0, 2)
 
@@ -120,7 +129,7 @@ class Writers(RuleBasedStateMachine):
         self.model = Model()
         self.made = 0
         self.ledgers = [Ledger(MemoryFiles(self.content), "/lake") for _ in range(3)]
-        self.seen = [State()] * 3
+        self.seen = [LedgerState()] * 3
 
     @rule(who=numbers)
     def look(self, who: int) -> None:
@@ -133,9 +142,9 @@ class Writers(RuleBasedStateMachine):
 
     @rule(who=numbers, sources=st.sets(st.integers(0, 6), max_size=2), shape=st.integers(0, 3))
     def ingest(self, who: int, sources: set[int], shape: int) -> None:
-        """Of sources that were read in before, as of the commit that this writer knows of."""
+        """Draft an ingest of known sources, based on the commit that this writer knows."""
         known = self.seen[who].sources
-        read = [Source(each, "", 0, 0, 0, known[each].commit if each in known else "") for each in sources]
+        read = [IngestedFile(each, "", 0, 0, 0, known[each].commit if each in known else "") for each in sources]
         shapes = (Shape("Loop", "Loop", "6", f"{shape:x}"),)
         self._commit(who, self._draft(sources=tuple(read), shapes=shapes, newest_us=shape * 10))
 
@@ -150,7 +159,7 @@ class Writers(RuleBasedStateMachine):
 
     @rule(who=numbers, when=st.sampled_from(["before", "after"]))
     def kill(self, who: int, when: str) -> None:
-        """Its files are written; whether they count depends on the commit alone."""
+        """Kill a writer after its files are written, just before or after the commit."""
         draft = self._draft()
         dying = Ledger(MemoryFiles(self.content, when), "/lake")
         with pytest.raises(Killed):
@@ -159,14 +168,14 @@ class Writers(RuleBasedStateMachine):
             self.model.take(draft)
         self.restart(who)
 
-    def _draft(self, **what: object) -> Draft:
+    def _draft(self, **what: object) -> CommitDraft:
         self.made += 1
         id = f"{self.made:x}"
-        return Draft(id=id, kind="ingest", at_us=0, added=(_part(id),), **what)  # type: ignore[arg-type]
+        return CommitDraft(id=id, kind="ingest", at_us=0, added=(_part(id),), **what)  # type: ignore[arg-type]
 
-    def _commit(self, who: int, draft: Draft) -> None:
+    def _commit(self, who: int, draft: CommitDraft) -> None:
         if self.model.refuses(draft):
-            with pytest.raises(Overtaken):
+            with pytest.raises(CommitConflict):
                 self.ledgers[who].commit(draft)
             return
         made = self.ledgers[who].commit(draft)
@@ -185,16 +194,16 @@ class Writers(RuleBasedStateMachine):
         ]
 
 
-@pytest.mark.parametrize("every", [3, EVERY])
+@pytest.mark.parametrize("every", [3, STATE_INTERVAL])
 def test_any_writers_and_kills_add_up_to_the_fold_of_commits(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether states are written out often or hardly ever."""
-    monkeypatch.setattr(ledger_module, "EVERY", every)
+    """The same with frequent and with rare state files."""
+    monkeypatch.setattr(ledger_module, "STATE_INTERVAL", every)
     Writers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
     Writers.TestCase("runTest").debug()
 
 
 def test_writers_at_the_same_time_each_get_their_place(tmp_path: Path) -> None:
-    """Eight threads with a ledger each: every commit is there once, and of those in conflict one."""
+    """Eight threads with a ledger each: every commit exists once, and of conflicting ones one."""
 
     def write(who: int) -> int:
         ledger, won = _ledger(tmp_path), 0
@@ -203,7 +212,7 @@ def test_writers_at_the_same_time_each_get_their_place(tmp_path: Path) -> None:
             try:
                 ledger.commit(_ingest(f"shared-{who}-{number}", -number - 1))
                 won += 1
-            except Overtaken:
+            except CommitConflict:
                 pass
         return won
 
@@ -219,39 +228,39 @@ def test_writers_at_the_same_time_each_get_their_place(tmp_path: Path) -> None:
 
 
 def test_a_source_is_read_in_once(tmp_path: Path) -> None:
-    """Again only by who knows of the last time it was."""
+    """It may be ingested again only by a writer that knows its last commit."""
     ledger = _ledger(tmp_path)
     ledger.commit(_ingest("a", 1))
-    with pytest.raises(Overtaken, match="/in/1 was read in by somebody else"):
+    with pytest.raises(CommitConflict, match="/in/1 was ingested by another process"):
         ledger.commit(_ingest("b", 2, 1))
     ledger.commit(_ingest("c", 1, builds_on="a"))
-    with pytest.raises(Overtaken):
+    with pytest.raises(CommitConflict):
         ledger.commit(_ingest("d", 1, builds_on="a"))
     assert {number: source.commit for number, source in ledger.state().sources.items()} == {1: "c"}
 
 
 def test_parts_are_replaced_once(tmp_path: Path) -> None:
-    """Of two compactions of the same parts, one counts."""
+    """Of two compactions of the same parts, one is committed."""
     ledger, gone = _ledger(tmp_path), (_part("a").folder,)
     ledger.commit(_ingest("a", 1))
-    ledger.commit(Draft(id="b", kind="compact", at_us=0, added=(_part("b", rows=7),), removed=gone))
-    with pytest.raises(Overtaken, match="_commit=a/0 was removed by somebody else"):
-        ledger.commit(Draft(id="c", kind="compact", at_us=0, added=(_part("c"),), removed=gone))
-    assert rows_in(ledger.state().table("Loop")) == 7
+    ledger.commit(CommitDraft(id="b", kind="compact", at_us=0, added=(_part("b", rows=7),), removed=gone))
+    with pytest.raises(CommitConflict, match="_commit=a/0 was removed by another process"):
+        ledger.commit(CommitDraft(id="c", kind="compact", at_us=0, added=(_part("c"),), removed=gone))
+    assert count_rows(ledger.state().table("Loop")) == 7
     assert ledger.state().tables == ["Loop"]
 
 
 def test_versions_are_followed_once(tmp_path: Path) -> None:
-    """Of two followers that come from the same version, one counts."""
+    """Of two followers at the same version, one is committed."""
     ledger = _ledger(tmp_path)
-    ledger.commit(Draft(id="a", kind="deliver", at_us=0, after=0, upto=5))
-    with pytest.raises(Overtaken, match="version 0 was followed by somebody else"):
-        ledger.commit(Draft(id="b", kind="deliver", at_us=0, after=0, upto=7))
+    ledger.commit(CommitDraft(id="a", kind="deliver", at_us=0, after=0, upto=5))
+    with pytest.raises(CommitConflict, match="version 0 was processed by another process"):
+        ledger.commit(CommitDraft(id="b", kind="deliver", at_us=0, after=0, upto=7))
     assert ledger.state().cursor == 5
 
 
 def test_a_commit_that_the_file_system_made_unknowingly_counts_once() -> None:
-    """A retry inside an object store's client finds the file that its first try made."""
+    """A retry inside an object store's client may find the file that its first attempt created."""
 
     class Forgetful(MemoryFiles):
         def create(self, path: str, content: bytes) -> bool:
@@ -276,7 +285,7 @@ def _filled(path: Path, commits: int) -> list[Path]:
 def test_a_missing_commit_is_noticed(tmp_path: Path) -> None:
     files = _filled(tmp_path, 4)
     files[1].unlink()
-    with pytest.raises(LakeDamaged, match="commit 2 is missing, 3 is there"):
+    with pytest.raises(LakeDamaged, match="commit 2 is missing, but 3 exists"):
         _ledger(tmp_path).state()
     with pytest.raises(LakeDamaged, match=r"000000000002\.json is missing"):
         _ledger(tmp_path).commits(0, 4)
@@ -304,14 +313,14 @@ def test_a_damaged_commit_is_named(tmp_path: Path, damage: Callable[[bytes], byt
 
 
 def test_a_damaged_state_is_named(tmp_path: Path) -> None:
-    _filled(tmp_path, EVERY)
-    (tmp_path / "_log" / f"{EVERY:012}.state.json").write_text("{")
-    with pytest.raises(LakeDamaged, match=rf"{EVERY:012}\.state\.json: "):
+    _filled(tmp_path, STATE_INTERVAL)
+    (tmp_path / "_log" / f"{STATE_INTERVAL:012}.state.json").write_text("{")
+    with pytest.raises(LakeDamaged, match=rf"{STATE_INTERVAL:012}\.state\.json: "):
         _ledger(tmp_path).state()
 
 
 def test_fields_of_later_versions_are_passed_over(tmp_path: Path) -> None:
-    """A store that a newer Genus wrote to is still read."""
+    """Unknown fields of a newer Genus are ignored."""
     file = _filled(tmp_path, 1)[0]
     file.write_text(json.dumps({**json.loads(file.read_text()), "later": [1, 2]}))
     assert _ledger(tmp_path).state().version == 1
@@ -321,25 +330,28 @@ def test_fields_of_later_versions_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_state_is_written_out_every_so_often(tmp_path: Path) -> None:
-    files = _filled(tmp_path, 2 * EVERY + 3)
+    files = _filled(tmp_path, 2 * STATE_INTERVAL + 3)
     states = [file.name for file in files if file.name.endswith(".state.json")]
-    assert states == [f"{EVERY:012}.state.json", f"{2 * EVERY:012}.state.json"]
+    assert states == [f"{STATE_INTERVAL:012}.state.json", f"{2 * STATE_INTERVAL:012}.state.json"]
 
 
 def test_opening_reads_the_last_state_and_what_came_after(tmp_path: Path) -> None:
-    """And is right about it: the same as reading every commit."""
-    _filled(tmp_path, 2 * EVERY + 3)
+    """The result is the same as from reading every commit."""
+    _filled(tmp_path, 2 * STATE_INTERVAL + 3)
     content = {str(file): file.read_bytes() for file in (tmp_path / "_log").iterdir()}
     files = MemoryFiles(content)
     state = Ledger(files, str(tmp_path)).state()
-    assert files.asked == {"listing": 1, "read": 1 + 3 + 1}  # the state, three commits, and the one that is not there
+    assert files.asked == {
+        "list_folder": 1,
+        "read": 1 + 3 + 1,
+    }  # the state, three commits, and the one that is not there
     without = {path: found for path, found in content.items() if not path.endswith(".state.json")}
     assert state == Ledger(MemoryFiles(without), str(tmp_path)).state()
-    assert len(state.sources) == state.version == 2 * EVERY + 3
+    assert len(state.sources) == state.version == 2 * STATE_INTERVAL + 3
 
 
 def test_looking_again_lists_nothing(tmp_path: Path) -> None:
-    """A stream of years has a long log: who knows the state asks for the next commit by its name."""
+    """A long-running stream has many commits: the next one is looked up by name."""
     files = MemoryFiles({})
     ledger, other = Ledger(files, "/lake"), Ledger(MemoryFiles(files.content), "/lake")
     ledger.commit(_ingest("a", 1))
@@ -354,20 +366,20 @@ def test_who_was_away_for_long_reads_a_state_instead_of_every_commit() -> None:
     files = MemoryFiles({})
     ledger, other = Ledger(files, "/lake"), Ledger(MemoryFiles(files.content), "/lake")
     ledger.commit(_ingest("a", -1))
-    for number in range(5 * EVERY):
+    for number in range(5 * STATE_INTERVAL):
         other.commit(_ingest(f"{number}", number))
     files.asked.clear()
     assert ledger.state() == other.state()
-    assert files.asked["read"] <= EVERY + 3
-    assert files.asked["listing"] == 1
+    assert files.asked["read"] <= STATE_INTERVAL + 3
+    assert files.asked["list_folder"] == 1
 
 
 def test_a_store_exists_once_it_has_a_commit(tmp_path: Path) -> None:
-    """What a killed creator left does not make one."""
+    """Files that a killed `create` left are not a store."""
     (tmp_path / "_log").mkdir()
     (tmp_path / "_log" / ".000000000001.json.4f21").write_bytes(b"{")
     ledger = _ledger(tmp_path)
     assert not ledger.exists
-    assert ledger.state() == State()
+    assert ledger.state() == LedgerState()
     ledger.commit(_ingest("a", 1))
     assert ledger.exists

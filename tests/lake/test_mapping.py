@@ -8,10 +8,13 @@ import pytest
 
 from genus import Event, Kind, Maybe
 from genus.errors import LakeError
-from genus.lake._ingest.mapping import Field, Mapping, parse_path, path_text, read_mapping
+from genus.lake._ingest.csv_files import Csv
+from genus.lake._ingest.json_lines import JsonLines
+from genus.lake._ingest.mapping import MappedField, Mapping, format_path, parse_path, read_mapping
+from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.sources import mapped_format
-from genus.lake._ingest.values import Spelling
-from tests.lake.outside import format_for, types_for
+from genus.lake._ingest.values import ValueFormat
+from tests.lake.foreign_files import format_for, types_for
 
 
 class Roadside(Kind): ...
@@ -32,7 +35,7 @@ TYPES = types_for(Loop, Lamp)
 
 
 def test_an_empty_mapping_is_none() -> None:
-    """Without a word, `type` names the type and fields are named like attributes."""
+    """By default `type` names the type and fields are named like attributes."""
     assert read_mapping("") == Mapping()
     assert Mapping().naming.fields == (("type",),)
 
@@ -43,36 +46,36 @@ def test_a_mapping_is_read_from_a_file_or_a_text(tmp_path: Path) -> None:
     (tmp_path / "mapping.toml").write_text(text)
     from_file = read_mapping(tmp_path / "mapping.toml")
     assert from_file.fields == read_mapping(text).fields
-    assert from_file.fields == (Field(("a", "b"), "time", Spelling("ms", "UTC", None, ("NA",))),)
+    assert from_file.fields == (MappedField(("a", "b"), "time", ValueFormat("ms", "UTC", None, ("NA",))),)
     assert pickle.loads(pickle.dumps(from_file)) == from_file
 
 
 @pytest.mark.parametrize("text", ["a", "a.b", r"a\.b.c", "Wind Speed", "fields.Wind Speed"])
 def test_a_path_is_written_as_it_is_read(text: str) -> None:
-    assert path_text(parse_path(text)) == text
+    assert format_path(parse_path(text)) == text
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("x = ", "is not TOML"),
-        ("speed = 1", "speed is no key there; known are zone, absent, ignore"),
+        ("speed = 1", "speed is not a known key; known are zone, absent, ignore"),
         ("ignore = 3", "ignore is 3; a list or text is needed"),
         ('ignore = "all"', "ignore is 'all'; write a list of fields, or \"rest\""),
-        ("ignore = [3]", "ignore has 3, which is no path to a field"),
-        ("absent = [true]", "absent has True; text and numbers can mean absent"),
-        ('zone = "Berlin"', "zone is 'Berlin', which is no time zone"),
-        ('[type]\nis = "A"\nfield = "b"', "[type] has is and field; one of them"),
+        ("ignore = [3]", "ignore has 3, which is not a path to a field"),
+        ("absent = [true]", "absent has True; write text or numbers"),
+        ('zone = "Berlin"', "zone is 'Berlin', which is not a time zone"),
+        ('[type]\nis = "A"\nfield = "b"', "[type] has is and field; give one of them"),
         ("[type]\nis = true", "[type] is is True; text is needed"),
-        ('[type]\nkind = "A"', "[type] kind is no key there; known are is, field, name, strip"),
-        ("[types]\na = 1", "[types] 'a' is 1; write the name of a type"),
+        ('[type]\nkind = "A"', "[type] kind is not a known key; known are is, field, name, strip"),
+        ("[types]\na = 1", "[types] 'a' is 1; write the name of an event type"),
         ("[attributes]\na = 1", "[attributes] 'a' is 1; write the name of an attribute"),
         ('[attributes]\na.b = "c"', "[attributes] 'a' has no `to`; a path with dots is written in quotes"),
-        ('[attributes]\na = { to = "b", unit = "m" }', "[attributes] 'a' unit is no key there; known are to, format"),
-        ('[attributes]\na = { to = "b", scale = true }', "[attributes] 'a' scale is True; a number or a number"),
+        ('[attributes]\na = { to = "b", unit = "m" }', "[attributes] 'a' unit is not a known key; known are to"),
+        ('[attributes]\na = { to = "b", scale = true }', "[attributes] 'a' scale is True; a number is needed"),
         ('[attributes]\na = { to = "b", format = "epoch" }', "[attributes] 'a' has the format 'epoch'; write iso,"),
         ('[attributes]\na = { to = "b", format = "%Q" }', "[attributes] 'a' has the format '%Q'"),
-        ('[attributes]\na = { to = "b", format = "%H:%M" }', "which has no zone; state one"),
+        ('[attributes]\na = { to = "b", format = "%H:%M" }', "without a time zone; add zone ="),
         ("of = 1", "of is 1; a table is needed"),
         ("[of]\nLoop = 1", "[of.Loop] is 1; write a table"),
         ('[recorded]\nformat = "ms"', "recorded names no field"),
@@ -82,7 +85,7 @@ def test_a_path_is_written_as_it_is_read(text: str) -> None:
     ],
 )
 def test_a_mistake_names_file_table_and_key(tmp_path: Path, text: str, problem: str) -> None:
-    """When the file is read, not when a record is."""
+    """The error is raised when the mapping is read, not when a record is."""
     path = tmp_path / "mapping.toml"
     path.write_text(text)
     with pytest.raises(LakeError) as caught:
@@ -99,10 +102,10 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[type]\nis = "Tram"', "'Tram' is no event type of the catalog, which has Event, Lamp, Loop"),
-        ('[type]\nis = "Roadside"', "'Roadside' is no event type"),
-        ('[types]\na = "Tram"', "'Tram' is no event type"),
-        ('[of.Tram]\na = "lane"', "'Tram' is no event type"),
+        ('[type]\nis = "Tram"', "'Tram' is not an event type of the catalog, which has Event, Lamp, Loop"),
+        ('[type]\nis = "Roadside"', "'Roadside' is not an event type"),
+        ('[types]\na = "Tram"', "'Tram' is not an event type"),
+        ('[of.Tram]\na = "lane"', "'Tram' is not an event type"),
         (
             '[type]\nis = "Loop"\n[attributes]\na = "watts"',
             "[attributes] a: Loop has no attribute 'watts'; its vector is (time: time?, source: str?",
@@ -119,7 +122,7 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_mapping_is_checked_against_the_catalog(text: str, problem: str) -> None:
-    """Unknown types and attributes are refused with what there is; options must suit the attribute."""
+    """Unknown types and attributes are refused with the known ones in the message; options must fit the attribute."""
     with pytest.raises(LakeError) as caught:
         read_mapping(text).check(TYPES)
     assert problem in str(caught.value)
@@ -135,21 +138,21 @@ def test_a_mapping_is_checked_against_the_catalog(text: str, problem: str) -> No
     ],
 )
 def test_a_good_mapping_passes(text: str) -> None:
-    """An attribute of all records need be one of some of the types only."""
+    """An attribute that is mapped for all records need exist in some of the types only."""
     read_mapping(text).check(TYPES)
 
 
 def test_the_ending_of_a_file_says_its_format() -> None:
     """Text may be compressed; Parquet compresses itself."""
-    endings = {
-        "json": "json",
-        "jsonl": "json",
-        "ndjson.gz": "json",
-        "CSV": "csv",
-        "tsv.gz": "csv",
-        "parquet": "parquet",
+    endings: dict[str, type] = {
+        "json": JsonLines,
+        "jsonl": JsonLines,
+        "ndjson.gz": JsonLines,
+        "CSV": Csv,
+        "tsv.gz": Csv,
+        "parquet": ParquetFiles,
     }
-    assert {ending: format_for(f"/a.b/c.{ending}").name for ending in endings} == endings
+    assert {ending: type(format_for(f"/a.b/c.{ending}")) for ending in endings} == endings
     assert mapped_format("/data/x", "tsv", None).delimiter == "\t"  # type: ignore[attr-defined]
     for path in ("/a/b.txt", "/a/b", "/a/b.parquet.gz"):
         with pytest.raises(LakeError, match=f"^{path}: "):

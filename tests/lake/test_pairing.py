@@ -1,4 +1,4 @@
-"""Pairing: the rule, by a brute-force oracle; batch and increments agree; what counts as late; real loops."""
+"""Pairing: compared with a brute-force oracle; batch and increments agree; late events; real loops."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake._analytics import END, Choice, Pairing, is_late, is_overtaken, pair, seconds, together, watermark_of
-from genus.lake._analytics import pair_kernel as halves_module
-from genus.lake._analytics.pair_kernel import Rule, join_halves
+from genus.lake import END_OF_STREAM, Pairing, is_late, is_overtaken, pair, seconds, union_waiting, watermark_of
+from genus.lake._analytics import pair_kernel
+from genus.lake._analytics.pair_kernel import PairRule, join_halves
+from genus.lake._analytics.pairing import Choice
 
 from .hits import INSTANT, START, Hit, followed, frame, in_order, increments, sides, traffic
 
@@ -65,7 +66,7 @@ def hits(draw: st.DrawFn, most: int = 25) -> list[Hit]:
 
 
 def halves_of(given: Iterable[Hit]) -> list[dict[str, Any]]:
-    """The rows that Spark hands to the matching, in its order."""
+    """The rows that Spark passes to the kernel, in its order."""
     found = [(hit, side) for hit in given for side in ("left", "right") if getattr(hit, side)]
     found.sort(key=lambda half: (str(half[0].lane), half[0].at, half[1] == "left", half[0].position))
     return [{"lane": hit.lane} | {f"{side}_time": hit.at, f"{side}__position": hit.position} for hit, side in found]
@@ -82,7 +83,7 @@ HALVES = pa.schema(
 )
 
 
-def joined(rule: Rule, rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, Any]]:
+def joined(rule: PairRule, rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, Any]]:
     table = pa.Table.from_pylist(list(rows), HALVES)
     found = [batch.to_pylist() for batch in join_halves(rule, table.to_batches(batch))]
     return [row for batch_rows in found for row in batch_rows]
@@ -101,10 +102,10 @@ CHOICES: list[Choice] = ["first", "last"]
 def test_pairs_are_those_of_the_definition(
     choose: Choice, given_hits: list[Hit], within: int, batch: int, block: int
 ) -> None:
-    """A right takes the oldest left that waits, or its neighbour, however the rows come in batches."""
-    rule = Rule(("lane",), within, choose == "first", True, FOREVER)
+    """A right takes the oldest waiting left, or its neighbour, for any batches of rows."""
+    rule = PairRule(("lane",), within, choose == "first", True, FOREVER)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(halves_module, "BLOCK", block)
+        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
         found = positions(joined(rule, halves_of(given_hits), batch))
     assert len(found) == len(set(found))
     assert set(found) == with_single_ones(pairs_by_definition(given_hits, within, choose), given_hits)
@@ -116,16 +117,16 @@ def test_pairs_are_those_of_the_definition(
 def test_increments_give_what_one_batch_gives(
     choose: Choice, given_hits: list[Hit], within: int, limits: list[int]
 ) -> None:
-    """Settling at any rising watermarks, each with the events that could have come by then, adds up to the batch."""
+    """Settling at any rising watermarks gives, taken together, the results of the batch."""
     waiting: list[Hit] = []
     given_out: list[tuple[int | None, int | None]] = []
     seen = 0
     for limit in [*sorted(limits), FOREVER]:
         new = [hit for hit in given_hits if seen <= hit.at < limit + 5]
         seen = max(seen, limit + 5)
-        rows = joined(Rule(("lane",), within, choose == "first", True, limit), halves_of([*waiting, *new]), 7)
-        given_out += positions(row for row in rows if row["_state"] != halves_module.WAITING)
-        waiting = [_hit_again(row, given_hits) for row in rows if row["_state"] == halves_module.WAITING]
+        rows = joined(PairRule(("lane",), within, choose == "first", True, limit), halves_of([*waiting, *new]), 7)
+        given_out += positions(row for row in rows if row["_state"] != pair_kernel.WAITING)
+        waiting = [_hit_again(row, given_hits) for row in rows if row["_state"] == pair_kernel.WAITING]
     assert not waiting
     assert len(given_out) == len(set(given_out))
     assert set(given_out) == with_single_ones(pairs_by_definition(given_hits, within, choose), given_hits)
@@ -139,28 +140,28 @@ def _hit_again(row: dict[str, Any], given_hits: list[Hit]) -> Hit:
 
 @pytest.mark.parametrize("choose", CHOICES)
 def test_what_lies_at_the_watermark_itself_still_waits(choose: Choice) -> None:
-    """A right of the watermark's instant may still come; so a left exactly `within` before it waits, one older not."""
+    """A right at the watermark may still come, so a left exactly `within` before it waits; an older one does not."""
     given_hits = [Hit("a", 9, 0, True, False), Hit("b", 10, 1, True, False), Hit("b", 20, 2, False, True)]
-    rows = joined(Rule(("lane",), 10, choose == "first", True, limit_us=20), halves_of(given_hits), batch=10)
+    rows = joined(PairRule(("lane",), 10, choose == "first", True, limit_us=20), halves_of(given_hits), batch=10)
     states = {places: row["_state"] for places, row in zip(positions(rows), rows, strict=True)}
-    waiting = halves_module.WAITING
-    assert states == {(0, None): halves_module.ALONE, (1, None): waiting, (None, 2): waiting}
+    waiting = pair_kernel.WAITING
+    assert states == {(0, None): pair_kernel.ALONE, (1, None): waiting, (None, 2): waiting}
 
 
 def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes from block to block is what can still be paired, not a key's history."""
+    """Only rows that can still be paired are kept between blocks, not the history of a key."""
     held: list[int] = []
-    join = halves_module._join
+    join = pair_kernel._join
 
-    def watched(rule: Rule, table: pa.Table, ended: bool) -> halves_module.Joined:
+    def watched(rule: PairRule, table: pa.Table, ended: bool) -> pair_kernel._BlockResult:
         result = join(rule, table, ended)
         held.append(result.held.num_rows)
         return result
 
-    monkeypatch.setattr(halves_module, "BLOCK", 100)
-    monkeypatch.setattr(halves_module, "_join", watched)
+    monkeypatch.setattr(pair_kernel, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(pair_kernel, "_join", watched)
     lefts_only = [Hit("a", at, at, True, False) for at in range(5000)]
-    assert joined(Rule(("lane",), 20, True, False, FOREVER), halves_of(lefts_only), 50) == []
+    assert joined(PairRule(("lane",), 20, True, False, FOREVER), halves_of(lefts_only), 50) == []
     assert len(held) > 20
     assert max(held) == 21
 
@@ -185,7 +186,7 @@ def test_spark_pairs_as_the_definition_does(spark: SparkSession, choose: Choice)
 
 @pytest.mark.parametrize("choose", CHOICES)
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, choose: Choice) -> None:
-    """Cut by when events were recorded, some of them late, a stream gives what the batch gives."""
+    """Cut by time of recording, with late events, a stream has the results of the batch."""
     given_hits = traffic(600, seed=9, delay=40)
     analysis = Pairing(
         by=("lane",),
@@ -239,7 +240,7 @@ def test_columns_are_key_times_then_each_side(spark: SparkSession) -> None:
 
 
 def test_the_session_s_time_zone_does_not_matter(spark: SparkSession) -> None:
-    """Twenty seconds over the change to summer time are twenty seconds, and so is a lateness of a day."""
+    """Durations across the change to summer time are exact, and so is a lateness of a day."""
     hits_over_night = [Hit("a", 0, 1, True, False, 86_400_000_000), Hit("a", 20_000_000, 2, False, True)]
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
@@ -310,7 +311,7 @@ def test_a_vector_that_grew_meets_rows_that_wait(spark: SparkSession) -> None:
     left, right = sides(spark, [Hit("a", 0, 1, True, False), Hit("a", 20, 2, False, True)])
     waiting = analysis.settle(analysis.take(left, right.limit(0)), START + timedelta(microseconds=10)).waiting
     grown = [side.withColumn("speed", F.lit(2.0)) for side in (left.limit(0), right)]
-    (row,) = analysis.settle(together(waiting, analysis.take(*grown)), END).results.toArrow().to_pylist()
+    (row,) = analysis.settle(union_waiting(waiting, analysis.take(*grown)), END_OF_STREAM).results.toArrow().to_pylist()
     assert (row["left_speed"], row["right_speed"], row["left__position"]) == (None, 2.0, 1)
 
 
@@ -365,7 +366,7 @@ def test_a_stream_needs_a_lateness_and_cannot_keep_late_events(spark: SparkSessi
 
 
 def loop_events(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-    """The moments vehicles reach the upper and the lower loop of each pair of loops."""
+    """The times at which vehicles reach the upper and the lower loop of each pair of loops."""
     edges = pq.read_table(ROAD / "hw_loop_edges.parquet")
     entries = edges.filter(pc.equal(edges["edge"], 1))
     parts = pc.split_pattern(entries["detector"], "/")
@@ -421,6 +422,6 @@ def test_speeds_on_a_simulated_road(spark: SparkSession) -> None:
 
 @pytest.mark.skipif(not ROAD.exists(), reason=f"needs the simulated road in {ROAD}")
 def test_a_vehicle_that_left_the_lane_spoils_a_queue(spark: SparkSession) -> None:
-    """First come, first served goes wrong after a single miss, the longer the more a left may wait."""
+    """With `first`, a single miss makes later pairs wrong, the more so the longer a left may wait."""
     assert measured(spark, "first", timedelta(seconds=3)).wrong < 30
     assert measured(spark, "first", timedelta(seconds=20)).wrong > 2000

@@ -1,4 +1,4 @@
-"""Recordings as a source of the lake: the same events as a replay, however the file is cut, and the rest as letters."""
+"""Recordings as a source: the same events as in a replay, however the file is cut, and dead letters for the rest."""
 
 import random
 import struct
@@ -23,7 +23,7 @@ from genus.catalog import Catalog
 from genus.errors import EventError, RecordingError
 from genus.lake._ingest import recordings as frames
 from genus.lake._ingest.format import Columns, DeadLetter, Split, Types, types_of
-from genus.lake._ingest.job import inputs_of, run
+from genus.lake._ingest.job import fingerprint_files, run_ingest
 from genus.lake._ingest.recordings import Recordings
 from genus.model import Attribute, OpaqueType, attributes, check, name_of
 from genus.targets.arrow import to_batch
@@ -81,7 +81,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class Found(msgspec.Struct):
-    """What some splits gave, in the order of positions."""
+    """The events and dead letters of some splits, in order of position."""
 
     events: list[tuple[int, str, dict[str, Any]]]
     letters: list[DeadLetter]
@@ -92,7 +92,7 @@ class Found(msgspec.Struct):
 
 
 def read(path: Path, types: Types, target: int = 1 << 40) -> Found:
-    """A file through splits of some size."""
+    """Read a file in splits of some size."""
     splits = Recordings().splits(str(path), path.stat().st_size, target)
     assert [split.start for split in splits[1:]] == [split.end for split in splits[:-1]]
     assert (splits[0].start, splits[-1].end) == (0, path.stat().st_size)
@@ -152,7 +152,7 @@ def frame(packet: bytes) -> bytes:
 
 
 def some_truck(chance: random.Random) -> Event:
-    """A truck; its load may be frames of others, whole ones and parts of them."""
+    """A truck whose load may contain other frames or parts of them."""
     inner = b"".join(frame(encode_event(Truck(axles=number), 7)) for number in range(chance.randrange(4)))
     cut = inner[chance.randrange(8) :] if chance.random() < 0.3 else inner
     return Truck(axles=chance.randrange(9), load=cut or None, place="x" * chance.randrange(40))
@@ -181,7 +181,7 @@ def damage(data: bytearray, chance: random.Random) -> None:
 def test_every_split_size_gives_what_reading_in_one_piece_gives(
     path: Path, types: Types, monkeypatch: pytest.MonkeyPatch, piece: int, block: int
 ) -> None:
-    """Good frames are read once, damage is said once, whatever the cuts and however much is read at a time."""
+    """Good frames are read once and damage is reported once, for any cuts and read sizes."""
     monkeypatch.setattr(frames, "PIECE", piece)
     for seed in range(block * 8, block * 8 + 8):
         chance = random.Random(f"{piece}/{seed}")
@@ -204,7 +204,7 @@ def agree_with_replay(path: Path, found: Found) -> None:
         assert [letter.position for letter in found.letters] == [0]
         return
     assert [event[1:] for event in found.events] == [expected(one) for one in recording]
-    passed = [letter for letter in found.letters if "bytes passed over" in letter.reason]
+    passed = [letter for letter in found.letters if "bytes skipped" in letter.reason]
     said = [line.rpartition(": ") for line in recording.damage if ": 0 bytes" not in line]
     assert [f"{letter.position}: {letter.reason.partition(': ')[2]}" for letter in passed] == [
         f"{before.rpartition(' ')[2]}: {many}" for before, _, many in said
@@ -213,7 +213,7 @@ def agree_with_replay(path: Path, found: Found) -> None:
 
 
 def test_a_frame_that_reaches_out_of_the_packet_it_lies_in_is_not_cut_at(path: Path, types: Types) -> None:
-    """Made by hand: the end of one packet begins a frame that is good, which ends behind the next ones."""
+    """A hand-made file: a good frame begins in the end of one packet and ends behind the next frames."""
     outer = encode_event(Truck(axles=1, place="A" * 30), 1)
     after = frame(encode_event(Truck(axles=2), 2)) + frame(encode_event(Truck(axles=3), 3))
     text = PACK(["Truck", 5, {"place": "?", "axles": 4}])
@@ -242,7 +242,7 @@ def test_splits_are_about_as_large_as_asked(path: Path) -> None:
 
 
 def test_what_only_looks_like_a_long_frame_does_not_stop_the_cutting(path: Path, types: Types) -> None:
-    """It claims all that follows, but its checksum is wrong."""
+    """A frame header covers all that follows, but its checksum is wrong."""
     claim = struct.pack("<2sII", SYNC, 20_000, 0) + ARRAY_OF_THREE
     write(path, [Truck(axles=2, load=claim), *[Truck(axles=2, place="A8")] * 1000])
     size = path.stat().st_size
@@ -314,8 +314,11 @@ BAD: list[tuple[Any, str]] = [
     (["Truck", 0, {"axles": 2, "time": 5}], "not a Truck: Expected `datetime | null`, got `int` - at `$.time`"),
     (["Truck", 0, {"axles": 2, "time": "0001-01-01T00:00:00+01:00"}], "time must be a time with a zone, in the years"),
     (["Truck", 0, {"axles": 2, "pause": timedelta.max}], "pause must be a duration of 64 bits"),
-    (["Truck", 0, {"axles": 2, "stops": msgspec.msgpack.Ext(5, b"?")}], "stops must be there and have a form in JSON"),
-    (["Trailer", 0, {"axles": 2, "time": NOON, "stops": None}], "stops must be there and have a form in JSON"),
+    (
+        ["Truck", 0, {"axles": 2, "stops": msgspec.msgpack.Ext(5, b"?")}],
+        "stops must be present and representable in JSON",
+    ),
+    (["Trailer", 0, {"axles": 2, "time": NOON, "stops": None}], "stops must be present and representable in JSON"),
     (["Trailer", 0, {"axles": 2, "time": None, "stops": []}], "Expected `datetime`, got `None` - at `$.time`"),
     (["Trailer", 0, {"axles": 2, "stops": []}], "not a Trailer: Object missing required field `time`"),
     (["Truck", 1 << 62, {"axles": 2}], "not a Truck: Expected `int` <= 253402300799999999 - at `$[1]`"),
@@ -344,7 +347,7 @@ def test_what_is_no_event_is_a_dead_letter_and_its_neighbours_are_kept(
         assert reason in letter.reason
         assert letter.raw == raw.decode("utf-8", "backslashreplace")
     else:
-        assert letter.reason == f"damaged: {FRAME.size + len(raw)} bytes passed over"
+        assert letter.reason == f"damaged: {FRAME.size + len(raw)} bytes skipped"
 
 
 ODD_TIMES = [
@@ -415,7 +418,7 @@ def is_taken(packet: bytes) -> bool:
 
 
 def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path: Path, tmp_path: Path) -> None:
-    """All good events once, with their shapes, and the rest as dead letters, from several tasks."""
+    """Several tasks write all good events once, with their shapes, and dead letters for the rest."""
     catalog = Catalog()
     catalog.register(*TRUCKS)
     events: list[Event] = [Truck(axles=number % 200, time=NOON + timedelta(hours=number % 30)) for number in range(500)]
@@ -423,7 +426,9 @@ def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path:
     with path.open("ab") as file:
         file.write(b"the end")
     root = tmp_path / "lake"
-    draft = run(spark, str(root), catalog.text(), inputs_of([str(path)], lambda _: Recordings()), split_bytes=4000)
+    draft = run_ingest(
+        spark, str(root), catalog.text(), fingerprint_files([str(path)], lambda _: Recordings()), split_bytes=4000
+    )
     (source,) = draft.sources
     assert (source.rows, source.dead) == (501, 2)
     assert {(shape.type, shape.tag) for shape in draft.shapes} == {("Truck", "21"), ("Trailer", "1021")}
@@ -434,6 +439,6 @@ def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path:
     )
     letters = pa.concat_tables([pq.read_table(file, partitioning=None) for file in (root / "dead").rglob("*.parquet")])
     assert sorted(letters.column("reason").to_pylist()) == [
-        "cut short: 7 bytes passed over",
+        "cut short: 7 bytes skipped",
         "unknown type Unregistered",
     ]

@@ -1,4 +1,4 @@
-"""Routing gives exactly the matches that `Subscription.matches` gives, each once, whatever is asked of the events."""
+"""Routing finds exactly the matches of `Subscription.matches`, each once."""
 
 import random
 from collections import Counter
@@ -17,7 +17,8 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
-from genus.lake._route import Routed, RoutePlan, plan_routes
+from genus.lake._query.route_plan import RoutePlan, plan_routes
+from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._tables.columns import POSITION, RECORDED, Shape, table_schema
 from genus.model import BoolType, ChoiceType, name_of, vector
 from genus.targets.arrow import to_batch
@@ -37,7 +38,7 @@ TYPES = (Sampler, MarkedSampler, WatchedSampler, Impostor, Stranger, Bell, Chime
 
 
 class Stored:
-    """Events in tables as the lake has them; the position of a row is that of its event."""
+    """Events in tables of a lake; the position of a row is the index of its event."""
 
     def __init__(self, spark: SparkSession, folder: Path, catalog: Catalog, events: Sequence[Event]) -> None:
         self.catalog, self.events = catalog, events
@@ -55,7 +56,7 @@ class Stored:
 
     def plan(self, subscriptions: Iterable[Subscription], shapes: Iterable[Shape] | None = None) -> RoutePlan:
         """A plan for subscriptions of seven subscribers."""
-        given = [Routed(f"s{number % 7}", one) for number, one in enumerate(subscriptions)]
+        given = [RouteEntry(f"s{number % 7}", one) for number, one in enumerate(subscriptions)]
         return plan_routes(given, self.shapes if shapes is None else shapes, self.catalog)
 
     def matches(self, plan: RoutePlan) -> Counter[tuple[int, int]]:
@@ -67,7 +68,7 @@ class Stored:
         return found
 
     def expected(self, subscriptions: Sequence[Subscription]) -> Counter[tuple[int, int]]:
-        """What the oracle says, each match once."""
+        """The matches by `Subscription.matches`, each once."""
         return Counter(
             (number, position)
             for number, subscription in enumerate(subscriptions)
@@ -111,7 +112,7 @@ KEYS = ("number", "tiny", "count", "real", "single", "text", "blob", "span", "ti
 
 
 def keyed_subscriptions(seed: int, count: int) -> list[Subscription]:
-    """Subscriptions that are found by a value or a range, some with more to test; at every edge of the values."""
+    """Subscriptions with a value or a range as key, some with a residual, at all edge values."""
     chosen = random.Random(seed)
     made = []
     for _ in range(count):
@@ -159,24 +160,24 @@ def test_many_mixtures_match_as_the_oracle_says(stored: Stored, seed: int) -> No
 
 @pytest.mark.parametrize("count", [150, pytest.param(400, marks=pytest.mark.slow)])
 def test_values_and_ranges_at_every_edge_are_keys(stored: Stored, count: int) -> None:
-    """-0.0, NaN, infinities, the ends of 64 bits, years 1 and 9999, rounded floats: a key means what a test means."""
+    """-0.0, NaN, infinities, the ends of 64 bits, years 1 and 9999, rounded floats: keys match as predicates do."""
     subscriptions = keyed_subscriptions(11, count)
     plan = stored.plan(subscriptions)
-    used = {(each.method, each.residual is not None) for each in plan._passes["Sampler"]}
+    used = {(each.method, each.residual is not None) for each in plan._plans["Sampler"]}
     assert {("equal", False), ("range", False), ("range", True)} <= used
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
 def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stored) -> None:
-    """Where tags are not listed, presence is tested on the events; other types of the family are not affected."""
+    """For types without listed presence bits, presence is tested on events; other types are not affected."""
     subscriptions = [*keyed_subscriptions(12, 30), *Generator(13).subscriptions(10)]
     plan = stored.plan(subscriptions, without_tags(stored.shapes, "Sampler", "WatchedSampler", "Chime"))
-    assert {each.units.tagged for each in plan._passes["Sampler"]} == {True, False}
+    assert {each.shapes.tagged for each in plan._plans["Sampler"]} == {True, False}
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
 def test_counting_agrees_with_matching(stored: Stored) -> None:
-    """Sums of list sizes and counts by shape give what matches give when they are counted."""
+    """Counting by list sizes and by shape equals counting the matches."""
     subscriptions = [*keyed_subscriptions(14, 24), *(Subscription(Sampler, has=name) for name in ("place", "text"))]
     expected = stored.expected(subscriptions)
     for shapes in (stored.shapes, without_tags(stored.shapes, "Sampler")):
@@ -188,7 +189,7 @@ def test_counting_agrees_with_matching(stored: Stored) -> None:
 
 
 def test_a_match_names_its_subscriber_and_keeps_the_event(stored: Stored) -> None:
-    """Columns are subscriber, subscription and then the event's own, unchanged."""
+    """Columns are subscriber, subscription and then those of the event, unchanged."""
     plan = stored.plan([Subscription(Stranger), Subscription(Bell), Subscription(Stranger, has="number")])
     table = stored.tables["Stranger"]
     found = plan.matches(table, "Stranger")
@@ -199,7 +200,7 @@ def test_a_match_names_its_subscriber_and_keeps_the_event(stored: Stored) -> Non
 
 
 def test_the_subscriber_costs_nothing_where_it_is_not_asked_for(stored: Stored) -> None:
-    """A plan that does not select it does not look it up."""
+    """Spark drops the lookup of the subscriber if the column is not selected."""
     found = stored.plan([Subscription(Stranger)]).matches(stored.tables["Stranger"], "Stranger")
     plans = [frame._jdf.queryExecution().toString() for frame in (found, found.select("subscription"))]
     assert ["scalar-subquery" in text.split("Optimized")[1] for text in plans] == [True, False]
@@ -215,13 +216,13 @@ def test_a_family_that_nothing_can_match_in_is_left_out(stored: Stored) -> None:
 
 
 def test_types_that_this_process_does_not_know_match_by_their_codes(spark: SparkSession, tmp_path: Path) -> None:
-    """A type that only the lake's catalog has is matched by what is above it, and exactly by nothing else."""
+    """A type that only the lake's catalog has is matched by its supertypes, and by no other exact subscription."""
     catalog, events = a_stranger_catalog()
     stored = Stored(spark, tmp_path, catalog, events)
     known = catalog.declare("Vessel")
     lone = Catalog.parse(catalog.text())
     asked = [Subscription(known), Subscription(known, exact=True), Subscription(known, where=this.length > 10.0)]
-    plan = plan_routes([Routed("ann", one) for one in asked], stored.shapes, lone)
+    plan = plan_routes([RouteEntry("ann", one) for one in asked], stored.shapes, lone)
     assert stored.matches(plan) == Counter({(0, 0): 1, (0, 1): 1, (1, 0): 1, (2, 1): 1})
 
 
@@ -238,15 +239,15 @@ def a_stranger_catalog() -> tuple[Catalog, list[Event]]:
 
 
 def test_a_shape_of_a_type_that_is_in_no_catalog_matches_by_its_code(catalog: Catalog) -> None:
-    """Codes are divided, names are not looked up."""
+    """Types are matched by dividing codes, not by name."""
     later = Shape("Sampler", "LaterSampler", str(catalog.code(Sampler) * 1_000_003), "1")
     subscriptions = [Subscription(Sampler), Subscription(MarkedSampler), Subscription(Sampler, exact=True)]
-    plan = plan_routes([Routed("ann", one) for one in subscriptions], [later], catalog)
-    assert plan._passes["Sampler"][0].lookup.to_pylist()[0]["__found"] == [0]
+    plan = plan_routes([RouteEntry("ann", one) for one in subscriptions], [later], catalog)
+    assert plan._plans["Sampler"][0].lookup.to_pylist()[0]["__found"] == [0]
 
 
 def test_an_attribute_that_the_frame_does_not_have_is_absent(stored: Stored) -> None:
-    """Predicates on it are unknown, whether it is a key or in a residual."""
+    """Predicates on a missing column are unknown, as a key and in a residual."""
     subscriptions = [Subscription(Stranger, where=(this.number == str(at)) | (this.number < "5")) for at in range(20)]
     subscriptions += [Subscription(Stranger, where=this.number == str(at)) for at in range(20)]
     found = stored.plan(subscriptions).matches(stored.tables["Stranger"].drop("number"), "Stranger")
@@ -260,25 +261,25 @@ def test_a_type_that_the_catalog_does_not_have_is_refused(catalog: Catalog) -> N
         note: Maybe[str] = None
 
     with pytest.raises(NotRegistered, match="ann: Unheard has note"):
-        plan_routes([Routed("ann", Subscription(Unheard, has="note"))], [], catalog)
+        plan_routes([RouteEntry("ann", Subscription(Unheard, has="note"))], [], catalog)
 
 
 def test_an_attribute_called_subscriber_is_refused(spark: SparkSession, stored: Stored) -> None:
-    """It would be hidden by the route's own column."""
+    """It would clash with a column of the route."""
     table = stored.tables["Stranger"].withColumnRenamed("number", "subscriber")
     with pytest.raises(LakeError, match="column subscriber of its own"):
         stored.plan([Subscription(Stranger)]).matches(table, "Stranger")
 
 
 def test_wide_and_narrow_subscriptions_do_not_repeat_each_other(catalog: Catalog) -> None:
-    """Those to a root are not listed once more for each leaf when that would take too much room."""
+    """Subscriptions to a root are not repeated for each leaf when that would take too much space."""
     root, leaves = a_wide_family(200)
     agreed = Catalog()
     agreed.register(root, *leaves)
     shapes = [Shape("Wide", name_of(cls), str(agreed.code(cls)), "0") for cls in leaves]
-    wide = [Routed("ann", Subscription(root))] * 30_000
-    narrow = [Routed("bob", Subscription(cls)) for cls in leaves]
-    lookup = plan_routes([*wide, *narrow], shapes, agreed)._passes["Wide"][0].lookup
+    wide = [RouteEntry("ann", Subscription(root))] * 30_000
+    narrow = [RouteEntry("bob", Subscription(cls)) for cls in leaves]
+    lookup = plan_routes([*wide, *narrow], shapes, agreed)._plans["Wide"][0].lookup
     assert sum(map(len, lookup["__found"].to_pylist())) == 30_200
 
 
@@ -290,7 +291,7 @@ def a_wide_family(count: int) -> tuple[type[Event], list[type[Event]]]:
 
 
 def test_the_explanation_says_how_subscriptions_are_found(stored: Stored) -> None:
-    """By shape, equality, range or residual; what is read; how large tables are."""
+    """The text names shape, equality, range and residual, the columns read and the sizes of tables."""
     asked = [Subscription(Sampler, has="place")] * 3
     asked += [Subscription(Sampler, where=this.number == at) for at in range(20)]
     both = [(this.real > at) & this.text.contains("a") for at in range(20)]
@@ -304,7 +305,7 @@ def test_the_explanation_says_how_subscriptions_are_found(stored: Stored) -> Non
 
 
 def test_the_same_plan_serves_any_number_of_frames(stored: Stored) -> None:
-    """A stream looks its batches up in the same tables."""
+    """The same tables are used for every batch of a stream."""
     subscriptions = [Subscription(Sampler, where=this.number > at) for at in range(-10, 10)]
     plan, table = stored.plan(subscriptions), stored.tables["Sampler"]
     halves = [plan.matches(table.where(f"{POSITION} % 2 = {rest}"), "Sampler") for rest in (0, 1)]
@@ -313,10 +314,10 @@ def test_the_same_plan_serves_any_number_of_frames(stored: Stored) -> None:
 
 
 def test_bins_keep_the_order_of_values() -> None:
-    """Whatever the constants are, so that a range reaches from the bin of one bound to that of the other."""
+    """For any constants, so that a range covers the bins from that of its lower bound to that of its upper bound."""
     import numpy as np
 
-    from genus.lake._route.lookup_tables import bins_for
+    from genus.lake._query.lookup_tables import bins_for
 
     for seed in range(30):
         chosen = random.Random(seed)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.bus._recording import RecordingWriter
 from genus.errors import LakeError
-from genus.lake import Derived, Lake
+from genus.lake import DerivedTable, Lake
 from genus.model._types import micros_of_time
 from genus_traffic.accuracy import accuracy_of
 from genus_traffic.edges import read_edges, read_truth_file
@@ -73,7 +73,7 @@ def rows(frame: DataFrame) -> list[FoundAt]:
     return list(found_in(frame.toArrow()))
 
 
-def streamed(lake: Lake, paths: Iterable[Path], derived: Derived) -> list[FoundAt]:
+def streamed(lake: Lake, paths: Iterable[Path], derived: DerivedTable) -> list[FoundAt]:
     """The passages after one ingest and one step per recording."""
     for path in paths:
         lake.ingest(path)
@@ -91,7 +91,7 @@ def test_batch_and_stream_give_what_the_algorithm_gives(spark: SparkSession, tmp
     del events[17], events[101]  # missed edges
     lake = Lake.create(spark, tmp_path / "lake", *TYPES)
     paths = recorded(tmp_path, events, files=2, disorder=timedelta(seconds=5))
-    stream = streamed(lake, paths, Derived(lake, tmp_path / "passages", speeds(LATENESS), *EDGES))
+    stream = streamed(lake, paths, DerivedTable(lake, tmp_path / "passages", speeds(LATENESS), *EDGES))
     expected = in_order(at_once(events))
     assert in_order(stream) == expected
     assert in_order(rows(passages_of(lake, LATENESS))) == expected
@@ -138,7 +138,7 @@ def test_an_hour_of_a_simulated_road_through_a_lake(spark: SparkSession, tmp_pat
     events = read_edges(SUMO / "hw_loop_edges.parquet")
     lake = Lake.create(spark, tmp_path / "lake", *TYPES)
     paths = recorded(tmp_path, events, files=6, disorder=timedelta(seconds=15))
-    stream = streamed(lake, paths, Derived(lake, tmp_path / "passages", speeds(LATENESS), *EDGES))
+    stream = streamed(lake, paths, DerivedTable(lake, tmp_path / "passages", speeds(LATENESS), *EDGES))
     assert in_order(stream) == in_order(rows(passages_of(lake, LATENESS))) == in_order(at_once(events))
     accuracy = accuracy_of(stream, read_truth_file(SUMO / "hw_passages_truth.parquet"), 0)
     assert accuracy.share >= 0.999

@@ -1,4 +1,4 @@
-"""A stream reads in what lands, once, and everything that follows it has every event once, wherever it was killed."""
+"""A stream ingests each file once, and every follower gets every event once, wherever the stream was killed."""
 
 import os
 import random
@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription
 from genus.errors import LakeError
-from genus.lake import Inboxes, Lake, Progress, Routed, Windows
+from genus.lake import Inboxes, Lake, Progress, RouteEntry, Windows
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
 from tests.lake.test_inboxes import WANTED, delivered, expected
 
 
 def land(folder: Path, number: int, count: int = 40) -> None:
-    """A recording that appears whole."""
+    """Write a recording and move it into the folder atomically."""
     folder.mkdir(exist_ok=True)
     made = write_recording(folder / f".{number}.part", traffic(count, first=1000 * number))
     made.rename(folder / f"bus-{number:05}.genus")
@@ -77,14 +77,14 @@ def test_new_subscriptions_and_new_types_take_effect_on_the_way(lake: Lake, tmp_
     write_recording(tmp_path / "landing" / "laser.genus", [laser])
     stream.run()
     found = delivered(Inboxes(lake.spark, tmp_path / "inboxes"))
-    city, toll = Routed("city", Subscription(Roadside)), Routed("toll", Subscription(Laser))
+    city, toll = RouteEntry("city", Subscription(Roadside)), RouteEntry("toll", Subscription(Laser))
     assert found == expected(landed(range(1, 2)), [city]) + expected([laser], [city, toll])
 
 
 def test_a_batch_that_failed_half_way_is_done_again_once(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events that were committed before a follower failed are not read in again, and the follower gets them after."""
+    """Events that were committed before a follower failed are not ingested again, and the follower gets them later."""
     land(tmp_path / "landing", 1)
     stream = lake.stream(tmp_path / "landing").route(WANTED).to_inboxes(tmp_path / "inboxes")
     with monkeypatch.context() as patched:
@@ -98,13 +98,13 @@ def test_a_batch_that_failed_half_way_is_done_again_once(
 
 
 def test_a_landing_folder_must_be_there(lake: Lake, tmp_path: Path) -> None:
-    """A misspelled folder would wait for ever."""
-    with pytest.raises(LakeError, match="is no folder"):
+    """A stream of a misspelled folder would wait forever."""
+    with pytest.raises(LakeError, match="is not a folder"):
         lake.stream(tmp_path / "missing")
 
 
 def test_broken_files_do_not_stop_a_stream(lake: Lake, tmp_path: Path) -> None:
-    """They are dead letters, and the good ones around them are read in."""
+    """They are dead letters, and the good events around them are ingested."""
     land(tmp_path / "landing", 1)
     (tmp_path / "landing" / "broken.genus").write_bytes(b"no recording at all")
     land(tmp_path / "landing", 2)
@@ -120,14 +120,14 @@ FILES, EVENTS_EACH = 8, 200
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
-    script = Path(__file__).with_name("streaming.py")
+    script = Path(__file__).with_name("stream_program.py")
     with (folder / "stream.log").open("ab") as log:
         command = [sys.executable, str(script), str(folder)]
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
 def kill_and_restart(folder: Path, kills: int, seed: int) -> None:
-    """Run a stream in a process of its own, kill it at random moments, and let it finish at last."""
+    """Run a stream in another process, kill it at random moments, then let it finish."""
     moments = random.Random(seed)
     for _ in range(kills):
         process = start(folder)
@@ -160,7 +160,7 @@ def prepare(spark: SparkSession, folder: Path, files: int) -> None:
 
 
 def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path) -> None:
-    """A death at a random moment, then to the end."""
+    """One kill at a random moment, then a run to the end."""
     prepare(spark, tmp_path, FILES)
     kill_and_restart(tmp_path, kills=1, seed=1)
     check_exactly_once(spark, tmp_path, FILES)
@@ -169,7 +169,7 @@ def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_killed_with_9_fifty_times_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Ten streams, five deaths each."""
+    """Ten streams, killed five times each."""
     prepare(spark, tmp_path, FILES)
     kill_and_restart(tmp_path, kills=5, seed=seed)
     check_exactly_once(spark, tmp_path, FILES)

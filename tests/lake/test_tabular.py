@@ -1,4 +1,4 @@
-"""CSV and Parquet from elsewhere: columns become attributes, rows that do not fit are dead letters."""
+"""CSV and Parquet of other systems: columns become attributes, rows that do not fit are dead letters."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.model import Float32, Int8
 from genus.targets.arrow import to_batch
 from genus.testing._generators import Generator, Sampler, Stranger, WatchedSampler
-from tests.lake.outside import Found, csv_text, expected, format_for, stored, types_for, written
+from tests.lake.foreign_files import Found, csv_text, expected, format_for, stored, types_for, written
 
 SUMO = Path(__file__).parents[3] / "shared/data/sumo_road"
 
@@ -93,7 +93,7 @@ def from_parquet(folder: Path, table: pa.Table, mapping: str = '[type]\nis = "Lo
     ],
 )
 def test_a_cell_becomes_what_the_attribute_holds(tmp_path: Path, field: str, text: str, kept: Any) -> None:
-    """All is text; nothing between two delimiters is absent, two quotes are an empty text."""
+    """All values are text; an empty cell is absent, two quotes are an empty text."""
     extra = "" if field == "lane" else ",lane"
     read = from_csv(tmp_path, f"type,{field}{extra}\nLoop,{text}{',1' if extra else ''}\n")
     assert read.reasons == []
@@ -119,7 +119,7 @@ def test_a_cell_becomes_what_the_attribute_holds(tmp_path: Path, field: str, tex
     ],
 )
 def test_a_wrong_cell_is_a_dead_letter_with_the_row_as_json(tmp_path: Path, field: str, text: str) -> None:
-    """It names the attribute; its position is the offset of the row."""
+    """The reason names the attribute; the position is the offset of the row."""
     columns = ["type", "lane", "note"] if field == "lane" else ["type", "lane", "note", field]
     bad = {"type": "Loop", "lane": "1", "note": "x", field: text}
     header = ",".join(columns)
@@ -171,14 +171,14 @@ def test_a_row_cut_off_at_the_end_is_one_dead_letter(tmp_path: Path) -> None:
 def test_a_file_without_a_header_that_can_be_read_is_one_dead_letter(
     tmp_path: Path, content: bytes, reason: str
 ) -> None:
-    """However many splits it has."""
+    """One dead letter, however many splits the file has."""
     mapping = read_mapping("[csv]\nnewlines = false")
     read = Found(Csv(mapping), written(tmp_path / "rows.csv", content), TYPES, target=5)
     assert read.letter().reason.startswith(reason)
 
 
 def test_options_of_csv_are_in_the_mapping(tmp_path: Path) -> None:
-    """Delimiter, quote, names of columns, and what means absent."""
+    """Delimiter, quote, column names, and values that mean absent."""
     mapping = """
     absent = ["NA", -1]
     [type]
@@ -197,14 +197,14 @@ def test_options_of_csv_are_in_the_mapping(tmp_path: Path) -> None:
 
 
 def test_types_of_several_kinds_share_a_table(tmp_path: Path) -> None:
-    """A column that is none of a type's is empty in its rows."""
+    """A column that a type does not have must be empty in its rows."""
     read = from_csv(tmp_path, "type,lane,watts\nLoop,1,\nLamp,,2.5\nLamp,1,2.5\n")
     assert [event["_type"] for event in read.events()] == ["Loop", "Lamp"]
     assert read.letter().reason == "Lamp has no attribute 'lane'"
 
 
 def test_a_file_is_cut_if_no_value_can_hold_a_line_end(tmp_path: Path) -> None:
-    """Without quotes, or where the mapping says so; compressed files are not."""
+    """Files without quotes are cut, or if the mapping says so; compressed files are not."""
     path = written(tmp_path / "rows.csv", "type,lane,note\n" + "Loop,1,a\n" * 50)
     assert len(Csv().splits(str(path), path.stat().st_size, 100)) == 5
     quoted = written(tmp_path / "quoted.csv", "type,lane,note\n" + 'Loop,1,"a"\n' * 50)
@@ -249,7 +249,7 @@ def test_columns_of_any_layout_are_read(tmp_path: Path) -> None:
 
 
 def test_wrong_rows_are_dead_letters_at_their_number(tmp_path: Path) -> None:
-    """Counted over all row groups, which are splits."""
+    """Positions are counted over all row groups; each is a split."""
     table = pa.table({"lane": [1, 2, None, 4, 5, 6], "tiny": [0, 1, 2, 300, 4, 5], "odd": [None] * 5 + ["x"]})
     read = from_parquet(tmp_path, table, row_group_size=2)
     assert len(read.splits) == 3
@@ -279,7 +279,7 @@ def test_wrong_rows_are_dead_letters_at_their_number(tmp_path: Path) -> None:
     ],
 )
 def test_a_column_of_another_type_is_not_guessed_at(tmp_path: Path, values: pa.Array, name: str) -> None:
-    """A naive timestamp needs a zone, a number a unit, and text is no number."""
+    """A naive timestamp needs a time zone, a number a unit, and text is not a number."""
     table = pa.table({"lane": [1], name: values})
     reason = from_parquet(tmp_path, table).letter().reason
     assert reason.startswith(f"Loop.{name} is ")
@@ -298,7 +298,7 @@ def test_a_file_that_is_no_parquet_is_one_dead_letter(tmp_path: Path) -> None:
 
 
 def test_a_damaged_row_group_costs_no_other(tmp_path: Path) -> None:
-    """It is one dead letter at its first row."""
+    """A damaged row group is one dead letter at its first row."""
     table = pa.table({"lane": list(range(3000)), "note": [f"{lane} {lane * 7919 % 3001}" for lane in range(3000)]})
     pq.write_table(table, tmp_path / "whole.parquet", row_group_size=1000, compression="zstd", use_dictionary=False)
     content = bytearray((tmp_path / "whole.parquet").read_bytes())
@@ -356,7 +356,7 @@ def test_random_events_are_read_from_parquet_as_they_were_written(
 def test_damage_to_csv_without_quotes_harms_the_damaged_rows_alone(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject
 ) -> None:
-    """Bytes changed at random never raise, and never touch other rows, however the file is cut."""
+    """Random damage never raises and never affects other rows, however the file is cut."""
     path = tmp_path_factory.mktemp("csv") / "rows.csv"
     rows = [f"Loop,{lane},{random.Random(seed + lane).choice(['a', '', 'long text'])}" for lane in range(30)]
     content = bytearray(("type,lane,note\n" + "\n".join(rows) + "\n").encode())
@@ -407,7 +407,9 @@ def test_tables_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessi
         pq.write_table(table, path, row_group_size=100)
     catalog = Catalog()
     catalog.register(Loop)
-    draft = job.run(spark, str(tmp_path / "lake"), catalog.text(), job.inputs_of([str(path)], format_for), 1000)
+    draft = job.run_ingest(
+        spark, str(tmp_path / "lake"), catalog.text(), job.fingerprint_files([str(path)], format_for), 1000
+    )
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     read = stored(tmp_path / "lake/tables/Loop")
     assert sorted(read.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]

@@ -1,4 +1,4 @@
-"""Walks: a function of the user's goes through the events of each key, in batch and on a stream."""
+"""Walks: a user's function goes through the events of each key, in batch and on a stream."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
-from genus.lake import Walk, Walked
-from genus.lake._analytics import walk as walking
-from genus.lake._analytics.walk import KEPT, STATE, WAITING, Steps, walk_rows
+from genus.lake import Walk, WalkResult
+from genus.lake._analytics import walk
+from genus.lake._analytics.walk import KEPT, STATE, WAITING, WalkSteps, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
 from .hits import Hit, followed, frame, in_order, increments, traffic
@@ -40,7 +40,7 @@ def bursts_by_definition(rows: Iterable[Row]) -> set[tuple[str, int, int]]:
 def walked(rows: Iterable[Row], limit_us: int, batch: int) -> tuple[list[tuple[str, int, int]], list[Row]]:
     """Results, and the rows that wait."""
     table = pa.Table.from_pylist([dict(zip(TAKES.names, row, strict=True)) for row in sorted(rows)], TAKES)
-    steps = Steps(("lane",), bursts, GIVES, TAKES, limit_us)
+    steps = WalkSteps(("lane",), bursts, GIVES, TAKES, limit_us)
     out = [row for each in walk_rows(steps, table.to_batches(batch)) for row in each.to_pylist()]
     results = [(row["lane"], row["first"], row["hits"]) for row in out if row[STATE] != WAITING]
     kept = [(row["lane"], row[f"{KEPT}_at_us"], row[f"{KEPT}_position"]) for row in out if row[STATE] == WAITING]
@@ -57,7 +57,7 @@ def some_rows(draw: st.DrawFn) -> list[Row]:
 @given(rows=some_rows(), batch=st.integers(1, 20), block=st.integers(1, 12))
 def test_results_do_not_depend_on_how_rows_come_in_blocks(rows: list[Row], batch: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walking, "BLOCK", block)
+        patch.setattr(walk, "BLOCK_ROWS", block)
         results, kept = walked(rows, FOREVER, batch)
     assert set(results) == bursts_by_definition(rows)
     assert len(results) == len(set(results))
@@ -71,7 +71,7 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
     given_out: list[tuple[str, int, int]] = []
     seen = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walking, "BLOCK", block)
+        patch.setattr(walk, "BLOCK_ROWS", block)
         for limit in [*sorted(limits), FOREVER]:
             new = [row for row in rows if seen <= row[1] < limit + 5]
             seen = max(seen, limit + 5)
@@ -82,22 +82,22 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
 
 
 def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes from block to block is what waits, not a key's history."""
+    """Only waiting rows are kept between blocks, not the history of a key."""
     sizes: list[int] = []
 
-    def watched(rows: pa.Table, limit_us: int) -> Walked:
+    def watched(rows: pa.Table, limit_us: int) -> WalkResult:
         sizes.append(rows.num_rows)
         return bursts(rows, limit_us)
 
-    monkeypatch.setattr(walking, "BLOCK", 100)
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 100)
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": at * 50, "_position": at} for at in range(5000)], TAKES)
-    found = list(walk_rows(Steps(("lane",), watched, GIVES, TAKES, FOREVER), table.to_batches(50)))
+    found = list(walk_rows(WalkSteps(("lane",), watched, GIVES, TAKES, FOREVER), table.to_batches(50)))
     assert sum(batch.num_rows for batch in found) == 5000
     assert max(sizes) <= 150
 
 
 def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) -> None:
-    """Cut by when events were recorded, some of them late, a stream gives what the batch gives."""
+    """Cut by time of recording, with late events, a stream has the results of the batch."""
     given_hits = traffic(600, seed=9, delay=40)
     analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=30 * MICRO)
     batch = analysis.all(frame(spark, given_hits)).toArrow().to_pylist()
@@ -109,7 +109,7 @@ def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) ->
 
 
 def test_it_is_known_by_the_name_of_its_function() -> None:
-    """A derived table is claimed by it: the same in every process, whatever the function's address."""
+    """A derived table is identified by it: the same in every process, whatever the function's address."""
     analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=MICRO)
     assert repr(analysis) == (
         f"Walk(by=('lane',), function={bursts.__module__}.bursts, gives=(first: int64, hits: int64), columns=(), "
@@ -119,7 +119,7 @@ def test_it_is_known_by_the_name_of_its_function() -> None:
 
 def test_a_function_without_a_name_is_refused() -> None:
     with pytest.raises(LakeError, match="give a function of a module"):
-        Walk(by=("lane",), function=lambda rows, limit: Walked(rows, ()), gives=GIVES)
+        Walk(by=("lane",), function=lambda rows, limit: WalkResult(rows, ()), gives=GIVES)
 
 
 def test_a_walk_without_a_key_is_refused() -> None:
@@ -134,7 +134,7 @@ def test_columns_that_the_frame_lacks_are_named(spark: SparkSession) -> None:
 
 
 def test_nan_is_no_key(spark: SparkSession) -> None:
-    """As NULL is none: such events belong to nothing, and are left out."""
+    """NaN is no key, as NULL is none; such events are left out."""
     events = frame(spark, [Hit("NaN", 0, 1, True, False), Hit("1", 5, 2, True, False)])
     numbered = events.withColumn("lane", events["lane"].cast("double"))
     found = Walk(by=("lane",), function=bursts, gives=GIVES).all(numbered).collect()
@@ -142,9 +142,9 @@ def test_nan_is_no_key(spark: SparkSession) -> None:
 
 
 def test_results_of_other_columns_than_promised_are_refused() -> None:
-    def other(rows: pa.Table, limit_us: int) -> Walked:
-        return Walked(pa.table({"wrong": [1]}), ())
+    def other(rows: pa.Table, limit_us: int) -> WalkResult:
+        return WalkResult(pa.table({"wrong": [1]}), ())
 
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": 1, "_position": 1}], TAKES)
-    with pytest.raises(LakeError, match="gives wrong, not first, hits"):
-        list(walk_rows(Steps(("lane",), other, GIVES, TAKES, FOREVER), table.to_batches()))
+    with pytest.raises(LakeError, match="returned the columns wrong, not first, hits"):
+        list(walk_rows(WalkSteps(("lane",), other, GIVES, TAKES, FOREVER), table.to_batches()))

@@ -1,4 +1,4 @@
-"""Windows: counts and exact quantiles against a plain reading of the definition; batch and increments agree."""
+"""Windows: counts and exact quantiles compared with a plain implementation; batch and increments agree."""
 
 import math
 from collections import defaultdict
@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake._analytics import END, Pairing, Statistic, Windows, pair, seconds, together, watermark_of, windows
+from genus.lake import END_OF_STREAM, Pairing, Windows, pair, seconds, union_waiting, watermark_of, windows
+from genus.lake._analytics.windows import Statistic
 
 from .hits import START, Hit, followed, frame, in_order, increments, micros, sides, traffic
 
@@ -109,7 +110,7 @@ def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("every", "slide"), SHAPES)
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, every: int, slide: int | None) -> None:
-    """Each window is given out once, whole, though its events come in several increments, some of them late."""
+    """Each window is a result once, complete, though its events come in several increments, some of them late."""
     analysis = Windows(
         every=every * MICRO,
         by=("lane",),
@@ -137,9 +138,9 @@ def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession) -> No
     recorded = 0
     for new in [*increments(hits, cuts=2, seed=1), []]:
         recorded = max([recorded, *(hit.recorded for hit in new)])
-        watermark = watermark_of(START + recorded * MICRO, pairing.lateness) if new else END
-        pairs = pairing.settle(together(waiting[0], pairing.take(*sides(spark, new))), watermark)
-        figures = speeds.settle(together(waiting[1], speeds.take(with_gaps(pairs.results))), watermark)
+        watermark = watermark_of(START + recorded * MICRO, pairing.lateness) if new else END_OF_STREAM
+        pairs = pairing.settle(union_waiting(waiting[0], pairing.take(*sides(spark, new))), watermark)
+        figures = speeds.settle(union_waiting(waiting[1], speeds.take(with_gaps(pairs.results))), watermark)
         given_out += figures.results.toArrow().to_pylist()
         waiting = (stored(pairs.waiting), stored(figures.waiting))
     assert in_order(given_out) == in_order(batch.toArrow().to_pylist())
@@ -185,7 +186,7 @@ def test_late_events_are_left_out_unless_kept(spark: SparkSession) -> None:
 
 
 def test_an_event_without_time_counts_when_it_was_recorded(spark: SparkSession) -> None:
-    """It is in the window of its recording."""
+    """An event without a time is in the window of its recording."""
     events = frame(spark, [Hit("a", 0, 1, True, True, 25_000_000)]).withColumn("time", F.lit(None).cast("timestamp"))
     (row,) = windows(events, every=timedelta(seconds=10), lateness=timedelta(0)).toArrow().to_pylist()
     assert row["start"] == START + timedelta(seconds=20)

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 GENUS_LAKE = "GENUS_LAKE"
 LAKE_CATALOG = "catalog.json"
-"""As `genus.lake._tables.lake_catalog` has it, which brings pyspark."""
+"""Name of a lake's catalog file; repeated here because `genus.lake` imports pyspark."""
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 

@@ -9,18 +9,15 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from genus.catalog import Catalog
 from genus.cli._events import load_all, types_option
 from genus.cli._exit import DAMAGED
 from genus.cli._format import Span, counted, plain_table, print_json, sized
 from genus.cli._lake_session import AS_JSON, LAKE, on_spark, started
-from genus.errors import CatalogConflict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from genus.lake._lake import Lake, TableStats
-    from genus.lake._tables.store import Problem
+    from genus.lake import Lake, StoreProblem, TableStats
 
 WEEK_S = 7 * 86_400.0
 
@@ -48,15 +45,14 @@ def init(path: str, types: tuple[str, ...], catalog: Path | None, as_json: bool,
     """
     if not types and catalog is None:
         raise click.UsageError("give event types by -t MODULE_OR_FILE, a catalog by --catalog FILE, or both")
-    from genus.lake._lake import Lake
-    from genus.lake._tables.store import is_store
+    from genus.lake import Lake
 
     classes = load_all(types)
-    was_there = is_store(spark, path)
+    was_there = Lake.exists(spark, path)
     known = set(Lake(spark, path).catalog.types) if was_there else {"Event"}
-    if catalog is not None:
-        _take_over(spark, path, catalog)
-    lake = Lake(spark, path) if was_there else Lake.create(spark, path, *classes)
+    lake = Lake(spark, path) if was_there else Lake.create(spark, path, *classes, catalog=catalog)
+    if was_there and catalog is not None:
+        lake.adopt_catalog(catalog)
     findings = [str(each) for each in lake.register(*classes).findings()]
     new = [name for name in lake.catalog.types if name not in known]
     if as_json:
@@ -72,25 +68,6 @@ def _say_made(lake: "Lake", was_there: bool, new: list[str], findings: list[str]
     lines = [f"added: {name}" for name in new]
     lines += [line for line in findings if line not in lines]
     click.echo("\n".join(lines) or "nothing to add")
-
-
-def _take_over(spark: "SparkSession", path: str, source: Path) -> None:
-    """Put a catalog in the place of the lake's, if it holds all of it; codes and bits then are the same in both."""
-    from genus.lake._tables.columns import check_names
-    from genus.lake._tables.files import files_of, whole_path
-    from genus.lake._tables.lake_catalog import CATALOG
-
-    given = Catalog.load(source)
-    for vector in given.families.values():
-        check_names(vector)
-    files, target = files_of(spark, whole_path(path)), f"{whole_path(path)}/{CATALOG}"
-    stored = files.read(target)
-    known = Catalog() if stored is None else Catalog.parse(stored.decode())
-    if stored is not None and known.extends(given):
-        return
-    if not given.extends(known):
-        raise CatalogConflict(f"{source} does not hold all that {target} does; genus catalog diff says what differs")
-    files.replace(target, given.text().encode())
 
 
 # -- compact -----------------------------------------------------------------------------------------------------------
@@ -118,7 +95,7 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
     """
     if older_than != WEEK_S and not clean:
         raise click.UsageError("--older-than goes with --clean")
-    from genus.lake._lake import Lake
+    from genus.lake import Lake
 
     lake = Lake(started(spark), path)
     console = Console(stderr=True)
@@ -150,7 +127,7 @@ def check(path: str, as_json: bool, spark: "SparkSession") -> None:
     \b
     genus lake check city
     """
-    from genus.lake._lake import Lake
+    from genus.lake import Lake
 
     lake = Lake(spark, path)
     state, types = lake.state(), lake.catalog.types
@@ -166,7 +143,7 @@ def check(path: str, as_json: bool, spark: "SparkSession") -> None:
         sys.exit(DAMAGED)
 
 
-def _say_checked(wrong: list["Problem"]) -> None:
+def _say_checked(wrong: list["StoreProblem"]) -> None:
     for problem in wrong:
         click.echo(problem)
     if wrong:
@@ -190,7 +167,7 @@ def stats(path: str, as_json: bool, spark: "SparkSession") -> None:
     \b
     genus lake stats city
     """
-    from genus.lake._lake import Lake
+    from genus.lake import Lake
 
     lake = Lake(spark, path)
     state, tables = lake.state(), lake.stats()

@@ -1,9 +1,9 @@
 """`genus lake ingest` and `dead`: files into a lake, and what in them was no event."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -17,8 +17,7 @@ from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from genus.lake._ingest.sources import Unknown
-    from genus.lake._lake import Ingested, Lake
+    from genus.lake import IngestResult, Lake
 
 MOST_REASONS = 10
 RAW_SHOWN = 60
@@ -64,7 +63,7 @@ def ingest(
     format_: str | None,
     mapping: Path | None,
     dbc: Path | None,
-    unknown: "Unknown",
+    unknown: Literal["dead", "pass"],
     retry: bool,
     as_json: bool,
     spark: "SparkSession",
@@ -79,17 +78,16 @@ def ingest(
     genus lake ingest city recordings/*.genus
     genus lake ingest city loops.csv --mapping loops.toml
     """
-    from genus.lake._lake import WAVE_BYTES, Lake
+    from genus.lake import Lake
 
     path, sources = _lake_and_files(spark, words)
     lake = Lake(spark, path)
     before = lake.version
-    files = _found(spark, sources, format_)
+    files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=dbc)
     if not files:
         raise click.ClickException(f"{', '.join(sources)}: no files to read in there")
-    lake.check_sources(files, format=format_, mapping=mapping, dbc=dbc)
     started(spark)
-    with reading_in(spark, sum(files.values()), WAVE_BYTES) as progress:
+    with reading_in(spark, sum(files.values()), Lake.COMMIT_BYTES) as progress:
         done = lake.ingest(
             list(files),
             format=format_,
@@ -99,7 +97,7 @@ def ingest(
             retry=retry,
             progress=progress,
         )
-    reasons = top_reasons(_dead_since(lake, before)) if done.dead else []
+    reasons = top_reasons(lake.dead_letters(after=before)) if done.dead else []
     if as_json:
         rest = {"events_per_second": done.events / done.seconds, "reasons": _as_json(reasons)}
         print_json({"path": lake.path, **msgspec.to_builtins(done), **rest})
@@ -110,25 +108,17 @@ def ingest(
 
 
 def _lake_and_files(spark: "SparkSession", words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    from genus.lake._tables.store import is_store
+    from genus.lake import Lake
 
     known = lake_of_environment()
-    if known and words and not is_store(spark, words[0]):
+    if known and words and not Lake.exists(spark, words[0]):
         return known, words
     if len(words) < 2:
         raise click.UsageError(f"give LAKE and FILE..., or set {GENUS_LAKE} and give FILE...")
     return words[0], words[1:]
 
 
-def _found(spark: "SparkSession", sources: Sequence[str], format_: str | None) -> dict[str, int]:
-    """The files that were meant, with their sizes."""
-    from genus.lake._ingest.sources import find_files
-    from genus.lake._tables.files import size_of
-
-    return {path: size_of(path) for path in find_files(spark, sources, any_ending=format_ is not None)}
-
-
-def _say_ingested(lake: "Lake", done: "Ingested", reasons: list[tuple[str, int]]) -> None:
+def _say_ingested(lake: "Lake", done: "IngestResult", reasons: list[tuple[str, int]]) -> None:
     skipped = f", {done.skipped:,} skipped as read in before" if done.skipped else ""
     speed = f"{done.seconds:.1f} s ({rate(done.events, done.seconds)}, {sized(int(done.bytes / done.seconds))}/s)"
     amount = f"{counted(done.events, 'event')} from {counted(done.files, 'file')}, {sized(done.bytes)}, in {speed}"
@@ -156,7 +146,7 @@ def dead(path: str, limit: int, as_json: bool, spark: "SparkSession") -> None:
     \b
     genus lake dead city --limit 5
     """
-    from genus.lake._lake import Lake
+    from genus.lake import Lake
 
     lake = Lake(spark, path)
     total = sum(source.dead for source in lake.state().sources.values())
@@ -179,16 +169,6 @@ def _letters(lake: "Lake", limit: int) -> tuple[list[tuple[str, int]], list[dict
             for row in some
         ]
         return top_reasons(frame), letters
-
-
-def _dead_since(lake: "Lake", version: int) -> "DataFrame":
-    """The dead letters of what was read in after a version."""
-    from pyspark.sql import functions as F
-
-    from genus.lake._tables.columns import COMMIT
-
-    commits = [commit.id for commit in lake.commits(version, lake.version)]
-    return lake.dead_letters().where(F.col(COMMIT).isin(commits))
 
 
 def top_reasons(letters: "DataFrame") -> list[tuple[str, int]]:

@@ -18,8 +18,7 @@ MOST_NAMED = 20
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from genus.lake._inboxes import Inboxes
-    from genus.lake._routing import Route
+    from genus.lake import Inboxes, Route
 
 
 @click.command()
@@ -57,7 +56,7 @@ def route(
     """
     if inboxes is not None and (only_count or explain):
         raise click.UsageError("--to delivers; leave out --count and --explain")
-    from genus.lake._lake import Lake
+    from genus.lake import Lake
 
     found = Lake(spark, given[0]).route(Path(given[1]))
     if explain:
@@ -73,7 +72,7 @@ def route(
 
 
 def _deliver(found: "Route", inboxes: str, as_json: bool) -> None:
-    subscriptions = len(found.subscriptions.now())
+    subscriptions = len(found.subscriptions())
     with working(started(found.lake.spark), "delivering"):
         done = found.to_inboxes(inboxes)
     if as_json:
@@ -87,7 +86,7 @@ def _count_each(found: "Route", limit: int, as_json: bool) -> None:
     with working(started(found.lake.spark), "matching"):
         counts = found.counts().toArrow().sort_by([("matches", "descending"), ("subscription", "ascending")])
     total, matched = sum(counts.column("matches").to_pylist()), counts.num_rows
-    known = found.subscriptions.now()
+    known = found.subscriptions()
     top = [
         (known[row["subscription"]].subscriber, str(known[row["subscription"]].subscription), row["matches"])
         for row in counts.slice(0, limit).to_pylist()
@@ -132,7 +131,7 @@ def inbox(
     \b
     genus lake inbox city-inboxes ann
     """
-    from genus.lake._inboxes import Inboxes
+    from genus.lake import Inboxes
 
     asked = Asked(limit, columns, only_count, out, as_json)
     if subscriber is None and family is not None:

@@ -84,7 +84,7 @@ def _polling(poll: Callable[[], object], wanted: bool) -> Iterator[None]:
 
 
 def _poll(poll: Callable[[], object], over: threading.Event) -> None:
-    from genus.lake._session import SPARK_ERRORS
+    from genus.lake import SPARK_ERRORS
 
     with suppress(*SPARK_ERRORS, OSError):  # Spark went while it was asked: what waits for it says so
         while not over.wait(POLL_S):
@@ -167,10 +167,10 @@ def on_spark(command: Callable[..., R]) -> Callable[..., R]:
         log: Path | None,
         **rest: Any,
     ) -> R:
-        from genus.lake._session import late_session
+        from genus.lake import lazy_session
 
         with failures_in_one_line():
-            return command(*given, spark=late_session(lambda: _start(master, memory, settings, log)), **rest)
+            return command(*given, spark=lazy_session(lambda: _start(master, memory, settings, log)), **rest)
 
     for option in reversed(_OPTIONS):
         run = option(run)
@@ -178,14 +178,9 @@ def on_spark(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def _start(master: str, memory: str | None, settings: tuple[tuple[str, str], ...], log: Path | None) -> "SparkSession":
-    """The session there is, or one of its own."""
-    from pyspark.sql import SparkSession
+    """The running session, or a new one."""
+    from genus.lake import local_session
 
-    from genus.lake._session import local_session
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
     with Console(stderr=True).status("starting Spark"):
         return local_session(master, memory=memory, conf=settings, log=log)
 
@@ -199,9 +194,9 @@ def started(spark: "SparkSession") -> "SparkSession":
 @contextmanager
 def failures_in_one_line() -> Iterator[None]:
     """What Spark raises is said in one line; its stack traces help nobody at a terminal."""
-    from genus.lake._session import SPARK_ERRORS, spark_problem
+    from genus.lake import SPARK_ERRORS, describe_spark_error
 
     try:
         yield
     except SPARK_ERRORS as problem:
-        raise click.ClickException(f"Spark: {spark_problem(problem)}") from problem
+        raise click.ClickException(f"Spark: {describe_spark_error(problem)}") from problem

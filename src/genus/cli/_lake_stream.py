@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from genus.lake._lake import Lake
-    from genus.lake._stream import InboxFollower, Progress, Stream
+    from genus.lake import Progress, Stream
 
 LINES = 12
 """So many batches are in sight."""
@@ -60,7 +59,7 @@ def stream(
     format_: str | None,
     mapping: Path | None,
     dbc: Path | None,
-    unknown: str,
+    unknown: Literal["dead", "pass"],
     metrics: Path | None,
     as_json: bool,
     spark: "SparkSession",
@@ -75,31 +74,31 @@ def stream(
     """
     if (subscriptions is None) != (inboxes is None):
         raise click.UsageError("--route FILE and --to INBOXES go together")
-    from genus.lake._lake import Lake
+    from genus.lake import Lake
 
     done: queue.SimpleQueue[Progress] = queue.SimpleQueue()
-    formats = {"format": format_, "mapping": mapping, "dbc": dbc, "unknown": unknown}
-    lake = Lake(spark, given[0])
-    followed = lake.stream(given[1], checkpoint=checkpoint, pattern=pattern, on_progress=done.put, **formats)
-    follower = _follower(lake, subscriptions, inboxes) if subscriptions and inboxes else None
-    if follower is not None:
-        followed.follow(follower)
+    followed = Lake(spark, given[0]).stream(
+        given[1],
+        checkpoint=checkpoint,
+        pattern=pattern,
+        on_progress=done.put,
+        format=format_,
+        mapping=mapping,
+        dbc=dbc,
+        unknown=unknown,
+    )
+    if subscriptions and inboxes:
+        routed = followed.route(Path(subscriptions))
+        routed.route.subscriptions()  # reports a bad file before Spark starts
+        routed.to_inboxes(inboxes)
     started(spark)
     if not once:
         click.echo(f"watching {followed.landing}; Ctrl-C ends it", err=True)
     with ExitStack() as open_files, _view(as_json) as view:
         outputs = [view, *([_appender(open_files, metrics)] if metrics else [])]
         ended = run(followed, every, once, _drained(done, outputs))
-    if ended and follower is not None and (late := follower.update().rows):
+    if ended and (late := sum(step.rows for step in followed.catch_up())):
         click.echo(f"delivered {counted(late, 'match', 'matches')} of what the lake held before", err=True)
-
-
-def _follower(lake: "Lake", subscriptions: str, inboxes: str) -> "InboxFollower":
-    from genus.lake._stream import InboxFollower
-
-    route = lake.route(Path(subscriptions))
-    route.subscriptions.now()  # what is wrong with the file is said before Spark starts
-    return InboxFollower(route, inboxes)
 
 
 def run(followed: "Stream", every: float, once: bool, tick: Callable[[], object]) -> bool:

@@ -1,60 +1,35 @@
-"""`Lake`: the events of many years in Parquet tables, one per family, and what is asked of them."""
+"""`Lake`: the events of many years in Parquet tables, one per family, and the operations on them."""
 
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from genus.catalog import Catalog, RegistrationResult
 from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
-from genus.lake._compaction import Compacted, compact
-from genus.lake._increments import missing
-from genus.lake._ingest import job
-from genus.lake._ingest.format import types_of
-from genus.lake._ingest.sources import Chooser, PathLike, Unknown, find_files
-from genus.lake._ingest.writer import DEAD, DEAD_LETTERS, DEAD_SCHEMA, MOST_SHAPES, TABLES
-from genus.lake._reading import read
-from genus.lake._tables.columns import COMMIT, DAY, POSITION, SOURCE, collisions, few_enough, spark_schema, table_schema
-from genus.lake._tables.lake_catalog import Agreed, Terms, family_of
-from genus.lake._tables.ledger import Commit, Draft, Overtaken, Part, Source, State
-from genus.lake._tables.store import Problem, Store, is_store
-
-if TYPE_CHECKING:
-    from genus.lake._ingest.mapping import Mapping
-    from genus.lake._routing import Route
-    from genus.lake._stream import Stream
-
-WAVE_BYTES = 1 << 30
-WAVE_FILES = 500
-"""So much is read in with one commit: what is interrupted goes on from the last one."""
-
-Progress = Callable[[int, int], object]
-"""Told how many bytes were read in, and of how many."""
-
-
-class Ingested(msgspec.Struct, frozen=True):
-    """What came of an ingest."""
-
-    files: int
-    skipped: int
-    """Files that were read in before, whatever they were called."""
-    events: int
-    dead: int
-    bytes: int
-    seconds: float
-    version: int
+from genus.lake._ingest.ingest import COMMIT_BYTES, FormatOptions, IngestResult, ProgressHandler, find_sources, ingest
+from genus.lake._ingest.mapping import Mapping
+from genus.lake._ingest.sources import PathLike, Unknown
+from genus.lake._query.reading import ReadPlan, plan_read, read_events
+from genus.lake._query.subscription_list import SubscriptionSource
+from genus.lake._stream.route import Route
+from genus.lake._stream.stream import Progress, Stream
+from genus.lake._tables.columns import DAY, DEAD, DEAD_LETTERS, TABLES
+from genus.lake._tables.compaction import CompactionResult, compact_tables
+from genus.lake._tables.lake_catalog import CatalogFile
+from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.ledger import LedgerState, count_files, count_rows
+from genus.lake._tables.store import Store, StoreProblem
 
 
 class TableStats(msgspec.Struct, frozen=True):
-    """One table in numbers."""
+    """Figures of one table, from `Lake.stats`."""
 
     table: str
+    """Name of the family, or `dead letters`."""
     rows: int
     files: int
     bytes: int
@@ -63,167 +38,112 @@ class TableStats(msgspec.Struct, frozen=True):
     shapes: int
 
 
-class Lake:
-    """Events at rest, typed: opened with the user's session and a path of any file system that Spark reaches.
+class Lake(LakeTables):
+    """A store of typed events: a folder of Parquet tables with a catalog and a ledger of commits.
 
-    `Lake.create` makes a new one. Nothing is kept in the session: any number of sessions may use a lake at once.
+    Any number of sessions and processes may use a lake at once; nothing is kept in the session.
+
+    Args:
+        spark: Your session; see also `local_session`.
+        path: A local path, or a URL of any file system that Spark can use.
+
+    Raises:
+        LakeError: There is no lake at the path; `Lake.create` makes one.
     """
 
-    def __init__(self, spark: SparkSession, path: PathLike) -> None:
-        self.spark = spark
-        self._store = Store(spark, path)
-        self.path = self._store.path
-        if not self._store.ledger.exists:
-            raise LakeError(f"{self.path} is no lake; make one with Lake.create or `genus lake init`")
-        self._agreed = Agreed(self._store.files, self.path)
+    COMMIT_BYTES: ClassVar[int] = COMMIT_BYTES
+    """An ingest commits, and reports progress, after files of at most this many bytes."""
 
     @classmethod
-    def create(cls, spark: SparkSession, path: PathLike, *what: type | ModuleType) -> "Lake":
-        """Make a lake for the types of classes and modules; refused if there is one at the path already."""
-        if is_store(spark, path):
+    def create(
+        cls, spark: SparkSession, path: PathLike, *what: type | ModuleType, catalog: PathLike | None = None
+    ) -> "Lake":
+        """Create a lake for event types.
+
+        Args:
+            spark: Your session.
+            path: A folder that is not a lake yet.
+            what: Classes, or modules whose event types are all registered.
+            catalog: A catalog file to begin with, such as that of a bus, so that codes and bits are the same.
+
+        Raises:
+            LakeError: There is a lake at the path already.
+            CatalogConflict: A type contradicts the catalog.
+        """
+        if cls.exists(spark, path):
             raise LakeError(f"{os.fspath(path)} is a lake already; open it with Lake(spark, path)")
         store = Store(spark, path)
-        Agreed(store.files, store.path).register(what)
+        file = CatalogFile(store.files, store.path)
+        if catalog is not None:
+            file.adopt(catalog)
+        file.register(what)
         store.commit(store.begin("create"))
         return cls(spark, path)
+
+    @staticmethod
+    def exists(spark: SparkSession, path: PathLike) -> bool:
+        """Whether there is a lake at a path."""
+        return Store.exists(spark, path)
 
     def __repr__(self) -> str:
         return f"<Lake {self.path}>"
 
-    # -- types -------------------------------------------------------------------------------------------------------
+    def adopt_catalog(self, path: PathLike) -> None:
+        """Replace the lake's catalog by that of a file, such as the catalog of a bus.
 
-    @property
-    def catalog(self) -> Catalog:
-        """The catalog beside the data, as it is by now; register types with `register`."""
-        return self._agreed.catalog
+        Raises:
+            CatalogConflict: The file lacks a type, code or bit of the lake's catalog; nothing is changed.
+        """
+        self.catalog_file.adopt(path)
 
-    @property
-    def catalog_path(self) -> str:
-        """Where the catalog is; a bus or a broker may be given the same file."""
-        return self._agreed.path
-
-    def register(self, *what: type | ModuleType) -> RegistrationResult:
-        """Add types to the catalog; tables grow columns by it, and files written before keep being read."""
-        return self._agreed.register(what)
-
-    @property
-    def version(self) -> int:
-        """How many commits there have been."""
-        return self._store.state().version
-
-    def state(self) -> State:
-        """What the lake holds by now: parts, sources and shapes."""
-        return self._store.state()
-
-    def commits(self, after: int, upto: int) -> list[Commit]:
-        """The commits of some versions, the first excluded."""
-        return self._store.ledger.commits(after, upto)
-
-    def check_there(self, parts: Iterable[Part]) -> None:
-        """Refuse to go on where parts that do not count any more were cleaned away."""
-        for part in parts:
-            if not self._store.files.listing(f"{self.path}/{part.folder}"):
-                raise missing(part)
-
-    # -- in ----------------------------------------------------------------------------------------------------------
+    # -- ingest ------------------------------------------------------------------------------------------------------
 
     def ingest(
         self,
         sources: PathLike | Iterable[PathLike],
         *,
         format: str | None = None,
-        mapping: "Mapping | PathLike | None" = None,
+        mapping: Mapping | PathLike | None = None,
         dbc: PathLike | None = None,
         unknown: Unknown = "dead",
         retry: bool = False,
-        progress: Progress | None = None,
-    ) -> Ingested:
-        """Read in files, folders or patterns of files; what was read in before is skipped, by its content.
+        progress: ProgressHandler | None = None,
+    ) -> IngestResult:
+        """Read events from files into the lake.
 
-        The format is known by a file's ending unless it is given. What is no event goes to the dead letters; with
-        `retry`, those of files that were read in before are tried again: types may have been registered since, or the
-        mapping mended; a file of which nothing was read well is read anew. Of a CAN log, frames that the DBC file says
-        nothing about are dead letters too, unless `unknown` lets them pass.
+        A file whose content was ingested before is skipped, whatever its name. Input that is not a valid event becomes
+        a dead letter (`dead_letters`). An interrupted ingest has committed some files; the same call continues with the
+        others.
+
+        Args:
+            sources: Files, folders or patterns.
+            format: Name of the format, such as `"jsonl"` or `"csv"`; by default the ending of each file.
+            mapping: For JSON, CSV and Parquet of other systems: a mapping or the path of a mapping file.
+            dbc: For CAN logs: the DBC file that describes the frames. Its types are registered.
+            unknown: What to do with CAN frames that the DBC file does not have: `"dead"` letters, or `"pass"` over.
+            retry: Also try the dead letters of files that were ingested before, after registering types or correcting
+                the mapping. A file without any valid event is read again as a whole.
+            progress: Called after each commit with the bytes done and the total.
+
+        Raises:
+            LakeError: A file cannot be read, has an unknown format or has grown since it was ingested, or the mapping
+                names types or attributes that the catalog lacks.
         """
-        began = time.monotonic()
-        formats = Chooser(format, mapping, dbc, unknown)
-        if dbc is not None:
-            self.register(*formats.types)
-        formats.check(types_of(self._agreed.text))
-        paths = find_files(self.spark, sources, any_ending=format is not None)
-        wanted = list(self._unread(job.inputs_of(paths, formats), retry))
-        total, done = sum(each.size for each in wanted), 0
-        events = dead = 0
-        for wave in _waves(wanted):
-            draft = self._ingest(wave, retry)
-            events += sum(part.rows for part in draft.added if part.table != DEAD_LETTERS)
-            dead += sum(source.dead for source in draft.sources)
-            done += sum(each.size for each in wave)
-            if progress is not None:
-                progress(done, total)
-        seconds = time.monotonic() - began
-        return Ingested(len(wanted), len(paths) - len(wanted), events, dead, total, seconds, self.version)
+        options = FormatOptions(format, mapping, dbc, unknown)
+        return ingest(self, sources, options, retry=retry, progress=progress)
 
-    def check_sources(
+    def find_sources(
         self,
-        paths: Iterable[str],
+        sources: PathLike | Iterable[PathLike],
         *,
         format: str | None = None,
-        mapping: "Mapping | PathLike | None" = None,
+        mapping: Mapping | PathLike | None = None,
         dbc: PathLike | None = None,
-    ) -> None:
-        """Refuse files that no format reads, and a mapping that does not fit, before anything is begun."""
-        formats = Chooser(format, mapping, dbc)
-        formats.check(types_of(self._agreed.text))
-        for path in paths:
-            formats(path)
+    ) -> dict[str, int]:
+        """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
+        return find_sources(self, sources, FormatOptions(format, mapping, dbc))
 
-    def _unread(self, given: Iterable[job.Input], retry: bool) -> Iterator[job.Input]:
-        state = self._store.state()
-        by_path = {source.path: source for source in state.sources.values()}
-        for each in given:
-            known = state.sources.get(each.number)
-            if known is None:
-                _refuse_grown(each, by_path.get(each.path))
-                yield each
-            elif retry and known.dead:
-                only = self._dead_positions(each.number) if known.rows else None
-                yield msgspec.structs.replace(each, only=only, known=known)
-
-    def _dead_positions(self, source: int) -> frozenset[int]:
-        letters = self.dead_letters().where(F.col(SOURCE) == source).select(POSITION).toArrow()
-        return frozenset(letters.column(0).to_pylist())
-
-    def _ingest(self, wave: Sequence[job.Input], retry: bool) -> Draft:
-        """One commit; begun again with what is left if another writer read in some of it meanwhile."""
-        while True:
-            draft = job.run(self.spark, self.path, self._agreed.text, wave)
-            try:
-                return self._store.commit(self._with_shapes(draft))
-            except Overtaken:
-                self._store.discard(draft)
-                wave = list(self._unread(wave, retry))
-                if not wave:
-                    return self._store.begin("ingest")
-
-    def _with_shapes(self, draft: Draft) -> Draft:
-        """The draft with the shapes that are new to the lake."""
-        known = list(self._store.state().shapes.values())
-        new = few_enough(known, draft.shapes, MOST_SHAPES)
-        if clash := collisions([*known, *new]):
-            raise LakeError(f"two shapes have one number, {clash[0]}; rename one of the types")
-        return msgspec.structs.replace(draft, shapes=new)
-
-    # -- out ---------------------------------------------------------------------------------------------------------
-
-    def table(self, family: type | str) -> DataFrame:
-        """All events of a family, which any type of it names, with all columns."""
-        name = family_of(family, self.catalog)
-        return self.events(name, self._store.state().table(name))
-
-    def events(self, family: str, parts: Sequence[Part]) -> DataFrame:
-        """The events in some parts of a family's table."""
-        return self._store.frame(parts, table_schema(self.catalog.vector(family)), f"{TABLES}/{family}")
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def read(
         self,
@@ -234,112 +154,146 @@ class Lake:
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
     ) -> DataFrame:
-        """The events that match a subscription, given as such, as its text or by its parts.
+        """The events that match a subscription.
 
-        The frame has the columns of the type and those of Genus' own; of a kind, which several families may have,
-        those that every event has. Types, presence and predicates are tested where the files are read.
+        The frame has the attributes of the type and the columns that Genus adds; for a kind, which several families may
+        have, the attributes that every event has. Type, attributes and predicates are tested where files are read.
+
+        Args:
+            what: A type, `all_of` types, or a whole subscription, also as text.
+            exact: As in `Subscription`, like the other arguments; only where `what` is a type.
+            has: Attributes that must be present.
+            lacks: Attributes that must be absent.
+            where: A predicate.
+
+        Raises:
+            NotRegistered: The catalog lacks the type.
+            LakeError: The catalog lacks an attribute.
         """
         if not isinstance(what, Subscription | str):
-            subscription = self.subscription(Subscription(what, exact=exact, has=has, lacks=lacks, where=where))
-        elif exact or has or lacks or where is not None:
-            raise LakeError("a whole subscription is given already; put has, lacks, exact and where into it")
-        else:
-            subscription = self.subscription(what)
-        return read(self, subscription)
+            return read_events(
+                self, self.subscription(Subscription(what, exact=exact, has=has, lacks=lacks, where=where))
+            )
+        if exact or has or lacks or where is not None:
+            raise LakeError("what= is a whole subscription; write exact, has, lacks and where into it")
+        return read_events(self, self.subscription(what))
 
-    def subscription(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
-        """A subscription whose types this lake knows; a text may name types that this process has no class for."""
-        return Terms(self.catalog)(what)
+    def explain(self, what: type | AllOf[Any] | Subscription | str) -> ReadPlan:
+        """What `read` would open and test for a subscription; no events are read."""
+        return plan_read(self, self.subscription(what))
 
     def views(self, prefix: str = "") -> list[str]:
-        """Make a view of every type and kind for Spark SQL, under its name (`.` becomes `_`); returns the names.
+        """Create a temporary view for Spark SQL of every type and kind, and return the names of the views.
 
-        A view shows the version of the lake that it was made of; make them again to see what came in since.
+        A view is named like its type, with `_` for `.`. It shows the lake at the time of this call.
+
+        Args:
+            prefix: Put before the names.
+
+        Raises:
+            LakeError: Two types would have the same view, because Spark ignores case.
         """
         catalog = self.catalog
         names = {name: prefix + name.replace(".", "_") for name in catalog.types}
         if len({view.lower() for view in names.values()}) < len(names):
-            raise LakeError("two types would have one view, for `.` becomes `_` and Spark does not see case")
+            raise LakeError("two types would have the same view, because `.` becomes `_` and Spark ignores case")
         for name, view in names.items():
             self.read(catalog.declare(name)).createOrReplaceTempView(view)
         return list(names.values())
 
-    def dead_letters(self) -> DataFrame:
-        """What was no event: reason, path, position and raw text, without what was read well since."""
-        state = self._store.state()
-        frame = self._store.frame(state.table(DEAD_LETTERS), spark_schema(DEAD_SCHEMA, COMMIT), DEAD)
-        latest = [(number, source.commit) for number, source in state.sources.items() if source.dead]
-        if not latest:
-            return frame.limit(0)
-        current = self.spark.createDataFrame(latest, f"{SOURCE} bigint, {COMMIT} string")
-        return frame.join(F.broadcast(current), [SOURCE, COMMIT], "left_semi")
+    def route(self, subscriptions: SubscriptionSource) -> Route:
+        """Match very many subscriptions at once.
 
-    def route(self, subscriptions: Any) -> "Route":
-        """Match very many subscriptions at once; see `genus.lake._routing`."""
-        from genus.lake._routing import Route
-
+        Args:
+            subscriptions: A list of `RouteEntry`, of (subscriber, subscription) or of subscriptions; a mapping from
+                subscribers to one or several subscriptions; the path of a text file with lines like
+                `ann: Loop where speed > 30`; a DataFrame with columns subscriber and subscription; or a function that
+                returns any of these. Subscriptions may be given as text.
+        """
         return Route(self, subscriptions)
 
-    def stream(self, landing: PathLike, **options: Any) -> "Stream":
-        """Follow a folder that recordings land in; see `genus.lake._stream`."""
-        from genus.lake._stream import Stream
+    def stream(
+        self,
+        landing: PathLike,
+        *,
+        checkpoint: PathLike | None = None,
+        pattern: str = "*.genus",
+        files_per_batch: int = 100,
+        on_progress: Callable[[Progress], object] | None = None,
+        format: str | None = None,
+        mapping: Mapping | PathLike | None = None,
+        dbc: PathLike | None = None,
+        unknown: Unknown = "dead",
+    ) -> Stream:
+        """A stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
 
-        return Stream(self, landing, **options)
+        Args:
+            landing: An existing folder, in which complete files appear, such as `genus record --landing` writes.
+            checkpoint: Folder for Spark's record of the files it has seen; by default in the lake.
+            pattern: Which files of the folder are ingested.
+            files_per_batch: Largest number of files in a batch.
+            on_progress: Called after every batch.
+            format: As in `ingest`, like the other arguments.
+            mapping: A mapping or the path of a mapping file.
+            dbc: The DBC file of CAN logs.
+            unknown: What to do with CAN frames that the DBC file does not have.
 
-    # -- keeping -----------------------------------------------------------------------------------------------------
-
-    def compact(self, *, progress: Progress | None = None) -> Compacted:
-        """Write the many small files of each day anew as few large ones, sorted by type and time."""
-        return compact(self._store, lambda: self.catalog, progress)
-
-    def clean(self, older_than_s: float = 7 * 86_400) -> int:
-        """Remove folders that no version needs any more, or that a killed writer left; returns how many."""
-        tables = [*(f"{TABLES}/{family}" for family in self.catalog.families), DEAD]
-        return self._store.clean(tables, older_than_s)
-
-    def check(self) -> list[Problem]:
-        """What is wrong with the lake's files; nothing if all is well. A damaged catalog or ledger is an error."""
-        self._agreed.catalog  # noqa: B018 - it raises what is wrong with it
-        return self._store.check()
-
-    def stats(self) -> list[TableStats]:
-        """The tables in numbers, dead letters included; nothing is read but the ledger."""
-        state = self._store.state()
-        return [_stats(name, state) for name in state.tables if name != DEAD_LETTERS or open_letters(state)]
-
-
-def _refuse_grown(given: job.Input, before: Source | None) -> None:
-    """A file that was read in before it was whole: reading it again would double what it held then."""
-    if before is not None and given.size > before.bytes and job.fingerprint(given.path, before.bytes) == before.number:
-        raise LakeError(
-            f"{given.path} has grown since its first {before.bytes} bytes were read in; let whole files be written, as "
-            "`genus record --landing` does, and read the rest from a file of its own"
+        Raises:
+            LakeError: The landing folder does not exist.
+        """
+        return Stream(
+            self,
+            landing,
+            FormatOptions(format, mapping, dbc, unknown),
+            checkpoint=checkpoint,
+            pattern=pattern,
+            files_per_batch=files_per_batch,
+            on_progress=on_progress,
         )
 
+    # -- maintenance -------------------------------------------------------------------------------------------------
 
-def _waves(inputs: Iterable[job.Input]) -> Iterator[list[job.Input]]:
-    wave: list[job.Input] = []
-    for each in inputs:
-        if wave and (len(wave) >= WAVE_FILES or sum(one.size for one in wave) + each.size > WAVE_BYTES):
-            yield wave
-            wave = []
-        wave.append(each)
-    if wave:
-        yield wave
+    def compact(self, *, progress: ProgressHandler | None = None) -> CompactionResult:
+        """Rewrite the many small files of each day as few large ones, sorted by type and time.
+
+        The old files are kept for running queries and followers until `clean` removes them.
+
+        Args:
+            progress: Called after each table with the number of tables done and the total.
+        """
+        return compact_tables(self.store, lambda: self.catalog, progress)
+
+    def clean(self, older_than_s: float = 7 * 86_400) -> int:
+        """Remove folders that compaction replaced that long ago, or that killed writers left; returns their number.
+
+        Followers that have not processed a removed folder cannot continue.
+        """
+        tables = [*(f"{TABLES}/{family}" for family in self.catalog.families), DEAD]
+        return self.store.clean(tables, older_than_s)
+
+    def check(self) -> list[StoreProblem]:
+        """Compare the files with the ledger; an empty list if they agree. LakeDamaged if either is damaged."""
+        self.catalog  # noqa: B018 - raises if it is damaged
+        return self.store.check()
+
+    def stats(self) -> list[TableStats]:
+        """Figures of each table, dead letters included; only the ledger is read."""
+        state = self.state()
+        return [_stats(name, state) for name in state.tables if name != DEAD_LETTERS or _count_dead(state)]
 
 
-def open_letters(state: State) -> int:
-    """The dead letters that nothing good has come of since."""
+def _count_dead(state: LedgerState) -> int:
+    """The dead letters, without those that were ingested successfully since."""
     return sum(source.dead for source in state.sources.values())
 
 
-def _stats(table: str, state: State) -> TableStats:
+def _stats(table: str, state: LedgerState) -> TableStats:
     parts = state.table(table)
     shapes = [shape for shape in state.shapes.values() if shape.family == table]
     return TableStats(
         table,
-        open_letters(state) if table == DEAD_LETTERS else sum(part.rows for part in parts),
-        sum(part.files for part in parts),
+        _count_dead(state) if table == DEAD_LETTERS else count_rows(parts),
+        count_files(parts),
         sum(part.bytes for part in parts),
         len({part.folder.rpartition("/")[2] for part in parts if f"/{DAY}=" in part.folder}),
         len({shape.type for shape in shapes}),

@@ -1,6 +1,6 @@
-"""A Spark session of this machine's own, for the command line and demos; programs bring theirs.
+"""A local Spark session for the command line, examples and demos; programs usually bring their own.
 
-It starts quietly: what Spark and its Python workers say goes to a log, and what keeps it from starting is one line.
+It starts without output: messages of Spark go to a log file, and a failure to start is one LakeError.
 """
 
 import atexit
@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 
-JAVA = 17
+JAVA_VERSION = 17
 INSTALL = "apt install openjdk-17-jre-headless, brew install openjdk@17 or conda install openjdk=17"
 _LOGGING = """\
 rootLogger.level = {level}
@@ -40,13 +40,13 @@ appender.all.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = {level}
 """
-"""The gateway's level is that of the rest, or Spark would say that it sets a level."""
+"""The gateway has a level of its own; without one, Spark prints that it sets the level."""
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
-"""What a session raises."""
+"""Base classes of the exceptions that PySpark raises; `describe_spark_error` summarises them."""
 
 _GIB = 1 << 30
-_LONGEST = 400
+_MAX_LENGTH = 400
 _JAVA_NAME = re.compile(r'^(?:Exception in thread "\w+" |: )?(?:Error: |[\w.$]+(?:Error|Exception): )?')
 _CAUSED = re.compile(r"^Caused by: [\w.$]+(?:Error|Exception): (.+)", re.MULTILINE)
 _RAISED = re.compile(r"^[\w.]*\w(?:Error|Exception|Damaged|Conflict|Interrupt): (.+)")
@@ -59,36 +59,50 @@ def local_session(
     conf: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     log: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session that is stopped, and its folder removed, when the process ends; LakeError says why it cannot start.
+    """Start a quiet Spark session on this machine; it is stopped when the process ends.
 
-    What Spark says is kept in `log`, errors and warnings, or thrown away. `conf` goes before everything chosen here.
+    If the process has a running session, that one is returned and the arguments are ignored.
+
+    Args:
+        master: Spark master URL.
+        memory: Memory of the driver, such as `"4g"`; by default half of the machine's, from 1 to 8 GiB.
+        conf: Further Spark settings; they take precedence over the settings made here.
+        log: File for errors and warnings of Spark; by default they are discarded.
+
+    Raises:
+        LakeError: Java is missing or too old, or Spark does not start.
     """
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
     check_java()
     _check_master(master)
-    folder = _folder()
+    folder = _make_folder()
     kept = Path(log) if log is not None else folder / "spark.log"
     chosen = _configuration(master, memory, folder, "warn" if log is not None else "error")
-    given = SparkConf(loadDefaults=False).setAll(list(_merged(chosen, dict(conf)).items()))
-    _environment(master)
-    _silence_python()
-    _end_well()
+    given = SparkConf(loadDefaults=False).setAll(list(_merge_conf(chosen, dict(conf)).items()))
+    _set_environment(master)
+    _silence_loggers()
+    _exit_on_sigterm()
     try:
         session = _start(given, kept)
     except SPARK_ERRORS as problem:
-        raise LakeError(f"Spark did not start: {_why_not(problem, kept)}") from problem
+        raise LakeError(f"Spark did not start: {_start_problem(problem, kept)}") from problem
     atexit.register(_stop, session)
     return session
 
 
-def late_session(start: Callable[[], SparkSession]) -> SparkSession:
-    """A session that starts when anything is asked of it.
+def lazy_session(start: Callable[[], SparkSession]) -> SparkSession:
+    """A session that calls `start` when it is first used.
 
-    What only looks at the ledger and the catalog of a lake in a folder of this machine then needs no Java at all.
+    Operations that only read the ledger and the catalog of a local lake then work without Java.
+
+    Args:
+        start: Returns the session, for example `local_session`.
     """
-    return cast(SparkSession, _Late(start))
+    return cast(SparkSession, _LazySession(start))
 
 
-class _Late:
+class _LazySession:
     def __init__(self, start: Callable[[], SparkSession]) -> None:
         self._start = start
 
@@ -103,18 +117,20 @@ class _Late:
 
 
 def check_java() -> None:
-    """Refuse to go on without a Java that Spark runs on."""
+    """Raise LakeError, with advice how to install it, unless there is a Java that Spark can use."""
     java = _java()
     if java is None:
-        raise LakeError(f"Spark needs Java {JAVA} or newer, and there is none: {INSTALL}; or set JAVA_HOME to one")
+        raise LakeError(f"Spark needs Java {JAVA_VERSION} or newer, but none is installed: {INSTALL}; or set JAVA_HOME")
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except OSError as problem:
-        raise LakeError(f"{java} does not run: {problem.strerror or problem}; set JAVA_HOME to Java {JAVA}") from None
+        raise LakeError(
+            f"{java} does not run: {problem.strerror or problem}; set JAVA_HOME to Java {JAVA_VERSION}"
+        ) from None
     found = java_version(asked.stderr + asked.stdout)
-    if found is None or found < JAVA:
-        what = f"is Java {found}" if found else "does not say which Java it is"
-        raise LakeError(f"{java} {what}; Spark needs Java {JAVA} or newer: {INSTALL}; or set JAVA_HOME to one")
+    if found is None or found < JAVA_VERSION:
+        what = f"is Java {found}" if found else "does not report its version"
+        raise LakeError(f"{java} {what}; Spark needs Java {JAVA_VERSION} or newer: {INSTALL}; or set JAVA_HOME")
 
 
 def _java() -> str | None:
@@ -122,28 +138,28 @@ def _java() -> str | None:
     return os.path.join(home, "bin", "java") if home else shutil.which("java")
 
 
-def java_version(said: str) -> int | None:
-    """The version in what `java -version` says; None if it says none.
+def java_version(output: str) -> int | None:
+    """The version in the output of `java -version`; None if there is none.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_442"')
     (17, 8)
     """
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(found[1]) if found else None
 
 
 def _check_master(master: str) -> None:
     if master.startswith("sc:"):
-        raise LakeError(f"{master}: the command line runs sessions of its own; use Spark Connect from Python")
+        raise LakeError(f"{master}: a local session cannot use Spark Connect; make a SparkSession in Python instead")
 
 
-def _folder() -> Path:
-    """A folder for all that Spark writes beside the lake, gone when the process ends."""
+def _make_folder() -> Path:
+    """A temporary folder for files of Spark, removed when the process ends."""
     try:
         kept = tempfile.TemporaryDirectory(prefix="genus-spark-", ignore_cleanup_errors=True)
     except OSError as problem:
         reason = problem.strerror or problem
-        raise LakeError(f"there is no room for temporary files: {reason}; set TMPDIR to a folder") from problem
+        raise LakeError(f"cannot create a temporary folder: {reason}; set TMPDIR to another folder") from problem
     atexit.register(kept.cleanup)
     return Path(kept.name)
 
@@ -166,15 +182,15 @@ def _configuration(master: str, memory: str | None, folder: Path, level: str) ->
     return shared | ({"spark.local.dir": str(folder / "local")} if is_local(master) else {})
 
 
-def _merged(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """What was given, before what was chosen; options of Java are put together, as they are a list."""
+def _merge_conf(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The settings, given ones first; options for Java are a list, so both are kept."""
     options = "spark.driver.extraJavaOptions"
     merged = {**chosen, **given}
     return merged | ({options: f"{chosen[options]} {given[options]}"} if options in given else {})
 
 
 def is_local(master: str) -> bool:
-    """Whether a master stands for this machine.
+    """Whether a master URL means this machine.
 
     >>> is_local("local[2]"), is_local("spark://big:7077")
     (True, False)
@@ -183,18 +199,18 @@ def is_local(master: str) -> bool:
 
 
 def _driver_memory(master: str) -> str:
-    """Half of what the machine has, where it does all the work, from 1 to 8 GiB."""
+    """For a local master, half of the machine's memory, from 1 to 8 GiB."""
     return f"{max(1, min(8, _machine_bytes() // 2 // _GIB))}g" if is_local(master) else "2g"
 
 
 def _machine_bytes() -> int:
     has: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    allowed = Path("/sys/fs/cgroup/memory.max")  # of a container
+    allowed = Path("/sys/fs/cgroup/memory.max")  # the limit of a container
     text = allowed.read_text().strip() if allowed.exists() else ""
     return min(has, int(text)) if text.isdigit() else has
 
 
-def _environment(master: str) -> None:
+def _set_environment(master: str) -> None:
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -202,23 +218,23 @@ def _environment(master: str) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _silence_python() -> None:
-    """What py4j and pyspark log is raised as well; on the terminal it would be said twice, with stack traces."""
+def _silence_loggers() -> None:
+    """Silence the loggers of py4j and pyspark, which print what they also raise, with stack traces."""
     for logger in (logging.getLogger("py4j"), logging.getLogger("pyspark")):
         logger.addHandler(logging.NullHandler())
         logger.propagate = False
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
-    logging.getLogger().addFilter(_is_not_of_py4j)
+    logging.getLogger().addFilter(_is_not_py4j)
 
 
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Of Ctrl-C and of a Java that is gone it tells the root logger, and then raises it."""
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs Ctrl-C and a lost JVM to the root logger before it raises them."""
     return "py4j" not in Path(record.pathname).parts
 
 
-def _end_well() -> None:
-    """Let a process that is told to end stop its session and remove its folder first."""
+def _exit_on_sigterm() -> None:
+    """Exit normally on SIGTERM, so that the session is stopped and the temporary folder removed."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
@@ -227,10 +243,10 @@ def _end_well() -> None:
 
 
 def _start(conf: SparkConf, log: Path) -> SparkSession:
-    """Java's own output goes to the log too: it warns, and at the end of a job that was cancelled it complains."""
+    """Start a session whose JVM writes its output to the log."""
     try:
-        with log.open("ab") as said, _undisturbed():
-            gateway = launch_gateway(conf, {"stdout": said, "stderr": said})  # type: ignore[no-untyped-call]
+        with log.open("ab") as output, _signals_delayed():
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
     except OSError as problem:
         raise LakeError(f"cannot write {log}: {problem.strerror or problem}") from problem
     SparkContext(conf=conf, gateway=gateway)
@@ -238,36 +254,37 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Signals wait until the block has ended: a Java that pyspark has not finished starting would outlive it."""
+def _signals_delayed() -> Iterator[None]:
+    """Delay signals until the block ends: a JVM that is still being started would outlive the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    told: list[int] = []
+    received: list[int] = []
     signals = signal.SIGINT, signal.SIGTERM
-    before = {number: signal.signal(number, lambda number, frame: told.append(number)) for number in signals}
+    before = {number: signal.signal(number, lambda number, frame: received.append(number)) for number in signals}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if told:
-        signal.raise_signal(told[0])
+    if received:
+        signal.raise_signal(received[0])
 
 
 def _stop(session: SparkSession) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ending takes a second, and is under way already
-    with suppress(*SPARK_ERRORS, OSError):  # Java may be gone already: then there is nothing to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # stopping takes a second; Ctrl-C must not interrupt it
+    with suppress(*SPARK_ERRORS, OSError):  # the JVM may have ended already
         session.stop()
 
 
-# -- what went wrong ---------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def _why_not(problem: Exception, log: Path) -> str:
-    """What Java said first before it went, where Python knows only that it is gone."""
-    said = [line for line in _lines(log) if not line.startswith(("WARNING", "Picked up"))]
-    return _plain(said[0]) if said and "JAVA_GATEWAY_EXITED" in str(problem) else spark_problem(problem)
+def _start_problem(problem: Exception, log: Path) -> str:
+    """Why Spark did not start: the first line in the log if the JVM exited, otherwise the exception."""
+    output = [line for line in _lines(log) if not line.startswith(("WARNING", "Picked up"))]
+    exited = "JAVA_GATEWAY_EXITED" in str(problem)
+    return _strip_java_name(output[0]) if output and exited else describe_spark_error(problem)
 
 
 def _lines(log: Path) -> list[str]:
@@ -275,23 +292,29 @@ def _lines(log: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def spark_problem(problem: Exception) -> str:
-    """What Spark raised, in one line: of what a task raised the last, which names it, else the first."""
+def describe_spark_error(problem: Exception) -> str:
+    """One line that describes an exception of PySpark, without stack traces.
+
+    If a Python task failed it is the message of the last exception in the traceback, otherwise the first line.
+
+    Args:
+        problem: One of `SPARK_ERRORS`.
+    """
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     raised = [found[1] for line in lines if (found := _RAISED.match(line))]
     if "Traceback (most recent call last)" in str(problem) and raised:
-        return raised[-1][:_LONGEST]
+        return raised[-1][:_MAX_LENGTH]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        return _plain(lines[1])
-    return _with_cause(problem, _plain(lines[0])) if lines else type(problem).__name__
+        return _strip_java_name(lines[1])
+    return _with_cause(problem, _strip_java_name(lines[0])) if lines else type(problem).__name__
 
 
-def _with_cause(problem: Exception, said: str) -> str:
-    """What was said, with the last cause that Java names, such as a disk that is full."""
+def _with_cause(problem: Exception, text: str) -> str:
+    """Add the last cause in Java's stack trace to a message, such as a full disk."""
     causes = _CAUSED.findall(getattr(problem, "_stackTrace", None) or "")
-    return f"{said}: {causes[-1].strip()}"[:_LONGEST] if causes and causes[-1].strip() not in said else said
+    return f"{text}: {causes[-1].strip()}"[:_MAX_LENGTH] if causes and causes[-1].strip() not in text else text
 
 
-def _plain(line: str) -> str:
-    """A line without the names of Java's classes before it."""
-    return _JAVA_NAME.sub("", line)[:_LONGEST]
+def _strip_java_name(line: str) -> str:
+    """Remove the name of a Java exception from the beginning of a line."""
+    return _JAVA_NAME.sub("", line)[:_MAX_LENGTH]

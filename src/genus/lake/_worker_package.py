@@ -1,8 +1,7 @@
-"""Genus for workers that do not have it: the package goes with the job.
+"""Ships the Genus package to Spark workers, and explains errors of workers that lack it.
 
-Workers need Python with what Genus is built on (msgspec, numpy, pandas, pyarrow). Genus itself may be installed there
-too, or be shipped by the session that needs it. Classes of events need not be shipped: tasks know the types by the
-text of the catalog.
+Workers need Python with the dependencies of Genus (msgspec, numpy, pandas, pyarrow). Genus itself is either installed
+there or shipped by the session. Event classes need not be shipped: tasks get the types as the text of the catalog.
 """
 
 import atexit
@@ -21,23 +20,26 @@ from pyspark.sql import SparkSession
 import genus
 from genus.errors import LakeError
 
-_ALWAYS = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in the archive, so that the same package gives the same archive."""
+_FILE_TIME = (1980, 1, 1, 0, 0, 0)
+"""Modification time of every file in the archive, so that equal packages give equal archives."""
 
 
 def ship(spark: SparkSession) -> str:
-    """Bring this Genus to all workers of a session, also to those that join later; returns the archive's path.
+    """Send this version of Genus to all workers of a session, including workers that join later.
 
-    It comes before one that is installed there. Call it once, before anything is read in.
+    It takes precedence over a version that is installed there. Call it once, before the first ingest.
+
+    Returns:
+        The path of a zip archive, which exists until this process ends.
     """
-    path = archive()
+    path = package_archive()
     spark.addArtifacts(path, pyfile=True)
     return path
 
 
 @cache
-def archive() -> str:
-    """The installed package as a zip file that Python imports from; it is there until this process ends."""
+def package_archive() -> str:
+    """Write the installed package to an importable zip file that is removed when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="genus-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "genus.zip"
@@ -45,13 +47,13 @@ def archive() -> str:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for file in sorted(package.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
-                packed.writestr(zipfile.ZipInfo(f"genus/{file.relative_to(package)}", _ALWAYS), file.read_bytes())
+                packed.writestr(zipfile.ZipInfo(f"genus/{file.relative_to(package)}", _FILE_TIME), file.read_bytes())
     return str(path)
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Say in a line what went wrong in a task, and what to do if workers lack Genus or something that it needs."""
+def worker_errors() -> Iterator[None]:
+    """Turn errors of tasks into a LakeError of one line, with advice if workers lack Genus or a dependency."""
     try:
         yield
     except PySparkException as problem:
@@ -64,5 +66,5 @@ def explained() -> Iterator[None]:
 
 def _advice(module: str) -> str:
     if module == "genus":
-        return "the workers have no Genus: call genus.lake.ship(spark) first, or install it there"
-    return f"the workers' Python has no {module}: install it there; Genus itself is brought by genus.lake.ship"
+        return "the workers do not have Genus: call genus.lake.ship(spark) first, or install it there"
+    return f"the workers' Python does not have {module}: install it there; genus.lake.ship sends only Genus itself"

@@ -67,13 +67,13 @@ def _on_spark(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*, master: str, memory: str, settings: tuple[tuple[str, str], ...], log: Path | None, **rest: Any) -> None:
         try:
-            from genus.lake._session import check_java, late_session, local_session
+            from genus.lake import check_java, lazy_session, local_session
         except ImportError as missing:
             raise click.ClickException(f"the demo needs pip install 'genus[all]': {missing}") from missing
         check_java()
         with failures_in_one_line(), _full_disk_told(rest["folder"]):
             command(
-                spark=late_session(lambda: local_session(master, memory=memory, conf=settings, log=log)),
+                spark=lazy_session(lambda: local_session(master, memory=memory, conf=settings, log=log)),
                 **rest,
             )
 
@@ -153,7 +153,7 @@ def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "
     edge (1: a vehicle came onto the loop, 0: it left). The truth has a row per vehicle and pair of loops: pair, veh,
     vtype, length, t_up_enter, t_up_leave, t_dn_enter, t_dn_leave, v_up and v_dn; what did not happen is empty. The
     exit code is 1 if less than 99.5 % of the complete passages are within 1 m/s (one without a speed is forgiven), or
-    a speed was invented. The speeds are left in the folder `passages`, which `genus.lake.open_results` reads.
+    a speed was invented. The speeds are left in the folder `passages`, which `genus.lake.read_results` reads.
 
     \b
     genus demo loops edges.parquet --truth truth.parquet

@@ -8,9 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from genus.lake import Derived, Lake, Windows, windows
-from genus.lake._analytics import is_late, keep
-from genus.lake._stream import Progress
+from genus.lake import DerivedTable, Lake, Progress, Windows, is_late, persist, windows
 from genus_traffic.speeds import EDGES, passages_of, speeds
 from genus_traffic.steps import Steps
 from genus_traffic.subscribers import STATISTICS, SUBSCRIPTIONS
@@ -72,7 +70,7 @@ def follow(lake: Lake, landing: Path, folder: Path, progress: Callable[[float], 
     passages, statistics = folder / "passages", folder / "statistics"
     stream = lake.stream(landing, files_per_batch=-(-files // BATCHES) or 1, on_progress=on_progress)
     stream.derive(passages, SPEEDS, *EDGES).derive(statistics, COUNTS, STATISTICS).run()
-    derived = Derived(lake, passages, SPEEDS, *EDGES), Derived(lake, statistics, COUNTS, STATISTICS)
+    derived = DerivedTable(lake, passages, SPEEDS, *EDGES), DerivedTable(lake, statistics, COUNTS, STATISTICS)
     for each in derived:
         each.finish()
     answer = Answer(*(each.read() for each in derived))
@@ -81,7 +79,7 @@ def follow(lake: Lake, landing: Path, folder: Path, progress: Callable[[float], 
 
 def ask_in_batch(lake: Lake) -> Answer:
     """The same analyses over everything that is in the lake."""
-    return Answer(keep(passages_of(lake, LATENESS)), keep(COUNTS.all(lake.read(STATISTICS))))
+    return Answer(persist(passages_of(lake, LATENESS)), persist(COUNTS.all(lake.read(STATISTICS))))
 
 
 def same_rows(one: "DataFrame", other: "DataFrame") -> bool:

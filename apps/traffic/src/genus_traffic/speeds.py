@@ -18,7 +18,7 @@ from genus_traffic.types import Cleared, Loop
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from genus.lake import Lake, Walk, Walked
+    from genus.lake import Lake, Walk, WalkResult
 
 EDGES = (Subscription(Loop, has=("lane", "time")), Subscription(Cleared, has=("lane", "time")))
 """The leading and the trailing edges of both loops; two of them, for a frame of edges as such has no category."""
@@ -64,14 +64,14 @@ def passages_of(lake: "Lake", lateness: timedelta | None = None) -> "DataFrame":
     return speeds(lateness).all(*(lake.read(each) for each in EDGES))
 
 
-def passages_in(edges: pa.Table, limit_us: int) -> "Walked":
+def passages_in(edges: pa.Table, limit_us: int) -> "WalkResult":
     """The passages in the edges of a lane, of which all before an instant are known, and which edges wait."""
-    from genus.lake import Walked
+    from genus.lake import WalkResult
 
     finder = PassageFinder()
     finder.load(_edges(edges))
     found = finder.advance(limit_us)
-    return Walked(_table(found), sorted(edge.row for edge in finder.waiting))
+    return WalkResult(_table(found), sorted(edge.row for edge in finder.waiting))
 
 
 def found_in(passages: pa.Table) -> Iterator[FoundAt]:

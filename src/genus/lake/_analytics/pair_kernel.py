@@ -1,7 +1,9 @@
-"""Half pairs become pairs: the part of pairing that goes through sorted rows in Python, a block of Arrow at a time.
+"""The pairing algorithm over sorted Arrow rows, block by block; it runs in Spark's Python workers.
 
-A half is a row of the result with one side empty. From block to block goes no more than the lefts of the last key that
-still wait, so memory grows with what can wait at one time, not with a key's history.
+A half is a row of the result with one side empty. Rows are ordered by key and time, and at equal times right halves
+come before left ones. So a left is never paired with a right of the same instant, and an event that is both is a right
+first and then waits as a left. Between blocks only the waiting lefts of the last key are kept, so memory grows with
+what can wait at one time, not with the history of a key.
 """
 
 from collections import deque
@@ -14,26 +16,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# The rule by which lefts and rights become pairs, over plain columns; it knows neither Spark nor Arrow.
-#
-# Rows come ordered by key and time, at one instant rights before lefts. So a left is never paired with a right of the
-# same instant, and an event that is both is first a right, and then waits as a left.
-
-
 Rows: TypeAlias = npt.NDArray[np.int64]
 Marks: TypeAlias = npt.NDArray[np.bool_]
 
 
-class Matched(NamedTuple):
-    """Row numbers: the two sides of each pair, and the lefts that still waited when their key ended."""
+class MatchedRows(NamedTuple):
+    """Row numbers: the two sides of each pair, and the lefts that still wait at the end of their key."""
 
     left: Rows
     right: Rows
     open: Rows
 
 
-def match_first(starts: Marks, at: Rows, is_right: Marks, within: int) -> Matched:
-    """Pair each right with the oldest left that waits: first come, first served.
+def match_first(starts: Marks, at: Rows, is_right: Marks, within: int) -> MatchedRows:
+    """Pair each right with the oldest waiting left (first in, first out).
 
     >>> starts, is_right = np.array([True, False, False, False]), np.array([False, False, True, False])
     >>> [rows.tolist() for rows in match_first(starts, np.array([10, 20, 30, 40]), is_right, within=25)]
@@ -55,20 +51,20 @@ def match_first(starts: Marks, at: Rows, is_right: Marks, within: int) -> Matche
             left.append(queue.popleft()[0])
             right.append(row)
     open += queue
-    return Matched(_rows(left), _rows(right), _rows([row for row, _ in open]))
+    return MatchedRows(_rows(left), _rows(right), _rows([row for row, _ in open]))
 
 
-def match_last(starts: Marks, at: Rows, is_right: Marks, within: int) -> Matched:
-    """Pair each right with the left just before it, if nothing else lies between: neighbours.
+def match_last(starts: Marks, at: Rows, is_right: Marks, within: int) -> MatchedRows:
+    """Pair each right with the left in the row just before it, if there is one.
 
-    That is to take the youngest left that waits, where those before it stop waiting, as they do if nothing overtakes.
+    This is the youngest waiting left, if older ones stop waiting when a younger one arrives.
     """
     pairs = np.zeros(len(at), np.bool_)
     pairs[1:] = is_right[1:] & ~is_right[:-1] & ~starts[1:] & (at[1:] - at[:-1] <= within)
     right = np.flatnonzero(pairs)
     ends = np.ones(len(at), np.bool_)
     ends[:-1] = starts[1:]
-    return Matched(right - 1, right, np.flatnonzero(ends & ~is_right))
+    return MatchedRows(right - 1, right, np.flatnonzero(ends & ~is_right))
 
 
 def _rows(numbers: list[int]) -> Rows:
@@ -80,12 +76,12 @@ LEFT_TIME, RIGHT_TIME, ELAPSED, STATE = "left_time", "right_time", "elapsed", "_
 PAIRED, ALONE, WAITING, _HELD = range(4)
 _DURATION = pa.duration("us")
 
-BLOCK = 1 << 16
-"""Rows to go through at once; a block is also larger than what was held back for it, so that copies stay few."""
+BLOCK_ROWS = 1 << 16
+"""New rows of a block; it has at least twice as many as were kept from the last one, so that copying stays cheap."""
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """What makes a pair, and up to when all is known."""
+class PairRule(msgspec.Struct, frozen=True):
+    """The parameters of pairing, and the time before which no more events come."""
 
     by: tuple[str, ...]
     within_us: int
@@ -94,16 +90,16 @@ class Rule(msgspec.Struct, frozen=True):
     limit_us: int
 
 
-class Joined(NamedTuple):
-    """What a block gave, and the rows to begin the next one with."""
+class _BlockResult(NamedTuple):
+    """The output of a block, and the rows to begin the next one with."""
 
     batches: list[pa.RecordBatch]
     held: pa.Table
 
 
-def join_halves(rule: Rule, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pairs, and halves that stay alone or wait, of halves ordered by key, time, right before left, and event."""
-    block, rows, enough = [], 0, BLOCK
+def join_halves(rule: PairRule, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pairs, and halves without a pair, made from halves ordered by key, time, right before left, and event id."""
+    block, rows, enough = [], 0, BLOCK_ROWS
     for batch in batches:
         block.append(batch)
         rows += batch.num_rows
@@ -111,33 +107,33 @@ def join_halves(rule: Rule, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
             joined = _join(rule, pa.Table.from_batches(block), ended=False)
             yield from joined.batches
             block, rows = joined.held.to_batches(), joined.held.num_rows
-            enough = BLOCK + 2 * rows
+            enough = BLOCK_ROWS + 2 * rows
     if block:
         yield from _join(rule, pa.Table.from_batches(block), ended=True).batches
 
 
-def _join(rule: Rule, table: pa.Table, ended: bool) -> Joined:
-    """Match a block; the lefts of its last key are held back unless the partition has ended."""
+def _join(rule: PairRule, table: pa.Table, ended: bool) -> _BlockResult:
+    """Match a block; the waiting lefts of its last key are kept for the next one unless the partition has ended."""
     table = table.combine_chunks()
-    at, starts = _moments(table), key_starts(table, rule.by)
-    matched = _matched(rule, table, at, starts)
+    at, starts = _times(table), key_starts(table, rule.by)
+    matched = _match(rule, table, at, starts)
     last_key = len(at) if ended else int(np.flatnonzero(starts)[-1])
     held = matched.open[matched.open >= last_key]
     states = _states(rule, at, matched)
     states[held] = _HELD
     shown = (ALONE, WAITING) if rule.outer else (WAITING,)
     halves = [batch for state in shown for batch in _halves(table, np.flatnonzero(states == state), state)]
-    return Joined([*_pairs(rule, table, at, matched), *halves], table.take(held))
+    return _BlockResult([*_pairs(rule, table, at, matched), *halves], table.take(held))
 
 
-def _moments(table: pa.Table) -> Rows:
+def _times(table: pa.Table) -> Rows:
     at = pc.coalesce(table.column(LEFT_TIME), table.column(RIGHT_TIME))
-    moments: Rows = at.cast(pa.int64()).to_numpy()
-    return moments
+    times: Rows = at.cast(pa.int64()).to_numpy()
+    return times
 
 
 def key_starts(table: pa.Table, by: tuple[str, ...]) -> Marks:
-    """The rows with another key than the row before; one without a key is like no other."""
+    """A mask of the rows whose key differs from that of the row before; NULL differs from everything."""
     starts = np.ones(table.num_rows, np.bool_)
     changes = (_changes(table.column(name)) for name in by)
     starts[1:] = np.logical_or.reduce(list(changes))
@@ -150,35 +146,35 @@ def _changes(column: pa.ChunkedArray) -> Marks:
     return changes
 
 
-def _matched(rule: Rule, table: pa.Table, at: Rows, starts: Marks) -> Matched:
-    """The pairs among the rows before the limit, which are the first ones of each key."""
+def _match(rule: PairRule, table: pa.Table, at: Rows, starts: Marks) -> MatchedRows:
+    """The pairs among the rows before the limit, which are the first rows of each key."""
     known = np.flatnonzero(at < rule.limit_us)
     is_right = table.column(RIGHT_TIME).is_valid().to_numpy()
     match = match_first if rule.first else match_last
     found = match(starts[known], at[known], is_right[known], rule.within_us)
-    return Matched(*(known[rows] for rows in found))
+    return MatchedRows(*(known[rows] for rows in found))
 
 
-def _states(rule: Rule, at: Rows, matched: Matched) -> npt.NDArray[np.int8]:
-    """What becomes of each row: a left waits as long as a right may still come that it can be paired with."""
+def _states(rule: PairRule, at: Rows, matched: MatchedRows) -> npt.NDArray[np.int8]:
+    """The state of each row; a left waits as long as a right that it can be paired with may still come."""
     states = np.where(at < rule.limit_us, ALONE, WAITING).astype(np.int8)
     states[matched.open] = np.where(at[matched.open] >= rule.limit_us - rule.within_us, WAITING, ALONE)
     states[matched.left] = states[matched.right] = PAIRED
     return states
 
 
-def _pairs(rule: Rule, table: pa.Table, at: Rows, matched: Matched) -> list[pa.RecordBatch]:
+def _pairs(rule: PairRule, table: pa.Table, at: Rows, matched: MatchedRows) -> list[pa.RecordBatch]:
     left, right, _ = matched
     sides = {name: left if name.startswith(LEFT) and name not in rule.by else right for name in table.schema.names}
     pairs = pa.table({name: table.column(name).take(rows) for name, rows in sides.items()})
-    return _shown(pairs, pa.array(at[right] - at[left], _DURATION), PAIRED)
+    return _output(pairs, pa.array(at[right] - at[left], _DURATION), PAIRED)
 
 
 def _halves(table: pa.Table, rows: Rows, state: int) -> list[pa.RecordBatch]:
-    return _shown(table.take(rows), pa.nulls(len(rows), _DURATION), state)
+    return _output(table.take(rows), pa.nulls(len(rows), _DURATION), state)
 
 
-def _shown(rows: pa.Table, elapsed: pa.Array, state: int) -> list[pa.RecordBatch]:
+def _output(rows: pa.Table, elapsed: pa.Array, state: int) -> list[pa.RecordBatch]:
     states = pa.array(np.full(len(elapsed), state, np.int8))
     shown: list[pa.RecordBatch] = rows.append_column(ELAPSED, elapsed).append_column(STATE, states).to_batches()
     return shown

@@ -1,6 +1,6 @@
-"""Pairing: each event of one frame with an earlier one of another, by key and time.
+"""Pairing of each event of one frame with an earlier one of another, by key and time.
 
-Halves of pairs are brought together by key, sorted, and gone through once in Python; that is one shuffle, and no state.
+Halves of pairs are shuffled by key, sorted, and paired in one pass by Python workers (`pair_kernel`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,18 +15,17 @@ from pyspark.sql import Column, DataFrame
 
 from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
-    END,
+    END_OF_STREAM,
     TIME,
-    Settled,
+    SettleResult,
+    as_tuple,
     check_lateness,
-    demand,
-    distinct,
+    drop_late,
+    event_time,
+    final_before,
     key_column,
-    known_before,
-    listed,
-    micros,
-    moment,
-    on_time,
+    require_columns,
+    require_distinct,
 )
 from genus.lake._analytics.pair_kernel import (
     ELAPSED,
@@ -36,35 +35,42 @@ from genus.lake._analytics.pair_kernel import (
     RIGHT_TIME,
     STATE,
     WAITING,
-    Rule,
+    PairRule,
     join_halves,
 )
 from genus.lake._tables.columns import COMMIT, DAY, EVENT_ID
+from genus.model._types import micros_of_duration
 
 Choice: TypeAlias = Literal["first", "last"]
 _FILES = (COMMIT, DAY)
-"""Where a row is stored, which compaction changes: no part of a result."""
+"""Columns that are not part of a result, because compaction changes them."""
 
 
 class Pairing(msgspec.Struct, frozen=True, kw_only=True):
-    """Pairs of a left and a later right event with the same key, at most `within` apart.
+    """Analysis that pairs a left event with a later right one of the same key, at most `within` apart.
 
-    Its results have the key, `left_time`, `right_time`, `elapsed`, and the other columns of both sides as `left_…` and
-    `right_…`. `outer` adds the events that stay alone, with the other side NULL.
+    It takes two frames, the left and the right one. Its results have the key, `left_time`, `right_time`, `elapsed`, and
+    the other columns of both sides as `left_…` and `right_…`. Each event is in at most one pair as a left and in one as
+    a right. Events at the same instant never pair; NULL and NaN are no keys. `pair` does the same in one call.
     """
 
     by: tuple[str, ...]
+    """Columns of the key."""
     within: timedelta
+    """Longest time from left to right."""
     choose: Choice = "first"
+    """`"first"`: a right takes the oldest waiting left. `"last"`: only the event just before it, if that is a left."""
     outer: bool = False
+    """Whether to add events without a pair, with NULL on the other side."""
     lateness: timedelta | None = None
+    """How long after its time an event may be recorded without being late; a stream needs one."""
     keep_late: bool = False
-    """Count late events too; in batch only, for a stream cannot wait for them."""
+    """Whether to include late events; in batch only."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "by", listed(self.by))
+        msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
         if not self.by:
-            raise LakeError("by= names no column; give the key that both events of a pair share")
+            raise LakeError("by= names no column; give the columns in which both events of a pair are equal")
         if self.within <= timedelta(0):
             raise LakeError(f"within={self.within} is not above zero; events of the same instant never pair")
         if self.choose not in ("first", "last"):
@@ -72,33 +78,37 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         check_lateness(self.lateness)
 
     def take(self, *events: DataFrame) -> DataFrame:
-        """The halves of pairs: of two frames, the left one and the right one."""
+        """The halves of pairs, made from the left and the right frame."""
         if len(events) != 2:
             raise LakeError(f"pairing takes two frames, the left and the right one, not {len(events)}")
         left, right = (self._half(*side) for side in zip(events, (LEFT, RIGHT), (RIGHT_TIME, LEFT_TIME), strict=True))
         halves = left.unionByName(right, allowMissingColumns=True)
-        distinct([*halves.columns, ELAPSED], "rename one before pairing")
+        require_distinct([*halves.columns, ELAPSED], "rename one before pairing")
         return halves
 
-    def settle(self, rows: DataFrame, watermark: datetime) -> Settled:
-        """The pairs whose right lies before the watermark; what lies after it waits, and lefts that may still pair."""
-        rule = Rule(
-            self.by, micros(self.within), self.choose == "first", self.outer, known_before(watermark, self.keep_late)
+    def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
+        """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
+        rule = PairRule(
+            self.by,
+            micros_of_duration(self.within),
+            self.choose == "first",
+            self.outer,
+            final_before(watermark, self.keep_late),
         )
         joined = _in_order(rows, self.by).mapInArrow(partial(join_halves, rule), _joined_schema(rows.schema))
         results = joined.where(F.col(STATE) != WAITING).select(*_result_columns(rows.columns, self.by))
-        return Settled(results, joined.where(F.col(STATE) == WAITING).select(*rows.columns), joined)
+        return SettleResult(results, joined.where(F.col(STATE) == WAITING).select(*rows.columns), joined)
 
     def all(self, *events: DataFrame) -> DataFrame:
         """All pairs of a left and a right frame."""
-        return self.settle(self.take(*events), END).results
+        return self.settle(self.take(*events), END_OF_STREAM).results
 
     def _half(self, events: DataFrame, side: str, other_time: str) -> DataFrame:
-        demand(events, self.by)
-        counted = on_time(events, self.lateness, self.keep_late)
+        require_columns(events, self.by)
+        counted = drop_late(events, self.lateness, self.keep_late)
         keyed = counted if self.outer else counted.dropna(subset=list(self.by))
         rest = [name for name in events.columns if name not in (*self.by, *_FILES, TIME)]
-        times = {f"{side}time": moment(), other_time: F.lit(None).cast("timestamp")}
+        times = {f"{side}time": event_time(), other_time: F.lit(None).cast("timestamp")}
         return keyed.select(
             *(key_column(events.schema[name]) for name in self.by),
             *(times[name].alias(name) for name in (LEFT_TIME, RIGHT_TIME)),
@@ -117,23 +127,36 @@ def pair(
     lateness: timedelta | None = None,
     keep_late: bool = False,
 ) -> DataFrame:
-    """The pairs of a left and a later right event with the same key, at most `within` apart.
+    """Pair each left event with a later right event of the same key, at most `within` apart; see `Pairing`.
 
-    A right takes the oldest left that waits (`choose="first"`), or only its neighbour, the event just before it
-    (`"last"`). Each left and each right is in one pair at most. `outer` adds those that stay alone.
+    Args:
+        left: Events, with the columns of `Lake.read`.
+        right: Events; may be the same frame.
+        by: Columns of the key.
+        within: Longest time from left to right.
+        choose: `"first"`: a right takes the oldest waiting left. `"last"`: only the event just before it.
+        outer: Add events without a pair, with NULL on the other side.
+        lateness: How long after its time an event may be recorded without being late; None for no limit.
+        keep_late: Include late events.
+
+    Returns:
+        A frame with the key, `left_time`, `right_time`, `elapsed`, `left_…` and `right_…`.
+
+    Raises:
+        LakeError: A column is missing, or an argument is out of range.
     """
     return Pairing(
-        by=listed(by), within=within, choose=choose, outer=outer, lateness=lateness, keep_late=keep_late
+        by=as_tuple(by), within=within, choose=choose, outer=outer, lateness=lateness, keep_late=keep_late
     ).all(left, right)
 
 
 def seconds(interval: str) -> Column:
-    """A column of intervals, such as `elapsed`, in seconds."""
+    """An interval column, such as `elapsed` of pairs, as seconds."""
     return F.col(interval).cast("interval second").cast("decimal(18,6)").cast("double")
 
 
 def _in_order(halves: DataFrame, by: Iterable[str]) -> DataFrame:
-    """Rows of a key side by side, in the order the matching goes through them: rights first at one instant."""
+    """The halves in the order that `join_halves` needs."""
     event = (F.coalesce(f"{LEFT}{name}", f"{RIGHT}{name}") for name in EVENT_ID)
     order = (F.coalesce(LEFT_TIME, RIGHT_TIME), F.col(RIGHT_TIME).isNull(), *event)
     return halves.repartition(*by).sortWithinPartitions(*by, *order)

@@ -1,7 +1,8 @@
-"""Walks: a function of the user's goes through the events of each key, in order of time.
+"""Walks: a user's function goes through the events of each key in order of time.
 
-The function remembers nothing: what it cannot settle yet it names as rows to be seen again, together with later ones.
-So the blocks of a batch and the increments of a stream are the same to it, and both give the same results.
+The function has no state. Rows that it cannot settle yet it names as waiting, and sees them again together with later
+ones. So the blocks of a batch and the increments of a stream are the same to it, and both give the same results. Memory
+holds a block and the waiting rows, not the history of a key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,99 +20,92 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
-    END,
+    END_OF_STREAM,
     TIME,
-    Settled,
+    SettleResult,
+    as_tuple,
     check_lateness,
-    demand,
-    distinct,
+    drop_late,
+    event_time,
+    final_before,
     key_column,
-    known_before,
-    listed,
-    moment,
-    on_time,
+    require_columns,
+    require_distinct,
 )
 from genus.lake._analytics.pair_kernel import key_starts
 from genus.lake._tables.columns import EVENT_ID, TYPE, spark_schema
 
-# Sorted rows go through a function key by key: the part of a walk that runs in Python, a block of Arrow at a time.
-#
-# A block is what an increment of a stream is: the function is told up to when all is known, gives what is final, and
-# sees the rest again with what comes next. So no more than a block and the rows that wait is in memory, whatever a
-# key's past.
-
-
 AT_US, STATE, KEPT = "_at_us", "_state", "_kept_"
-"""A row's time in microseconds, what a row of the output is, and what stands before the names of rows that wait."""
+"""Columns: the time in microseconds, the state of an output row, and a prefix for the columns of waiting rows."""
 RESULT, WAITING = range(2)
-BLOCK = 1 << 16
+BLOCK_ROWS = 1 << 16
 
 
-class Walked(NamedTuple):
-    """What a function made of some rows."""
+class WalkResult(NamedTuple):
+    """What the function of a `Walk` returns for some rows of a key."""
 
     results: pa.Table
-    """What is final, with the columns that the walk gives."""
+    """Final results, with the columns in `Walk.gives`."""
     waiting: Sequence[int]
-    """The numbers of the rows that it has to see again."""
+    """Numbers of the rows that the function has to see again, together with later ones."""
 
 
-Function: TypeAlias = Callable[[pa.Table, int], Walked]
-"""Gets rows of one key in order of time, all before an instant (microseconds since 1970) before which all is known."""
+Function: TypeAlias = Callable[[pa.Table, int], WalkResult]
+"""Takes rows of one key in order of time, and the time (in microseconds) before which no more rows come."""
 
 
-class Steps(msgspec.Struct, frozen=True):
-    """How to go through rows."""
+class WalkSteps(msgspec.Struct, frozen=True):
+    """The parameters of a walk in a Python worker."""
 
     by: tuple[str, ...]
     function: Function
     gives: pa.Schema
     takes: pa.Schema
-    """Of the rows: the key, the time and what the function asks for."""
+    """Columns of the rows: the key, the time and those that the function asks for."""
     limit_us: int
 
     @property
     def output(self) -> pa.Schema:
-        """What leaves: results and rows that wait have the same columns, of which the others' are empty."""
+        """Columns of the output: results and waiting rows have separate columns, NULL in rows of the other sort."""
         kept = [pa.field(KEPT + field.name, field.type) for field in self.takes if field.name not in self.by]
         key = [self.takes.field(name) for name in self.by]
         return pa.schema([*key, *self.gives, *kept, pa.field(STATE, pa.int8())])
 
 
-class _Settled(NamedTuple):
-    """What is final of the rows of one key, and those that are not."""
+class _KeyResult(NamedTuple):
+    """The results of one key, and its waiting rows."""
 
     results: pa.Table
     held: pa.Table
 
 
-def walk_rows(steps: Steps, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Results, and rows that wait, of rows ordered by key, time and event."""
+def walk_rows(steps: WalkSteps, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Results and waiting rows, made from rows ordered by key, time and event id."""
     block: list[pa.RecordBatch] = []
-    rows, enough = 0, BLOCK
+    rows, enough = 0, BLOCK_ROWS
     for batch in batches:
         block.append(batch)
         rows += batch.num_rows
         if rows >= enough:
             *whole, last = _by_key(steps, block)
-            yield from _of_whole_keys(steps, whole)
-            begun = _walk(steps, last, _newest(last))
-            yield from _output(steps, begun.results, RESULT)
-            block, rows = begun.held.to_batches(), begun.held.num_rows
-            enough = BLOCK + 2 * rows
+            yield from _walk_keys(steps, whole)
+            made = _walk(steps, last, _newest(last))
+            yield from _output(steps, made.results, RESULT)
+            block, rows = made.held.to_batches(), made.held.num_rows
+            enough = BLOCK_ROWS + 2 * rows
     if rows:
-        yield from _of_whole_keys(steps, _by_key(steps, block))
+        yield from _walk_keys(steps, _by_key(steps, block))
 
 
-def _by_key(steps: Steps, block: Sequence[pa.RecordBatch]) -> list[pa.Table]:
+def _by_key(steps: WalkSteps, block: Sequence[pa.RecordBatch]) -> list[pa.Table]:
     table = pa.Table.from_batches(block).combine_chunks()
     starts = np.flatnonzero(key_starts(table, steps.by)).tolist()
     ends = [*starts[1:], table.num_rows]
     return [table.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def _of_whole_keys(steps: Steps, keys: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """Keys all of whose rows are there: what they hold back waits for the next increment."""
+def _walk_keys(steps: WalkSteps, keys: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Walk through keys of which all rows are known; their remaining rows wait for the next increment."""
     for rows in keys:
         settled = _walk(steps, rows, steps.limit_us)
         yield from _output(steps, settled.results, RESULT)
@@ -123,31 +117,33 @@ def _newest(rows: pa.Table) -> int:
     return at
 
 
-def _walk(steps: Steps, rows: pa.Table, upto_us: int) -> _Settled:
-    """The rows of one key before an instant go through the function; it sees the others later."""
+def _walk(steps: WalkSteps, rows: pa.Table, upto_us: int) -> _KeyResult:
+    """Call the function with the rows of one key before an instant; the other rows wait."""
     limit_us = min(upto_us, steps.limit_us)
     known = int(np.searchsorted(rows.column(AT_US).to_numpy(), limit_us, side="left"))
     if not known:
-        return _Settled(_nothing(steps, rows), rows)
-    walked = steps.function(rows.slice(0, known), limit_us)
-    held = pa.array([*walked.waiting, *range(known, rows.num_rows)], pa.int64())
-    return _Settled(_with_key(steps, walked.results, rows), rows.take(held))
+        return _KeyResult(_no_results(steps, rows), rows)
+    made = steps.function(rows.slice(0, known), limit_us)
+    held = pa.array([*made.waiting, *range(known, rows.num_rows)], pa.int64())
+    return _KeyResult(_with_key(steps, made.results, rows), rows.take(held))
 
 
-def _nothing(steps: Steps, rows: pa.Table) -> pa.Table:
+def _no_results(steps: WalkSteps, rows: pa.Table) -> pa.Table:
     return _with_key(steps, steps.gives.empty_table(), rows)
 
 
-def _with_key(steps: Steps, results: pa.Table, rows: pa.Table) -> pa.Table:
-    """The results with the key that they are of."""
+def _with_key(steps: WalkSteps, results: pa.Table, rows: pa.Table) -> pa.Table:
+    """The results with the columns of their key."""
     if results.schema.names != steps.gives.names:
-        raise LakeError(f"the walk gives {', '.join(results.schema.names)}, not {', '.join(steps.gives.names)}")
+        raise LakeError(
+            f"the function returned the columns {', '.join(results.schema.names)}, not {', '.join(steps.gives.names)}"
+        )
     first = pa.array(np.zeros(results.num_rows, np.int64))
     key = {name: rows.column(name).take(first) for name in steps.by}
     return pa.table({**key, **{name: results.column(name) for name in steps.gives.names}})
 
 
-def _output(steps: Steps, rows: pa.Table, state: int) -> Iterator[pa.RecordBatch]:
+def _output(steps: WalkSteps, rows: pa.Table, state: int) -> Iterator[pa.RecordBatch]:
     if not rows.num_rows:
         return
     prefix = KEPT if state == WAITING else ""
@@ -157,65 +153,76 @@ def _output(steps: Steps, rows: pa.Table, state: int) -> Iterator[pa.RecordBatch
     yield from pa.table({**empty, **given}).cast(steps.output).to_batches()
 
 
-class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """What a function makes of the events of each key, in order of time.
+# -- the analysis ------------------------------------------------------------------------------------------------------
 
-    Its results have the key and the columns that the function gives. Events with NULL in the key are left out. The law
-    that the function must keep: the rows it wants to see again, followed by later ones, give what all of them at once
-    would have given.
+
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
+    """Analysis by a function of your own that goes through the events of each key in order of time.
+
+    It takes one frame or several; a column that only some of them have is NULL in the rows of the others. Its results
+    have the key and the columns in `gives`. Events with NULL in the key are left out.
+
+    The function is called with an Arrow table of rows of one key in order of time, and with the time, in microseconds
+    since 1970, before which no more rows come; it returns a `WalkResult`. Its results must not depend on where the rows
+    were cut: waiting rows followed by later ones must give what all of them at once would have given.
     """
 
     by: tuple[str, ...]
+    """Columns of the key."""
     function: Function
-    """A function of a module, or a `partial` of one: workers import it, and derived tables know it by its name."""
+    """A function of a module, or a `partial` of one; workers import it, and derived tables store its name."""
     gives: pa.Schema
+    """Columns of the results besides the key."""
     columns: tuple[str, ...] = ()
-    """What it needs to see besides the key, `time`, `_at_us`, `_type` and the event's id."""
+    """Columns that the function needs besides the key, `time`, `_at_us`, `_type`, `_source` and `_position`."""
     lateness: timedelta | None = None
+    """How long after its time an event may be recorded without being late; a stream needs one."""
     keep_late: bool = False
-    """Count late events too; in batch only, for a stream cannot wait for them."""
+    """Whether to include late events; in batch only."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "by", listed(self.by))
-        msgspec.structs.force_setattr(self, "columns", listed(self.columns))
+        msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
+        msgspec.structs.force_setattr(self, "columns", as_tuple(self.columns))
         if not self.by:
-            raise LakeError("by= names no column; give the key whose events belong together")
-        name_of(self.function)
-        distinct([*self.by, *self.gives.names], "rename one that the function gives")
+            raise LakeError("by= names no column; give the columns of the key")
+        function_name(self.function)
+        require_distinct([*self.by, *self.gives.names], "rename one that the function gives")
         check_lateness(self.lateness)
 
     def __repr__(self) -> str:
-        """The same in every process, for derived tables are claimed by it."""
+        """The same text in every process, because derived tables are identified by it."""
         gives = ", ".join(f"{field.name}: {field.type}" for field in self.gives)
         return (
-            f"Walk(by={self.by!r}, function={name_of(self.function)}, gives=({gives}), columns={self.columns!r}, "
+            f"Walk(by={self.by!r}, function={function_name(self.function)}, gives=({gives}), columns={self.columns!r}, "
             f"lateness={self.lateness!r}, keep_late={self.keep_late})"
         )
 
     def take(self, *events: DataFrame) -> DataFrame:
-        """The rows that the function sees, of one frame or several; what only some of them have is NULL elsewhere."""
+        """The rows that the function sees, made from one or several frames."""
         if not events:
-            raise LakeError("a walk takes a frame of events, or several, not none")
+            raise LakeError("a walk takes at least one frame of events")
         rows = reduce(_union, (self._rows(frame) for frame in events))
-        demand(rows, self.columns)
+        require_columns(rows, self.columns)
         return rows.dropna(subset=list(self.by))
 
-    def settle(self, rows: DataFrame, watermark: datetime) -> Settled:
-        """What is final now that all is known before the watermark; what the function wants to see again waits."""
-        steps = Steps(self.by, self.function, self.gives, _arrow(rows.schema), known_before(watermark, self.keep_late))
+    def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
+        """The results that are final at the watermark, and the rows that the function has to see again."""
+        steps = WalkSteps(
+            self.by, self.function, self.gives, _arrow(rows.schema), final_before(watermark, self.keep_late)
+        )
         ordered = rows.repartition(*self.by).sortWithinPartitions(*self.by, AT_US, *EVENT_ID)
-        walked = ordered.mapInArrow(partial(walk_rows, steps), self._output(rows.schema))
-        results = walked.where(F.col(STATE) == RESULT).select(*self.by, *self.gives.names)
+        made = ordered.mapInArrow(partial(walk_rows, steps), self._output(rows.schema))
+        results = made.where(F.col(STATE) == RESULT).select(*self.by, *self.gives.names)
         kept = [name if name in self.by else F.col(KEPT + name).alias(name) for name in rows.columns]
-        return Settled(results, walked.where(F.col(STATE) == WAITING).select(*kept), walked)
+        return SettleResult(results, made.where(F.col(STATE) == WAITING).select(*kept), made)
 
     def all(self, *events: DataFrame) -> DataFrame:
-        """What the function gives over all events of some frames."""
-        return self.settle(self.take(*events), END).results
+        """The results over all events of some frames."""
+        return self.settle(self.take(*events), END_OF_STREAM).results
 
     def _rows(self, events: DataFrame) -> DataFrame:
-        demand(events, self.by)
-        timed = on_time(events, self.lateness, self.keep_late).withColumn(TIME, moment())
+        require_columns(events, self.by)
+        timed = drop_late(events, self.lateness, self.keep_late).withColumn(TIME, event_time())
         seen = dict.fromkeys([TIME, TYPE, *self.columns, *EVENT_ID])
         others = (name for name in seen if name in events.columns and name not in self.by)
         keys = (key_column(events.schema[name]) for name in self.by)
@@ -227,20 +234,18 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         return spark.StructType([*key, *spark_schema(self.gives), *kept, spark.StructField(STATE, spark.ByteType())])
 
 
-def name_of(function: Function) -> str:
-    """A function's name, by which another process finds it, with the values it is bound to.
+def function_name(function: Function) -> str:
+    """The module and name of a function, with the arguments of a `partial`; LakeError if it has no importable name.
 
-    >>> name_of(partial(name_of, function=3))
-    'genus.lake._analytics.walk.name_of(function=3)'
+    >>> function_name(partial(function_name, function=3))
+    'genus.lake._analytics.walk.function_name(function=3)'
     """
     if isinstance(function, partial):
         bound = [*map(repr, function.args), *(f"{name}={value!r}" for name, value in function.keywords.items())]
-        return f"{name_of(function.func)}({', '.join(bound)})"
+        return f"{function_name(function.func)}({', '.join(bound)})"
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<unnamed>")
     if module is None or "<" in name:
-        raise LakeError(
-            f"function={function!r} has no name to find it by in another process; give a function of a module"
-        )
+        raise LakeError(f"function={function!r} cannot be imported by another process; give a function of a module")
     return f"{module}.{name}"
 
 
@@ -249,5 +254,5 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def _arrow(rows: spark.StructType) -> pa.Schema:
-    """What a worker gets of rows."""
+    """The Arrow schema of rows in a worker."""
     return to_arrow_schema(rows, timezone="UTC")

@@ -1,7 +1,7 @@
-"""Windows of time, with counts and exact quantiles, as native Spark aggregation.
+"""Time windows with counts and exact quantiles, as native Spark aggregation.
 
-A window is [start, start + every), and starts are whole multiples of the slide since 1970 in UTC. All that depends on
-the order of values is computed from their sorted list, so that no digit depends on how rows were partitioned.
+A window is [start, start + every); starts are multiples of the slide since 1970 in UTC. Figures that depend on the
+order of values are computed from the sorted list of values, so that results do not depend on how rows are partitioned.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,108 +15,118 @@ from pyspark.sql import Column, DataFrame
 
 from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
-    END,
-    Settled,
+    END_OF_STREAM,
+    SettleResult,
+    as_tuple,
     check_lateness,
-    demand,
-    distinct,
-    known_before,
-    listed,
-    micros,
-    moment,
-    on_time,
+    drop_late,
+    event_time,
+    final_before,
+    require_columns,
+    require_distinct,
 )
+from genus.model._types import micros_of_duration
 
 Statistic: TypeAlias = Literal["count", "mean", "min", "max"] | float
-"""What to say of a column's values in a window; a number from 0 to 1 is a quantile."""
+"""A statistic of a column's values; a number from 0 to 1 is a quantile."""
 
 START, END_COLUMN, COUNT = "start", "end", "count"
 _AT, _AFTER = "_at_us", "_after_us"
 
 
 class Windows(msgspec.Struct, frozen=True, kw_only=True):
-    """Windows of a length, each with the count of its events and statistics of their values.
+    """Analysis that counts events in time windows, with statistics of their values.
 
-    Its results have the key, `start`, `end`, `count`, and a column like `speed_mean` or `speed_p85` per statistic.
+    It takes one frame. Its results have the key, `start`, `end`, `count`, and a column like `speed_mean` or `speed_p85`
+    per statistic. Windows without events have no row. `windows` does the same in one call.
     """
 
     every: timedelta
+    """Length of a window."""
     by: tuple[str, ...] = ()
+    """Columns of the key; each key has windows of its own."""
     values: Mapping[str, Sequence[Statistic]] = {}
+    """Statistics by column: `"count"`, `"mean"`, `"min"`, `"max"`, a quantile from 0 to 1; NULL and NaN are ignored."""
     slide: timedelta | None = None
+    """Time between the starts of windows; by default `every`."""
     lateness: timedelta | None = None
+    """How long after its time an event may be recorded without being late; a stream needs one."""
     keep_late: bool = False
-    """Count late events too; in batch only, for a stream cannot wait for them."""
+    """Whether to include late events; in batch only."""
     time: str | None = None
-    """The time to go by, for frames that are no events of a lake, such as pairs; nothing is late there."""
+    """Column of the time, for frames that are not events of a lake, such as pairs; no row is late then."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "by", listed(self.by))
+        msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
         if self.every <= timedelta(0):
             raise LakeError(f"every={self.every} is not above zero; give the length of a window")
         if not timedelta(0) < self.step <= self.every:
             raise LakeError(f"slide={self.slide} is not above zero and at most every={self.every}")
         for name, statistic in self._statistics():
             _check_statistic(name, statistic)
-        distinct([*self.by, START, END_COLUMN, COUNT, *self._names()], "rename a column, or ask for each figure once")
+        require_distinct(
+            [*self.by, START, END_COLUMN, COUNT, *self._names()], "rename a column, or ask for each figure once"
+        )
         check_lateness(self.lateness)
 
     @property
     def step(self) -> timedelta:
-        """How far apart windows begin."""
+        """Time between the starts of windows."""
         return self.every if self.slide is None else self.slide
 
     def take(self, *events: DataFrame) -> DataFrame:
-        """The key, the time and the values of a frame's events."""
+        """The key, time and values of a frame's events."""
         if len(events) != 1:
             raise LakeError(f"windows take one frame, not {len(events)}")
         (frame,) = events
-        demand(frame, (*self.by, *self.values, *([self.time] if self.time else [])))
+        require_columns(frame, (*self.by, *self.values, *([self.time] if self.time else [])))
         _check_numbers(frame, self.values)
-        counted = frame if self.time else on_time(frame, self.lateness, self.keep_late)
-        at = F.unix_micros(self.time or moment())
+        counted = frame if self.time else drop_late(frame, self.lateness, self.keep_late)
+        at = F.unix_micros(self.time or event_time())
         timed = counted.select(*self.by, *self.values, at.alias(_AT), F.lit(None).cast("bigint").alias(_AFTER))
         return timed.where(F.col(_AT).isNotNull())
 
-    def settle(self, rows: DataFrame, watermark: datetime) -> Settled:
-        """The windows that end at or before the watermark; events that are in a later one, too, wait."""
-        limit = known_before(watermark, self.keep_late)
-        open = _aligned(F.col(_AT), micros(self.step)) > limit - micros(self.every)
+    def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
+        """The windows that end at or before the watermark; events that are also in later windows wait."""
+        limit = final_before(watermark, self.keep_late)
+        open = _align(F.col(_AT), micros_of_duration(self.step)) > limit - micros_of_duration(self.every)
         waiting = rows.where(open).withColumn(_AFTER, F.lit(limit).cast("bigint"))
-        return Settled(self._summary(self._placed(rows, limit)), waiting, rows)
+        return SettleResult(self._summary(self._assign_windows(rows, limit)), waiting, rows)
 
     def all(self, *events: DataFrame) -> DataFrame:
         """All windows of a frame's events."""
-        return self.settle(self.take(*events), END).results
+        return self.settle(self.take(*events), END_OF_STREAM).results
 
-    def _placed(self, rows: DataFrame, limit: int) -> DataFrame:
-        """A row for each window of an event that is final now and was not given out before."""
-        every, step = micros(self.every), micros(self.step)
-        last = _aligned(F.least(F.col(_AT), F.lit(limit - every)), step)
-        # Greatest passes over NULL: an event that has not waited yet is in all of its windows.
-        first = _aligned(F.greatest(_AT, _AFTER) - every, step) + step
+    def _assign_windows(self, rows: DataFrame, limit: int) -> DataFrame:
+        """A row for each window of an event that is final at the limit and was not before."""
+        every, step = micros_of_duration(self.every), micros_of_duration(self.step)
+        last = _align(F.least(F.col(_AT), F.lit(limit - every)), step)
+        # `greatest` ignores NULL: an event that has not waited yet is in all of its windows.
+        first = _align(F.greatest(_AT, _AFTER) - every, step) + step
         if every == step:
             return rows.withColumn(START, last).where(first <= last)
         starts = F.when(first <= last, F.sequence(first, last, F.lit(step).cast("bigint")))
         return rows.withColumn(START, F.explode(starts))
 
-    def _summary(self, placed: DataFrame) -> DataFrame:
+    def _summary(self, assigned: DataFrame) -> DataFrame:
         lists = [_ascending(name).alias(_list(name)) for name, given in self.values.items() if _needs_list(given)]
         extremes = [
-            getattr(F, statistic)(_number(name)).alias(_named(name, statistic))
+            getattr(F, statistic)(_number(name)).alias(_figure_name(name, statistic))
             for name, statistic in self._statistics()
             if statistic in ("count", "min", "max")
         ]
-        grouped = placed.groupBy(*self.by, START).agg(F.count(F.lit(1)).alias(COUNT), *extremes, *lists)
-        end = F.timestamp_micros(F.col(START) + micros(self.every))
-        figures = (_figure(name, statistic).alias(_named(name, statistic)) for name, statistic in self._statistics())
+        grouped = assigned.groupBy(*self.by, START).agg(F.count(F.lit(1)).alias(COUNT), *extremes, *lists)
+        end = F.timestamp_micros(F.col(START) + micros_of_duration(self.every))
+        figures = (
+            _figure(name, statistic).alias(_figure_name(name, statistic)) for name, statistic in self._statistics()
+        )
         return grouped.select(*self.by, F.timestamp_micros(START).alias(START), end.alias(END_COLUMN), COUNT, *figures)
 
     def _statistics(self) -> Iterator[tuple[str, Statistic]]:
         return ((name, statistic) for name, given in self.values.items() for statistic in given)
 
     def _names(self) -> list[str]:
-        return [_named(name, statistic) for name, statistic in self._statistics()]
+        return [_figure_name(name, statistic) for name, statistic in self._statistics()]
 
 
 def windows(
@@ -130,14 +140,29 @@ def windows(
     keep_late: bool = False,
     time: str | None = None,
 ) -> DataFrame:
-    """The windows of some events, per key: how many there were, and statistics of their values.
+    """Count events in time windows, with statistics of their values; see `Windows`.
 
-    Quantiles are exact, with linear interpolation between the two nearest values (Spark's `percentile`). NULL and NaN
-    are no values. A window without events has no row.
+    Quantiles are exact, with linear interpolation between the two nearest values, like Spark's `percentile`.
+
+    Args:
+        events: Events with the columns of `Lake.read`, or any frame if `time` is given.
+        every: Length of a window.
+        by: Columns of the key.
+        values: Statistics by column: `"count"`, `"mean"`, `"min"`, `"max"`, or a quantile from 0 to 1.
+        slide: Time between the starts of windows; by default `every`.
+        lateness: How long after its time an event may be recorded without being late; None for no limit.
+        keep_late: Include late events.
+        time: Column of the time, for frames that are not events of a lake; no row is late then.
+
+    Returns:
+        A frame with the key, `start`, `end`, `count` and one column per statistic.
+
+    Raises:
+        LakeError: A column is missing or is not a number, or an argument is out of range.
     """
     return Windows(
         every=every,
-        by=listed(by),
+        by=as_tuple(by),
         values=values,
         slide=slide,
         lateness=lateness,
@@ -146,14 +171,14 @@ def windows(
     ).all(events)
 
 
-def _aligned(at: Column, step: int) -> Column:
+def _align(at: Column, step: int) -> Column:
     return at - F.pmod(at, F.lit(step).cast("bigint"))
 
 
 def _check_statistic(name: str, statistic: object) -> None:
     is_quantile = isinstance(statistic, float | int) and not isinstance(statistic, bool) and 0 <= statistic <= 1
     if not is_quantile and statistic not in ("count", "mean", "min", "max"):
-        raise LakeError(f"values[{name!r}]: {statistic!r} is no count, mean, min, max or quantile from 0 to 1")
+        raise LakeError(f"values[{name!r}]: {statistic!r} is not count, mean, min, max or a quantile from 0 to 1")
 
 
 def _check_numbers(frame: DataFrame, names: Mapping[str, object]) -> None:
@@ -163,7 +188,7 @@ def _check_numbers(frame: DataFrame, names: Mapping[str, object]) -> None:
             raise LakeError(f"values[{name!r}] is of type {kind.simpleString()}; make it a number first")
 
 
-def _named(name: str, statistic: Statistic) -> str:
+def _figure_name(name: str, statistic: Statistic) -> str:
     return f"{name}_{statistic}" if isinstance(statistic, str) else f"{name}_p{_percent(statistic)}"
 
 
@@ -184,7 +209,7 @@ def _number(name: str) -> Column:
 
 
 def _ascending(name: str) -> Column:
-    # Adding zero makes the two zeros one, whose order would be left to chance.
+    # Adding 0.0 turns -0.0 into 0.0; otherwise their order would be undefined.
     return F.array_sort(F.collect_list(_number(name).cast("double") + F.lit(0.0)))
 
 
@@ -192,7 +217,7 @@ def _figure(name: str, statistic: Statistic) -> Column:
     values = F.col(_list(name))
     if isinstance(statistic, float | int):
         return _quantile(values, statistic)
-    return _mean(values) if statistic == "mean" else F.col(_named(name, statistic))
+    return _mean(values) if statistic == "mean" else F.col(_figure_name(name, statistic))
 
 
 def _mean(values: Column) -> Column:
@@ -201,7 +226,7 @@ def _mean(values: Column) -> Column:
 
 
 def _quantile(values: Column, quantile: float) -> Column:
-    place = (F.size(values) - 1) * F.lit(float(quantile))
-    below, above = F.get(values, F.floor(place).cast("int")), F.get(values, F.ceil(place).cast("int"))
-    between = below * (F.ceil(place) - place) + above * (place - F.floor(place))
+    rank = (F.size(values) - 1) * F.lit(float(quantile))
+    below, above = F.get(values, F.floor(rank).cast("int")), F.get(values, F.ceil(rank).cast("int"))
+    between = below * (F.ceil(rank) - rank) + above * (rank - F.floor(rank))
     return F.when(below == above, below).otherwise(between)

@@ -1,1 +1,1 @@
-"""Reading things in: formats that decode what there is into columns, and the job that writes the columns as tables."""
+"""Ingest: formats that decode files to columns of events, and the Spark job that writes them to tables."""

@@ -6,7 +6,6 @@ text of a gzip file; in the other formats it is the number of its frame. Damage 
 one.
 """
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from genus.can._dbc import Dbc, load_dbc
+from genus.can._dbc import Dbc
 from genus.can._dbc.candump import parse_candump
 from genus.can._dbc.columns import EXTENDED, ColumnDecoder, DecodedFrames, FrameColumns, MessageColumns, RefusedFrames
 from genus.can._dbc.layout import MessageLayout
@@ -41,11 +40,6 @@ CANDUMP = "log"
 _GZIP = b"\x1f\x8b"
 
 
-def types_of_dbc(path: str | os.PathLike[str]) -> tuple[type, ...]:
-    """The event types of a DBC file and their kind, for a catalog; DbcError if it cannot be read."""
-    return load_dbc(path).all_types
-
-
 class CanLogs(msgspec.Struct, frozen=True):
     """The format of CAN logs: candump, ASC, TRC, CSV or BLF, plain or gzip."""
 
@@ -63,15 +57,10 @@ class CanLogs(msgspec.Struct, frozen=True):
     ) -> "CanLogs":
         """Logs in one log format of the bus that a DBC file describes; tasks get its messages, not the file."""
         if log not in FORMATS:
-            raise LakeError(f"log={log!r} is no CAN log format; known: {', '.join(FORMATS)}")
+            raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
         if unknown not in ("dead", "pass"):
             raise LakeError(f"unknown={unknown!r}; write 'dead' to get dead letters, or 'pass' to leave frames out")
         return cls(tuple(map(_without_comments, dbc.messages)), log, unknown, channel)
-
-    @property
-    def name(self) -> str:
-        """Its name on the command line and in messages."""
-        return "can"
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of a plain candump log; one split of any other file."""
@@ -82,7 +71,7 @@ class CanLogs(msgspec.Struct, frozen=True):
         return byte_ranges(path, size, target, gzipped)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events of a split, and dead letters for everything that is no event."""
+        """The events of a split, and dead letters for everything that is not an event."""
         chunks = _ChunkReader(self, types)
         for found in _read_candump(split) if self.log == CANDUMP else _read_frames(split, self.log):
             if isinstance(found, FrameColumns):

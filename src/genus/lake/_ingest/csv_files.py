@@ -1,8 +1,9 @@
-"""CSV files: ranges of bytes where no value can hold a line end, otherwise one; places are offsets of rows.
+"""CSV files; the position of an event is the byte offset of its row.
 
-A value holds a line end only in quotes. So a file is cut if it has no quotes at all, which is looked up, or if the
-mapping says `newlines = false`. Where values may hold line ends, lines with an odd number of quotes belong together two
-by two, with all between them; if that makes no row, the first of them is damaged, and the rest stand for themselves.
+Only quoted values can contain line ends. So a file is cut into ranges of bytes if it has no quotes at all, which is
+checked, or if the mapping says `newlines = false`. Where values may contain line ends, two lines with an odd number of
+quotes, and all lines between them, are one row. If they are not a valid row, the first line is a dead letter and the
+others are read on their own.
 """
 
 import csv
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
-from genus.lake._ingest.mapping import CsvForm, Mapping
+from genus.lake._ingest.mapping import CsvFormat, Mapping
 from genus.lake._ingest.tabular import TableReader
 from genus.lake._ingest.text_lines import (
     LINE_LIMIT,
@@ -25,7 +26,7 @@ from genus.lake._ingest.text_lines import (
     byte_ranges,
     changed_us,
     is_compressed,
-    joined,
+    join_lines,
     read_lines,
 )
 from genus.lake._tables.files import open_input
@@ -35,22 +36,17 @@ _PIECE = 1 << 22
 
 
 class Csv(msgspec.Struct, frozen=True):
-    """Text with a row per event; the first names the columns, unless the mapping does."""
+    """CSV with one row per event; the first row has the column names, unless the mapping gives them."""
 
     mapping: Mapping = Mapping()
     delimiter: str = ","
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return "csv"
-
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of bytes if no value can hold a line end."""
+        """Ranges of bytes if no value can contain a line end, otherwise one split."""
         return byte_ranges(path, size, size if _may_span(path, self.mapping.csv) else target)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events of a range."""
+        """The events and dead letters of a range."""
         form = self.mapping.csv
         names = list(form.columns) or self._header(split)
         if isinstance(names, DeadLetter):
@@ -63,11 +59,11 @@ class Csv(msgspec.Struct, frozen=True):
             if isinstance(piece, list):
                 yield piece
             else:
-                yield from table.read(*parser.parsed(piece))
-                yield from parser.letters()
+                yield from table.read(*parser.parse(piece))
+                yield from parser.take_letters()
 
     def _header(self, split: Split) -> list[str] | DeadLetter:
-        """The names in the first line that says anything; why there are none otherwise."""
+        """The column names in the first line that is not blank; a dead letter if they cannot be read."""
         whole = msgspec.structs.replace(split, start=0, end=1)
         for piece in read_lines(whole):
             if isinstance(piece, list):
@@ -84,25 +80,25 @@ class Csv(msgspec.Struct, frozen=True):
             names = next(csv.reader([text], delimiter=self.delimiter, strict=True, **quoting))
         except (UnicodeDecodeError, csv.Error) as problem:
             return DeadLetter.of(0, f"the header cannot be read: {problem}", line)
-        if twins := sorted({name for name in names if names.count(name) > 1}):
-            return DeadLetter.of(0, f"the header names {', '.join(map(repr, twins))} more than once", line)
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            return DeadLetter.of(0, f"the header names {', '.join(map(repr, duplicates))} more than once", line)
         return list(names)
 
 
-def _may_span(path: str, form: CsvForm) -> bool:
-    """Whether a value may go over several lines."""
+def _may_span(path: str, form: CsvFormat) -> bool:
+    """Whether a value may span several lines."""
     if not form.quote or form.newlines is not None:
         return bool(form.quote and form.newlines)
-    return is_compressed(path) or _holds(path, form.quote.encode())
+    return is_compressed(path) or _contains(path, form.quote.encode())
 
 
-def _holds(path: str, byte: bytes) -> bool:
+def _contains(path: str, byte: bytes) -> bool:
     with open_input(path) as file:
         return any(byte in piece for piece in iter(partial(file.read, _PIECE), b""))
 
 
 def _absent_texts(mapping: Mapping) -> list[str]:
-    """Texts that mean nothing is there; without quotes, nothing at all does."""
+    """Texts that mean absent; the empty text does if it is not quoted."""
     return ["", *(value if isinstance(value, str) else repr(value) for value in mapping.absent)]
 
 
@@ -118,7 +114,7 @@ def _without_header(pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Line
 
 
 class RowParser:
-    """Finds the rows of lines, and their columns. State: lines whose quote is still open; rows that were refused."""
+    """Parses lines into columns. State: lines after a quote that is still open, and dead letters."""
 
     def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
         self._names, self._delimiter, self._quote = names, delimiter, quote
@@ -132,8 +128,8 @@ class RowParser:
         self._open = Lines([], np.zeros(0, np.int64))
         self._letters: list[DeadLetter] = []
 
-    def letters(self) -> Iterator[list[DeadLetter]]:
-        """What was refused since this was asked last."""
+    def take_letters(self) -> Iterator[list[DeadLetter]]:
+        """The dead letters since the last call."""
         letters, self._letters = self._letters, []
         if letters:
             yield letters
@@ -141,7 +137,7 @@ class RowParser:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def rows(self, pieces: Iterator[Lines | list[DeadLetter]], *, spans: bool) -> Iterator[Lines | list[DeadLetter]]:
-        """Lines that are one row each, those of values with line ends put together."""
+        """Yield the rows of lines; lines of values with line ends are joined."""
         for piece in pieces:
             if isinstance(piece, list):
                 yield piece
@@ -151,23 +147,23 @@ class RowParser:
             yield from self._give_up()
 
     def _rows_of(self, piece: Lines, spans: bool) -> Iterator[Lines | list[DeadLetter]]:
-        piece = joined([self._open, piece])
+        piece = join_lines([self._open, piece])
         self._open = Lines([], np.zeros(0, np.int64))
         quote = self._quote.encode()
         odd = [row for row, line in enumerate(piece.lines) if line.count(quote) % 2] if quote else []
-        yield from self._paired(piece, odd, spans) if odd else [piece]
+        yield from self._join_quoted(piece, odd, spans) if odd else [piece]
         if sum(map(len, self._open.lines)) > LINE_LIMIT:
             yield from self._give_up()
 
     def _give_up(self) -> Iterator[Lines | list[DeadLetter]]:
-        """Refuse the line that opened a quote, and read those after it anew."""
+        """Make the line that opened a quote a dead letter, and read the lines after it again."""
         lines, offsets = self._open
         self._open = Lines([], np.zeros(0, np.int64))
         yield [DeadLetter.of(int(offsets[0]), UNCLOSED, lines[0])]
         yield from self._rows_of(Lines(lines[1:], offsets[1:]), True)
 
-    def _paired(self, piece: Lines, odd: list[int], spans: bool) -> Iterator[Lines | list[DeadLetter]]:
-        """Rows of lines some of which have an odd number of quotes."""
+    def _join_quoted(self, piece: Lines, odd: list[int], spans: bool) -> Iterator[Lines | list[DeadLetter]]:
+        """The rows of lines; `odd` are the lines with an odd number of quotes."""
         lines, offsets = piece
         rows: list[tuple[bytes, int]] = []
         letters: list[DeadLetter] = []
@@ -199,15 +195,16 @@ class RowParser:
 
     # -- columns -----------------------------------------------------------------------------------------------------
 
-    def parsed(self, rows: Lines) -> tuple[dict[str, pa.Array], Any]:
-        """The columns of rows, and where each row is; rows that have other columns are refused."""
+    def parse(self, rows: Lines) -> tuple[dict[str, pa.Array], Any]:
+        """The columns of rows and the offset of each row; rows that do not fit become dead letters."""
         kept = np.array([bool(line.strip()) for line in rows.lines], np.bool_)
         rows = Lines([line for line in rows.lines if line.strip()], rows.offsets[kept])
         parts = list(self._parts(rows)) if rows.lines else []
-        columns = {name: _chained([table.column(name) for table, _ in parts]) for name in self._names}
+        columns = {name: _concat([table.column(name) for table, _ in parts]) for name in self._names}
         return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)])
 
     def _parts(self, rows: Lines) -> Iterator[tuple[pa.Table, Any]]:
+        """Parse rows as a whole; if that fails, by halves, until the bad rows are alone."""
         table, refused = self._parse(rows.lines)
         if table is not None and table.num_rows + len(refused) == len(rows.lines):
             for row, reason in refused.items():
@@ -228,7 +225,7 @@ class RowParser:
         return "not a row of CSV"
 
     def _parse(self, lines: list[bytes]) -> tuple[pa.Table | None, dict[int, str]]:
-        """The columns of lines, and the lines with too few or too many; None if they cannot be told apart."""
+        """The columns of lines, and the reasons for lines with too few or too many; None if Arrow refuses them all."""
         refused: dict[int, str] = {}
 
         def refuse(row: Any) -> str:
@@ -244,20 +241,20 @@ class RowParser:
             invalid_row_handler=refuse,
         )
         try:
-            text.decode("utf-8")  # Arrow cannot show rows to the function above that are no text
+            text.decode("utf-8")  # Arrow cannot pass rows to the function above that are not UTF-8
             return arrow_csv.read_csv(pa.BufferReader(text), read, parse, self._convert), refused
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None, refused
 
 
 def _row_pattern(columns: int, delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
-    """Rows of several lines, which are not read as leniently as those of one: nothing may be beside the quotes."""
+    """A pattern for rows of several lines; stricter than for single lines: quotes must enclose the whole value."""
     end, open_ = re.escape(delimiter), re.escape(quote)
     value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)".replace(b"Q", open_).replace(b"E", end)
     return re.compile(value + (end + value) * (columns - 1) + rb"\r?")
 
 
-def _chained(chunks: list[pa.ChunkedArray]) -> pa.Array:
+def _concat(chunks: list[pa.ChunkedArray]) -> pa.Array:
     if not chunks:
         return pa.nulls(0, pa.string())
     return pa.chunked_array([piece for chunk in chunks for piece in chunk.chunks], pa.string()).combine_chunks()

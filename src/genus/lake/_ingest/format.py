@@ -1,8 +1,8 @@
-"""The contract between formats and the ingest job.
+"""The interface between file formats and the ingest job.
 
-A `Format` knows how to cut a file into splits, on the driver, and how to read one, in a task. Reading gives columns of
-events of one type at a time, every one of them valid, and dead letters for everything that is not; it never raises on
-what a file holds. The job adds the columns of Genus' own and writes both.
+A `Format` cuts a file into splits, on the driver, and reads one split, in a task. Reading yields columns of valid
+events of one type at a time, and dead letters for everything else; it never raises because of the content of a file.
+The job adds Genus' columns and writes both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,11 +17,11 @@ from genus.lake._tables.columns import INSTANT, POSITION, RECORDED, attribute_sc
 from genus.model import Vector
 
 RAW_LIMIT = 4096
-"""A dead letter keeps so many characters of what was there."""
+"""A dead letter keeps at most this many characters of the input."""
 
 
 class Split(msgspec.Struct, frozen=True):
-    """A range of a file, in bytes or whatever its format counts in."""
+    """A range of a file, in bytes or in another unit of its format."""
 
     path: str
     start: int
@@ -31,7 +31,7 @@ class Split(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """Something that is no event: where it was, why it is none, and what it said."""
+    """Input that is not a valid event: its position, the reason and the raw text."""
 
     position: int
     reason: str
@@ -39,7 +39,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, position: int, reason: str, raw: bytes | str) -> "DeadLetter":
-        """A dead letter with as much of the raw text as is kept; bytes that are no text are shown as escapes."""
+        """A dead letter with the raw text cut to `RAW_LIMIT`; bytes that are not UTF-8 are escaped."""
         text = raw if isinstance(raw, str) else raw[: 4 * RAW_LIMIT].decode("utf-8", "backslashreplace")
         return cls(position, reason, text.encode("utf-8", "backslashreplace").decode()[:RAW_LIMIT])
 
@@ -47,9 +47,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class Columns(msgspec.Struct, frozen=True):
     """Events of one type.
 
-    The batch has a column for every attribute that any of them carries, as `TypePlan.schema` says, in any order; what
-    it lacks is absent. Beside them it has `_position` (int64: where in the source; unique in it) and `_recorded`
-    (timestamp: when it was seen; the event's time where nobody says).
+    The batch has a column for every attribute that any of them carries, with the type in `TypePlan.schema`, in any
+    order; attributes without a column are absent. It also has `_position` (int64, unique in the source) and `_recorded`
+    (timestamp of recording; the event's time if the source does not state it).
     """
 
     type: str
@@ -60,25 +60,21 @@ Chunk: TypeAlias = Columns | list[DeadLetter]
 
 
 class Format(Protocol):
-    """One way in which events are kept outside a lake. Frozen, and small when pickled: it is sent to every task."""
-
-    @property
-    def name(self) -> str:
-        """What it is called on the command line and in messages."""
+    """A file format of events. Frozen, and small when pickled, because it is sent to every task."""
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """A file of some size in ranges of about `target` bytes, which can be read at the same time.
+        """Cut a file of `size` bytes into ranges of about `target` bytes that can be read in parallel.
 
-        Ranges may be guesses: `read` then finds the first and last whole event by itself, so that every event is in
-        exactly one split. A format that cannot be cut gives one.
+        Ranges need not end at events: `read` finds the first and the last whole event, so that every event is in
+        exactly one split. A format that cannot be cut returns one split.
         """
 
     def read(self, split: Split, types: "Types") -> Iterator[Chunk]:
-        """The events of a split; about 10,000 to 100,000 a chunk are best."""
+        """The events and dead letters of a split; 10,000 to 100,000 events per chunk are best."""
 
 
 class Types:
-    """The event types of a catalog, as a task knows them: parsed once per process, for all its splits."""
+    """The event types of a catalog in a task, parsed once per process."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -86,27 +82,27 @@ class Types:
         self._plans: dict[str, TypePlan | None] = {}
 
     def plan(self, name: str) -> "TypePlan | None":
-        """What events of a type may hold; None if the catalog has no such event type."""
+        """The plan of a type; None if the catalog has no such event type."""
         if name not in self._plans:
             known = self.entries.get(name)
             self._plans[name] = None if known is None or known.kind else TypePlan(self, known)
         return self._plans[name]
 
     def expected(self, name: str) -> "TypePlan":
-        """What events of a type may hold that a format found in the catalog."""
+        """The plan of a type that must be in the catalog."""
         plan = self.plan(name)
-        assert plan is not None, f"a format gave events of {name}, which the catalog does not have"
+        assert plan is not None, f"a format returned events of {name}, which is not in the catalog"
         return plan
 
     def declared(self, name: str) -> dict[str, bool]:
-        """The attributes of a type, its own and inherited, and whether each is required."""
+        """The own and inherited attributes of a type, and whether each is required."""
         entry = self.entries[name]
         inherited = [self.declared(parent) for parent in entry.parents]
         return {attribute: must for each in (*inherited, entry.attributes) for attribute, must in each.items()}
 
 
 class TypePlan:
-    """One event type: its vector, the attributes it has itself, and those of them that must be there."""
+    """One event type: its family's vector, its own attributes and those that are required."""
 
     def __init__(self, types: Types, entry: TypeEntry) -> None:
         declared = types.declared(entry.name)
@@ -117,7 +113,7 @@ class TypePlan:
         self.attributes = tuple(attribute for attribute in self.vector if attribute.name in declared)
         self.required = tuple(attribute.name for attribute in self.attributes if declared[attribute.name])
         self.schema: pa.Schema = pa.schema([field for field in attribute_schema(self.vector) if field.name in declared])
-        """The columns that a batch of this type may have, by the lake's types."""
+        """Attribute columns that a batch of this type may have, with the types of the lake."""
 
 
 POSITION_FIELD = pa.field(POSITION, pa.int64(), nullable=False)
@@ -126,5 +122,5 @@ RECORDED_FIELD = pa.field(RECORDED, INSTANT, nullable=False)
 
 @lru_cache(maxsize=4)
 def types_of(catalog_text: str) -> Types:
-    """The types of a catalog's text; a task asks for the same one for every split."""
+    """The types of a catalog given as text; cached, because a task needs them for every split."""
     return Types(Catalog.parse(catalog_text))

@@ -1,7 +1,8 @@
-"""Records of JSON as columns of events.
+"""JSON files: one event per line, plain or as a CloudEvent, or one array of events.
 
-Lines are decoded to dictionaries, and from there on all is columns: the values of a field of all records of a type are
-turned into an attribute's column at once. Only what does not fit is looked at one by one.
+Lines are decoded to dictionaries; then the values of a field of all records of a type are converted to an attribute's
+column at once. Only faulty records are handled one by one. Files of lines are cut into ranges of bytes. An array is
+read as a whole; of a damaged array, the objects that can be found are read.
 """
 
 import json
@@ -14,25 +15,32 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from genus.lake._ingest.cast import Read
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
-from genus.lake._ingest.mapping import Field, FieldPath, Mapping, path_text
-from genus.lake._ingest.record_assembly import Faults, Node, Positions, Reading, shown
+from genus.lake._ingest.mapping import FieldPath, MappedField, Mapping, format_path
+from genus.lake._ingest.record_assembly import (
+    FieldNode,
+    Positions,
+    RecordAssembler,
+    RecordFaults,
+    assembler_for,
+    show_value,
+)
+from genus.lake._ingest.safe_cast import CastColumn
 from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_compressed, open_text, read_lines
 from genus.lake._ingest.values import convert_json
 
 _NAME = re.compile(rb'"[ \t\r\n]*:')
 _COLON, _QUOTE, _BLANK = b':" '
 
-ENVELOPE = (Field(("time",), "time"), Field(("source",), "source"))
-"""What of a CloudEvent's envelope is an attribute, where its data do not say it themselves."""
+ENVELOPE = (MappedField(("time",), "time"), MappedField(("source",), "source"))
+"""Fields of a CloudEvent's envelope that are attributes unless its data has them."""
 
 Record = dict[str, Any]
 _decode = msgspec.json.Decoder().decode
 
 
 class RecordReader:
-    """Turns lines of JSON into columns; knows how to read each type by the time it has met it."""
+    """Reads events from lines of JSON. State: an assembler for each type name that occurred."""
 
     def __init__(self, mapping: Mapping, cloud_events: bool | None, types: Types, changed_us: int) -> None:
         self._types, self._changed_us = types, changed_us
@@ -41,19 +49,19 @@ class RecordReader:
         self._envelope = cloud_mapping(mapping)
         paths = [self._envelope.inside, mapping.inside, *(field.path[:-1] for field in mapping.all_fields)]
         self._containers = {path[0] for path in paths if path}
-        self._readings: dict[tuple[bool, str | int], Reading | str] = {}
+        self._assemblers: dict[tuple[bool, str | int], RecordAssembler | str] = {}
 
     def read(self, piece: Lines) -> Iterator[Chunk]:
-        """The events of some lines, type by type, and then what is no event."""
-        piece, faults = _without_blanks(piece), Faults()
-        records = _decoded(piece.lines, faults)
-        _find_doubles(piece.lines, records, self._containers, faults)
+        """The events of some lines, type by type, then the dead letters."""
+        piece, faults = _without_blanks(piece), RecordFaults()
+        records = _decode_lines(piece.lines, faults)
+        _find_duplicates(piece.lines, records, self._containers, faults)
         for (is_cloud, name), rows in self._groups(records, faults).items():
-            reading = self._reading(is_cloud, name)
-            if isinstance(reading, str):
-                faults.add(rows, lambda _, reason=reading: reason)  # type: ignore[misc]
+            assembler = self._assembler(is_cloud, name)
+            if isinstance(assembler, str):
+                faults.add(rows, lambda _, reason=assembler: reason)  # type: ignore[misc]
             else:
-                yield self._columns(reading, rows, records, piece.offsets, faults)
+                yield self._columns(assembler, rows, records, piece.offsets, faults)
         if faults.reasons:
             yield [
                 DeadLetter.of(int(piece.offsets[row]), reason, piece.lines[row])
@@ -61,22 +69,30 @@ class RecordReader:
             ]
 
     def _columns(
-        self, reading: Reading, rows: list[int], records: list[Record], offsets: Positions, faults: Faults
+        self,
+        assembler: RecordAssembler,
+        rows: list[int],
+        records: list[Record],
+        offsets: Positions,
+        faults: RecordFaults,
     ) -> Columns:
         is_all = len(rows) == len(records)
-        own = Faults()
-        gathered = Gathering(reading, own).of(records if is_all else [records[row] for row in rows])
-        reads: list[Read] = []
-        for number, (wanted, values) in enumerate(zip(reading.wanted, gathered, strict=True)):
-            reads.append(convert_json(values, wanted.type, wanted.field.spelling))
-            own.mask(reads[-1].wrong, lambda row, n=number, v=values: reading.wrong(n, v[row]))  # type: ignore[misc]
-        columns = reading.assemble(reads, own, offsets if is_all else offsets[rows], self._changed_us)
+        own = RecordFaults()
+        gathered = FieldGatherer(assembler, own).gather(records if is_all else [records[row] for row in rows])
+        converted: list[CastColumn] = []
+        for number, (wanted, values) in enumerate(zip(assembler.wanted, gathered, strict=True)):
+            converted.append(convert_json(values, wanted.type, wanted.field.value_format))
+            own.mask(
+                converted[-1].wrong,
+                lambda row, n=number, v=values: assembler.describe_wrong(n, v[row]),  # type: ignore[misc]
+            )
+        columns = assembler.assemble(converted, own, offsets if is_all else offsets[rows], self._changed_us)
         for row, reason in own.reasons.items():
             faults.reasons[rows[row]] = reason
         return columns
 
-    def _groups(self, records: list[Record], faults: Faults) -> dict[tuple[bool, str | int], list[int]]:
-        """The rows of each name of a type, as a plain record and as a CloudEvent."""
+    def _groups(self, records: list[Record], faults: RecordFaults) -> dict[tuple[bool, str | int], list[int]]:
+        """The rows of each type name, separately for CloudEvents and plain records."""
         cloud = self._cloud_rows(records, faults)
         good = [row for row in range(len(records)) if row not in faults.reasons]
         groups: dict[tuple[bool, str | int], list[int]] = {}
@@ -86,52 +102,50 @@ class RecordReader:
                 if type(name) is str or type(name) is int:
                     groups.setdefault((is_cloud, name), []).append(row)
                 else:
-                    faults.reasons[row] = _nameless(mapping, name)
+                    faults.reasons[row] = _no_type(mapping, name)
         return groups
 
-    def _cloud_rows(self, records: list[Record], faults: Faults) -> set[int]:
-        """The rows that are CloudEvents; of a version that is not known, they are faults."""
+    def _cloud_rows(self, records: list[Record], faults: RecordFaults) -> set[int]:
+        """The rows that are CloudEvents; those of an unknown version are added to the faults."""
         if self._asked is False:
             return set()
         cloud = {row for row, record in enumerate(records) if self._asked or "specversion" in record}
         for row in cloud:
             if (version := records[row].get("specversion")) != "1.0":
-                faults.reasons.setdefault(row, f"specversion is {shown(version)}; CloudEvents 1.0 are read")
+                faults.reasons.setdefault(row, f"specversion is {show_value(version)}; CloudEvents 1.0 are read")
         return cloud
 
-    def _reading(self, is_cloud: bool, name: str | int) -> Reading | str:
+    def _assembler(self, is_cloud: bool, name: str | int) -> RecordAssembler | str:
         key = is_cloud, name
-        if key not in self._readings:
-            self._readings[key] = self._made(is_cloud, str(name))
-        return self._readings[key]
+        if key not in self._assemblers:
+            self._assemblers[key] = self._make_assembler(is_cloud, str(name))
+        return self._assemblers[key]
 
-    def _made(self, is_cloud: bool, name: str) -> Reading | str:
-        mapping = self._envelope if is_cloud else self._mapping
-        type_ = mapping.naming.fixed or mapping.naming.type_of(name)
-        plan = None if type_ is None else self._types.plan(type_)
-        if plan is None:
-            return f"unknown type {shown(name)}" + (f" ({type_})" if type_ not in (None, name) else "")
-        return _cloud_reading(mapping, Reading(mapping, plan, ENVELOPE)) if is_cloud else Reading(mapping, plan)
+    def _make_assembler(self, is_cloud: bool, name: str) -> RecordAssembler | str:
+        if not is_cloud:
+            return assembler_for(name, self._mapping, self._types)
+        assembler = assembler_for(name, self._envelope, self._types, ENVELOPE)
+        if isinstance(assembler, RecordAssembler):
+            _ignore_envelope(self._envelope, assembler.tree)
+        return assembler
 
 
 def cloud_mapping(mapping: Mapping) -> Mapping:
-    """A mapping as it is for CloudEvents: attributes are in `data`, and `type` says the type, if nothing else does."""
+    """The mapping for CloudEvents: attributes are in `data` unless the mapping says otherwise."""
     return msgspec.structs.replace(mapping, inside=mapping.inside or ("data",))
 
 
-def _cloud_reading(mapping: Mapping, reading: Reading) -> Reading:
-    """A reading that passes over the rest of the envelope, but not of the data."""
-    tree = reading.tree
+def _ignore_envelope(mapping: Mapping, tree: FieldNode) -> None:
+    """Ignore unknown fields of the envelope, but not of the data."""
     tree.takes_rest = True
     tree.at(mapping.inside)
     binary = tree.at(("data_base64",))
     if not binary.wanted and not binary.is_ignored:
-        binary.refused = "data_base64 holds binary data, which no mapping gives to an attribute"
-    return reading
+        binary.refused = "data_base64 holds binary data, which the mapping gives to no attribute"
 
 
 def _names(mapping: Mapping, records: list[Record]) -> list[Any]:
-    """What each record calls its type; anything but text or an integer is no name."""
+    """The type name in each record; valid names are text or integers."""
     naming = mapping.naming
     if naming.fixed:
         return [naming.fixed] * len(records)
@@ -151,9 +165,10 @@ def _at(values: list[Any], path: FieldPath) -> list[Any]:
     return values
 
 
-def _nameless(mapping: Mapping, name: object) -> str:
-    fields = " and ".join(repr(path_text(path)) for path in mapping.naming.fields)
-    return f"no type: {fields} {'is missing' if name is None else f'is {shown(name)}'}"
+def _no_type(mapping: Mapping, name: object) -> str:
+    """The reason for a record without a valid type name."""
+    fields = " and ".join(repr(format_path(path)) for path in mapping.naming.fields)
+    return f"no type: {fields} {'is missing' if name is None else f'is {show_value(name)}'}"
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
@@ -166,20 +181,20 @@ def _without_blanks(piece: Lines) -> Lines:
     return Lines([line for line in piece.lines if line.strip()], piece.offsets[kept])
 
 
-def _decoded(lines: list[bytes], faults: Faults) -> list[Record]:
-    """The objects that lines are; an empty one where a line is none."""
+def _decode_lines(lines: list[bytes], faults: RecordFaults) -> list[Record]:
+    """Decode each line to an object; an empty one, and a fault, where a line is not an object."""
     try:
         records = list(map(_decode, lines))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        records = [_decoded_one(row, line, faults) for row, line in enumerate(lines)]
+        records = [_decode_line(row, line, faults) for row, line in enumerate(lines)]
     if set(map(type, records)) <= {dict}:
         return records
     strange = [row for row, record in enumerate(records) if type(record) is not dict]
-    faults.add(strange, lambda row: f"not an object: {shown(records[row])}")
+    faults.add(strange, lambda row: f"not an object: {show_value(records[row])}")
     return [record if type(record) is dict else {} for record in records]
 
 
-def _decoded_one(row: int, line: bytes, faults: Faults) -> Any:
+def _decode_line(row: int, line: bytes, faults: RecordFaults) -> Any:
     try:
         return _decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
@@ -188,11 +203,11 @@ def _decoded_one(row: int, line: bytes, faults: Faults) -> Any:
         return {}
 
 
-def _find_doubles(lines: list[bytes], records: list[Record], containers: set[str], faults: Faults) -> None:
-    """Lines that name a field twice, of which the decoder keeps the last.
+def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[str], faults: RecordFaults) -> None:
+    """Add lines that have a field twice to the faults; the decoder silently keeps the last one.
 
-    A line has as many names as `":`, give or take those in texts and with spaces between: where the decoded record has
-    as many there is no doubt, and the few others are decoded again with care.
+    The number of fields in a line is about the number of `":` in it. Where the decoded record has as many fields, there
+    are no duplicates; the few other lines are decoded again by a decoder that finds them.
     """
     if not lines:
         return
@@ -204,7 +219,7 @@ def _find_doubles(lines: list[bytes], records: list[Record], containers: set[str
             sizes += np.fromiter((len(each) if type(each) is dict else 0 for each in inside), np.int64, len(records))
     for row in np.flatnonzero(counts != sizes).tolist():
         if row not in faults.reasons and counts[row] != _size(records[row]):
-            _find_double(row, lines[row], faults)
+            _find_duplicate(row, lines[row], faults)
 
 
 def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
@@ -218,7 +233,7 @@ def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
 
 
 def _size(record: Record) -> int:
-    """How many names there are in an object and all that is in it."""
+    """The number of fields in an object and everything inside it."""
     size = len(record)
     waiting = [value for value in record.values() if type(value) is dict or type(value) is list]
     while waiting:
@@ -229,39 +244,39 @@ def _size(record: Record) -> int:
     return size
 
 
-def _find_double(row: int, line: bytes, faults: Faults) -> None:
+def _find_duplicate(row: int, line: bytes, faults: RecordFaults) -> None:
     try:
-        json.loads(line, object_pairs_hook=_refuse_doubles)
+        json.loads(line, object_pairs_hook=_refuse_duplicates)
     except (ValueError, RecursionError) as problem:
         faults.reasons[row] = str(problem)
 
 
-def _refuse_doubles(pairs: list[tuple[str, Any]]) -> Record:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> Record:
     made = dict(pairs)
     if len(made) < len(pairs):
         names = list(map(itemgetter(0), pairs))
-        raise ValueError(f"the field {next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(f"the field {next(name for name in names if names.count(name) > 1)!r} occurs twice")
     return made
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------
 
 
-class Gathering:
+class FieldGatherer:
     """Collects the values of each wanted field from records of one type."""
 
-    def __init__(self, reading: Reading, faults: Faults) -> None:
-        self._reading, self._faults = reading, faults
-        self._found: list[list[Any]] = [[] for _ in reading.wanted]
+    def __init__(self, assembler: RecordAssembler, faults: RecordFaults) -> None:
+        self._assembler, self._faults = assembler, faults
+        self._found: list[list[Any]] = [[] for _ in assembler.wanted]
 
-    def of(self, records: list[Record]) -> list[list[Any]]:
-        """The values of all wanted fields, None where there is none."""
-        self._visit(self._reading.tree, records, ())
+    def gather(self, records: list[Record]) -> list[list[Any]]:
+        """The values of all wanted fields, None where a record has no value."""
+        self._visit(self._assembler.tree, records, ())
         return self._found
 
-    def _visit(self, node: Node, records: list[Record], path: FieldPath) -> None:
+    def _visit(self, node: FieldNode, records: list[Record], path: FieldPath) -> None:
         for key in set().union(*records) - node.children.keys() if not node.takes_rest else ():
-            self._refuse(records, key, self._reading.outside((*path, key)))
+            self._refuse(records, key, self._assembler.describe_unknown((*path, key)))
         for key, child in node.children.items():
             if child.refused:
                 self._refuse(records, key, child.refused)
@@ -272,7 +287,7 @@ class Gathering:
         rows = [row for row, record in enumerate(records) if record.get(key) is not None]
         self._faults.add(rows, lambda _: reason)
 
-    def _enter(self, node: Node, values: list[Any], path: FieldPath) -> None:
+    def _enter(self, node: FieldNode, values: list[Any], path: FieldPath) -> None:
         for number in node.wanted:
             self._found[number] = values
         if not node.children and (node.wanted or node.is_ignored):
@@ -281,21 +296,19 @@ class Gathering:
             values = self._objects(node, values, path)
         self._visit(node, values, path)
 
-    def _objects(self, node: Node, values: list[Any], path: FieldPath) -> list[Record]:
+    def _objects(self, node: FieldNode, values: list[Any], path: FieldPath) -> list[Record]:
         if not node.wanted and not node.is_ignored:
             strange = [row for row, value in enumerate(values) if value is not None and type(value) is not dict]
-            reason = f"the field {path_text(path)!r} is no object"
+            reason = f"the field {format_path(path)!r} is not an object"
             self._faults.add(strange, lambda _: reason)
         return [value if type(value) is dict else {} for value in values]
 
 
-# JSON: one event per line, plain or as a CloudEvent; and files that are one array of events.
-#
-# Files of lines are cut into ranges of bytes; an array is read whole, and whatever can be found of a damaged one.
+# -- the format --------------------------------------------------------------------------------------------------------
 
 
 ARRAY_LIMIT = 256 * 1024 * 1024
-"""A file that is one array is read whole, so it must not be larger; one with an event per line may be of any size."""
+"""Size limit of a file that is one array, which is read as a whole."""
 _ITEMS = 50_000
 _SPACE = b" \t\r\n"
 
@@ -305,25 +318,20 @@ _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class JsonLines(msgspec.Struct, frozen=True):
     """JSON with one event per line (.jsonl, .ndjson, .json, each also with .gz), or one array of events.
 
-    `cloud_events` says whether records are CloudEvents; None: those with `specversion` are.
+    `cloud_events` says whether records are CloudEvents; if None, those with `specversion` are.
     """
 
     mapping: Mapping = Mapping()
     cloud_events: bool | None = None
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return "json"
-
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of bytes; a compressed file, and one that is an array, is not cut."""
+        """Ranges of bytes; compressed files and arrays are one split."""
         if not is_compressed(path) and _is_array(path) and size <= ARRAY_LIMIT:
             return [Split(path, 0, size)]
         return byte_ranges(path, size, target)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events of a range."""
+        """The events and dead letters of a range."""
         reader = RecordReader(self.mapping, self.cloud_events, types, changed_us(split.path))
         is_whole = is_compressed(split.path) or split.end - split.start <= ARRAY_LIMIT
         pieces = read_array(split) if split.start == 0 and is_whole and _is_array(split.path) else read_lines(split)
@@ -341,20 +349,20 @@ def _is_array(path: str) -> bool:
     try:
         with open_text(path) as stream:
             start = stream.read(1024)
-    except (OSError, EOFError):  # what is damaged is told by reading it
+    except (OSError, EOFError):  # reading the file reports the damage
         return False
     return start.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE).startswith(b"[")
 
 
 def read_array(split: Split) -> Iterator[Lines | list[DeadLetter]]:
-    """The items of an array, each at its index; of a damaged array, those that can be found, each at its offset."""
+    """The items of an array with their indexes; of a damaged array, the objects found in it with their offsets."""
     content, damage = _content(split.path)
     try:
         items = [bytes(item) for item in _items(content.removeprefix(b"\xef\xbb\xbf"))] if damage is None else None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         items = None
     if items is None:
-        yield from _salvaged(content)
+        yield from _salvage(content)
     else:
         for start in range(0, len(items), _ITEMS):
             part = items[start : start + _ITEMS]
@@ -375,29 +383,29 @@ def _content(path: str) -> tuple[bytes, str | None]:
     return b"".join(made), too_large if piece else None
 
 
-def _salvaged(content: bytes) -> Iterator[Lines | list[DeadLetter]]:
-    """Whatever is an object in a damaged array; from where there is none, to the end of the line, is a dead letter."""
-    text = content.decode("latin-1")  # one character per byte: the place of one is that of the other
+def _salvage(content: bytes) -> Iterator[Lines | list[DeadLetter]]:
+    """The objects in a damaged array; the rest of a line without one is a dead letter."""
+    text = content.decode("latin-1")  # one character per byte, so that their positions are equal
     scan = json.JSONDecoder(strict=False).raw_decode
     found: list[tuple[bytes, int]] = []
     letters: list[DeadLetter] = []
-    place = _next(text, text.find("[") + 1)
-    while place < len(text):
+    position = _next(text, text.find("[") + 1)
+    while position < len(text):
         try:
-            if text[place] != "{":
-                raise ValueError("no object")
-            _, end = scan(text, place)
-            found.append((content[place:end], place))
+            if text[position] != "{":
+                raise ValueError("not an object")
+            _, end = scan(text, position)
+            found.append((content[position:end], position))
         except (ValueError, RecursionError):
-            end = text.find("\n", place) % (len(text) + 1)
-            if content[place:end].strip(_SPACE + b"]"):
-                letters.append(DeadLetter.of(place, "not JSON, in a damaged array", content[place:end]))
-        place = _next(text, end)
+            end = text.find("\n", position) % (len(text) + 1)
+            if content[position:end].strip(_SPACE + b"]"):
+                letters.append(DeadLetter.of(position, "not JSON, in a damaged array", content[position:end]))
+        position = _next(text, end)
     yield Lines([item for item, _ in found], np.array([at for _, at in found], np.int64))
     yield letters
 
 
-def _next(text: str, place: int) -> int:
-    while place < len(text) and text[place] in ", \t\r\n":
-        place += 1
-    return place
+def _next(text: str, position: int) -> int:
+    while position < len(text) and text[position] in ", \t\r\n":
+        position += 1
+    return position

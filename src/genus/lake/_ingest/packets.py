@@ -1,7 +1,10 @@
-"""Packets of recordings turned into columns, checked by structs that are made from the catalog.
+"""Decodes packets of recordings to columns, and checks them with structs made from the catalog.
 
-A packet is an array of the type's name, the time of recording and the attributes; a struct for each type of a catalog
-has just this form, so msgspec reads and checks a packet in one step. What it cannot check is checked in the columns.
+A packet is a msgpack array of type name, time of recording and attributes. A struct of this form is made for each type,
+so that msgspec decodes and checks a packet in one step. Times, durations and opaque values are checked as columns.
+
+Times are kept as the bytes in the packet; the usual forms, msgpack timestamps of 4, 8 and 12 bytes, are decoded
+together with numpy. Other forms, such as text with a time zone, are decoded one by one as the bus does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from genus.lake._ingest.format import Columns, TypePlan, Types
-from genus.lake._tables.columns import INSTANT, POSITION, RECORDED, stored_type
+from genus.lake._ingest.safe_cast import valid_rows
+from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, POSITION, RECORDED, stored_type
 from genus.model import (
     Attribute,
     AttributeType,
@@ -32,18 +36,10 @@ from genus.model import (
 )
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
 
-# Times and durations as msgpack has them, turned into columns of microseconds many at a time.
-#
-# A time is read as the bytes it has in the packet, and the usual forms, timestamps of 4, 8 and 12 bytes, are decoded
-# together. What is left, as texts with a zone and fractions of microseconds, is decoded one by one as the bus does.
-
-
-FIRST_US = micros_of_time(datetime.fromisoformat("0001-01-01T00:00:00Z"))
-LAST_US = micros_of_time(datetime.fromisoformat("9999-12-31T23:59:59.999999Z"))
 AWARE = Annotated[datetime, msgspec.Meta(tz=True)]
 
 _SECONDS = np.uint64(34)
-"""A timestamp of 8 bytes has so many bits of seconds, below its nanoseconds."""
+"""Bits of the seconds in a timestamp of 8 bytes; the nanoseconds are above them."""
 _LOW_SECONDS = np.uint64((1 << 34) - 1)
 _BILLION = 1_000_000_000
 
@@ -52,11 +48,11 @@ _decode_time = msgspec.msgpack.Decoder(AWARE | None).decode
 Micros = npt.NDArray[np.int64]
 
 
-class Column(NamedTuple):
-    """Values as a lake stores them, null where there is none, and the rows whose value is not one of the type."""
+class PacketColumn(NamedTuple):
+    """Values of an attribute, null where absent, and the rows whose value is wrong."""
 
     values: pa.Array
-    unfit: list[int]
+    wrong: list[int]
 
 
 class _Timestamps(NamedTuple):
@@ -65,49 +61,49 @@ class _Timestamps(NamedTuple):
 
 
 def _four(data: bytes, begins: Micros) -> _Timestamps:
-    return _Timestamps(_at(data, ">u4", begins), np.zeros_like(begins))
+    return _Timestamps(_numbers_at(data, ">u4", begins), np.zeros_like(begins))
 
 
 def _eight(data: bytes, begins: Micros) -> _Timestamps:
-    both = _at(data, ">u8", begins).view(np.uint64)
+    both = _numbers_at(data, ">u8", begins).view(np.uint64)
     return _Timestamps((both & _LOW_SECONDS).view(np.int64), (both >> _SECONDS).view(np.int64))
 
 
 def _twelve(data: bytes, begins: Micros) -> _Timestamps:
-    return _Timestamps(_at(data, ">i8", begins + 4), _at(data, ">u4", begins))
+    return _Timestamps(_numbers_at(data, ">i8", begins + 4), _numbers_at(data, ">u4", begins))
 
 
-def _at(data: bytes, form: str, begins: Micros) -> Micros:
-    """Numbers of a form that begin at any bytes; those of 64 bits without sign keep their bits."""
+def _numbers_at(data: bytes, form: str, begins: Micros) -> Micros:
+    """Numbers of a numpy type at some byte offsets; unsigned 64-bit numbers keep their bits."""
     size = np.dtype(form).itemsize
     numbers: Any = np.ndarray((max(len(data) - size + 1, 0),), form, data, strides=(1,))
     return numbers[begins].astype(np.uint64 if form == ">u8" else np.int64).view(np.int64)  # type: ignore[no-any-return]
 
 
 _FORMS = {6: (b"\xd6\xff", _four), 10: (b"\xd7\xff", _eight), 15: (b"\xc7\x0c\xff", _twelve)}
-"""By length in the packet: how it begins, and what reads the rest."""
+"""By length in the packet: the first bytes, and the decoder of the rest."""
 
 
-def time_column(values: list[msgspec.Raw | None]) -> Column:
-    """The column of times as packets have them.
+def time_column(values: list[msgspec.Raw | None]) -> PacketColumn:
+    """Decode a column of times, each as the bytes in its packet.
 
     >>> packed = msgspec.msgpack.encode(datetime.fromisoformat("2026-01-01T00:00:00.5Z"))
-    >>> time_column([msgspec.Raw(packed), None, msgspec.Raw(b"no time")]).unfit
+    >>> time_column([msgspec.Raw(packed), None, msgspec.Raw(b"no time")]).wrong
     [2]
     """
     if values.count(None) == len(values):
-        return Column(pa.nulls(len(values), INSTANT), [])
+        return PacketColumn(pa.nulls(len(values), INSTANT), [])
     rows = np.flatnonzero([value is not None for value in values])
     micros, absent = np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
     present = [value for value in values if value is not None] if len(rows) < len(values) else values
-    found, known = _together(cast("list[msgspec.Raw]", present))
+    found, known = _decode_usual(cast("list[msgspec.Raw]", present))
     micros[rows], absent[rows] = found, ~known
-    unfit = [row for row in rows[~known].tolist() if not _alone(values, row, micros, absent)]
-    return Column(pa.array(micros, mask=absent).cast(INSTANT), unfit)
+    wrong = [row for row in rows[~known].tolist() if not _decode_one(values, row, micros, absent)]
+    return PacketColumn(pa.array(micros, mask=absent).cast(INSTANT), wrong)
 
 
-def _together(raws: Sequence[msgspec.Raw]) -> tuple[Micros, npt.NDArray[np.bool_]]:
-    """Microseconds of those in the usual forms, and which they are."""
+def _decode_usual(raws: Sequence[msgspec.Raw]) -> tuple[Micros, npt.NDArray[np.bool_]]:
+    """The microseconds of times in the usual forms, and a mask of these."""
     lengths = np.fromiter(map(len, raws), np.int64, len(raws))
     data = b"".join(raws)
     begins = np.cumsum(lengths) - lengths
@@ -126,39 +122,39 @@ def _together(raws: Sequence[msgspec.Raw]) -> tuple[Micros, npt.NDArray[np.bool_
 def _begin_with(data: bytes, begins: Micros, prefix: bytes) -> npt.NDArray[np.bool_]:
     octets = np.frombuffer(data, np.uint8)
     alike = np.ones(len(begins), np.bool_)
-    for place, octet in enumerate(prefix):
-        alike &= octets[begins + place] == octet
+    for index, octet in enumerate(prefix):
+        alike &= octets[begins + index] == octet
     return alike
 
 
-def _alone(values: Sequence[Any], row: int, micros: Micros, absent: npt.NDArray[np.bool_]) -> bool:
-    """Decode one; whether it is a time, or nil, which is none."""
+def _decode_one(values: Sequence[Any], row: int, micros: Micros, absent: npt.NDArray[np.bool_]) -> bool:
+    """Decode one value; whether it is a time or nil, which means absent."""
     try:
-        moment = _decode_time(values[row])
-    except Exception:  # Unicode and ranges raise errors of their own
+        time = _decode_time(values[row])
+    except Exception:  # besides msgspec's errors: UnicodeDecodeError, OverflowError, ValueError
         return False
-    if moment is None:
+    if time is None:
         return True
-    micros[row] = us = micros_of_time(moment)
+    micros[row] = us = micros_of_time(time)
     absent[row] = not FIRST_US <= us <= LAST_US
     return not absent[row]
 
 
-def duration_column(values: Sequence[timedelta | None]) -> Column:
-    """The column of durations.
+def duration_column(values: Sequence[timedelta | None]) -> PacketColumn:
+    """Convert a column of durations.
 
-    >>> duration_column([timedelta(seconds=1), timedelta.max]).unfit
+    >>> duration_column([timedelta(seconds=1), timedelta.max]).wrong
     [1]
     """
     micros = [None if value is None else micros_of_duration(value) for value in values]
-    unfit = [row for row, us in enumerate(micros) if us is not None and not INT64_MIN <= us <= INT64_MAX]
-    for row in unfit:
+    wrong = [row for row, us in enumerate(micros) if us is not None and not INT64_MIN <= us <= INT64_MAX]
+    for row in wrong:
         micros[row] = None
-    return Column(pa.array(micros, pa.int64()).cast(pa.duration("us")), unfit)
+    return PacketColumn(pa.array(micros, pa.int64()).cast(pa.duration("us")), wrong)
 
 
 T = TypeVar("T")
-Converter: TypeAlias = Callable[[list[Any]], Column]
+Converter: TypeAlias = Callable[[list[Any]], PacketColumn]
 
 _RECORDED_AT = Annotated[int, msgspec.Meta(ge=FIRST_US, le=LAST_US)]
 _ANNOTATIONS: Mapping[type, Any] = {
@@ -173,7 +169,7 @@ _ANNOTATIONS: Mapping[type, Any] = {
 _CHECKED_AS_COLUMN: Mapping[type, str] = {
     TimeType: "must be a time with a zone, in the years 1 to 9999 of UTC",
     DurationType: "must be a duration of 64 bits of microseconds",
-    OpaqueType: "must be there and have a form in JSON",
+    OpaqueType: "must be present and representable in JSON",
 }
 
 
@@ -181,7 +177,7 @@ _body, _recorded = attrgetter("body"), attrgetter("recorded")
 
 
 def _annotation(type_: AttributeType) -> Any:
-    """What msgspec checks a value by: the same as in a declared class."""
+    """The annotation that msgspec checks a value by, the same as in a declared class."""
     match type_:
         case IntType(bits, signed):
             low, high = int_range(bits, signed)
@@ -191,12 +187,12 @@ def _annotation(type_: AttributeType) -> Any:
     return _ANNOTATIONS[type(type_)]
 
 
-def _as_read(type_: AttributeType) -> Any:
+def _read_annotation(type_: AttributeType) -> Any:
     return msgspec.Raw if isinstance(type_, TimeType) else _annotation(type_)
 
 
 def _struct(plan: TypePlan, annotation: Callable[[AttributeType], Any]) -> type[msgspec.Struct]:
-    """A struct with the attributes of a type, and none else."""
+    """A struct with the attributes of a type that accepts no others."""
     fields: list[Any] = []
     for attribute in plan.attributes:
         note = annotation(attribute.type)
@@ -207,41 +203,41 @@ def _struct(plan: TypePlan, annotation: Callable[[AttributeType], Any]) -> type[
     return msgspec.defstruct("Body", fields, kw_only=True, frozen=True, gc=False, forbid_unknown_fields=True)
 
 
-class TypeReader:
-    """Reads the packets of one type."""
+class PacketTypeReader:
+    """Decodes the packets of one type."""
 
     def __init__(self, plan: TypePlan) -> None:
         self.plan = plan
         options: dict[str, Any] = {"array_like": True, "frozen": True, "gc": False, "forbid_unknown_fields": True}
-        fields: list[Any] = [("recorded", _RECORDED_AT), ("body", _struct(plan, _as_read))]
+        fields: list[Any] = [("recorded", _RECORDED_AT), ("body", _struct(plan, _read_annotation))]
         self.packet = msgspec.defstruct("Packet", fields, tag=plan.name, **options)
         fields = [("recorded", _RECORDED_AT), ("body", _struct(plan, _annotation))]
         self._strict = msgspec.msgpack.Decoder(msgspec.defstruct("Strict", fields, tag=plan.name, **options)).decode
-        self._columns = [(each, attrgetter(each.name), _converter(each)) for each in plan.attributes]
+        self._columns = [(each, attrgetter(each.name), _converter_for(each)) for each in plan.attributes]
 
     def columns(self, packets: Sequence[Any], positions: Sequence[int]) -> tuple[Columns, dict[int, str]]:
-        """The events of some packets, and the rows that are none, with the reason."""
+        """The events of some packets, and the rows that are not events with the attribute at fault."""
         bodies = list(map(_body, packets))
-        unfit: dict[int, str] = {}
+        wrong: dict[int, str] = {}
         found: dict[str, pa.Array] = {}
         for attribute, value_of, convert in self._columns:
             column = convert(list(map(value_of, bodies)))
-            unfit |= dict.fromkeys(self._unfit(column, attribute), attribute.name)
+            wrong |= dict.fromkeys(self._wrong_rows(column, attribute), attribute.name)
             if column.values.null_count < len(bodies):
                 found[attribute.name] = column.values
         found[POSITION] = pa.array(positions, pa.int64())
         found[RECORDED] = pa.array(list(map(_recorded, packets)), pa.int64()).cast(INSTANT)
         batch = pa.RecordBatch.from_pydict(found)
-        return Columns(self.plan.name, _without(batch, list(unfit))), unfit
+        return Columns(self.plan.name, _without(batch, list(wrong))), wrong
 
-    def _unfit(self, column: Column, attribute: Attribute) -> list[int]:
+    def _wrong_rows(self, column: PacketColumn, attribute: Attribute) -> list[int]:
         if attribute.name not in self.plan.required or column.values.null_count == 0:
-            return column.unfit
-        rows: list[int] = np.flatnonzero(column.values.is_null().to_numpy(zero_copy_only=False)).tolist()
+            return column.wrong
+        rows: list[int] = np.flatnonzero(~valid_rows(column.values)).tolist()
         return rows
 
     def problem(self, packet: bytes, attribute: str | None) -> str:
-        """What is wrong with a packet, or with an attribute in it."""
+        """The reason why a packet is not an event; `attribute` is at fault if decoding does not find a problem."""
         try:
             self._strict(packet)
         except Exception as problem:
@@ -258,7 +254,7 @@ def _without(batch: pa.RecordBatch, rows: list[int]) -> pa.RecordBatch:
     return batch.filter(pa.array(keep))
 
 
-def _converter(attribute: Attribute) -> Converter:
+def _converter_for(attribute: Attribute) -> Converter:
     match attribute.type:
         case TimeType():
             return time_column
@@ -267,66 +263,66 @@ def _converter(attribute: Attribute) -> Converter:
         case OpaqueType():
             return _json_column
     stored = stored_type(attribute.type)
-    return lambda values: Column(pa.array(values, stored), [])
+    return lambda values: PacketColumn(pa.array(values, stored), [])
 
 
-def _json_column(values: list[Any]) -> Column:
+def _json_column(values: list[Any]) -> PacketColumn:
     texts: list[str | None] = [None] * len(values)
-    unfit = []
+    wrong = []
     for row, value in enumerate(values):
         try:
             texts[row] = None if value is None else msgspec.json.encode(value).decode()
-        except Exception:  # a key or an extension that JSON has no form for, or too many levels
-            unfit.append(row)
-    return Column(pa.array(texts, pa.string()), unfit)
+        except Exception:  # keys or extension types that JSON does not have, or too many levels
+            wrong.append(row)
+    return PacketColumn(pa.array(texts, pa.string()), wrong)
 
 
-class Read(NamedTuple):
-    """What came of some packets: columns per type, and for those that are no events their number and the reason."""
+class DecodedPackets(NamedTuple):
+    """Columns per type, and for packets that are not events their index and the reason."""
 
     columns: list[Columns]
     problems: dict[int, str]
 
 
 class PacketReader:
-    """State: the readers of those types of a catalog that were met so far."""
+    """Decodes packets of all types. State: the readers of the types that occurred so far."""
 
     def __init__(self, types: Types) -> None:
         self._types = types
-        self._by_name: dict[str, TypeReader] = {}
-        self._by_packet: dict[type, TypeReader] = {}
+        self._by_name: dict[str, PacketTypeReader] = {}
+        self._by_packet: dict[type, PacketTypeReader] = {}
         self._decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(type(None)).decode
         self._open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
 
-    def read(self, packets: Sequence[bytes], positions: Sequence[int]) -> Read:
-        """The events of packets that are at some positions."""
-        found = Read([], {})
-        decoded = self._decoded(packets)
-        for kind, rows in _grouped(decoded).items():
+    def read(self, packets: Sequence[bytes], positions: Sequence[int]) -> DecodedPackets:
+        """Decode packets, of which the positions are given."""
+        found = DecodedPackets([], {})
+        decoded = self._decode_all(packets)
+        for kind, rows in _rows_by_type(decoded).items():
             if kind is type(None):
                 found.problems.update((row, self._problem(packets[row])) for row in rows)
                 continue
             reader = self._by_packet[kind]
-            columns, unfit = reader.columns(_chosen(decoded, rows), _chosen(positions, rows))
+            columns, wrong = reader.columns(_take(decoded, rows), _take(positions, rows))
             found.columns.extend([columns] if columns.batch.num_rows else [])
-            found.problems.update((rows[at], reader.problem(packets[rows[at]], name)) for at, name in unfit.items())
+            found.problems.update((rows[at], reader.problem(packets[rows[at]], name)) for at, name in wrong.items())
         return found
 
-    def _decoded(self, packets: Sequence[bytes]) -> list[Any]:
-        """A struct for each packet, None where there is none."""
+    def _decode_all(self, packets: Sequence[bytes]) -> list[Any]:
+        """A struct for each packet, None for packets that are not events."""
         done: list[Any] = []
         rest = iter(packets)
         while len(done) < len(packets):
             try:
-                done.extend(map(self._decode, rest))  # keeps what came before one that fails
-            except Exception:  # msgspec's errors, and those of Unicode, ranges and recursion
-                done.append(self._decoded_again(packets[len(done)], packets))
+                done.extend(map(self._decode, rest))  # keeps the results before one that fails
+            except Exception:  # msgspec's errors, UnicodeDecodeError, OverflowError, RecursionError
+                done.append(self._decode_new_type(packets[len(done)], packets))
         return done
 
-    def _decoded_again(self, packet: bytes, packets: Sequence[bytes]) -> Any:
-        """A packet of a type that was not met before; None if it is no event."""
+    def _decode_new_type(self, packet: bytes, packets: Sequence[bytes]) -> Any:
+        """Decode a packet that failed, after adding readers for new types; None if it is not an event."""
         if self._is_new(self._name(packet)):
-            self._learn(filter(self._is_new, {self._name(each) for each in packets}))
+            self._add_readers(filter(self._is_new, {self._name(each) for each in packets}))
             with suppress(Exception):
                 return self._decode(packet)
         return None
@@ -340,11 +336,11 @@ class PacketReader:
     def _is_new(self, name: str | None) -> TypeGuard[str]:
         return name is not None and name not in self._by_name and self._types.plan(name) is not None
 
-    def _learn(self, names: Iterable[str]) -> None:
+    def _add_readers(self, names: Iterable[str]) -> None:
         for name in names:
             plan = self._types.plan(name)
             assert plan is not None
-            self._by_name[name] = reader = TypeReader(plan)
+            self._by_name[name] = reader = PacketTypeReader(plan)
             self._by_packet[reader.packet] = reader
         self._decode = msgspec.msgpack.Decoder(Union[tuple(self._by_packet)]).decode  # noqa: UP007
 
@@ -356,11 +352,11 @@ class PacketReader:
         return "not a packet" if name is None else f"unknown type {name}"
 
 
-def _chosen(values: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
+def _take(values: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
     return values if len(rows) == len(values) else [values[row] for row in rows]
 
 
-def _grouped(decoded: Sequence[Any]) -> dict[type, Sequence[int]]:
+def _rows_by_type(decoded: Sequence[Any]) -> dict[type, Sequence[int]]:
     """The rows of each type."""
     kinds = list(map(type, decoded))
     if len(set(kinds)) <= 1:

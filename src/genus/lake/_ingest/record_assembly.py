@@ -1,7 +1,7 @@
-"""A mapping made ready for the records of one type: where each attribute is found, and what else may be there.
+"""Assembly of events from records of one type according to a mapping.
 
-Formats gather the values of the fields as they can; `Reading.assemble` makes the columns of events of them and says of
-every record that is none why.
+`RecordAssembler` knows which fields are wanted. Each format gathers their values in its own way, converts them to
+columns, and calls `assemble`, which returns the events and notes why other records are not events.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,74 +13,78 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._ingest.cast import Mask, Read
-from genus.lake._ingest.format import POSITION_FIELD, RECORDED_FIELD, Columns, TypePlan
-from genus.lake._ingest.mapping import Field, FieldPath, Mapping, constant_column, path_text
-from genus.lake._ingest.values import Spelling
+from genus.lake._ingest.format import POSITION_FIELD, RECORDED_FIELD, Columns, TypePlan, Types
+from genus.lake._ingest.mapping import FieldPath, MappedField, Mapping, constant_column, format_path
+from genus.lake._ingest.safe_cast import CastColumn, Mask, valid_rows
+from genus.lake._ingest.values import ValueFormat
 from genus.lake._tables.columns import INSTANT
 from genus.model import Attribute, AttributeType, TimeType
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 _SHOWN = 60
-"""So many characters of a wrong value are shown in a reason."""
+"""Number of characters of a wrong value that a reason shows."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A field to be read, as values of an attribute's type; without an attribute, it is when the record was made."""
+class WantedField(msgspec.Struct, frozen=True):
+    """A field to read, and the attribute type of its values; without an attribute it is the time of recording."""
 
-    field: Field
+    field: MappedField
     type: AttributeType
 
 
-class Node(msgspec.Struct):
-    """A place in a record: what is wanted of it, and what is inside it."""
+class FieldNode(msgspec.Struct):
+    """A node in the tree of wanted and known fields of a record."""
 
     wanted: list[int] = []
-    children: dict[str, "Node"] = {}
+    """Indexes of the wanted fields that are here."""
+    children: dict[str, "FieldNode"] = {}
     is_ignored: bool = False
     takes_rest: bool = False
-    """Whether what is inside and has no node is passed over."""
+    """Whether fields without a node are ignored here."""
     refused: str = ""
-    """Why there must be nothing here."""
+    """If not empty, why a value here is a fault."""
 
-    def at(self, path: FieldPath) -> "Node":
-        """The node at the end of a path, made if need be."""
+    def at(self, path: FieldPath) -> "FieldNode":
+        """The node at the end of a path; created if it does not exist."""
         if not path:
             return self
-        return self.children.setdefault(path[0], Node(takes_rest=self.takes_rest)).at(path[1:])
+        return self.children.setdefault(path[0], FieldNode(takes_rest=self.takes_rest)).at(path[1:])
 
 
-class Faults:
-    """State: why records are no events; the first reason that is found counts."""
+class RecordFaults:
+    """The reasons why records are not events, by row; the first reason of a row is kept."""
 
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
 
     def add(self, rows: Iterable[int], reason: Callable[[int], str]) -> None:
-        """Rows that are wrong, and how to say why."""
+        """Add faulty rows; `reason` is called for rows that have no fault yet."""
         for row in rows:
             if row not in self.reasons:
                 self.reasons[row] = reason(row)
 
     def mask(self, wrong: Mask | None, reason: Callable[[int], str]) -> None:
-        """The same for rows of a mask."""
+        """Add the rows of a mask."""
         if wrong is not None:
             self.add(np.flatnonzero(wrong).tolist(), reason)
 
     def keep(self, rows: int) -> pa.Array:
-        """Which of so many rows have no fault."""
+        """A mask of the rows without a fault."""
         good = np.ones(rows, np.bool_)
         good[list(self.reasons)] = False
         return pa.array(good)
 
 
-class Reading:
-    """How records become events of one type."""
+class RecordAssembler:
+    """Makes events of one type from records.
 
-    def __init__(self, mapping: Mapping, plan: TypePlan, fallback: tuple[Field, ...] = ()) -> None:
+    `fallback` are fields to use where a record does not have an attribute otherwise.
+    """
+
+    def __init__(self, mapping: Mapping, plan: TypePlan, fallback: tuple[MappedField, ...] = ()) -> None:
         self.plan = plan
-        self.tree = Node(takes_rest=mapping.ignore_rest)
-        self.wanted: list[Wanted] = []
+        self.tree = FieldNode(takes_rest=mapping.ignore_rest)
+        self.wanted: list[WantedField] = []
         self._sources: dict[str, list[int]] = {}
         self._recorded: int | None = None
         self._constants: dict[str, pa.Array] = {}
@@ -92,7 +96,7 @@ class Reading:
             if attribute := self._attribute(name):
                 self._constants[name] = constant_column(value, attribute.type).column[0]
 
-    def _want_all(self, mapping: Mapping, fallback: tuple[Field, ...]) -> None:
+    def _want_all(self, mapping: Mapping, fallback: tuple[MappedField, ...]) -> None:
         named = mapping.fields_for(self.plan.name)
         for field in (*named, *self._alike(mapping, named), *fallback):
             if attribute := self._attribute(field.attribute):
@@ -100,33 +104,33 @@ class Reading:
         if mapping.recorded is not None:
             self._recorded = self._want(mapping.recorded, TimeType())
 
-    def _alike(self, mapping: Mapping, named: tuple[Field, ...]) -> Iterator[Field]:
-        """The fields with names of attributes: those that the mapping says nothing else of."""
+    def _alike(self, mapping: Mapping, named: tuple[MappedField, ...]) -> Iterator[MappedField]:
+        """Fields named like attributes that the mapping does not mention."""
         stated = {field.attribute for field in named}
         paths = [*(field.path for field in named), *mapping.naming.fields, *mapping.ignore]
         taken = {path[:length] for path in paths for length in range(1, len(path) + 1)}
-        spelling = Spelling(zone=mapping.zone, absent=mapping.absent)
+        value_format = ValueFormat(zone=mapping.zone, absent=mapping.absent)
         for attribute in self.plan.attributes:
             path = (*mapping.inside, attribute.name)
             if attribute.name not in stated and path not in taken:
-                yield Field(path, attribute.name, spelling)
+                yield MappedField(path, attribute.name, value_format)
 
-    def _want(self, field: Field, type_: AttributeType) -> int:
-        self.wanted.append(Wanted(field, type_))
+    def _want(self, field: MappedField, type_: AttributeType) -> int:
+        self.wanted.append(WantedField(field, type_))
         self.tree.at(field.path).wanted.append(len(self.wanted) - 1)
         return len(self.wanted) - 1
 
     def _attribute(self, name: str) -> Attribute | None:
         return next((each for each in self.plan.attributes if each.name == name), None)
 
-    def outside(self, path: FieldPath) -> str:
-        """Says that a field is none of the type's."""
-        return f"{self.plan.name} has no attribute {path_text(path)!r}"
+    def describe_unknown(self, path: FieldPath) -> str:
+        """The reason for a field that the type does not have."""
+        return f"{self.plan.name} has no attribute {format_path(path)!r}"
 
-    def wrong(self, number: int, value: object) -> str:
-        """Says that the value of a field is wrong."""
+    def describe_wrong(self, number: int, value: object) -> str:
+        """The reason for a wrong value of a field."""
         wanted = self.wanted[number]
-        path, name = path_text(wanted.field.path), wanted.field.attribute
+        path, name = format_path(wanted.field.path), wanted.field.attribute
         described = wanted.type.describe()
         must = (
             described
@@ -137,32 +141,38 @@ class Reading:
         )
         what = f"{self.plan.name}.{name}" if name else "the time of recording"
         at = "" if path == name else f" (field {path!r})"
-        return f"{what} is {shown(value)}, but must be {must}{_hint(wanted, value)}{at}"
+        return f"{what} is {show_value(value)}, but must be {must}{_hint(wanted, value)}{at}"
 
-    def assemble(self, reads: list[Read], faults: Faults, positions: Positions, changed_us: int) -> Columns:
-        """The events of the rows without a fault. What was read wrong must be among the faults already."""
+    def assemble(
+        self, values: list[CastColumn], faults: RecordFaults, positions: Positions, changed_us: int
+    ) -> Columns:
+        """The events of the rows without a fault; `values` has a column for each wanted field.
+
+        Wrong values must be among the faults already. Missing required attributes are added to them here.
+        """
         rows = len(positions)
-        columns = {name: self._column(name, reads) for name in (*self._sources, *self._constants)}
+        columns = {name: self._column(name, values) for name in (*self._sources, *self._constants)}
         for name in self.plan.required:
             column = columns.get(name)
-            missing = np.ones(rows, np.bool_) if column is None else _missing(column)
+            missing = np.ones(rows, np.bool_) if column is None else ~valid_rows(column) if column.null_count else None
             faults.mask(missing, lambda _, name=name: f"{self.plan.name} lacks {name!r}, which it must carry")  # type: ignore[misc]
-        recorded = self._recorded_at(reads, columns.get("time"), rows, changed_us)
+        recorded = self._recorded_at(values, columns.get("time"), rows, changed_us)
         columns = {name: column for name, column in columns.items() if column.null_count < rows}
         schema = pa.schema([*(self.plan.schema.field(name) for name in columns), POSITION_FIELD, RECORDED_FIELD])
         batch = pa.RecordBatch.from_arrays([*columns.values(), pa.array(positions), recorded], schema=schema)
         return Columns(self.plan.name, batch.filter(faults.keep(rows)) if faults.reasons else batch)
 
-    def _column(self, name: str, reads: list[Read]) -> pa.Array:
-        """An attribute's column: the first of its fields that says something, or else the constant."""
-        given = [reads[number].column for number in self._sources.get(name, ())]
+    def _column(self, name: str, values: list[CastColumn]) -> pa.Array:
+        """An attribute's column: the first of its fields that has a value, otherwise the constant."""
+        given = [values[number].column for number in self._sources.get(name, ())]
         if name in self._constants:
             constant = self._constants[name]
-            given.append(constant if given else pa.repeat(constant, len(reads[0].column)))
+            given.append(constant if given else pa.repeat(constant, len(values[0].column)))
         return given[0] if len(given) == 1 else pc.coalesce(*given)
 
-    def _recorded_at(self, reads: list[Read], time: pa.Array | None, rows: int, changed_us: int) -> pa.Array:
-        stated = [] if self._recorded is None else [reads[self._recorded].column]
+    def _recorded_at(self, values: list[CastColumn], time: pa.Array | None, rows: int, changed_us: int) -> pa.Array:
+        """The time of recording: as stated, or the event's time, or the time of the file's last change."""
+        stated = [] if self._recorded is None else [values[self._recorded].column]
         known = [*stated, *([] if time is None else [time])]
         if known and known[0].null_count == 0:
             return known[0]
@@ -170,17 +180,24 @@ class Reading:
         return pc.coalesce(*known, changed) if known else pa.repeat(changed, rows)
 
 
-def _missing(column: pa.Array) -> Mask | None:
-    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+def assembler_for(
+    name: str, mapping: Mapping, types: Types, fallback: tuple[MappedField, ...] = ()
+) -> RecordAssembler | str:
+    """The assembler for records that name their type so; if the catalog lacks the type, the reason as text."""
+    type_ = mapping.naming.fixed or mapping.naming.type_of(name)
+    plan = None if type_ is None else types.plan(type_)
+    if plan is None:
+        return f"unknown type {show_value(name)}" + (f" ({type_})" if type_ not in (None, name) else "")
+    return RecordAssembler(mapping, plan, fallback)
 
 
-def _hint(wanted: Wanted, value: object) -> str:
-    if isinstance(wanted.type, TimeType) and wanted.field.spelling.format in ("", "iso", "text"):
+def _hint(wanted: WantedField, value: object) -> str:
+    if isinstance(wanted.type, TimeType) and wanted.field.value_format.format in ("", "iso", "text"):
         return " with a zone, as ISO 8601 writes it" if isinstance(value, str) else " (the mapping may state a format)"
     return ""
 
 
-def shown(value: object) -> str:
-    """A value as reasons show it."""
+def show_value(value: object) -> str:
+    """A value as shown in reasons, shortened if it is long."""
     text = repr(value) if not isinstance(value, str) else repr(value[: _SHOWN + 1])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,9 +1,14 @@
-"""The frames of a recording: found many at a time, and exactly those that reading in order finds.
+"""Recordings as a source: the files that `genus.bus._recording` writes, with frames found by vector operations.
 
-Reading in order is what `genus.bus._recording` does: from frame to frame, and past damage to the next place where sync,
-length and checksum agree. From the middle of a file it cannot be told whether a frame is one, or lies in the packet of
-another. But a good frame that no good frame reaches across is read in order whatever came before: either the frame
-before it ends there, or it is found when damage is passed over. Files are cut at such frames only.
+The frames found are exactly those that sequential reading finds, which goes from frame to frame, and after damage to
+the next position where sync bytes, length and checksum agree. In the middle of a file, a frame cannot be distinguished
+from bytes in the packet of another frame. But a good frame that no other good frame overlaps is found by sequential
+reading in any case: either the frame before it ends there, or it is found when damage is skipped. Files are cut at such
+frames only.
+
+Values are checked as the bus does when it decodes, and more strictly in two cases, because a catalog has no defaults
+and a table no unknown columns: an attribute that the type does not have, and a required attribute that is missing, make
+a dead letter.
 """
 
 import io
@@ -24,49 +29,51 @@ from genus.lake._ingest.packets import PacketReader
 from genus.lake._tables.files import open_input
 
 PIECE = 1 << 22
-"""So many bytes are looked at together: some ten thousand events."""
+"""Bytes that are searched at once; about ten thousand events."""
 
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
-Places: TypeAlias = npt.NDArray[np.int64]
+Positions: TypeAlias = npt.NDArray[np.int64]
 
 
-class Candidates(NamedTuple):
-    """Places in some bytes that look like the beginning of a frame, with what they say of its end and checksum."""
+class FrameCandidates(NamedTuple):
+    """Positions that look like the beginning of a frame, with the end and checksum in its header."""
 
-    starts: Places
-    ends: Places
-    checksums: Places
+    starts: Positions
+    ends: Positions
+    checksums: Positions
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> "Candidates":
-        """Some of them."""
-        return self if keep.all() else Candidates(self.starts[keep], self.ends[keep], self.checksums[keep])
+    def where(self, keep: npt.NDArray[np.bool_]) -> "FrameCandidates":
+        """The candidates selected by a mask."""
+        return self if keep.all() else FrameCandidates(self.starts[keep], self.ends[keep], self.checksums[keep])
 
 
-def candidates(data: bytes, base: int = 0) -> Candidates:
-    """All of them; `base` is the place of the first byte."""
+def find_candidates(data: bytes, base: int = 0) -> FrameCandidates:
+    """All candidates in some bytes; `base` is the position of the first byte."""
     octets = np.frombuffer(data, np.uint8)
     room = max(len(octets) - FRAME.size, 0)
     alike = octets[:room] == SYNC[0]
     alike &= octets[1 : room + 1] == SYNC[1]
     alike &= octets[FRAME.size :] == ARRAY_OF_THREE[0]
     starts = np.flatnonzero(alike)
-    said = np.ndarray((room,), "<u8", data, offset=len(SYNC), strides=(1,))[starts] if room else starts.astype("<u8")
-    lengths, checksums = (said & _LOW).astype(np.int64), (said >> _HALF).astype(np.int64)
-    found = Candidates(starts + base, starts + base + FRAME.size + lengths, checksums)
+    header_fields = (
+        np.ndarray((room,), "<u8", data, offset=len(SYNC), strides=(1,))[starts] if room else starts.astype("<u8")
+    )
+    lengths, checksums = (header_fields & _LOW).astype(np.int64), (header_fields >> _HALF).astype(np.int64)
+    found = FrameCandidates(starts + base, starts + base + FRAME.size + lengths, checksums)
     return found.where(lengths <= LARGEST)
 
 
 # -- cutting -----------------------------------------------------------------------------------------------------------
 
 
-def cuts(file: IO[bytes], size: int, target: int) -> list[int]:
-    """Places to cut a file at: good frames that no other reaches across, at least `target` bytes apart."""
+def find_cuts(file: IO[bytes], size: int, target: int) -> list[int]:
+    """Positions to cut a file at: good frames that no other frame overlaps, at least `target` bytes apart."""
     found: list[int] = []
     reach = 0
     for base in range(0, size, PIECE):
         file.seek(base)
-        seen = candidates(file.read(PIECE + FRAME.size), base)
+        seen = find_candidates(file.read(PIECE + FRAME.size), base)
         seen = _without_false_reach(file, seen.where(seen.ends <= size))
         reached = np.maximum.accumulate(np.concatenate([[reach], seen.ends]))
         clear = seen.where(seen.starts >= reached[:-1])
@@ -75,8 +82,8 @@ def cuts(file: IO[bytes], size: int, target: int) -> list[int]:
     return found
 
 
-def _cut(file: IO[bytes], clear: Candidates, target: int, found: list[int]) -> None:
-    """Add the cuts that lie in one piece."""
+def _cut(file: IO[bytes], clear: FrameCandidates, target: int, found: list[int]) -> None:
+    """Add the cuts in one piece to `found`."""
     row = 0
     while True:
         due = max((found[-1] if found else 0) + target, len(HEADER) + 1)
@@ -88,8 +95,8 @@ def _cut(file: IO[bytes], clear: Candidates, target: int, found: list[int]) -> N
         row += 1
 
 
-def _without_false_reach(file: IO[bytes], seen: Candidates) -> Candidates:
-    """Without those that claim to reach across others, or out of the piece, and are no frames."""
+def _without_false_reach(file: IO[bytes], seen: FrameCandidates) -> FrameCandidates:
+    """Drop candidates that overlap others or the end of the piece and are not frames."""
     following = np.append(seen.starts[1:], seen.starts[-1:])
     keep = np.ones(len(seen.starts), np.bool_)
     for row in np.flatnonzero(seen.ends > following).tolist():
@@ -97,7 +104,7 @@ def _without_false_reach(file: IO[bytes], seen: Candidates) -> Candidates:
     return seen.where(keep)
 
 
-def _is_good(file: IO[bytes], seen: Candidates, row: int) -> bool:
+def _is_good(file: IO[bytes], seen: FrameCandidates, row: int) -> bool:
     begin, end = int(seen.starts[row]) + FRAME.size, int(seen.ends[row])
     file.seek(begin)
     return zlib.crc32(file.read(end - begin)) == int(seen.checksums[row])
@@ -106,28 +113,28 @@ def _is_good(file: IO[bytes], seen: Candidates, row: int) -> bool:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-class Frames(NamedTuple):
-    """Good frames, in order: where each begins and ends, and its packet."""
+class FrameRun(NamedTuple):
+    """Good frames in order: their starts, ends and packets."""
 
     starts: list[int]
     ends: list[int]
     packets: list[bytes]
 
     def gaps(self, at: int) -> list[tuple[int, int]]:
-        """What lies between them, from a place before the first."""
+        """The ranges between frames, beginning at `at`."""
         before = [at, *self.ends[:-1]]
         if before == self.starts:
             return []
         return [(end, start) for end, start in zip(before, self.starts, strict=True) if end != start]
 
 
-def read_frames(file: IO[bytes], start: int, end: int) -> Iterator[Frames]:
-    """The good frames between two cuts, a piece at a time; what lies between them is damage."""
+def read_frames(file: IO[bytes], start: int, end: int) -> Iterator[FrameRun]:
+    """The good frames between two cuts, piece by piece; bytes between them are damage."""
     at, room = start, PIECE
     while at < end:
         file.seek(at)
         data = file.read(min(room, end - at))
-        end = end if len(data) == min(room, end - at) else at + len(data)  # it was cut meanwhile
+        end = end if len(data) == min(room, end - at) else at + len(data)  # the file was truncated meanwhile
         piece = _Piece(data, at, whole=at + len(data) == end)
         piece.read()
         if piece.found.starts:
@@ -136,36 +143,36 @@ def read_frames(file: IO[bytes], start: int, end: int) -> Iterator[Frames]:
 
 
 class _Piece:
-    """State: reading one piece in order; it ends where more bytes are needed to go on."""
+    """Reads one piece sequentially, up to where more bytes are needed."""
 
     def __init__(self, data: bytes, base: int, whole: bool) -> None:
         self.at = base
         self.wanted = 0
-        self.found = Frames([], [], [])
+        self.found = FrameRun([], [], [])
         self._data, self._base, self._end, self._whole = data, base, base + len(data), whole
-        seen = candidates(data, base)
+        seen = find_candidates(data, base)
         self._seen = seen.where(seen.ends <= self._end) if whole else seen
         self._starts: list[int] = self._seen.starts.tolist()
         self._breaks: list[int] = (np.flatnonzero(self._seen.ends[:-1] != self._seen.starts[1:]) + 1).tolist()
 
     def read(self) -> None:
-        """Take what is good; `at` is then where to go on, and `wanted` how many bytes it takes."""
+        """Collect the good frames; afterwards `at` is the position to continue at, with at least `wanted` bytes."""
         while self.at < self._end:
             row = bisect_left(self._starts, self.at)
             if row == len(self._starts):
-                self._pass_over_the_rest()
+                self._skip_rest()
                 return
             if self._starts[row] != self.at:
                 self.at = self._starts[row]
             elif not self._take_row(row):
                 return
 
-    def _pass_over_the_rest(self) -> None:
-        """No frame begins in the rest, but one may in the last bytes, which are too few to say."""
+    def _skip_rest(self) -> None:
+        """Skip to the end, but for the last bytes if more follow: a frame may begin there."""
         self.at = self._end if self._whole else max(self.at, self._end - FRAME.size)
 
     def _take_row(self, row: int) -> bool:
-        """Take the frames that follow each other from here up to the first that is none; False if it may be one."""
+        """Collect adjacent frames up to the first bad one; False if more bytes are needed to check that one."""
         stop = self._end_of_run(row)
         ends = self._seen.ends[row:stop].tolist()
         starts, packets = self._starts[row:stop], self._packets(row, ends)
@@ -183,8 +190,8 @@ class _Piece:
         return True
 
     def _end_of_run(self, row: int) -> int:
-        place = bisect_left(self._breaks, row + 1)
-        return self._breaks[place] if place < len(self._breaks) else len(self._starts)
+        index = bisect_left(self._breaks, row + 1)
+        return self._breaks[index] if index < len(self._breaks) else len(self._starts)
 
     def _packets(self, row: int, ends: list[int]) -> list[bytes]:
         data, shift = self._data, FRAME.size - self._base
@@ -192,45 +199,29 @@ class _Piece:
         return [data[begin + shift : end - self._base] for begin, end in zip(begins, ends, strict=True)]
 
     def _count_good(self, row: int, packets: list[bytes]) -> int:
-        """How many of the packets, from the first, have the right checksum; one that is cut short has not."""
-        said = self._seen.checksums[row : row + len(packets)]
+        """The number of packets before the first with a wrong checksum or beyond the end of the piece."""
+        expected = self._seen.checksums[row : row + len(packets)]
         made = np.fromiter(map(zlib.crc32, packets), np.int64, len(packets))
-        wrong = np.flatnonzero((made != said) | (self._seen.ends[row : row + len(packets)] > self._end))
+        wrong = np.flatnonzero((made != expected) | (self._seen.ends[row : row + len(packets)] > self._end))
         return int(wrong[0]) if len(wrong) else len(packets)
 
 
-# Recordings as a source: the files that `genus.bus._recording` writes, of one recorder or from a landing folder.
-#
-# Every good frame is read once, however a file is cut into splits, and damage is passed over as in a replay. Values are
-# checked as the bus does when it decodes, and more strictly in two things, for a catalog keeps no defaults and a lake
-# no unknown columns: an attribute that the type does not have, and one that it requires and that is missing, make a
-# dead letter.
+# -- the format --------------------------------------------------------------------------------------------------------
 
 
 class Recordings(msgspec.Struct, frozen=True):
-    """The format of recordings.
-
-    An event's position is the byte at which its frame begins; it was recorded when its packet says.
-
-    >>> Recordings().name
-    'recordings'
-    """
-
-    @property
-    def name(self) -> str:
-        """What it is called on the command line and in messages."""
-        return "recordings"
+    """The format of recordings; the position of an event is the byte offset of its frame."""
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """A file cut at frames; one that is larger than `target` is looked through, at about the speed of reading."""
+        """Cut a file at frames; a file larger than `target` is searched, about as fast as it can be read."""
         if size <= target:
             return [Split(path, 0, size)]
         with open_input(path) as file:
-            places = [0, *cuts(file, size, target), size]
-        return [Split(path, start, end) for start, end in pairwise(places)]
+            ends = [0, *find_cuts(file, size, target), size]
+        return [Split(path, start, end) for start, end in pairwise(ends)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events of a split, and a dead letter for every damaged range and every packet that is no event."""
+        """The events of a split, and a dead letter for every damaged range and every packet that is not an event."""
         reader = _reader_of(types)
         with open_input(split.path) as file:
             at = _begin(file, split)
@@ -249,13 +240,13 @@ def _reader_of(types: Types) -> PacketReader:
 
 
 def _begin(file: IO[bytes], split: Split) -> int:
-    """Where the first frame should be."""
+    """The expected position of the first frame."""
     if split.start > 0:
         return split.start
     return len(HEADER) if file.read(len(HEADER)) == HEADER else 0
 
 
-def _chunks(reader: PacketReader, frames: Frames) -> Iterator[Chunk]:
+def _chunks(reader: PacketReader, frames: FrameRun) -> Iterator[Chunk]:
     found = reader.read(frames.packets, frames.starts)
     yield from found.columns
     if found.problems:
@@ -266,16 +257,16 @@ def _chunks(reader: PacketReader, frames: Frames) -> Iterator[Chunk]:
 
 
 def _damage(file: IO[bytes], start: int, end: int) -> DeadLetter:
-    return DeadLetter.of(start, f"damaged: {end - start} bytes passed over", _raw(file, start, end))
+    return DeadLetter.of(start, f"damaged: {end - start} bytes skipped", _raw(file, start, end))
 
 
 def _rest(file: IO[bytes], at: int, split: Split) -> DeadLetter:
-    """What lies behind the last frame."""
+    """A dead letter for the bytes after the last frame."""
     is_last = file.seek(0, io.SEEK_END) == split.end
     if at == 0 and is_last:
         return DeadLetter.of(0, f"not a recording: it does not begin with {HEADER!r}", _raw(file, 0, split.end))
     what = "cut short" if is_last else "damaged"
-    return DeadLetter.of(at, f"{what}: {split.end - at} bytes passed over", _raw(file, at, split.end))
+    return DeadLetter.of(at, f"{what}: {split.end - at} bytes skipped", _raw(file, at, split.end))
 
 
 def _raw(file: IO[bytes], at: int, end: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What `ingest` is given: files, folders and patterns become files, and each file gets its format."""
+"""Sources of an ingest: find the files of paths, folders and patterns, and choose a format for each."""
 
 import glob
 import os
@@ -15,19 +15,17 @@ from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.mapping import Mapping, read_mapping
 from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.recordings import Recordings
-from genus.lake._tables.files import everything_in, files_of, local_path, whole_path
+from genus.lake._tables.files import absolute_path, file_system_for, local_path, walk_files
 
 if TYPE_CHECKING:
     from genus.can._dbc import Dbc
 
-# The formats that take a mapping, by what files of them end in.
-
-
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")
+"""File endings of the formats that take a mapping."""
 
 
 def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
-    """The format called by an ending, for a file; LakeError if it is none of those that take a mapping."""
+    """The format for a file ending; LakeError if it is not one that takes a mapping."""
     mapping = mapping or Mapping()
     if ending in ("json", "jsonl", "ndjson"):
         return JsonLines(mapping)
@@ -35,7 +33,7 @@ def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
         return Csv(mapping, delimiter=mapping.csv.delimiter or ("\t" if ending == "tsv" else ","))
     if ending == "parquet" and not path.lower().endswith(".gz"):
         return ParquetFiles(mapping)
-    raise LakeError(f"{path}: {ending!r} is none of {', '.join(ENDINGS)}, which a mapping can be given for")
+    raise LakeError(f"{path}: no mapping can be given for {ending!r}; it can for {', '.join(ENDINGS)}")
 
 
 RECORDING = "recording"
@@ -43,13 +41,13 @@ CAN_ENDINGS = ("log", "asc", "blf", "trc")
 
 PathLike = str | os.PathLike[str]
 Unknown = Literal["dead", "pass"]
-"""What becomes of frames that a DBC file says nothing about: dead letters, or nothing."""
+"""What to do with frames that the DBC file does not have: make them dead letters, or skip them."""
 
 
 def find_files(spark: SparkSession, given: PathLike | Iterable[PathLike], *, any_ending: bool = False) -> list[str]:
-    """The files that paths, folders and patterns stand for, each once.
+    """The files of paths, folders and patterns, each once.
 
-    In folders, hidden files are passed over, and those that no format is known by the ending of, unless any is good.
+    In folders, hidden files are skipped, and files without the ending of a known format unless `any_ending` is set.
     """
     paths = [given] if isinstance(given, str | os.PathLike) else list(given)
     found = (path for each in paths for path in _files_at(spark, os.fspath(each), any_ending))
@@ -63,7 +61,7 @@ def _files_at(spark: SparkSession, path: str, any_ending: bool) -> Iterator[str]
     elif local is not None and not os.path.exists(local):
         yield from _matching(path, local)
     else:
-        found = _files_in(spark, whole_path(path))
+        found = _files_in(spark, absolute_path(path))
         yield from found if any_ending else filter(_has_format, found)
 
 
@@ -74,9 +72,10 @@ def _matching(path: str, pattern: str) -> list[str]:
 
 
 def _files_in(spark: SparkSession, path: str) -> list[str]:
-    found = [each.path for each in everything_in(files_of(spark, path), path) if not _is_hidden(each.path[len(path) :])]
+    files = file_system_for(spark, path)
+    found = [each.path for each in walk_files(files, path) if not _is_hidden(each.path[len(path) :])]
     if local_path(path) is None and not found:
-        return [path]  # a file elsewhere: it lists nothing below itself
+        return [path]  # a remote file: it has no entries
     return found
 
 
@@ -88,8 +87,8 @@ def _is_hidden(inner: str) -> bool:
     return any(part.startswith((".", "_")) for part in inner.split("/") if part)
 
 
-class Chooser:
-    """Gives each file its format: by its ending, or the one that was asked for."""
+class FormatChooser:
+    """Chooses the format of each file: the one that was asked for, or by its ending."""
 
     def __init__(
         self, format: str | None, mapping: Mapping | PathLike | None, dbc: PathLike | None, unknown: Unknown = "dead"
@@ -102,17 +101,17 @@ class Chooser:
     def _dbc(self) -> "Dbc | None":
         if self._dbc_path is None:
             return None
-        from genus.can._dbc import load_dbc  # cantools is an extra
+        from genus.can._dbc import load_dbc  # needs cantools, an extra
 
         return load_dbc(self._dbc_path)
 
     @property
     def types(self) -> tuple[type, ...]:
-        """The event types of the DBC file and their kind, for a catalog; none without a DBC file."""
+        """The event types of the DBC file and their kind, for a catalog; empty without a DBC file."""
         return () if self._dbc is None else self._dbc.all_types
 
     def __call__(self, path: str) -> Format:
-        """The format of a file; LakeError says what is missing."""
+        """The format of a file; LakeError if its ending is unknown, or if a CAN log comes without a DBC file."""
         ending = self._format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
@@ -121,17 +120,17 @@ class Chooser:
         if ending in ENDINGS:
             return mapped_format(path, ending, self._mapping)
         known = ", ".join(("genus", *ENDINGS, *CAN_ENDINGS))
-        raise LakeError(f"{path}: no format is known by the ending {ending!r}; give one of {known} (format=, --format)")
+        raise LakeError(f"{path}: unknown ending {ending!r}; name the format, one of {known} (format=, --format)")
 
     def check(self, types: Types) -> None:
-        """Refuse a mapping that names what the catalog does not have."""
+        """Raise LakeError if the mapping names types or attributes that the catalog lacks."""
         if self._mapping is not None:
             self._mapping.check(types)
 
     def _can_logs(self, path: str, ending: str) -> Format:
         if self._dbc is None:
-            raise LakeError(f"{path}: a CAN log needs a DBC file that says what frames mean; give one (dbc=, --dbc)")
-        from genus.lake._ingest.can_logs import CanLogs  # cantools is an extra
+            raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
+        from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
 
         return CanLogs.of(self._dbc, ending, unknown=self._unknown)
 

@@ -1,7 +1,7 @@
-"""Tables as columns of events: what CSV and Parquet files have in common.
+"""Events from tables, for CSV and Parquet files: a row is a record, a column a field.
 
-A row is a record whose fields are the table's columns. Rows are taken apart by type, then each column is turned into an
-attribute's column at once; rows that do not fit are dead letters, with the row as JSON.
+Rows are grouped by type, then whole columns are converted to attribute columns. Rows that are not events become dead
+letters with the row as JSON.
 """
 
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._ingest.cast import Read
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Types
-from genus.lake._ingest.mapping import FieldPath, Mapping, path_text
-from genus.lake._ingest.record_assembly import Faults, Positions, Reading, shown
-from genus.lake._ingest.values import convert
+from genus.lake._ingest.mapping import FieldPath, Mapping, format_path
+from genus.lake._ingest.record_assembly import Positions, RecordAssembler, RecordFaults, assembler_for
+from genus.lake._ingest.safe_cast import CastColumn, valid_rows
+from genus.lake._ingest.values import convert_column
 
 Table = dict[str, pa.Array]
-"""Columns by name; what is inside a struct is there as well, by its path with dots."""
+"""Columns by name; fields of structs are included, named by their paths with dots."""
 
 
 def column_name(path: FieldPath) -> str:
-    """The name of the column that a path leads to."""
+    """The name of the column at a path."""
     return ".".join(path)
 
 
-def unfolded(batch: pa.RecordBatch) -> Table:
-    """The columns of a batch, and those inside its structs."""
+def flatten_structs(batch: pa.RecordBatch) -> Table:
+    """The columns of a batch and the fields of its structs."""
     return {name: column for field, given in _columns(batch) for name, column in _inside(field, given)}
 
 
@@ -43,33 +43,33 @@ def _inside(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 class TableReader:
-    """Turns tables into columns of events; knows how to read each type by the time it has met it."""
+    """Reads events from tables. State: an assembler for each type name that occurred."""
 
     def __init__(self, mapping: Mapping, types: Types, changed_us: int, *, as_text: bool) -> None:
         self._mapping, self._types, self._changed_us, self._as_text = mapping, types, changed_us, as_text
-        self._readings: dict[str, Reading | str] = {}
+        self._assemblers: dict[str, RecordAssembler | str] = {}
 
     def read(self, table: Table, positions: Positions) -> Iterator[Chunk]:
-        """The events of a table, type by type, and then what is no event."""
-        faults = Faults()
+        """The events of a table, type by type, then the dead letters."""
+        faults = RecordFaults()
         for name, rows in self._groups(table, len(positions), faults):
-            reading = self._reading(name)
-            if isinstance(reading, str):
-                faults.add(rows.tolist(), lambda _, reason=reading: reason)  # type: ignore[misc]
+            assembler = self._assembler(name)
+            if isinstance(assembler, str):
+                faults.add(rows.tolist(), lambda _, reason=assembler: reason)  # type: ignore[misc]
             else:
-                yield self._events(reading, table, rows, positions, faults)
+                yield self._events(assembler, table, rows, positions, faults)
         if faults.reasons:
             yield list(_letters(table, positions, faults))
 
-    def _groups(self, table: Table, rows: int, faults: Faults) -> Iterator[tuple[str, Positions]]:
-        """The rows of each name of a type."""
+    def _groups(self, table: Table, rows: int, faults: RecordFaults) -> Iterator[tuple[str, Positions]]:
+        """The rows of each type name."""
         if self._mapping.naming.fixed:
             yield self._mapping.naming.fixed, np.arange(rows)
             return
         names = self._names(table, rows)
         if names.null_count:
-            fields = " and ".join(repr(path_text(path)) for path in self._mapping.naming.fields)
-            faults.mask(_null(names), lambda _: f"no type: {fields} is missing")
+            fields = " and ".join(repr(format_path(path)) for path in self._mapping.naming.fields)
+            faults.mask(~valid_rows(names), lambda _: f"no type: {fields} is missing")
         encoded = names.dictionary_encode()
         indices = encoded.indices.fill_null(-1).to_numpy()
         for index, name in enumerate(encoded.dictionary.to_pylist()):
@@ -82,56 +82,57 @@ class TableReader:
         ]
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "")
 
-    def _reading(self, name: str) -> Reading | str:
-        if name not in self._readings:
-            naming = self._mapping.naming
-            type_ = naming.fixed or naming.type_of(name)
-            plan = None if type_ is None else self._types.plan(type_)
-            unknown = f"unknown type {shown(name)}" + (f" ({type_})" if type_ not in (None, name) else "")
-            self._readings[name] = unknown if plan is None else Reading(self._mapping, plan)
-        return self._readings[name]
+    def _assembler(self, name: str) -> RecordAssembler | str:
+        if name not in self._assemblers:
+            self._assemblers[name] = assembler_for(name, self._mapping, self._types)
+        return self._assemblers[name]
 
-    def _events(self, reading: Reading, table: Table, rows: Positions, positions: Positions, faults: Faults) -> Columns:
+    def _events(
+        self, assembler: RecordAssembler, table: Table, rows: Positions, positions: Positions, faults: RecordFaults
+    ) -> Columns:
         is_all = len(rows) == len(positions)
         part = table if is_all else {name: column.take(pa.array(rows)) for name, column in table.items()}
-        own = Faults()
-        self._find_strange(reading, part, own)
-        reads = [self._read(reading, number, part, len(rows), own) for number in range(len(reading.wanted))]
-        columns = reading.assemble(reads, own, positions[rows], self._changed_us)
+        own = RecordFaults()
+        self._note_unknown_columns(assembler, part, own)
+        values = [self._convert(assembler, number, part, len(rows), own) for number in range(len(assembler.wanted))]
+        columns = assembler.assemble(values, own, positions[rows], self._changed_us)
         for row, reason in own.reasons.items():
             faults.reasons[int(rows[row])] = reason
         return columns
 
-    def _read(self, reading: Reading, number: int, table: Table, rows: int, faults: Faults) -> Read:
-        wanted = reading.wanted[number]
+    def _convert(
+        self, assembler: RecordAssembler, number: int, table: Table, rows: int, faults: RecordFaults
+    ) -> CastColumn:
+        """The values of a wanted field; wrong ones are added to the faults."""
+        wanted = assembler.wanted[number]
         column = table.get(column_name(wanted.field.path))
         if column is None:
-            return Read(pa.nulls(rows, pa.null()).cast(_stored(reading, number)))
-        spelling = wanted.field.spelling
-        read = convert(column, wanted.type, spelling.as_text() if self._as_text else spelling)
-        faults.mask(read.wrong, lambda row: reading.wrong(number, _python(column[row])))
-        return read
+            return CastColumn(pa.nulls(rows, pa.null()).cast(_stored_type(assembler, number)))
+        form = wanted.field.value_format
+        converted = convert_column(column, wanted.type, form.as_text() if self._as_text else form)
+        faults.mask(converted.wrong, lambda row: assembler.describe_wrong(number, _python_value(column[row])))
+        return converted
 
-    def _find_strange(self, reading: Reading, table: Table, faults: Faults) -> None:
-        """Rows with a value in a column that is none of the type's."""
+    def _note_unknown_columns(self, assembler: RecordAssembler, table: Table, faults: RecordFaults) -> None:
+        """Add rows with a value in a column that the type does not have to the faults."""
         if self._mapping.ignore_rest:
             return
-        known = {column_name(wanted.field.path) for wanted in reading.wanted}
+        known = {column_name(wanted.field.path) for wanted in assembler.wanted}
         known |= {column_name(path) for path in (*self._mapping.naming.fields, *self._mapping.ignore)}
         for name, column in table.items():
             is_known = name in known or any(name.startswith(f"{each}.") for each in known)
             if not is_known and not pa.types.is_struct(column.type) and column.null_count < len(column):
-                reason = reading.outside((name,))
-                faults.mask(column.is_valid().to_numpy(zero_copy_only=False), lambda _, reason=reason: reason)  # type: ignore[misc]
+                reason = assembler.describe_unknown((name,))
+                faults.mask(valid_rows(column), lambda _, reason=reason: reason)  # type: ignore[misc]
 
 
-def _stored(reading: Reading, number: int) -> pa.DataType:
-    empty = convert(pa.nulls(0), reading.wanted[number].type, reading.wanted[number].field.spelling)
-    return empty.column.type
+def _stored_type(assembler: RecordAssembler, number: int) -> pa.DataType:
+    wanted = assembler.wanted[number]
+    return convert_column(pa.nulls(0), wanted.type, wanted.field.value_format).column.type
 
 
 def _text(table: Table, path: FieldPath, rows: int) -> pa.Array:
-    """A column as text; absent where it is neither text nor an integer."""
+    """A column of text or integers as text; nulls if there is no such column or it has another type."""
     column = table.get(column_name(path))
     if column is None:
         return pa.nulls(rows, pa.string())
@@ -140,20 +141,15 @@ def _text(table: Table, path: FieldPath, rows: int) -> pa.Array:
     return column.cast(pa.string()) if any(test(column.type) for test in named) else pa.nulls(rows, pa.string())
 
 
-def _null(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = column.is_null().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _letters(table: Table, positions: Positions, faults: Faults) -> Iterator[DeadLetter]:
-    shown_columns = {name: column for name, column in table.items() if not pa.types.is_struct(column.type)}
+def _letters(table: Table, positions: Positions, faults: RecordFaults) -> Iterator[DeadLetter]:
+    plain = {name: column for name, column in table.items() if not pa.types.is_struct(column.type)}
     for row, reason in sorted(faults.reasons.items()):
-        values = {name: _python(column[row]) for name, column in shown_columns.items() if column[row].is_valid}
+        values = {name: _python_value(column[row]) for name, column in plain.items() if column[row].is_valid}
         yield DeadLetter.of(int(positions[row]), reason, msgspec.json.encode(values, enc_hook=str))
 
 
-def _python(value: pa.Scalar) -> object:
-    """A value as Python has it; its bytes where it is no text, its text where Python has nothing like it."""
+def _python_value(value: pa.Scalar) -> object:
+    """The Python value; escaped bytes if it is not UTF-8, its text if Python has no such value."""
     try:
         return value.as_py()
     except UnicodeDecodeError:

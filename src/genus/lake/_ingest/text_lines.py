@@ -1,7 +1,7 @@
-"""Lines of text files: ranges of plain files, or whole compressed ones, in blocks of whole lines with their places.
+"""Lines of text files, in blocks: ranges of plain files, or whole compressed files.
 
-A line belongs to the range that its first byte is in. A place is counted in bytes of the text, not of the compressed
-file. A line that is too long to be an event, and the place where a compressed file is damaged, are dead letters.
+A line belongs to the range of its first byte. Offsets are counted in bytes of the uncompressed text. Lines longer than
+`LINE_LIMIT`, and the point where a compressed file is damaged, become dead letters.
 """
 
 import os
@@ -17,9 +17,9 @@ from genus.lake._ingest.format import DeadLetter, Split
 from genus.lake._tables.files import local_path, open_input
 
 LINE_LIMIT = 8 * 1024 * 1024
-"""A longer line is no event."""
+"""A longer line is a dead letter."""
 BLOCK = 2 * 1024 * 1024
-"""So much is read at a time: little enough for what is made of it to stay in the processor's cache."""
+"""Bytes per read; small enough for the decoded block to stay in the processor's cache."""
 _PIECE = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 1 << 14
@@ -28,17 +28,17 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 
 
 class Lines(NamedTuple):
-    """Lines without their ends, and where each begins."""
+    """Lines without line ends, and the offset of each."""
 
     lines: list[bytes]
     offsets: Offsets
 
 
-class Stream(Protocol):
-    """Where text is read from."""
+class ByteStream(Protocol):
+    """Source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, some at least; none at the end."""
+        """The next bytes, at least one; empty at the end."""
 
 
 def is_compressed(path: str) -> bool:
@@ -46,14 +46,14 @@ def is_compressed(path: str) -> bool:
     return path.endswith(".gz")
 
 
-def open_text(path: str, gzipped: bool | None = None) -> IO[bytes] | "Unzipped":
-    """A file's text from its beginning; whether it is gzipped follows from its name unless it is given."""
+def open_text(path: str, gzipped: bool | None = None) -> IO[bytes] | "GzipReader":
+    """Open a file for reading its uncompressed bytes; its name decides about gzip unless `gzipped` is given."""
     file = open_input(path)
-    return Unzipped(file) if (is_compressed(path) if gzipped is None else gzipped) else file
+    return GzipReader(file) if (is_compressed(path) if gzipped is None else gzipped) else file
 
 
 def byte_ranges(path: str, size: int, target: int, gzipped: bool | None = None) -> list[Split]:
-    """A file in ranges of `target` bytes; one range if it is gzipped, which its name says unless it is given."""
+    """Cut a file into ranges of `target` bytes; a gzip file, known by its name or by `gzipped`, is one range."""
     if is_compressed(path) if gzipped is None else gzipped:
         return [Split(path, 0, size, gzipped=True)]
     if not size:
@@ -84,7 +84,7 @@ def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLette
     letter, with what was read of the last line.
     """
     with open_text(split.path, split.gzipped) as stream:
-        if isinstance(stream, Unzipped):
+        if isinstance(stream, GzipReader):
             yield from _blocks(stream, 0, None, b"", limit)
         elif split.start == 0:
             yield from _blocks(stream, 0, split.end, b"", limit)
@@ -95,7 +95,7 @@ def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLette
 
 
 def _blocks(
-    stream: Stream, position: int, end: int | None, rest: bytes, limit: int
+    stream: ByteStream, position: int, end: int | None, rest: bytes, limit: int
 ) -> Iterator[TextBlock | list[DeadLetter]]:
     """The lines that begin before `end`; `rest` was read from the stream already, and begins at `position`."""
     while end is None or position < end:
@@ -123,7 +123,7 @@ def _whole_lines(text: bytes, left: int | None, *, is_last: bool) -> int:
     return beyond or (len(text) if is_last else text.rfind(b"\n") + 1)
 
 
-def _after_line(stream: Stream) -> tuple[int, bytes]:
+def _after_line(stream: ByteStream) -> tuple[int, bytes]:
     """Read to the end of the line: the number of bytes up to there, and the bytes that were read after it."""
     passed = 0
     while piece := stream.read(_PIECE):
@@ -151,8 +151,8 @@ def _cut(block: bytes, start: int) -> Iterator[Lines | list[DeadLetter]]:
     yield Lines([line for line in lines if len(line) <= LINE_LIMIT], np.delete(offsets, long))
 
 
-def joined(parts: list[Lines]) -> Lines:
-    """Lines one after the other."""
+def join_lines(parts: list[Lines]) -> Lines:
+    """Concatenate blocks of lines."""
     full = [part for part in parts if part.lines]
     if len(full) == 1:
         return full[0]
@@ -160,8 +160,8 @@ def joined(parts: list[Lines]) -> Lines:
     return Lines([line for part in full for line in part.lines], offsets)
 
 
-class Unzipped:
-    """State: a gzip file being read; gives everything that can be read before it says that the file is damaged."""
+class GzipReader:
+    """Reads a gzip file; returns all bytes before damage, and raises OSError or EOFError only after them."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -170,14 +170,14 @@ class Unzipped:
         self._waiting = b""
         self._damage: Exception | None = None
 
-    def __enter__(self) -> "Unzipped":
+    def __enter__(self) -> "GzipReader":
         return self
 
     def __exit__(self, *problem: object) -> None:
         self._file.close()
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes: about as many as asked for."""
+        """The next bytes, about `size` of them."""
         made: list[bytes] = []
         while sum(map(len, made)) < size and self._damage is None:
             piece = self._waiting or self._file.read(_PIECE)
@@ -206,7 +206,7 @@ class Unzipped:
 
 
 def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
-    """What bytes before the damaged one give."""
+    """The output of the bytes before the damaged one."""
     made = []
     for place in range(len(piece)):
         try:
@@ -217,7 +217,7 @@ def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
 
 
 def changed_us(path: str) -> int:
-    """When a file was last written, in microseconds since 1970: its events are dated so if nothing else dates them."""
+    """Time of the last change of a file, in microseconds since 1970; used for events without any other time."""
     local = local_path(path)
     if local is not None:
         return os.stat(local).st_mtime_ns // 1000

@@ -1,7 +1,7 @@
-"""Writing tables in a task: columns get tag, shape and day, and go to one Parquet file per family and day.
+"""Writes the events of one split as Parquet files, one per family and day, with presence bits and shapes added.
 
-Names and contents of the files depend on the split alone, so a task that is tried again, or twice at the same time,
-writes the same files. Rows are sorted by type and time in each row group, which lets readers pass over most of them.
+Names and contents of the files depend on the split only, so a task that is retried, or run twice at the same time,
+writes the same files. Rows are sorted by type and time, so that readers can skip most row groups.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +15,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from genus.lake._ingest.format import Columns, DeadLetter, TypePlan
+from genus.lake._ingest.safe_cast import valid_rows
 from genus.lake._tables.columns import (
     CODE,
     DAY,
+    DEAD,
+    DEAD_LETTERS,
+    DEAD_SCHEMA,
     INGESTED,
     INSTANT,
+    MAX_SHAPES,
     POSITION,
     RECORDED,
     SHAPE,
     SOURCE,
+    TABLES,
     TAG,
     TYPE,
     Shape,
@@ -34,30 +40,13 @@ from genus.lake._tables.files import write_file
 
 ROWS_PER_FILE = 2_000_000
 ROW_GROUP = 128 * 1024
-TABLES, DEAD = "tables", "dead"
-DEAD_LETTERS = "dead letters"
-"""The name of their table in the ledger; no family can be called so."""
-MOST_SHAPES = 50_000
-"""A split with more shapes of one family reports its types only."""
-
-DEAD_SCHEMA = pa.schema(
-    [
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field(SOURCE, pa.int64(), nullable=False),
-        pa.field(POSITION, pa.int64(), nullable=False),
-        pa.field("raw", pa.string(), nullable=False),
-        pa.field(INGESTED, INSTANT, nullable=False),
-    ]
-)
 _MICROS_PER_DAY = 86_400_000_000
 
-
 Write: TypeAlias = Callable[[str, Callable[[Any], None]], int]
-"""Has a file written at a path, and returns its size."""
+"""Writes a file at a path by calling a function with a stream; returns the size of the file."""
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenFile(msgspec.Struct, frozen=True):
     """A file that a task wrote."""
 
     table: str
@@ -66,35 +55,35 @@ class Written(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Report(msgspec.Struct):
-    """What came of one split."""
+class TaskReport(msgspec.Struct):
+    """Result of reading one split."""
 
     source: int
     rows: int = 0
     dead: int = 0
     newest_us: int | None = None
-    files: list[Written] = []
+    files: list[WrittenFile] = []
     shapes: list[Shape] = []
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What a split is part of: the rows of a table say so."""
+    """Where the rows of a split come from: the source, its path, and the commit they are written in."""
 
     root: str
-    """The lake's path."""
+    """Path of the lake."""
     commit: str
     source: int
     path: str
     number: int
-    """The split's number in the commit."""
+    """Number of the split in the commit."""
     ingested_us: int
 
 
 class TableWriter:
-    """State: rows of one split that are not written yet, by family and day."""
+    """Writes the rows of one split. State: rows that are not written yet, by family and day."""
 
     def __init__(self, origin: Origin, write: Write = write_file) -> None:
-        self.report = Report(origin.source)
+        self.report = TaskReport(origin.source)
         self._origin = origin
         self._write_file = write
         self._waiting: dict[tuple[str, int], list[pa.Table]] = {}
@@ -105,11 +94,11 @@ class TableWriter:
         self._files = 0
 
     def add(self, columns: Columns, plan: TypePlan) -> None:
-        """Take in events of one type."""
+        """Add events of one type."""
         schema = self._schemas.setdefault(plan.family, file_schema(plan.vector))
-        tags = tags_of(columns.batch, plan)
-        self._note_shapes(tags, plan)
-        table = table_rows(columns.batch, plan, tags, self._origin, schema)
+        bits = presence_bits(columns.batch, plan)
+        self._note_shapes(bits, plan)
+        table = event_table(columns.batch, plan, bits, self._origin, schema)
         self.report.rows += table.num_rows
         self._note_newest(table)
         for day, rows in _by_day(table):
@@ -126,24 +115,24 @@ class TableWriter:
         )
 
     def reject(self, letters: list[DeadLetter]) -> None:
-        """Take in what is no event."""
+        """Add dead letters."""
         self.report.dead += len(letters)
         self._letters += letters
         if len(self._letters) >= ROW_GROUP:
             self._flush_letters()
 
-    def finish(self) -> Report:
-        """Write what is left, and say what was written."""
+    def finish(self) -> TaskReport:
+        """Write the remaining rows and return the report."""
         for key in sorted(self._waiting):
             self._flush(key)
         self._flush_letters()
-        self.report.shapes = [shape for seen in self._shapes.values() for shape in _listed(seen)]
+        self.report.shapes = [shape for seen in self._shapes.values() for shape in _reported_shapes(seen)]
         return self.report
 
-    def _note_shapes(self, tags: "Tags", plan: TypePlan) -> None:
+    def _note_shapes(self, bits: "PresenceBits", plan: TypePlan) -> None:
         seen = self._shapes.setdefault((plan.family, plan.name), {})
-        if len(seen) <= MOST_SHAPES:
-            texts = [f"{bits:x}" for bits in tags.distinct]
+        if len(seen) <= MAX_SHAPES:
+            texts = [f"{each:x}" for each in bits.distinct]
             seen |= {text: Shape(plan.family, plan.name, plan.code, text) for text in texts}
 
     def _flush(self, key: tuple[str, int]) -> None:
@@ -151,24 +140,24 @@ class TableWriter:
         waiting = self._waiting.pop(key)
         del self._rows[key]
         folder = f"{TABLES}/{family}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
-        self._write(family, folder, _sorted(waiting))
+        self._write(family, folder, _sort_rows(waiting))
 
     def _flush_letters(self) -> None:
         if not self._letters:
             return
         letters, self._letters = self._letters, []
-        table = letter_rows(letters, self._origin)
+        table = dead_letter_table(letters, self._origin)
         self._write(DEAD_LETTERS, f"{DEAD}/_commit={self._origin.commit}", table)
 
     def _write(self, name: str, folder: str, table: pa.Table) -> None:
         path = f"{self._origin.root}/{folder}/part-{self._origin.number:05}-{self._files:03}.parquet"
         self._files += 1
         size = self._write_file(path, lambda stream: _write_parquet(stream, table))
-        self.report.files.append(Written(name, folder, table.num_rows, size))
+        self.report.files.append(WrittenFile(name, folder, table.num_rows, size))
 
 
-def letter_rows(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table:
-    """Dead letters with the columns of their table."""
+def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table:
+    """Dead letters with the columns of the dead-letter table."""
     return pa.table(
         [
             pa.array([letter.reason for letter in letters], pa.string()),
@@ -188,14 +177,16 @@ def _write_parquet(stream: Any, table: pa.Table) -> None:
     pq.write_table(table, stream, row_group_size=ROW_GROUP, compression="zstd", use_dictionary=dictionaries)
 
 
-def table_rows(batch: pa.RecordBatch, plan: TypePlan, tags: "Tags", origin: Origin, schema: pa.Schema) -> pa.Table:
-    """Events of one type with the columns of their family's files, or with some of them."""
+def event_table(
+    batch: pa.RecordBatch, plan: TypePlan, bits: "PresenceBits", origin: Origin, schema: pa.Schema
+) -> pa.Table:
+    """Events of one type with the columns of a schema, which is that of the family's files or a part of it."""
     rows = batch.num_rows
     own = {
         TYPE: pa.repeat(plan.name, rows),
         CODE: pa.repeat(plan.code, rows),
-        TAG: pa.DictionaryArray.from_arrays(tags.which, pa.array([f"{bits:x}" for bits in tags.distinct])),
-        SHAPE: pa.array([shape_number(plan.name, bits) for bits in tags.distinct], pa.int64()).take(tags.which),
+        TAG: pa.DictionaryArray.from_arrays(bits.which, pa.array([f"{each:x}" for each in bits.distinct])),
+        SHAPE: pa.array([shape_number(plan.name, each) for each in bits.distinct], pa.int64()).take(bits.which),
         SOURCE: pa.repeat(pa.scalar(origin.source, pa.int64()), rows),
         INGESTED: pa.repeat(pa.scalar(origin.ingested_us, INSTANT), rows),
     }
@@ -211,15 +202,15 @@ def _column(given: dict[str, Any], field: pa.Field, rows: int) -> pa.Array:
     return column if column.type == field.type else column.cast(field.type)
 
 
-class Tags(NamedTuple):
-    """The presence bits of a batch's rows: the distinct ones, and which of them each row has."""
+class PresenceBits(NamedTuple):
+    """The presence bits of a batch's rows: the distinct numbers, and the index of each row's number."""
 
     distinct: list[int]
     which: pa.Array
 
 
-def tags_of(batch: pa.RecordBatch, plan: TypePlan) -> Tags:
-    """Which attributes the rows of a batch carry."""
+def presence_bits(batch: pa.RecordBatch, plan: TypePlan) -> PresenceBits:
+    """Compute which attributes each row of a batch carries."""
     bits = {attribute.name: bit for bit, attribute in enumerate(plan.vector)}
     always = 0
     words: dict[int, npt.NDArray[np.int64]] = {}
@@ -229,32 +220,27 @@ def tags_of(batch: pa.RecordBatch, plan: TypePlan) -> Tags:
             always |= 1 << bits[name]
         elif column.null_count < batch.num_rows:
             word = words.setdefault(bits[name] // 63, np.zeros(batch.num_rows, np.int64))
-            word |= _valid(column).astype(np.int64) << bits[name] % 63
+            word |= valid_rows(column).astype(np.int64) << bits[name] % 63
     distinct, which = _distinct(words, batch.num_rows)
-    return Tags([always | varying for varying in distinct], pa.array(which, pa.int32()))
-
-
-def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
-    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
-    return valid
+    return PresenceBits([always | varying for varying in distinct], pa.array(which, pa.int32()))
 
 
 def _distinct(words: dict[int, npt.NDArray[np.int64]], rows: int) -> tuple[list[int], npt.NDArray[np.int32]]:
-    """The distinct combinations of words as whole numbers, and which of them each row has."""
+    """The distinct combinations of words as numbers, and the index of each row's number."""
     if not words:
         return [0], np.zeros(rows, np.int32)
-    places = sorted(words)
-    if len(places) == 1:
-        found, which = np.unique(words[places[0]], return_inverse=True)
+    indexes = sorted(words)
+    if len(indexes) == 1:
+        found, which = np.unique(words[indexes[0]], return_inverse=True)
         combined = found.reshape(-1, 1)
     else:
-        combined, which = np.unique(np.stack([words[place] for place in places], axis=1), axis=0, return_inverse=True)
-    numbers = [sum(int(word) << 63 * place for word, place in zip(row, places, strict=True)) for row in combined]
+        combined, which = np.unique(np.stack([words[index] for index in indexes], axis=1), axis=0, return_inverse=True)
+    numbers = [sum(int(word) << 63 * index for word, index in zip(row, indexes, strict=True)) for row in combined]
     return numbers, which.reshape(-1).astype(np.int32)
 
 
 def _by_day(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each day, by the event's own time or else by when it was recorded."""
+    """The rows of each day of the event's time, or of its recording if it has no time."""
     at = pc.coalesce(table.column("time"), table.column(RECORDED)).cast(pa.int64()).to_numpy()
     days = at // _MICROS_PER_DAY
     if len(days) and days.min() == days.max():
@@ -264,16 +250,16 @@ def _by_day(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield day, table.filter(pa.array(days == day))
 
 
-def _sorted(tables: list[pa.Table]) -> pa.Table:
-    """Rows by type, time and position, of tables that hold one type each."""
+def _sort_rows(tables: list[pa.Table]) -> pa.Table:
+    """The rows of tables with one type each, sorted by type, time and position."""
     by_type: dict[str, list[pa.Table]] = {}
     for table in tables:
         by_type.setdefault(table.column(TYPE)[0].as_py(), []).append(table)
-    return pa.concat_tables([_in_time(pa.concat_tables(by_type[name])) for name in sorted(by_type)])
+    return pa.concat_tables([_sort_by_time(pa.concat_tables(by_type[name])) for name in sorted(by_type)])
 
 
-def _in_time(table: pa.Table) -> pa.Table:
-    """The rows of one type by time; those that are in order already, as most recorders write them, stay as they are."""
+def _sort_by_time(table: pa.Table) -> pa.Table:
+    """Sort the rows of one type by time, unless they are in order already, as most recorders write them."""
     if _is_ordered(table.column("time"), strict=False) and _is_ordered(table.column(POSITION), strict=True):
         return table
     order = [("time", "ascending"), (POSITION, "ascending")]
@@ -287,9 +273,9 @@ def _is_ordered(column: pa.ChunkedArray, strict: bool) -> bool:
     return bool((steps > 0).all() if strict else (steps >= 0).all())
 
 
-def _listed(seen: dict[str, Shape]) -> list[Shape]:
-    """The shapes of a type; one without a tag if there are too many."""
-    if len(seen) <= MOST_SHAPES:
+def _reported_shapes(seen: dict[str, Shape]) -> list[Shape]:
+    """The shapes of a type; one without presence bits if there are too many."""
+    if len(seen) <= MAX_SHAPES:
         return list(seen.values())
     first = next(iter(seen.values()))
     return [Shape(first.family, first.type, first.code, None)]

@@ -1,12 +1,14 @@
-"""The columns of a lake's tables: a family's vector, and what Genus keeps beside it.
+"""Tables, columns and shapes of a lake.
 
-A table has one column per attribute of its family, in vector order, NULL where the attribute is absent. Names of Genus'
-own columns begin with an underscore, which no attribute's name does. Unsigned integers are stored in the next wider
-signed type, for Spark has no unsigned ones; an enum is stored as its values, a nested struct or a list as JSON.
+A family's table has one column per attribute, in vector order, NULL where the attribute is absent, followed by columns
+that Genus adds. The names of the added columns begin with an underscore; attribute names never do. Unsigned integers
+are stored in the next wider signed type because Spark has no unsigned ones. An enum is stored by value, a nested struct
+or a list as JSON.
 """
 
 import hashlib
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import msgspec
 import pyarrow as pa
@@ -28,42 +30,48 @@ from genus.model import (
     Vector,
     attributes,
 )
+from genus.model._types import micros_of_time
 
-# Shapes: the distinct (type, tag) pairs of a lake, few however many events there are.
-#
-# A shape's number is a hash of its type's name and tag, so that tasks on many machines give the same number without
-# asking anybody. Matching asks a shape and never an event: its code is divided by the code of what is subscribed to, so
-# types that this process never heard of match as well.
+TABLES, DEAD = "tables", "dead"
+"""Folders of a lake: event tables, one folder per family, and dead letters."""
+DEAD_LETTERS = "dead letters"
+"""Name of the dead-letter table in the ledger; a family name has no space."""
+MAX_SHAPES = 50_000
+"""A type with more shapes than this is listed once, without presence bits."""
 
 
 class Shape(msgspec.Struct, frozen=True, array_like=True):
-    """A type and the attributes that events of it carried; `tag` is None where there are too many tags to list."""
+    """A type and the presence bits of some of its events; few shapes exist however many events there are.
+
+    Subscriptions are matched against shapes. The code of a shape is divided by the code of the subscribed type, so
+    types for which this process has no class match as well.
+    """
 
     family: str
     type: str
     code: str
     """The type's prime product, in decimal digits."""
     tag: str | None
-    """The presence bits over the family's vector, in hexadecimal digits."""
+    """Presence bits over the family's vector, in hexadecimal digits; None if the type has too many shapes to list."""
 
     @property
     def key(self) -> str:
-        """What tells it from all others in a lake."""
+        """Unique key of the shape in a lake."""
         return f"{self.type}/{self.tag}"
 
     @property
     def number(self) -> int:
-        """The 64-bit number that stands for it in tables."""
-        return shape_number(self.type, int(self.tag or "0", 16))
+        """The 64-bit number of the shape, as in the `_shape` column."""
+        return shape_number(self.type, self.bits)
 
     @property
     def bits(self) -> int:
-        """The tag as a number."""
+        """The presence bits as a number."""
         return int(self.tag or "0", 16)
 
 
 def shape_number(type: str, tag: int) -> int:
-    """The number of a shape: 64 bits of a hash, the same everywhere and for ever.
+    """The number of a shape: 64 bits of a hash, so that all tasks compute the same number independently.
 
     >>> shape_number("Loop", 36)
     4502347039163846936
@@ -72,8 +80,8 @@ def shape_number(type: str, tag: int) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-def few_enough(known: Iterable[Shape], new: Iterable[Shape], most: int) -> tuple[Shape, ...]:
-    """The new shapes that are to be listed: of a type that would have too many, one without a tag instead."""
+def limit_shapes(known: Iterable[Shape], new: Iterable[Shape], most: int) -> tuple[Shape, ...]:
+    """The new shapes to list; a type that would exceed `most` gets one shape without presence bits instead."""
     listed: dict[str, set[Shape]] = {}
     before = set(known)
     for shape in before:
@@ -86,8 +94,8 @@ def few_enough(known: Iterable[Shape], new: Iterable[Shape], most: int) -> tuple
     return tuple(shape for shape in kept if shape not in before)
 
 
-def collisions(shapes: Iterable[Shape]) -> list[tuple[Shape, Shape]]:
-    """Pairs of different shapes with one number; to be expected once in a million lakes of a million shapes."""
+def shape_collisions(shapes: Iterable[Shape]) -> list[tuple[Shape, Shape]]:
+    """Pairs of different shapes with the same number; expected once in a million lakes of a million shapes."""
     known: dict[int, Shape] = {}
     pairs = ((known.setdefault(shape.number, shape), shape) for shape in shapes if shape.tag is not None)
     return [(first, second) for first, second in pairs if (first.type, first.tag) != (second.type, second.tag)]
@@ -99,18 +107,21 @@ RECORDED, INGESTED = "_recorded", "_ingested"
 COMMIT, DAY = "_commit", "_day"
 
 EVENT_ID = (SOURCE, POSITION)
-"""Together they name an event: what it was read from, and where in it."""
+"""The id of an event: the number of its source, and its position there."""
 
 SUBSCRIBER, SUBSCRIPTION = ROUTED = ("subscriber", "subscription")
-"""What stands before the columns of an event that was matched; no attribute of a lake is called so."""
+"""Columns that routing puts before those of an event; no attribute of a lake has these names."""
 
 INSTANT = pa.timestamp("us", tz="UTC")
+FIRST_US = micros_of_time(datetime.min.replace(tzinfo=UTC))
+LAST_US = micros_of_time(datetime.max.replace(tzinfo=UTC))
+"""The times that a lake can store, the years 1 to 9999, in microseconds since 1970."""
 
-OWN = pa.schema(
+OWN_SCHEMA = pa.schema(
     [
         pa.field(TYPE, pa.string(), nullable=False),
-        pa.field(CODE, pa.string(), nullable=False),  # decimal digits: prime products outgrow every number type
-        pa.field(TAG, pa.string(), nullable=False),  # hexadecimal digits: vectors outgrow 64 bits
+        pa.field(CODE, pa.string(), nullable=False),  # decimal digits: prime products may exceed 64 bits
+        pa.field(TAG, pa.string(), nullable=False),  # hexadecimal digits: vectors may exceed 64 bits
         pa.field(SHAPE, pa.int64(), nullable=False),
         pa.field(SOURCE, pa.int64(), nullable=False),
         pa.field(POSITION, pa.int64(), nullable=False),
@@ -118,10 +129,22 @@ OWN = pa.schema(
         pa.field(INGESTED, INSTANT, nullable=False),
     ]
 )
-"""The columns beside the vector that are in the files; the commit and the day are in their paths."""
+"""Columns that Genus adds to the attributes in Parquet files; commit and day are in the paths of files."""
 
-COMMON = (*(attribute.name for attribute in attributes(Event)), *OWN.names)
-"""The columns that events of all families have."""
+COMMON_COLUMNS = (*(attribute.name for attribute in attributes(Event)), *OWN_SCHEMA.names)
+"""Columns that the tables of all families have."""
+
+DEAD_SCHEMA = pa.schema(
+    [
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field(SOURCE, pa.int64(), nullable=False),
+        pa.field(POSITION, pa.int64(), nullable=False),
+        pa.field("raw", pa.string(), nullable=False),
+        pa.field(INGESTED, INSTANT, nullable=False),
+    ]
+)
+"""Columns of the dead-letter table."""
 
 _STORED: dict[type, pa.DataType] = {
     BoolType: pa.bool_(),
@@ -182,36 +205,36 @@ def spark_type(type_: AttributeType) -> spark.DataType:
 
 
 def attribute_schema(vector: Vector) -> pa.Schema:
-    """The columns of a family's attributes."""
+    """The Arrow schema of a family's attributes."""
     return pa.schema([pa.field(attribute.name, stored_type(attribute.type)) for attribute in vector])
 
 
 def file_schema(vector: Vector) -> pa.Schema:
-    """The columns of a family's Parquet files: attributes first, so that a table shows what was said."""
-    return pa.schema([*attribute_schema(vector), *OWN])
+    """The Arrow schema of a family's Parquet files: attributes first, then the added columns."""
+    return pa.schema([*attribute_schema(vector), *OWN_SCHEMA])
 
 
 def table_schema(vector: Vector) -> spark.StructType:
-    """The columns of a family's table as Spark reads it, with those that are in the paths of files."""
+    """The Spark schema of a family's table, with the columns that are in the paths of files."""
     return spark_schema(file_schema(vector), COMMIT, DAY)
 
 
 def spark_schema(files: pa.Schema, *paths: str) -> spark.StructType:
-    """The columns of files as Spark reads them, and of the paths they lie in."""
+    """The Spark schema of Parquet files; `paths` names the partition columns in their paths."""
     stored = [spark.StructField(field.name, _SPARK[field.type]) for field in files]
     return spark.StructType([*stored, *(spark.StructField(name, _PATHS[name]) for name in paths)])
 
 
-def check_names(vector: Vector) -> None:
-    """Refuse a vector with names that Spark, which does not see case, cannot tell apart."""
+def check_column_names(vector: Vector) -> None:
+    """Raise LakeError if a vector has names that cannot be columns: those of matches, or equal but for case."""
     if taken := [attribute.name for attribute in vector if attribute.name.lower() in ROUTED]:
-        raise LakeError(f"{vector.scope} has an attribute {taken[0]!r}, as delivered matches have; rename it")
-    if twins := twins_in(attribute.name for attribute in vector):
-        raise LakeError(f"{vector.scope} has attributes that Spark, blind to case, cannot tell apart: {twins}")
+        raise LakeError(f"{vector.scope} has an attribute {taken[0]!r}, a column name of delivered matches; rename it")
+    if twins := find_case_twins(attribute.name for attribute in vector):
+        raise LakeError(f"{vector.scope} has attributes that differ only in case, which Spark ignores: {twins}")
 
 
-def twins_in(names: Iterable[str]) -> str:
-    """Names that differ only in case; empty if there are none."""
+def find_case_twins(names: Iterable[str]) -> str:
+    """Names that differ only in case, as text for a message; empty if there are none."""
     seen: dict[str, str] = {}
     pairs = ((seen.setdefault(name.lower(), name), name) for name in names)
     return ", ".join(f"{first} and {second}" for first, second in pairs if first != second)

@@ -1,8 +1,8 @@
-"""Files of a lake: on this machine by the operating system, anywhere else by Hadoop's own file systems.
+"""File access for lakes: local files through the operating system, all others through Hadoop or pyarrow.
 
-The driver keeps the ledger and the catalog through `Files`; what it creates is whole or not there at all. Tasks have no
-Hadoop: they read sources and write tables with `open_input` and `write_file`, locally or through pyarrow's file systems
-(S3, GCS, Azure, HDFS).
+The driver reads and writes the ledger and the catalog through a `FileSystem`, which creates and replaces files
+atomically. Tasks have no Hadoop: they read sources with `open_input` and write tables with `write_file`, locally or
+through pyarrow's file systems (S3, GCS, Azure, HDFS).
 """
 
 import glob
@@ -23,17 +23,17 @@ from pyspark.sql import SparkSession
 from genus.errors import LakeError
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
-"""Hadoop's names of file systems that pyarrow knows by another."""
+"""URL schemes of Hadoop that pyarrow knows by another name."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FileInfo(msgspec.Struct, frozen=True):
     """A file or folder in a listing."""
 
     path: str
     size: int
     is_folder: bool
-    changed: float
-    """When it was last written, in seconds since 1970."""
+    modified: float
+    """Time of the last change, in seconds since 1970."""
 
     @property
     def name(self) -> str:
@@ -41,27 +41,27 @@ class Found(msgspec.Struct, frozen=True):
         return self.path.rstrip("/").rpartition("/")[2]
 
 
-class Files(Protocol):
-    """What the driver does with files; paths are whole ones."""
+class FileSystem(Protocol):
+    """File operations of the driver; all paths are absolute."""
 
     def read(self, path: str) -> bytes | None:
         """The content of a file; None if there is no such file."""
 
     def create(self, path: str, content: bytes) -> bool:
-        """Make a file that is not there yet; False, and nothing changed, if it is."""
+        """Create a file atomically; False, and nothing is changed, if it exists already."""
 
     def replace(self, path: str, content: bytes) -> None:
-        """Put a content in the place of a file, all or nothing."""
+        """Write a file atomically, in place of one that may exist."""
 
-    def listing(self, folder: str) -> list[Found]:
-        """What is directly in a folder, by name; nothing if there is no such folder."""
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        """The direct entries of a folder, sorted by name; an empty list if there is no such folder."""
 
     def delete(self, path: str) -> None:
-        """Remove a file, or a folder with all in it; nothing happens if it is not there."""
+        """Remove a file, or a folder with everything in it; does nothing if it does not exist."""
 
 
 def local_path(path: str | os.PathLike[str]) -> str | None:
-    """The path as this machine's file system has it; None if it lies elsewhere.
+    """The path in the local file system; None if it lies in another one.
 
     >>> local_path("file:///tmp/lake"), local_path("/tmp/a b"), local_path("s3a://city/lake")
     ('/tmp/lake', '/tmp/a b', None)
@@ -73,14 +73,14 @@ def local_path(path: str | os.PathLike[str]) -> str | None:
     return None if parts.scheme and "://" in text else os.path.abspath(text)
 
 
-def whole_path(path: str | os.PathLike[str]) -> str:
-    """A path that means the same in every process: absolute, without a slash at its end."""
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """The absolute path or URL, without a trailing slash."""
     local = local_path(path)
     return (local if local is not None else os.fspath(path)).rstrip("/") or "/"
 
 
 def spark_path(path: str) -> str:
-    """A whole path as Spark is given it: without a scheme it would look in the cluster's default file system.
+    """An absolute path for Spark, which takes paths without a scheme to be in the cluster's default file system.
 
     >>> spark_path("/tmp/a b"), spark_path("s3a://city/lake")
     ('file:///tmp/a b', 's3a://city/lake')
@@ -88,25 +88,22 @@ def spark_path(path: str) -> str:
     return path if local_path(path) is None else f"file://{path}"
 
 
-def files_of(spark: SparkSession, path: str) -> Files:
-    """The file system that a path lies in."""
-    if local_path(path) is not None:
-        return LocalFiles()
-
-    return HadoopFiles(spark, path)
+def file_system_for(spark: SparkSession, path: str) -> FileSystem:
+    """The file system of a path."""
+    return LocalFileSystem() if local_path(path) is not None else HadoopFileSystem(spark, path)
 
 
-def everything_in(files: Files, folder: str) -> Iterator[Found]:
+def walk_files(files: FileSystem, folder: str) -> Iterator[FileInfo]:
     """All files below a folder."""
-    for found in files.listing(folder):
+    for found in files.list_folder(folder):
         if found.is_folder:
-            yield from everything_in(files, found.path)
+            yield from walk_files(files, found.path)
         else:
             yield found
 
 
-class LocalFiles:
-    """Files of this machine, or of one mounted here."""
+class LocalFileSystem:
+    """Files on local disks and mounted folders."""
 
     def read(self, path: str) -> bytes | None:
         """The content of a file; None if there is no such file."""
@@ -115,35 +112,37 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as problem:
-            raise _failed("read", path, problem) from problem
+            raise _file_error("read", path, problem) from problem
 
     def create(self, path: str, content: bytes) -> bool:
-        """Make a file that is not there yet: a complete one is linked to its name, which one writer only can do."""
-        with _beside(path, content) as made:
+        """Create a file by hard-linking a complete one to its name, which succeeds for one writer only."""
+        with _temporary_file(path, content) as made:
             try:
                 os.link(made, path)
             except FileExistsError:
                 return False
             except OSError as problem:
-                raise LakeError(f"cannot link {path}: {problem.strerror}; commits need hard links there") from problem
+                raise LakeError(
+                    f"cannot link {path}: {problem.strerror}; the file system of a lake must have hard links"
+                ) from problem
             _sync_folder(os.path.dirname(path))
             return True
 
     def replace(self, path: str, content: bytes) -> None:
-        """Rename a complete file over another."""
-        with _beside(path, content) as made:
+        """Rename a complete file over the present one."""
+        with _temporary_file(path, content) as made:
             os.replace(made, path)
             _sync_folder(os.path.dirname(path))
 
-    def listing(self, folder: str) -> list[Found]:
-        """What is directly in a folder, by name."""
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        """The direct entries of a folder, sorted by name."""
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            return [found for entry in entries if (found := _found(entry)) is not None]
+            return [found for entry in entries if (found := _file_info(entry)) is not None]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as problem:
-            raise _failed("list", folder, problem) from problem
+            raise _file_error("list", folder, problem) from problem
 
     def delete(self, path: str) -> None:
         """Remove a file or a folder."""
@@ -152,36 +151,41 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as problem:
-            raise _failed("remove", path, problem) from problem
+            raise _file_error("remove", path, problem) from problem
 
 
-def _failed(what: str, path: str, problem: OSError) -> LakeError:
+def _file_error(what: str, path: str, problem: OSError) -> LakeError:
     return LakeError(f"cannot {what} {path}: {problem.strerror or problem}")
 
 
-def _found(entry: os.DirEntry[str]) -> Found | None:
-    """An entry of a folder; None if it is gone by now, as the hidden files of other writers may be."""
+def _file_info(entry: os.DirEntry[str]) -> FileInfo | None:
+    """An entry of a folder; None if it was removed meanwhile, as temporary files of other writers are."""
     try:
         status = entry.stat()
     except FileNotFoundError:
         return None
-    return Found(entry.path, status.st_size, entry.is_dir(), status.st_mtime)
+    return FileInfo(entry.path, status.st_size, entry.is_dir(), status.st_mtime)
+
+
+def _hidden_path(path: str) -> str:
+    """A unique hidden path in the same folder, for a file that is renamed when it is complete."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.{uuid.uuid4().hex}"
 
 
 @contextmanager
-def _beside(path: str, content: bytes) -> Iterator[str]:
-    """A complete file in the same folder under a hidden name, gone at the end of the block."""
-    folder, name = os.path.split(path)
-    made = os.path.join(folder, f".{name}.{uuid.uuid4().hex}")
+def _temporary_file(path: str, content: bytes) -> Iterator[str]:
+    """Write a complete file under a hidden name in the folder of `path`; it is removed when the block ends."""
+    made = _hidden_path(path)
     try:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(made, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         yield made
     except OSError as problem:
-        raise _failed("write", path, problem) from problem
+        raise _file_error("write", path, problem) from problem
     finally:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(made)
@@ -198,28 +202,28 @@ def _sync_folder(folder: str) -> None:
 # -- in tasks ----------------------------------------------------------------------------------------------------------
 
 
-def opens_in_tasks(path: str) -> bool:
-    """Whether tasks can reach a path themselves."""
+def arrow_opens(path: str) -> bool:
+    """Whether pyarrow has a file system for a path, so that tasks can read and write there."""
     try:
-        _arrow(path)
+        _arrow_file_system(path)
     except LakeError:
         return False
     return True
 
 
 def open_input(path: str) -> IO[bytes]:
-    """A file to read from any place in it."""
+    """Open a file for reading and seeking."""
     local = local_path(path)
     if local is not None:
         return open(local, "rb")
-    files, inner = _arrow(path)
+    files, inner = _arrow_file_system(path)
     opened: IO[bytes] = files.open_input_file(inner)
     return opened
 
 
-def found_in_tasks(path: str) -> list[str]:
-    """The files that a path stands for: itself, all in a folder but hidden ones, or here those of a pattern."""
-    files, inner = _arrow(path)
+def list_files(path: str) -> list[str]:
+    """The files that a path stands for: a file, all files of a folder but hidden ones, or a local pattern."""
+    files, inner = _arrow_file_system(path)
     found = files.get_file_info(inner)
     if found.type == arrow_fs.FileType.NotFound:
         return sorted(filter(os.path.isfile, glob.glob(inner, recursive=True))) if local_path(path) else []
@@ -227,13 +231,13 @@ def found_in_tasks(path: str) -> list[str]:
         return [inner if local_path(path) else path]
     inside = files.get_file_info(arrow_fs.FileSelector(inner, recursive=True))
     names = sorted(each.path[len(inner.rstrip("/")) :] for each in inside if each.is_file)
-    base = whole_path(path)
+    base = absolute_path(path)
     return [base + name for name in names if not any(part[:1] in (".", "_") for part in name.split("/"))]
 
 
-def size_of(path: str) -> int:
-    """How many bytes a file has."""
-    files, inner = _arrow(path)
+def file_size(path: str) -> int:
+    """The number of bytes of a file; LakeError if there is no such file."""
+    files, inner = _arrow_file_system(path)
     found = files.get_file_info(inner)
     if not found.is_file:
         raise LakeError(f"cannot read {path}: there is no such file")
@@ -241,14 +245,13 @@ def size_of(path: str) -> int:
 
 
 def write_file(path: str, write: Callable[[Any], None]) -> int:
-    """Have a file written under a hidden name and then renamed, so that it is whole or not there; returns its size.
+    """Call `write` with a stream to a hidden file, then rename it, so that the file is complete; returns its size.
 
-    A task that is tried again writes the same file again.
+    A task that is retried writes the same file again.
     """
-    files, inner = _arrow(path)
-    folder, _, name = inner.rpartition("/")
-    files.create_dir(folder, recursive=True)
-    made = f"{folder}/.{name}.{uuid.uuid4().hex}"
+    files, inner = _arrow_file_system(path)
+    files.create_dir(inner.rpartition("/")[0], recursive=True)
+    made = _hidden_path(inner)
     try:
         with files.open_output_stream(made) as stream:
             write(stream)
@@ -262,7 +265,7 @@ def write_file(path: str, write: Callable[[Any], None]) -> int:
 
 
 def _move(files: Any, made: str, path: str, size: int) -> None:
-    """Give a file its name; HDFS refuses one that is taken, and then it is by another try of the same task."""
+    """Rename a file; if HDFS refuses because the name is taken, another attempt of the same task has written it."""
     try:
         files.move(made, path)
     except OSError:
@@ -271,7 +274,8 @@ def _move(files: Any, made: str, path: str, size: int) -> None:
         files.delete_file(made)
 
 
-def _arrow(path: str) -> tuple[Any, str]:
+def _arrow_file_system(path: str) -> tuple[Any, str]:
+    """The pyarrow file system of a path, and the path there."""
     local = local_path(path)
     if local is not None:
         return arrow_fs.LocalFileSystem(), local
@@ -279,30 +283,30 @@ def _arrow(path: str) -> tuple[Any, str]:
     try:
         files, inner = arrow_fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
     except (pa.ArrowInvalid, OSError, NotImplementedError) as problem:
-        raise LakeError(f"{path}: no file system of pyarrow opens it: {problem}") from problem
+        raise LakeError(f"{path}: pyarrow has no file system for it: {problem}") from problem
     return files, inner
 
 
-# Files of any Hadoop file system, by the session's JVM: the one place that reaches into it.
+# -- Hadoop ------------------------------------------------------------------------------------------------------------
 
 
-_PIECE = 1 << 20
+_CHUNK = 1 << 20
 
 
-class HadoopFiles:
-    """Files of any Hadoop file system, through the session's JVM.
+class HadoopFileSystem:
+    """Files of any Hadoop file system, through the session's JVM; no other module uses the JVM.
 
-    HDFS renames a file to a name for one writer only. An object store has no such promise: let one process at a time
-    write to a lake that lies in one.
+    HDFS lets one writer only rename a file to a name. Object stores have no such guarantee: one process at a time may
+    write to a lake there.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         context: Any = getattr(spark, "_jsc", None)
         if context is None:
-            raise LakeError(f"{path}: a Spark Connect session reaches lakes in mounted folders only")
+            raise LakeError(f"{path}: with Spark Connect a lake must be in a mounted folder")
         gateway: Any = spark.sparkContext._gateway
         self._gateway, self._jvm = gateway, gateway.jvm
-        with _java("open", path):
+        with _java_errors("open", path):
             uri = self._path(path).toUri()
             configuration = context.hadoopConfiguration()
             self._files: Any = self._jvm.org.apache.hadoop.fs.FileSystem.get(uri, configuration)
@@ -313,15 +317,15 @@ class HadoopFiles:
 
     def read(self, path: str) -> bytes | None:
         """The content of a file; None if there is no such file."""
-        with _java("read", path):
-            if (stream := self._opened(path)) is None:
+        with _java_errors("read", path):
+            if (stream := self._open(path)) is None:
                 return None
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
             finally:
                 stream.close()
 
-    def _opened(self, path: str) -> Any:
+    def _open(self, path: str) -> Any:
         try:
             return self._files.open(self._path(path))
         except Exception as problem:
@@ -330,8 +334,8 @@ class HadoopFiles:
             raise
 
     def create(self, path: str, content: bytes) -> bool:
-        """Make a file that is not there yet: a complete one is renamed."""
-        with _java("write", path):
+        """Create a file by renaming a complete one."""
+        with _java_errors("write", path):
             if self._files.exists(self._path(path)):
                 return False
             try:
@@ -343,28 +347,27 @@ class HadoopFiles:
             return True
 
     def replace(self, path: str, content: bytes) -> None:
-        """Rename a complete file over another."""
-        with _java("write", path):
+        """Rename a complete file over the present one."""
+        with _java_errors("write", path):
             self._put(path, content, "OVERWRITE")
 
-    def listing(self, folder: str) -> list[Found]:
-        """What is directly in a folder, by name."""
-        with _java("list", folder):
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        """The direct entries of a folder, sorted by name."""
+        with _java_errors("list", folder):
             path = self._path(folder)
             if not self._files.exists(path) or not self._files.getFileStatus(path).isDirectory():
                 return []
-            found = [_status(folder.rstrip("/"), status) for status in self._files.listStatus(path)]
+            found = [_hadoop_info(folder.rstrip("/"), status) for status in self._files.listStatus(path)]
         return sorted(found, key=lambda each: each.path)
 
     def delete(self, path: str) -> None:
         """Remove a file or a folder."""
-        with _java("remove", path):
+        with _java_errors("remove", path):
             self._files.delete(self._path(path), True)
 
     def _put(self, path: str, content: bytes, how: str) -> None:
-        """Write a file under a hidden name and rename it."""
-        folder, _, name = path.rpartition("/")
-        made = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        """Write a file under a hidden name and rename it; `how` is a Hadoop rename option."""
+        made = _hidden_path(path)
         try:
             self._write(made, content)
             self._rename(made, path, how)
@@ -373,11 +376,11 @@ class HadoopFiles:
             raise
 
     def _write(self, path: str, content: bytes) -> None:
-        """Piece by piece: what goes to the JVM is there several times for a moment."""
+        """Write in chunks, because py4j copies what goes to the JVM several times."""
         stream = self._files.create(self._path(path), True)
         try:
-            for at in range(0, len(content), _PIECE):
-                stream.write(bytearray(content[at : at + _PIECE]))
+            for at in range(0, len(content), _CHUNK):
+                stream.write(bytearray(content[at : at + _CHUNK]))
         finally:
             stream.close()
 
@@ -389,11 +392,11 @@ class HadoopFiles:
 
 
 @contextmanager
-def _java(what: str, path: str) -> Iterator[None]:
-    """What Java raises becomes an error that names the path; py4j, which says so, is not there with Spark Connect."""
+def _java_errors(what: str, path: str) -> Iterator[None]:
+    """Turn exceptions of Java into a LakeError that names the path."""
     try:
         yield
-    except Exception as problem:
+    except Exception as problem:  # py4j's class cannot be named: with Spark Connect, py4j is not installed
         raise LakeError(f"cannot {what} {path}: {_first_line(problem)}") from problem
 
 
@@ -402,6 +405,6 @@ def _first_line(problem: Exception) -> str:
     return str(problem if java is None else java.toString()).strip().partition("\n")[0]
 
 
-def _status(folder: str, status: Any) -> Found:
+def _hadoop_info(folder: str, status: Any) -> FileInfo:
     path = f"{folder}/{status.getPath().getName()}"
-    return Found(path, status.getLen(), status.isDirectory(), status.getModificationTime() / 1000)
+    return FileInfo(path, status.getLen(), status.isDirectory(), status.getModificationTime() / 1000)

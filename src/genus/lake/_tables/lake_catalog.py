@@ -1,39 +1,41 @@
-"""Which types of a lake a subscription is about, by codes: also types that this process has no class for."""
+"""The catalog of a lake, one file beside its data, and subscriptions resolved against it.
+
+Types are compared by their codes, so types for which this process has no class are matched as well. The file has the
+format that buses and brokers use, and may be shared with them.
+"""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from genus.catalog import Catalog, RegistrationResult, TypeEntry
-from genus.errors import CatalogDamaged, LakeDamaged, LakeError
+from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError
 from genus.filters import AllOf, AttributeRef, Subscription
-from genus.lake._tables.columns import Shape, check_names
-from genus.lake._tables.files import Files, local_path
+from genus.lake._tables.columns import Shape, check_column_names
+from genus.lake._tables.files import FileSystem, local_path
 from genus.model import ChoiceType, name_of, vector
 
-# The catalog of a lake: one file beside its data, in the form that buses and brokers use too.
+CATALOG_FILE = "catalog.json"
 
 
-CATALOG = "catalog.json"
+class CatalogFile:
+    """The catalog file of a lake: read again when it has changed, and extended by `register` and `adopt`."""
 
-
-class Agreed:
-    """Reads the catalog again when it was changed, and registers types with it."""
-
-    def __init__(self, files: Files, path: str) -> None:
-        self.path = f"{path}/{CATALOG}"
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self.path = f"{path}/{CATALOG_FILE}"
         self._files = files
         self._text = ""
         self._catalog = Catalog()
 
     @property
     def text(self) -> str:
-        """What the file holds by now."""
+        """The present content of the file."""
         content = self._files.read(self.path)
         if content is None:
-            raise LakeDamaged(f"{self.path} is missing: a lake cannot be read without its catalog")
+            raise LakeDamaged(f"{self.path} is missing; a lake cannot be read without its catalog")
         try:
             return content.decode()
         except UnicodeDecodeError as problem:
@@ -41,14 +43,14 @@ class Agreed:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog by now; not to be changed, `register` does that."""
+        """The present catalog; do not change it, call `register`."""
         text = self.text
         if text != self._text:
-            self._catalog, self._text = self._parsed(text), text
+            self._catalog, self._text = self._parse(text), text
         return self._catalog
 
-    def _parsed(self, text: str) -> Catalog:
-        """A catalog that knows its types by the classes that were registered here before."""
+    def _parse(self, text: str) -> Catalog:
+        """Parse a catalog and give it the classes that the previous one has."""
         try:
             parsed = Catalog.parse(text)
         except CatalogDamaged as problem:
@@ -57,11 +59,10 @@ class Agreed:
         return parsed
 
     def register(self, what: Sequence[type | ModuleType]) -> RegistrationResult:
-        """Add types to the file; CatalogConflict, and nothing changed, if any contradicts what is there."""
+        """Add types to the file; CatalogConflict, and nothing is changed, if one contradicts the catalog."""
         draft = Catalog() if self._files.read(self.path) is None else Catalog.parse(self.text)
         added = draft.register(*what)
-        for family in draft.families.values():
-            check_names(family)
+        _check_families(draft)
         if (local := local_path(self.path)) is not None:
             _make_folder(os.path.dirname(local))
             Catalog.update(self.path, *what)
@@ -70,16 +71,39 @@ class Agreed:
         self._catalog.use_classes(*(each for each in what if isinstance(each, type)))
         return added
 
+    def adopt(self, source: str | os.PathLike[str]) -> None:
+        """Replace the catalog by that of a file which extends it; CatalogConflict if it lacks anything.
+
+        Codes and presence bits are then the same in both.
+        """
+        given = Catalog.load(Path(source))
+        _check_families(given)
+        stored = self._files.read(self.path)
+        known = Catalog() if stored is None else Catalog.parse(stored.decode())
+        if stored is not None and known.extends(given):
+            return
+        if not given.extends(known):
+            raise CatalogConflict(f"{source} lacks types of {self.path}; genus catalog diff shows the differences")
+        self._files.replace(self.path, given.text().encode())
+
+
+def _check_families(catalog: Catalog) -> None:
+    for family in catalog.families.values():
+        check_column_names(family)
+
 
 def _make_folder(path: str) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as problem:
-        raise LakeError(f"cannot make {path}: {problem.strerror or problem}") from problem
+        raise LakeError(f"cannot create {path}: {problem.strerror or problem}") from problem
 
 
-def type_names(subscription: Subscription, catalog: Catalog, shapes: Iterable[Shape] = ()) -> dict[str, list[str]]:
-    """The event types whose events can match, by family; shapes may know of types that the catalog does not.
+# -- types of a subscription -------------------------------------------------------------------------------------------
+
+
+def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterable[Shape] = ()) -> dict[str, list[str]]:
+    """The names of event types whose events can match, by family; shapes may have types that the catalog lacks.
 
     >>> from genus import Event, Subscription
     >>> class Loop(Event):
@@ -87,7 +111,7 @@ def type_names(subscription: Subscription, catalog: Catalog, shapes: Iterable[Sh
     >>> class Radar(Loop): ...
     >>> catalog = Catalog()
     >>> added = catalog.register(Radar)
-    >>> type_names(Subscription(Loop), catalog, [Shape("Loop", "Lidar", str(catalog.code(Loop) * 101), "8")])
+    >>> matching_types(Subscription(Loop), catalog, [Shape("Loop", "Lidar", str(catalog.code(Loop) * 101), "8")])
     {'Loop': ['Lidar', 'Loop', 'Radar']}
     """
     codes = [catalog.code(wanted) for wanted in subscription.types]
@@ -105,66 +129,73 @@ def _known_types(entries: Mapping[str, TypeEntry], shapes: Iterable[Shape]) -> s
 
 
 def _is_direct(subscription: Subscription, catalog: Catalog, entries: Mapping[str, TypeEntry], name: str) -> bool:
-    """Whether a type conforms directly, if that is asked for; of one that nobody declared it cannot be told."""
+    """Whether a type satisfies `exact`; a type that is not in the catalog does not."""
     return not subscription.exact or (name in entries and subscription.accepts(catalog.declare(name)))
 
 
-def family_of(what: type | str, catalog: Catalog) -> str:
-    """The family that a type is of, whose table its events are in; NotRegistered if the catalog has no such type."""
+def family_name(what: type | str, catalog: Catalog) -> str:
+    """The name of the family of a type; NotRegistered if the catalog lacks the type, LakeError if it is a kind."""
     name = what if isinstance(what, str) else name_of(what)
     catalog.code(name)
     entry = catalog.entries[name]
     if entry.kind:
-        raise LakeError(f"{name} is a kind, which several families may have; name a type")
+        raise LakeError(f"{name} is a kind, which several families may have; name an event type")
     return entry.family or name
 
 
-class Terms:
-    """Subscriptions in terms of a catalog: by its types, refused if it does not know them."""
+class SubscriptionResolver:
+    """Resolves subscriptions against a catalog; raises NotRegistered or LakeError for what the catalog lacks."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._is_old: dict[type, bool] = {}
+        self._outdated: dict[type, bool] = {}
 
-    def __call__(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
-        """A subscription, given as such, as its text or as a type; NotRegistered and LakeError name what lacks."""
+    def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
+        """The subscription given as such, as text or as a type."""
         if isinstance(what, str):
-            return self.parsed(what)
+            return Subscription.parse(what, self._types)
         found = what if isinstance(what, Subscription) else Subscription(what)
         self._check(found)
-        if found.type not in self._is_old:
-            self._is_old[found.type] = self._has_grown(found.type)
-        return self._again.parsed(str(found)) if self._is_old[found.type] else found
-
-    def parsed(self, text: str) -> Subscription:
-        """The subscription of a text."""
-        return Subscription.parse(text, self._types)
+        if found.type not in self._outdated:
+            self._outdated[found.type] = self._is_outdated(found.type)
+        return self._rebind(found) if self._outdated[found.type] else found
 
     @cached_property
     def _types(self) -> list[type]:
         return [self._catalog.declare(name) for name in self._catalog.types]
 
-    @cached_property
-    def _again(self) -> "Terms":
-        """The terms of a catalog that knows no class of this process."""
-        return Terms(Catalog.parse(self._catalog.text()))
-
-    def _has_grown(self, cls: type) -> bool:
-        """Whether an enumeration of a type's family has values by now that its class does not know."""
+    def _is_outdated(self, cls: type) -> bool:
+        """Whether an enum of the type's family has values in the catalog that the class does not have."""
         scope = self._catalog.vector(cls)
         choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
         return any(known is not None and known.type != each.type for each in choices if (known := scope.get(each.name)))
+
+    def _rebind(self, subscription: Subscription) -> Subscription:
+        """The same subscription, bound to classes that the catalog declares instead of those of this process."""
+        types = tuple(self._declared.declare(name_of(cls)) for cls in subscription.types)
+        return Subscription(
+            AllOf(types),
+            exact=subscription.exact,
+            has=subscription.has,
+            lacks=subscription.lacks,
+            where=subscription.where,
+        )
+
+    @cached_property
+    def _declared(self) -> Catalog:
+        """A copy of the catalog that knows no class of this process."""
+        return Catalog.parse(self._catalog.text())
 
     def _check(self, subscription: Subscription) -> None:
         for wanted in subscription.types:
             self._catalog.code(wanted)
         scope = self._catalog.vector(subscription.type)
-        asked = (*subscription.has, *subscription.lacks, *_named(subscription))
+        asked = (*subscription.has, *subscription.lacks, *_attribute_names(subscription))
         if lacking := [name for name in asked if scope.get(name) is None]:
             raise LakeError(f"the lake's catalog has no attribute {lacking[0]!r} of {scope.scope}; register its type")
 
 
-def _named(subscription: Subscription) -> list[str]:
-    """The attributes that a predicate reads."""
+def _attribute_names(subscription: Subscription) -> list[str]:
+    """The attributes that the predicate reads."""
     where = subscription.where
     return [node.name for node in where.walk() if isinstance(node, AttributeRef)] if where is not None else []

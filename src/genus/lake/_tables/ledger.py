@@ -1,9 +1,8 @@
-"""The ledger: which folders of Parquet files make up a store, as a log of numbered commits.
+"""The ledger of a store: a log of numbered commits that names the folders of Parquet files that belong to it.
 
-A writer puts its files into folders of its own, where nobody looks, and then creates the next commit file, which names
-them. Creating a file that is not there yet succeeds for one writer only, so commits have an order, and a store changes
-in one step or not at all; what a killed writer leaves behind is in no commit. A lake, its inboxes and derived tables
-are stores with a ledger each.
+A writer puts its files into new folders, which readers do not look at, and then creates the next commit file, which
+names them. Creating a file succeeds for one writer only. So commits are ordered, a store changes atomically, and files
+that a killed writer left behind are in no commit. A lake, its inboxes and its derived tables each have a ledger.
 """
 
 import threading
@@ -14,13 +13,13 @@ import msgspec
 
 from genus.errors import LakeDamaged
 from genus.lake._tables.columns import Shape
-from genus.lake._tables.files import Files
+from genus.lake._tables.files import FileSystem
 
-LOG = "_log"
+LOG_FOLDER = "_log"
 DIGITS = 12
-STATE = ".state.json"
-EVERY = 64
-"""After so many commits the state is written out, so that opening a store reads few files."""
+STATE_SUFFIX = ".state.json"
+STATE_INTERVAL = 64
+"""The state is written to a file after this many commits, so that opening a store reads few files."""
 
 Kind = Literal["create", "ingest", "compact", "deliver", "derive"]
 
@@ -30,72 +29,75 @@ class Part(msgspec.Struct, frozen=True):
 
     table: str
     folder: str
-    """Its path below the store's."""
+    """Path relative to the store."""
     files: int
     rows: int
     bytes: int
 
 
-class Source(msgspec.Struct, frozen=True):
-    """Something that was read in: known by its content, not by its name."""
+class IngestedFile(msgspec.Struct, frozen=True):
+    """A file that was ingested, identified by its content."""
 
     number: int
-    """64 bits of a hash of its content."""
+    """64 bits of a hash of the content."""
     path: str
     bytes: int
     rows: int
     dead: int
+    """Number of dead letters."""
     commit: str = ""
+    """Id of the commit that ingested it last."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a writer wants to commit."""
+class CommitDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes that a writer wants to commit."""
 
     id: str
-    """The name of its folders."""
+    """Unique name, part of the names of the writer's folders."""
     kind: Kind
     at_us: int
     added: tuple[Part, ...] = ()
     removed: tuple[str, ...] = ()
-    """Folders whose rows are in the added ones now."""
-    sources: tuple[Source, ...] = ()
+    """Folders that the added parts replace."""
+    sources: tuple[IngestedFile, ...] = ()
     shapes: tuple[Shape, ...] = ()
     after: int | None = None
-    """Of a follower: the version of the lake it had come to before."""
+    """In the store of a follower: the version of the lake that was processed before."""
     upto: int | None = None
-    """And the version it comes to with this commit."""
+    """In the store of a follower: the version of the lake that is processed with this commit."""
     newest_us: int | None = None
-    """When the newest of its events was recorded."""
+    """The latest time of recording among the added events."""
     notes: Mapping[str, str] = {}
 
 
-class Commit(Draft, frozen=True, kw_only=True):
-    """A draft that was given its place."""
+class Commit(CommitDraft, frozen=True, kw_only=True):
+    """A committed draft."""
 
     version: int
 
 
-class State(msgspec.Struct, frozen=True):
-    """What all commits so far add up to."""
+class LedgerState(msgspec.Struct, frozen=True):
+    """The result of all commits up to a version."""
 
     version: int = 0
     parts: Mapping[str, Part] = {}
     """By folder."""
-    sources: Mapping[int, Source] = {}
-    """By number; each with the commit that read it last."""
+    sources: Mapping[int, IngestedFile] = {}
+    """Ingested files by number."""
     shapes: Mapping[str, Shape] = {}
+    """By `Shape.key`."""
     cursor: int = 0
-    """Of a follower: the version of the lake that it has come to."""
+    """In the store of a follower: the version of the lake that has been processed."""
     newest_us: int | None = None
-    """When the newest event was recorded."""
+    """The latest time of recording among all events."""
     notes: Mapping[str, str] = {}
 
-    def after(self, commit: Commit) -> "State":
-        """The state with one more commit."""
+    def after(self, commit: Commit) -> "LedgerState":
+        """The state after one more commit."""
         gone = set(commit.removed)
         kept = {folder: part for folder, part in self.parts.items() if folder not in gone}
         sources = {each.number: msgspec.structs.replace(each, commit=commit.id) for each in commit.sources}
-        return State(
+        return LedgerState(
             commit.version,
             kept | {part.folder: part for part in commit.added},
             {**self.sources, **sources},
@@ -115,93 +117,94 @@ class State(msgspec.Struct, frozen=True):
         return sorted({part.table for part in self.parts.values()})
 
 
-Numbered = TypeVar("Numbered", Commit, State)
+Numbered = TypeVar("Numbered", Commit, LedgerState)
 
 
-class Overtaken(Exception):
-    """Another writer committed what contradicts a draft: the same sources, the same parts or the same versions."""
+class CommitConflict(Exception):
+    """Another writer has committed the same sources, removed the same parts or processed the same versions."""
 
 
 class Ledger:
     """The commits of one store."""
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
-        self._folder = f"{path}/{LOG}"
-        self._state = State()
+        self._folder = f"{path}/{LOG_FOLDER}"
+        self._state = LedgerState()
         self._lock = threading.Lock()
 
     @property
     def exists(self) -> bool:
-        """Whether there is a store at all."""
-        return any(_is_commit(found.name) for found in self._files.listing(self._folder))
+        """Whether the store has any commit."""
+        return any(_is_commit(found.name) for found in self._files.list_folder(self._folder))
 
-    def state(self) -> State:
-        """What the store holds by now.
+    def state(self) -> LedgerState:
+        """The present state of the store.
 
-        The folder is listed when a store is opened, and after many commits; else the next commits are looked for by
-        their names, for a stream of many years makes a long list.
+        The folder is listed when a store is opened and after many commits. Otherwise the next commits are looked up by
+        name, because the folder of a long-running stream has many files.
         """
         with self._lock:
             if self._state.version == 0:
-                self._state = self._listed(self._state)
-            self._state = self._followed(self._state)
+                self._state = self._list_commits(self._state)
+            self._state = self._read_next(self._state)
             return self._state
 
-    def _followed(self, state: State) -> State:
-        """A state with the commits that came after it."""
-        for _ in range(EVERY):
+    def _read_next(self, state: LedgerState) -> LedgerState:
+        """Add the commits after a state, looked up by name."""
+        for _ in range(STATE_INTERVAL):
             commit = self._decode(self._file(state.version + 1), Commit)
             if commit is None:
                 return state
             state = state.after(commit)
-        return self._listed(state)
+        return self._list_commits(state)
 
-    def _listed(self, state: State) -> State:
-        """A state with all commits that are in the folder."""
-        names = [found.name for found in self._files.listing(self._folder)]
-        last = max((_version(name) for name in names if name.endswith(STATE)), default=0)
+    def _list_commits(self, state: LedgerState) -> LedgerState:
+        """Add all commits in the folder, beginning with the newest state file."""
+        names = [found.name for found in self._files.list_folder(self._folder)]
+        last = max((_version(name) for name in names if name.endswith(STATE_SUFFIX)), default=0)
         if last > state.version:
-            state = self._expected(self._state_file(last), State)
+            state = self._require(self._state_file(last), LedgerState)
         for version in sorted(_version(name) for name in names if _is_commit(name)):
             if version > state.version + 1:
-                raise LakeDamaged(f"{self._folder}: commit {state.version + 1} is missing, {version} is there")
+                raise LakeDamaged(f"{self._folder}: commit {state.version + 1} is missing, but {version} exists")
             if version == state.version + 1:
-                state = state.after(self._expected(self._file(version), Commit))
+                state = state.after(self._require(self._file(version), Commit))
         return state
 
     def commits(self, after: int, upto: int) -> list[Commit]:
-        """The commits of some versions, the first excluded."""
-        return [self._expected(self._file(version), Commit) for version in range(after + 1, upto + 1)]
+        """The commits with versions above `after`, up to and including `upto`."""
+        return [self._require(self._file(version), Commit) for version in range(after + 1, upto + 1)]
 
-    def commit(self, draft: Draft) -> Commit:
-        """Make a draft the next commit; Overtaken if another writer was there first."""
+    def commit(self, draft: CommitDraft) -> Commit:
+        """Make a draft the next commit; CommitConflict if another writer's commit contradicts it."""
         while True:
             state = self.state()
             _check(draft, state)
             made = Commit(**msgspec.structs.asdict(draft), version=state.version + 1)
             if self._create(self._file(made.version), msgspec.json.encode(made)):
-                self._write_out(made.version)
+                self._write_state(made.version)
                 return made
 
     def _create(self, path: str, content: bytes) -> bool:
-        """Whether a file is now there with this content, even if a retry inside the file system found it there."""
+        """Create a file; also True if it has this content already, as after a retry inside the file system."""
         return self._files.create(path, content) or self._files.read(path) == content
 
-    def _write_out(self, version: int) -> None:
-        if version % EVERY == 0:
+    def _write_state(self, version: int) -> None:
+        if version % STATE_INTERVAL == 0:
             state = self.state()
             self._files.create(self._state_file(state.version), msgspec.json.encode(state))
-            self._files.delete(self._state_file(version - 2 * EVERY))  # the last but one may just be being read
+            # The last state file but one is kept: a reader may be opening it.
+            self._files.delete(self._state_file(version - 2 * STATE_INTERVAL))
 
-    def _expected(self, path: str, type_: type[Numbered]) -> Numbered:
+    def _require(self, path: str, type_: type[Numbered]) -> Numbered:
         found = self._decode(path, type_)
         if found is None:
             raise LakeDamaged(f"{path} is missing")
         return found
 
     def _decode(self, path: str, type_: type[Numbered]) -> Numbered | None:
-        """What a file holds; None if there is no such file."""
+        """The decoded content of a file; None if there is no such file."""
         content = self._files.read(path)
         if content is None:
             return None
@@ -210,11 +213,11 @@ class Ledger:
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             raise LakeDamaged(f"{path}: {problem}") from problem
         if found.version != _version(path.rpartition("/")[2]):
-            raise LakeDamaged(f"{path}: it says that it is version {found.version}")
+            raise LakeDamaged(f"{path}: the file holds version {found.version}")
         return found
 
     def _state_file(self, version: int) -> str:
-        return f"{self._folder}/{version:0{DIGITS}}{STATE}"
+        return f"{self._folder}/{version:0{DIGITS}}{STATE_SUFFIX}"
 
     def _file(self, version: int) -> str:
         return f"{self._folder}/{version:0{DIGITS}}.json"
@@ -229,27 +232,28 @@ def _version(name: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _check(draft: Draft, state: State) -> None:
+def _check(draft: CommitDraft, state: LedgerState) -> None:
+    """Raise CommitConflict if the draft was made for another state."""
     known = [source.path for source in draft.sources if _is_stale(source, state)]
     if known:
-        raise Overtaken(f"{known[0]} was read in by somebody else")
+        raise CommitConflict(f"{known[0]} was ingested by another process")
     if gone := set(draft.removed) - set(state.parts):
-        raise Overtaken(f"{min(gone)} was removed by somebody else")
+        raise CommitConflict(f"{min(gone)} was removed by another process")
     if draft.after is not None and draft.after != state.cursor:
-        raise Overtaken(f"version {draft.after} was followed by somebody else")
+        raise CommitConflict(f"version {draft.after} was processed by another process")
 
 
-def _is_stale(source: Source, state: State) -> bool:
-    """A source that is read again says which commit it builds on."""
+def _is_stale(source: IngestedFile, state: LedgerState) -> bool:
+    """Whether a source was ingested since the commit that the draft is based on."""
     known = state.sources.get(source.number)
     return (known.commit if known else "") != source.commit
 
 
-def rows_in(parts: Iterable[Part]) -> int:
-    """The rows of some parts."""
+def count_rows(parts: Iterable[Part]) -> int:
+    """The number of rows in some parts."""
     return sum(part.rows for part in parts)
 
 
-def files_in(parts: Iterable[Part]) -> int:
-    """The files of some parts."""
+def count_files(parts: Iterable[Part]) -> int:
+    """The number of files in some parts."""
     return sum(part.files for part in parts)

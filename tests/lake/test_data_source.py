@@ -1,4 +1,4 @@
-"""`spark.read.format("genus")`: typed rows of files that are in no lake, the same as a lake of them would give."""
+"""`spark.read.format("genus")`: typed rows of files that are not in a lake, equal to those of a lake."""
 
 import json
 from pathlib import Path
@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from genus import Event, Maybe, Subscription, UInt16, this
+from genus.can import load_dbc
 from genus.catalog import Catalog
 from genus.lake import Lake
-from genus.lake._datasource import register
-from genus.lake._ingest.can_logs import types_of_dbc
+from genus.lake._query.data_source import register_data_source
 from genus.model import name_of
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
 
@@ -32,7 +32,7 @@ class Meter(Event):
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two recordings, one of them damaged, and the catalog of their types."""
-    register(spark)
+    register_data_source(spark)
     folder = tmp_path_factory.mktemp("loose")
     Catalog.update(folder / "catalog.json", *ALL, Meter)
     (folder / "in").mkdir()
@@ -76,7 +76,7 @@ def rows(frame: DataFrame) -> list[Any]:
 def test_rows_are_those_that_a_lake_gives(
     genus: DataFrameReader, lake: Lake, folder: Path, wanted: Subscription
 ) -> None:
-    """In the same columns but the day, for types, kinds, attributes and predicates."""
+    """The same columns except the day, for types, kinds, attributes and predicates."""
     found = genus.option("subscription", str(wanted)).load(str(folder / "in"))
     expected = lake.read(wanted)
     assert found.columns == [name for name in expected.columns if name != "_day"]
@@ -84,7 +84,7 @@ def test_rows_are_those_that_a_lake_gives(
 
 
 def test_a_file_is_read_by_many_tasks(genus: DataFrameReader, lake: Lake, folder: Path) -> None:
-    """However it is split, every event is there once."""
+    """Every event is read once, for any splits."""
     found = genus.option("type", "Counter").option("splitBytes", "2000").load(str(folder / "in" / "first.genus"))
     assert found.rdd.getNumPartitions() > 4
     whole = genus.option("splitBytes", "1000000").load(str(folder / "in" / "first.genus"))
@@ -120,7 +120,7 @@ def test_sql_reaches_it_through_a_view(spark: SparkSession, folder: Path, lake: 
 
 
 def test_a_schema_chooses_columns(genus: DataFrameReader, folder: Path) -> None:
-    """In its order; the rest is not made. It is the only way: Spark tells a Python data source nothing of a select."""
+    """Only the columns of the schema are made, in its order; Spark does not pass a select to a Python data source."""
     found = genus.option("type", "Counter").schema("speed double, _type string, time timestamp")
     assert found.load(str(folder / "in")).columns == ["speed", "_type", "time"]
     whole = genus.schema("speed double, _type string, time timestamp").load(str(folder / "in"))
@@ -146,11 +146,11 @@ def test_mapped_files_and_unsigned_integers(genus: DataFrameReader, tmp_path: Pa
 
 
 def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    """Its types are known from there."""
+    """The DBC file gives the types."""
     (tmp_path / "car.dbc").write_text(DBC)
     frames = [f"({1700000000 + n}.000000) can0 100#{(100 * n).to_bytes(2, 'little').hex()}0300" for n in range(20)]
     (tmp_path / "drive.log").write_text("\n".join(frames) + "\n")
-    _, speed = types_of_dbc(tmp_path / "car.dbc")
+    _, speed = load_dbc(tmp_path / "car.dbc").all_types
     reader = spark.read.format("genus").option("dbc", str(tmp_path / "car.dbc"))
     found = reader.option("type", name_of(speed)).load(str(tmp_path / "drive.log"))
     lake = Lake.create(spark, tmp_path / "lake")
@@ -160,33 +160,36 @@ def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, t
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "give option 'type' or 'subscription'"),
-        ({"type": "Counter", "catalgo": "x"}, "no option 'catalgo'; there are catalog, dbc"),
+        ({"type": "Counter", "catalgo": "x"}, "unknown option 'catalgo'; the options are catalog, dbc"),
         ({"type": "Ship"}, "Ship"),
         ({"subscription": "Counter where weight > 3"}, "weight"),
         ({"type": "Counter", "catalog": "/nowhere"}, "cannot read /nowhere/catalog.json, given by option 'catalog'"),
-        ({"type": "Counter", "format": "tape"}, "no format is known by the ending 'tape'"),
+        ({"type": "Counter", "format": "tape"}, "unknown ending 'tape'"),
     ],
     ids=["nothing", "misspelt", "unknown type", "unknown attribute", "no catalog", "unknown format"],
 )
-def test_wrong_options_are_named(genus: DataFrameReader, folder: Path, options: dict[str, str], said: str) -> None:
+def test_wrong_options_are_named(genus: DataFrameReader, folder: Path, options: dict[str, str], message: str) -> None:
     with pytest.raises(PySparkException) as raised:
         genus.options(**options).load(str(folder / "in")).collect()
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
-    [("weight double", "no column 'weight'; there are time"), ("lane string", "column 'lane' is bigint, not string")],
+    ("schema", "message"),
+    [
+        ("weight double", "no column 'weight'; the columns are time"),
+        ("lane string", "column 'lane' is bigint, not string"),
+    ],
 )
-def test_wrong_schemas_are_named(genus: DataFrameReader, folder: Path, schema: str, said: str) -> None:
+def test_wrong_schemas_are_named(genus: DataFrameReader, folder: Path, schema: str, message: str) -> None:
     with pytest.raises(PySparkException) as raised:
         genus.option("type", "Counter").schema(schema).load(str(folder / "in")).collect()
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_no_such_file_is_named(genus: DataFrameReader, folder: Path) -> None:
-    with pytest.raises(PySparkException, match=r"nothing\.genus: there is no such file"):
+    with pytest.raises(PySparkException, match=r"nothing\.genus: no such file"):
         genus.option("type", "Counter").load(str(folder / "nothing.genus")).collect()

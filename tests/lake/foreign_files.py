@@ -1,4 +1,4 @@
-"""What tests of formats from elsewhere share: events written by other means than Genus', and reading them back."""
+"""Files of other systems for tests of formats: writers that are independent of Genus, and reading back."""
 
 import base64
 import io
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from genus import Catalog, Event
 from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
 from genus.lake._ingest.mapping import Mapping
-from genus.lake._ingest.sources import Chooser
+from genus.lake._ingest.sources import FormatChooser
 from genus.model import attributes, name_of
 from genus.targets.arrow import to_batch
 
@@ -31,7 +31,7 @@ def types_for(*classes: type) -> Types:
 
 
 class Found:
-    """All that a format reads from a file."""
+    """Everything that a format reads from a file."""
 
     def __init__(self, format: Format, path: Path, types: Types, target: int = 1 << 30) -> None:
         self.splits = format.splits(str(path), path.stat().st_size, target)
@@ -44,15 +44,15 @@ class Found:
             columns.batch.validate(full=True)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every event with its type, in the order of the file, without what is absent."""
+        """Every event with its type, in the order of the file, without absent attributes."""
         found = [{"_type": each.type, **row} for each in self.columns for row in plain_rows(each.batch)]
         positions = [row["_position"] for row in found] + [letter.position for letter in self.letters]
         assert len(set(positions)) == len(positions), "a position is there twice"
         return sorted(found, key=lambda row: int(row["_position"]))
 
     def events(self) -> list[dict[str, Any]]:
-        """The events without what Genus adds."""
-        return [{name: value for name, value in row.items() if name not in OWN} for row in self.rows()]
+        """The events without the columns that Genus adds."""
+        return [{name: value for name, value in row.items() if name not in ADDED} for row in self.rows()]
 
     @property
     def reasons(self) -> list[str]:
@@ -64,7 +64,7 @@ class Found:
         return self.letters[0]
 
 
-OWN = ("_position", "_recorded")
+ADDED = ("_position", "_recorded")
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def expected(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """What reading must give for some events: what the Arrow target makes of each."""
+    """The expected rows of some events, made by the Arrow target."""
     return [plain_rows(to_batch([event]))[0] for event in events]
 
 
@@ -173,4 +173,4 @@ def written(path: Path, content: str | bytes) -> Path:
 
 def format_for(path: str, mapping: Mapping | None = None) -> Format:
     """The format that an ingest would choose."""
-    return Chooser(None, mapping, None)(path)
+    return FormatChooser(None, mapping, None)(path)

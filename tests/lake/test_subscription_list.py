@@ -1,4 +1,4 @@
-"""Subscriptions come from lines, text files and tables; what cannot be read is named by its place."""
+"""Subscriptions are read from lines, text files and tables; errors name the line or row."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from genus import Subscription, this
 from genus.catalog import Catalog
 from genus.errors import LakeError
-from genus.lake._route import Routed, read_subscriptions
+from genus.lake._query.subscription_list import RouteEntry, read_subscriptions
 from genus.testing._generators import Sampler, Stranger
 
 TEXT = """
@@ -27,13 +27,13 @@ def catalog() -> Catalog:
 
 
 def test_a_file_has_a_subscription_on_each_line(tmp_path: Path, catalog: Catalog) -> None:
-    """Empty lines and comments say nothing; the text after the first colon is the subscription."""
+    """Empty lines and comments are skipped; the text after the first colon is the subscription."""
     file = tmp_path / "subscriptions.txt"
     file.write_text(TEXT.replace("    # a comment only begins a line", ""))
     wanted = [
-        Routed("ann", Subscription(Sampler, has="place", where=this.number > 30)),
-        Routed("bob's office", Subscription(Stranger)),
-        Routed("ann", Subscription(Sampler, exact=True, where=this.text.contains(": #"))),
+        RouteEntry("ann", Subscription(Sampler, has="place", where=this.number > 30)),
+        RouteEntry("bob's office", Subscription(Stranger)),
+        RouteEntry("ann", Subscription(Sampler, exact=True, where=this.text.contains(": #"))),
     ]
     assert read_subscriptions(file, catalog) == wanted == read_subscriptions(str(file), catalog)
     assert read_subscriptions(file.read_text().splitlines(), catalog) == wanted
@@ -50,7 +50,7 @@ def test_a_file_has_a_subscription_on_each_line(tmp_path: Path, catalog: Catalog
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, catalog: Catalog, line: str, problem: str) -> None:
-    """The file, the line's number and what is wrong with it."""
+    """The message has the file, the number of the line and the problem."""
     file = tmp_path / "subscriptions.txt"
     file.write_text(f"# one\nann: Sampler\n{line}\n")
     with pytest.raises(LakeError, match=r"subscriptions.txt, line 3: ") as raised:
@@ -59,11 +59,11 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, catalog: Catalog, l
 
 
 def test_a_file_that_is_not_there_or_is_no_text_is_refused(tmp_path: Path, catalog: Catalog) -> None:
-    """The message names it."""
+    """The message names the file."""
     with pytest.raises(LakeError, match=r"cannot read .*none.txt: No such file"):
         read_subscriptions(tmp_path / "none.txt", catalog)
     (tmp_path / "noise").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(LakeError, match="noise is no text"):
+    with pytest.raises(LakeError, match="noise is not UTF-8 text"):
         read_subscriptions(tmp_path / "noise", catalog)
 
 
@@ -72,13 +72,13 @@ def test_a_table_has_a_subscription_in_each_row(spark: SparkSession, catalog: Ca
     rows = [("Sampler has place", 1, "ann"), ("Stranger", 2, "bob")]
     table = spark.createDataFrame(rows, "subscription string, weight int, subscriber string")
     assert read_subscriptions(table, catalog) == [
-        Routed("ann", Subscription(Sampler, has="place")),
-        Routed("bob", Subscription(Stranger)),
+        RouteEntry("ann", Subscription(Sampler, has="place")),
+        RouteEntry("bob", Subscription(Stranger)),
     ]
 
 
 def test_a_row_that_cannot_be_read_is_named(spark: SparkSession, catalog: Catalog) -> None:
-    """Its number and its subscriber; a table without the columns is refused as a whole."""
+    """The message has the number and the subscriber; a table without the columns is refused."""
     rows = [("ann", "Sampler"), ("bob", "Sampler where")]
     table = spark.createDataFrame(rows, "subscriber string, subscription string")
     with pytest.raises(LakeError, match=r"row 2 \(bob\): expected"):

@@ -1,4 +1,4 @@
-"""A process that streams a landing folder to its end, to be killed: `python streaming.py FOLDER`."""
+"""A process that streams a landing folder to its end, to be killed: `python stream_program.py FOLDER`."""
 
 import sys
 from pathlib import Path

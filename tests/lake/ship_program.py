@@ -1,4 +1,4 @@
-"""A program whose workers have a Python without Genus: what happens before and after it is shipped.
+"""A program whose workers have a Python without Genus, before and after `ship`.
 
 Run with its arguments in JSON: a folder, and the Python of the workers.
 """
@@ -27,7 +27,7 @@ class Lamp(Event):
 
 
 def main(folder: Path, python: str) -> None:
-    """Leave what was found in `result.json`."""
+    """Write the results to `result.json`."""
     os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
@@ -39,7 +39,7 @@ def main(folder: Path, python: str) -> None:
 
 
 def run(spark: SparkSession, folder: Path) -> dict[str, object]:
-    """Read something in, without Genus on the workers and with it."""
+    """Ingest without Genus on the workers, then with it."""
     lamps = [Lamp(watts=float(number), time=MORNING) for number in range(50)]
     recording = write_recording(folder / "lamps.genus", list(lamps))
     lake = Lake.create(spark, folder / "lake", Lamp)

@@ -1,0 +1,160 @@
+"""Ingest: read files into a lake in commits of limited size, so that an interrupted ingest continues at the last one.
+
+A file is identified by a hash of its content and ingested once, whatever its name. Events go to the tables of their
+families, everything else to the dead letters.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+from pyspark.sql import functions as F
+
+from genus.errors import LakeError
+from genus.lake._ingest.format import types_of
+from genus.lake._ingest.job import InputFile, fingerprint, fingerprint_files, run_ingest
+from genus.lake._ingest.mapping import Mapping
+from genus.lake._ingest.sources import FormatChooser, PathLike, Unknown, find_files
+from genus.lake._tables.columns import DEAD_LETTERS, MAX_SHAPES, POSITION, SOURCE, limit_shapes, shape_collisions
+from genus.lake._tables.files import file_size
+from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.ledger import CommitConflict, CommitDraft, IngestedFile
+
+COMMIT_BYTES = 1 << 30
+COMMIT_FILES = 500
+"""Limits of one commit."""
+
+ProgressHandler: TypeAlias = Callable[[int, int], object]
+"""Called with the amount that is done and the total."""
+
+
+class IngestResult(msgspec.Struct, frozen=True):
+    """Result of `Lake.ingest`."""
+
+    files: int
+    """Files that were ingested."""
+    skipped: int
+    """Files that had been ingested before, or whose content occurs twice."""
+    events: int
+    dead: int
+    """Dead letters."""
+    bytes: int
+    """Size of the ingested files."""
+    seconds: float
+    version: int
+    """Version of the lake afterwards."""
+
+
+class FormatOptions(msgspec.Struct, frozen=True):
+    """How files are read; see `Lake.ingest`."""
+
+    format: str | None = None
+    mapping: Mapping | PathLike | None = None
+    dbc: PathLike | None = None
+    unknown: Unknown = "dead"
+
+    def chooser(self) -> FormatChooser:
+        """Chooses the format of each file."""
+        return FormatChooser(self.format, self.mapping, self.dbc, self.unknown)
+
+
+def ingest(
+    lake: LakeTables,
+    sources: PathLike | Iterable[PathLike],
+    options: FormatOptions,
+    *,
+    retry: bool = False,
+    progress: ProgressHandler | None = None,
+) -> IngestResult:
+    """Ingest files; see `Lake.ingest`."""
+    began = time.monotonic()
+    choose = options.chooser()
+    if options.dbc is not None:
+        lake.register(*choose.types)
+    choose.check(types_of(lake.catalog_file.text))
+    paths = find_files(lake.spark, sources, any_ending=options.format is not None)
+    wanted = list(_new_files(lake, fingerprint_files(paths, choose), retry))
+    total, done = sum(each.size for each in wanted), 0
+    events = dead = 0
+    for group in _commit_groups(wanted):
+        draft = _commit(lake, group, retry)
+        events += sum(part.rows for part in draft.added if part.table != DEAD_LETTERS)
+        dead += sum(source.dead for source in draft.sources)
+        done += sum(each.size for each in group)
+        if progress is not None:
+            progress(done, total)
+    seconds = time.monotonic() - began
+    return IngestResult(len(wanted), len(paths) - len(wanted), events, dead, total, seconds, lake.version)
+
+
+def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], options: FormatOptions) -> dict[str, int]:
+    """The files of an ingest and their sizes; see `Lake.find_sources`."""
+    choose = options.chooser()
+    choose.check(types_of(lake.catalog_file.text))
+    found = {path: file_size(path) for path in find_files(lake.spark, sources, any_ending=options.format is not None)}
+    for path in found:
+        choose(path)
+    return found
+
+
+def _new_files(lake: LakeTables, files: Iterable[InputFile], retry: bool) -> Iterator[InputFile]:
+    """The files that were not ingested before, and with `retry` those with dead letters."""
+    state = lake.state()
+    by_path = {source.path: source for source in state.sources.values()}
+    for each in files:
+        known = state.sources.get(each.number)
+        if known is None:
+            _check_not_grown(each, by_path.get(each.path))
+            yield each
+        elif retry and known.dead:
+            only = _dead_positions(lake, each.number) if known.rows else None
+            yield msgspec.structs.replace(each, only=only, known=known)
+
+
+def _check_not_grown(file: InputFile, before: IngestedFile | None) -> None:
+    """Raise LakeError if a file begins with content that was ingested: its events would be in the lake twice."""
+    if before is not None and file.size > before.bytes and fingerprint(file.path, before.bytes) == before.number:
+        raise LakeError(
+            f"{file.path} has grown since its first {before.bytes} bytes were ingested; ingest complete files only, as "
+            "`genus record --landing` writes them, and put the rest into a file of its own"
+        )
+
+
+def _dead_positions(lake: LakeTables, source: int) -> frozenset[int]:
+    letters = lake.dead_letters().where(F.col(SOURCE) == source).select(POSITION).toArrow()
+    return frozenset(letters.column(0).to_pylist())
+
+
+def _commit_groups(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
+    """The files of each commit."""
+    group: list[InputFile] = []
+    for each in files:
+        if group and (len(group) >= COMMIT_FILES or sum(one.size for one in group) + each.size > COMMIT_BYTES):
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+def _commit(lake: LakeTables, files: Sequence[InputFile], retry: bool) -> CommitDraft:
+    """Ingest files in one commit; if another writer has ingested some of them meanwhile, retry with the others."""
+    while True:
+        draft = run_ingest(lake.spark, lake.path, lake.catalog_file.text, files)
+        try:
+            return lake.store.commit(_with_new_shapes(lake, draft))
+        except CommitConflict:
+            lake.store.discard(draft)
+            files = list(_new_files(lake, files, retry))
+            if not files:
+                return lake.store.begin("ingest")
+
+
+def _with_new_shapes(lake: LakeTables, draft: CommitDraft) -> CommitDraft:
+    """The draft with those shapes only that are new to the lake."""
+    known = list(lake.state().shapes.values())
+    new = limit_shapes(known, draft.shapes, MAX_SHAPES)
+    if clash := shape_collisions([*known, *new]):
+        raise LakeError(f"two shapes have the same number, {clash[0]}; rename one of the types")
+    return msgspec.structs.replace(draft, shapes=new)

@@ -1,0 +1,249 @@
+"""`spark.read.format("genus")`: typed events of files that are not in a lake.
+
+Recordings, CAN logs and files with a mapping are read by the formats of ingest, one split per task. Rows have the
+columns of `Lake.read` except the day. Every query decodes the files again, and its filters are evaluated after that.
+Files that are queried more than once should be ingested into a lake, whose views (`Lake.views`) are plain Parquet.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from genus.catalog import Catalog
+from genus.errors import LakeError
+from genus.filters import Subscription
+from genus.lake._ingest.format import Chunk, Columns, Format, Split, TypePlan, types_of
+from genus.lake._ingest.job import SPLIT_BYTES
+from genus.lake._ingest.sources import FormatChooser
+from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
+from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, TYPE, attribute_schema, spark_schema
+from genus.lake._tables.files import file_size, list_files, open_input
+from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
+from genus.model import Event, attributes, is_event_type
+from genus.targets import arrow
+
+_OPTIONS = ("catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type")
+
+
+def register_data_source(spark: SparkSession) -> None:
+    """Register the data source `spark.read.format("genus")` with a session.
+
+    It reads recordings, CAN logs and mapped files that are not in a lake. Workers without Genus need `ship` first.
+
+    The options are:
+
+    | option | |
+    |---|---|
+    | `subscription` | the events to read, as text: `Loop has place where speed > 30` |
+    | `type` | a type, as a shorter form of `subscription` |
+    | `catalog` | a catalog file, or the folder of a lake; the types of `dbc` are added to it |
+    | `format`, `mapping`, `dbc` | as in `Lake.ingest` |
+    | `dead` | `true` returns the dead letters instead of events |
+    | `splitBytes` | the number of bytes that a task reads |
+    """
+    spark.dataSource.register(GenusDataSource)
+
+
+class GenusDataSource(DataSource):
+    """The data source of `spark.read.format("genus")`; `register_data_source` lists its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "genus"
+
+    def schema(self) -> StructType:
+        """The columns of the subscribed type, or of dead letters."""
+        return spark_schema(parse_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> "GenusReader":
+        """A reader of all columns, or of those in `.schema(...)`."""
+        query = parse_options(self.options)
+        return GenusReader(query, select_columns(query.columns, schema), self.options)
+
+
+class GenusReader(DataSourceReader):
+    """Reads splits of files; Spark applies the filters of the query."""
+
+    def __init__(self, query: "SourceQuery", columns: pa.Schema, options: Mapping[str, str]) -> None:
+        self._query, self._columns, self._options = query, columns, options
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition per split; they are not stored, because the reader is sent to every task."""
+        return [InputPartition(item) for item in plan_splits(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a split."""
+        item: SourceSplit | None = partition.value
+        if item is None:  # if there are no partitions, Spark reads one without a value
+            return
+        for chunk in item.format.read(item.split, types_of(self._query.catalog)):
+            rows = self._query.rows(chunk, item.origin, self._columns)
+            if rows is not None:
+                yield from rows.combine_chunks().to_batches()
+
+
+# -- queries -----------------------------------------------------------------------------------------------------------
+
+
+class EventQuery(msgspec.Struct, frozen=True):
+    """A query for events; catalog and subscription are text, so that any process can parse them."""
+
+    catalog: str
+    subscription: str
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The attributes of the type, and the columns that Genus adds."""
+        cls = _subscription(self).type
+        cls = cls if is_event_type(cls) else Event
+        stored = attribute_schema(types_of(self.catalog).catalog.vector(cls))
+        return pa.schema([*(stored.field(attribute.name) for attribute in attributes(cls)), *OWN_SCHEMA])
+
+    def rows(self, chunk: Chunk, origin: "Origin", columns: pa.Schema) -> pa.Table | None:
+        """The rows of a chunk that match."""
+        plan = None if isinstance(chunk, list) else types_of(self.catalog).plan(chunk.type)
+        if isinstance(chunk, list) or plan is None or chunk.type not in _type_names(self):
+            return None
+        rows = chunk.batch.filter(_filter(self).mask(_for_arrow_target(chunk, plan)))
+        return event_table(rows, plan, presence_bits(rows, plan), origin, columns)
+
+
+class DeadLetterQuery(msgspec.Struct, frozen=True):
+    """A query for dead letters."""
+
+    catalog: str
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of dead letters in a lake."""
+        return DEAD_SCHEMA
+
+    def rows(self, chunk: Chunk, origin: "Origin", columns: pa.Schema) -> pa.Table | None:
+        """The dead letters of a chunk."""
+        return dead_letter_table(chunk, origin).select(columns.names).cast(columns) if isinstance(chunk, list) else None
+
+
+SourceQuery: TypeAlias = EventQuery | DeadLetterQuery
+
+
+def parse_options(options: Mapping[str, str]) -> SourceQuery:
+    """The query of some options; LakeError names the option that is missing or unknown."""
+    known = {name.lower() for name in _OPTIONS}
+    if unknown := sorted(name for name in options if name.lower() not in known):
+        raise LakeError(f"unknown option {unknown[0]!r}; the options are {', '.join(_OPTIONS)}")
+    if options.get("dead", "false").lower() == "true":
+        return DeadLetterQuery(_catalog_text(options))
+    if not (text := options.get("subscription") or options.get("type")):
+        raise LakeError("the query has no type; give option 'type' or 'subscription'")
+    return EventQuery(_catalog_text(options), text)
+
+
+def _catalog_text(options: Mapping[str, str]) -> str:
+    """The text of the catalog; types of a DBC file are added to the text, not to the file."""
+    path, dbc = options.get("catalog"), options.get("dbc")
+    if path is None and dbc is None:
+        raise LakeError("no catalog; give option 'catalog': a catalog file, or the folder of a lake")
+    text = "" if path is None else _read_text(path if path.endswith(".json") else f"{path.rstrip('/')}/{CATALOG_FILE}")
+    if dbc is None:
+        return text
+    from genus.can._dbc import load_dbc  # needs cantools, an extra
+
+    catalog = Catalog.parse(text) if text else Catalog()
+    catalog.register(*load_dbc(dbc).all_types)
+    return catalog.text()
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open_input(path) as file:
+            return file.read().decode()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise LakeError(f"cannot read {path}, given by option 'catalog': {problem}") from problem
+
+
+@lru_cache(maxsize=4)
+def _subscription(query: EventQuery) -> Subscription:
+    return SubscriptionResolver(types_of(query.catalog).catalog).resolve(query.subscription)
+
+
+@lru_cache(maxsize=4)
+def _filter(query: EventQuery) -> arrow.ArrowFilter:
+    return arrow.compile(_subscription(query))
+
+
+@lru_cache(maxsize=4)
+def _type_names(query: EventQuery) -> frozenset[str]:
+    """The names of types whose events can match."""
+    found = matching_types(_subscription(query), types_of(query.catalog).catalog)
+    return frozenset(name for names in found.values() for name in names)
+
+
+def _for_arrow_target(chunk: Columns, plan: TypePlan) -> pa.RecordBatch:
+    """Cast a chunk to the types of the Arrow target, which has unsigned integers where a lake has wider signed ones."""
+    types = {attribute.name: arrow.stored_type(attribute.type) for attribute in plan.attributes}
+    there = [name for name in chunk.batch.schema.names if name in types]
+    columns = [chunk.batch.column(name).cast(types[name]) for name in there]
+    return pa.record_batch([pa.repeat(chunk.type, chunk.batch.num_rows), *columns], names=[TYPE, *there])
+
+
+# -- splits ------------------------------------------------------------------------------------------------------------
+
+
+class SourceSplit(msgspec.Struct, frozen=True):
+    """The split that one task reads."""
+
+    split: Split
+    format: Format
+    origin: Origin
+
+
+def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
+    """The splits of all files given to `load`."""
+    choose = FormatChooser(options.get("format"), options.get("mapping"), options.get("dbc"))
+    at_us, target = time.time_ns() // 1000, int(options.get("splitBytes", SPLIT_BYTES))
+    for path in dict.fromkeys(path for given in _paths(options) for path in _list_files(given)):
+        format = choose(path)
+        origin = Origin("", "", _source_number(path), path, 0, at_us)
+        for split in format.splits(path, file_size(path), target):
+            yield SourceSplit(split, format, origin)
+
+
+def _paths(options: Mapping[str, str]) -> list[str]:
+    """The paths given to `load`, which Spark passes as options."""
+    several: list[str] = json.loads(options.get("paths", "[]"))
+    if not (given := [*several, *([options["path"]] if "path" in options else [])]):
+        raise LakeError("no files; name files, folders or patterns in load(...)")
+    return given
+
+
+def _list_files(path: str) -> list[str]:
+    if not (found := list_files(path)):
+        raise LakeError(f"{path}: no such file, or an empty folder")
+    return found
+
+
+def _source_number(path: str) -> int:
+    """The number of a source: a hash of its path, because hashing the content would read the file twice."""
+    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def select_columns(columns: pa.Schema, wanted: StructType) -> pa.Schema:
+    """The columns of a Spark schema, in its order; LakeError if one does not exist or has another type."""
+    types = {field.name: field.dataType for field in spark_schema(columns).fields}
+    for field in wanted.fields:
+        if field.name not in types:
+            raise LakeError(f"no column {field.name!r}; the columns are {', '.join(columns.names)}")
+        if field.dataType != types[field.name]:
+            given, actual = field.dataType.simpleString(), types[field.name].simpleString()
+            raise LakeError(f"column {field.name!r} is {actual}, not {given}; cast it after reading")
+    return pa.schema([pa.field(field.name, columns.field(field.name).type, field.nullable) for field in wanted.fields])

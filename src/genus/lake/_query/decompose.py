@@ -1,0 +1,323 @@
+"""Decomposition of subscriptions for routing: what each asks of a shape, its lookup key, and the residual predicate.
+
+A key is a test of one attribute against constants: equality with a few values, or a range. If there are several, the
+most selective one is chosen, estimated from the constants in a sample of the subscriptions. The rest of `where` is the
+residual, which is evaluated only for events that the key selects.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import genus.filters._expression as x
+from genus.filters import Subscription
+from genus.filters._covering import conjuncts
+from genus.lake._query.templates import Templates, ValueType, value_type_of
+from genus.model import AttributeType
+from genus.model._types import INT64_MIN
+from genus.targets.index._decompose import Profile
+from genus.targets.index._intervals import (
+    Choices,
+    Codes,
+    Domain,
+    Floats,
+    Interval,
+    attribute_of,
+    domain_of,
+    intervals,
+    key_float,
+)
+
+MAX_POINTS = 64
+"""Up to this many values are looked up one by one; more are a range or a residual."""
+MIN_SUBSCRIPTIONS = 16
+"""With fewer subscriptions, a lookup of their own does not pay off; their tests are residuals."""
+SAMPLE_SIZE = 20_000
+"""Subscriptions from which the selectivity of tests is estimated."""
+
+Spans: TypeAlias = list[Interval]
+Method: TypeAlias = Literal["equal", "range"]
+LookupKind: TypeAlias = tuple[Method, ValueType | None]
+"""There is one lookup for all equalities, and one for the ranges of each value type."""
+
+
+class KeyDimension:
+    """An attribute that subscriptions compare with constants. State: the constants in the sample."""
+
+    def __init__(self, number: int, name: str, type_: AttributeType) -> None:
+        self.number, self.name, self.type = number, name, type_
+        self.domain: Domain = _domain(type_)
+        self.value_type: ValueType = value_type_of(type_)
+        self.ordered = not isinstance(self.domain, Choices | Codes)
+        if self.ordered and not isinstance(self.domain, Floats):
+            self.domain.low = INT64_MIN  # no key is reserved for unknown here
+        self._seen: list[int] = []
+        self._sorted: list[int] = []
+
+    def spans(self, part: x.Predicate) -> Spans | None:
+        """The intervals where a test of the attribute is true; None if it cannot be written as intervals."""
+        found = intervals(part, self.domain)
+        is_float = isinstance(self.domain, Floats)
+        return list(_without_minus_zero(found)) if is_float and found is not None else found
+
+    def add_sample(self, spans: Spans) -> None:
+        """Add the constants of one subscription to the sample."""
+        self._seen += [end for span in spans for end in span]
+
+    def selectivity(self, key: "Key") -> float:
+        """The estimated fraction of events that a key selects."""
+        if len(self._sorted) != len(self._seen):
+            self._sorted = sorted(self._seen)
+            self._distinct = len(set(self._seen))
+        if key.method == "equal":
+            return key.size / max(self._members or self._distinct, 1)
+        inside = bisect_right(self._sorted, key.spans[-1][1]) - bisect_left(self._sorted, key.spans[0][0])
+        return inside / max(len(self._sorted), 1)
+
+    @property
+    def _members(self) -> int:
+        return len(self.domain.codes) if isinstance(self.domain, Choices) else 0
+
+    def constants(self, spans: Spans) -> list[Any]:
+        """The attribute values in some spans."""
+        keys = [key for low, high in spans for key in range(low, high + 1)]
+        if isinstance(self.domain, NamedCodes):
+            return [self.domain.names[key] for key in keys]
+        if isinstance(self.domain, Choices):
+            members = list(self.domain.codes)
+            return [int(members[key]) if self.value_type is ValueType.LONG else members[key] for key in keys]
+        return list(map(self.native, keys))
+
+    def native(self, key: int) -> int | float:
+        """A bound as the number that is compared: microseconds, an integer or a float."""
+        return key_float(key) if isinstance(self.domain, Floats) else key
+
+
+class NamedCodes(Codes):
+    """Codes that can be converted back to values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[Any] = []
+
+    def place(self, constant: Any) -> Interval:
+        """The code of a constant; a new one if it has none yet."""
+        interval = super().place(constant)
+        if interval[1] == len(self.names):
+            self.names.append(constant)
+        return interval
+
+
+def _domain(type_: AttributeType) -> Domain:
+    domain = domain_of(type_)
+    return NamedCodes() if isinstance(domain, Codes) else domain
+
+
+class Key(NamedTuple):
+    """A test that events are looked up by; `exact` if it covers all tests of the attribute."""
+
+    dimension: KeyDimension
+    method: Method
+    spans: Spans
+    exact: bool
+
+    @property
+    def size(self) -> int:
+        """The number of keys in the spans."""
+        return count_keys(self.spans)
+
+    @property
+    def lookup_kind(self) -> "LookupKind":
+        """The lookup that the key is in."""
+        return self.method, self.dimension.value_type if self.method == "range" else None
+
+
+class _DimensionTests(NamedTuple):
+    """The tests of one dimension: the intervals where all are true, and the predicates."""
+
+    spans: Spans
+    predicates: list[x.Predicate]
+
+
+class SubscriptionParts(NamedTuple):
+    """The parts of a subscription; their conjunction is the subscription."""
+
+    profile: Profile
+    tests: dict[int, _DimensionTests]
+    """By number of the dimension."""
+    rest: list[x.Predicate]
+
+    @property
+    def is_void(self) -> bool:
+        """Whether no event can match."""
+        return not self.profile.has.isdisjoint(self.profile.lacks) or any(not one.spans for one in self.tests.values())
+
+
+class KeyColumns:
+    """State: the keys of one lookup, as columns."""
+
+    def __init__(self) -> None:
+        self.subscriptions, self.dimensions = array("i"), array("i")
+        self.values: list[Any] = []
+        """The value of each row, for equalities."""
+        self.low: list[Any] = []
+        self.high: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self.subscriptions)
+
+
+class DecomposedSubscriptions:
+    """State: the decomposed subscriptions, numbered in the order they were added."""
+
+    def __init__(self) -> None:
+        self.profiles: list[Profile] = []
+        self.dimensions: list[KeyDimension] = []
+        self.profile_of = array("i")
+        """The number of the profile of each subscription; -1 if the subscription matches nothing."""
+        self.templates = Templates()
+        self.unkeyed = array("i")
+        self.equal = KeyColumns()
+        self.ranges: dict[ValueType, KeyColumns] = {ValueType.LONG: KeyColumns(), ValueType.DOUBLE: KeyColumns()}
+        self._worthwhile: set[LookupKind] | None = None
+        self._numbers: dict[Profile, int] = {}
+        self._by_name: dict[tuple[str, AttributeType], KeyDimension] = {}
+
+    def learn(self, subscriptions: Sequence[Subscription]) -> None:
+        """Estimate from a sample which tests are selective, and which kinds of lookup are worthwhile."""
+        every = max(1, len(subscriptions) // SAMPLE_SIZE)
+        sample = [self._decompose(subscription) for subscription in subscriptions[::every]]
+        for parts in sample:
+            for number, found in parts.tests.items():
+                self.dimensions[number].add_sample(found.spans)
+        kinds = Counter(key.lookup_kind for parts in sample if (key := self._choose_key(parts)))
+        self._worthwhile = {kind for kind, count in kinds.items() if count * every >= MIN_SUBSCRIPTIONS}
+
+    def add(self, subscription: Subscription) -> None:
+        """Add the next subscription."""
+        number, parts = len(self.profile_of), self._decompose(subscription)
+        self.profile_of.append(-1 if parts.is_void else self._number(parts.profile))
+        if parts.is_void:
+            return
+        key = self._choose_key(parts)
+        if (residual := _residual(parts, key)) is not None:
+            self.templates.add(number, residual)
+        if key is None:
+            self.unkeyed.append(number)
+        elif key.method == "equal":
+            self._add_equal(number, key)
+        else:
+            self._add_range(number, key)
+
+    def _add_equal(self, number: int, key: Key) -> None:
+        for value in key.dimension.constants(key.spans):
+            self.equal.subscriptions.append(number)
+            self.equal.dimensions.append(key.dimension.number)
+            self.equal.values.append(value)
+
+    def _add_range(self, number: int, key: Key) -> None:
+        rows = self.ranges[key.dimension.value_type]
+        rows.subscriptions.append(number)
+        rows.dimensions.append(key.dimension.number)
+        rows.low.append(key.dimension.native(key.spans[0][0]))
+        rows.high.append(key.dimension.native(key.spans[-1][1]))
+
+    def _choose_key(self, parts: SubscriptionParts) -> Key | None:
+        """The most selective key of a worthwhile kind."""
+        keys = [key for number, found in parts.tests.items() if (key := _key(self.dimensions[number], found.spans))]
+        if self._worthwhile is not None:
+            keys = [key for key in keys if key.lookup_kind in self._worthwhile]
+        if len(keys) < 2:
+            return keys[0] if keys else None
+        return min(keys, key=lambda key: (key.dimension.selectivity(key), key.method))
+
+    def _decompose(self, subscription: Subscription) -> SubscriptionParts:
+        tests: dict[int, _DimensionTests] = {}
+        rest: list[x.Predicate] = []
+        has, lacks = list(subscription.has), list(subscription.lacks)
+        for part in conjuncts(subscription.where):
+            match part:
+                case x.Present(attribute):
+                    has.append(attribute.name)
+                case x.Not(x.Present(attribute)):
+                    lacks.append(attribute.name)
+                case _ if not self._add_test(part, tests):
+                    rest.append(part)
+        profile = Profile(subscription.types, subscription.exact, frozenset(has), frozenset(lacks))
+        return SubscriptionParts(profile, tests, rest)
+
+    def _add_test(self, part: x.Predicate, tests: dict[int, _DimensionTests]) -> bool:
+        """Add a test of one attribute against constants; False if the predicate is not such a test."""
+        attribute = attribute_of(part)
+        if attribute is None:
+            return False
+        dimension = self._dimension(attribute)
+        spans = dimension.spans(part)
+        if spans is None:
+            return False
+        known = tests.get(dimension.number)
+        both = spans if known is None else list(_intersection(known.spans, spans))
+        tests[dimension.number] = _DimensionTests(both, [*(known.predicates if known else ()), part])
+        return True
+
+    def _dimension(self, attribute: x.AttributeRef) -> KeyDimension:
+        assert attribute.type is not None, "a subscription's predicate is bound"
+        key = attribute.name, attribute.type
+        if key not in self._by_name:
+            self._by_name[key] = KeyDimension(len(self.dimensions), *key)
+            self.dimensions.append(self._by_name[key])
+        return self._by_name[key]
+
+    def _number(self, profile: Profile) -> int:
+        known = self._numbers.setdefault(profile, len(self.profiles))
+        if known == len(self.profiles):
+            self.profiles.append(profile)
+        return known
+
+
+def decompose(subscriptions: Sequence[Subscription]) -> DecomposedSubscriptions:
+    """Decompose all subscriptions."""
+    decomposed = DecomposedSubscriptions()
+    decomposed.learn(subscriptions)
+    for subscription in subscriptions:
+        decomposed.add(subscription)
+    return decomposed
+
+
+def _key(dimension: KeyDimension, spans: Spans) -> Key | None:
+    if count_keys(spans) <= MAX_POINTS:
+        return Key(dimension, "equal", spans, True)
+    return Key(dimension, "range", spans, len(spans) == 1) if dimension.ordered else None
+
+
+def _residual(parts: SubscriptionParts, key: Key | None) -> x.Predicate | None:
+    covered = key.dimension.number if key is not None and key.exact else None
+    tests = [test for number, found in parts.tests.items() if number != covered for test in found.predicates]
+    tests += parts.rest
+    return None if not tests else tests[0] if len(tests) == 1 else x.And(tuple(tests))
+
+
+def count_keys(spans: Iterable[Interval]) -> int:
+    """The number of keys in some spans.
+
+    >>> count_keys([(1, 3), (7, 7)])
+    4
+    """
+    return sum(high - low + 1 for low, high in spans)
+
+
+def _without_minus_zero(spans: Spans) -> Iterable[Interval]:
+    """Spans of floats that do not begin or end with the key of -0.0, which no value has: -0.0 is stored as 0.0.
+
+    >>> list(_without_minus_zero([(-7, -1), (-1, -1), (-1, 5)]))
+    [(-7, -2), (0, 5)]
+    """
+    ends = ((low + (low == -1), high - (high == -1)) for low, high in spans)
+    return (span for span in ends if span[0] <= span[1])
+
+
+def _intersection(first: Spans, second: Spans) -> Iterable[Interval]:
+    pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in first for b in second)
+    return (pair for pair in pairs if pair[0] <= pair[1])

@@ -1,0 +1,83 @@
+"""The catalog file of a lake, and subscriptions resolved against it."""
+
+from pathlib import Path
+
+import pytest
+
+from genus import Catalog, Event, Maybe, Subscription, this
+from genus.errors import CatalogConflict, NotRegistered
+from genus.lake._tables.files import LocalFileSystem
+from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
+from genus.testing._generators import Bell, Chime, Generator, Impostor, MarkedSampler, Stranger, WatchedSampler
+
+TYPES = (WatchedSampler, MarkedSampler, Impostor, Stranger, Bell, Chime)
+
+
+def loops() -> tuple[type[Event], type[Event]]:
+    """Two versions of an event type; the second has one more attribute."""
+
+    def first() -> type[Event]:
+        class Loop(Event):
+            lane: int
+
+        return Loop
+
+    class Loop(Event):
+        lane: int
+        speed: Maybe[float]
+
+    return first(), Loop
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> CatalogFile:
+    made = CatalogFile(LocalFileSystem(), str(tmp_path / "lake"))
+    made.register([Bell])
+    return made
+
+
+def test_a_rebound_subscription_equals_the_one_parsed_from_its_text() -> None:
+    """Binding a predicate to the classes that the catalog declares keeps its meaning, for predicates of every form."""
+    catalog = Catalog()
+    catalog.register(*TYPES)
+    resolver = SubscriptionResolver(catalog)
+    declared = [resolver._declared.declare(name) for name in catalog.types]
+    for given in Generator(7).subscriptions(500):
+        rebound = resolver._rebind(given)
+        assert rebound == Subscription.parse(str(given), declared)
+        assert all(cls in declared for cls in rebound.types)
+
+
+def test_types_and_attributes_that_the_catalog_lacks_are_refused() -> None:
+    """The error names the type or the attribute."""
+    old, new = loops()
+    catalog = Catalog()
+    catalog.register(old)
+    resolver = SubscriptionResolver(Catalog.parse(catalog.text()))
+    with pytest.raises(NotRegistered, match="Bell"):
+        resolver.resolve(Bell)
+    with pytest.raises(NotRegistered, match=r"Loop\.speed"):
+        resolver.resolve(Subscription(new, where=this.speed > 3))
+
+
+def test_a_catalog_that_extends_the_present_one_is_adopted(file: CatalogFile, tmp_path: Path) -> None:
+    """Codes and bits are then those of the given file; adopting it again changes nothing."""
+    other = Catalog.load(Path(file.path))
+    other.register(Chime)
+    other.save(tmp_path / "other.json")
+    file.adopt(tmp_path / "other.json")
+    assert file.catalog.code(Chime) == other.code(Chime)
+    text = file.text
+    file.adopt(tmp_path / "other.json")
+    assert file.text == text
+
+
+def test_a_catalog_without_types_of_the_present_one_is_refused(file: CatalogFile, tmp_path: Path) -> None:
+    """Nothing is changed, and the error names both files."""
+    other = Catalog()
+    other.register(Chime)
+    other.save(tmp_path / "other.json")
+    text = file.text
+    with pytest.raises(CatalogConflict, match=r"other\.json lacks types of .*catalog\.json"):
+        file.adopt(tmp_path / "other.json")
+    assert file.text == text
