@@ -7,7 +7,10 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
 
-collect_ignore = ["tests/typing"]  # for type checkers to read, not to run
+collect_ignore = [
+    "tests/typing",  # for type checkers to read, not to run
+    "docs/hooks",  # needs the extra `docs`
+]
 
 
 def _with_session(namespace: dict[str, Any]) -> None:

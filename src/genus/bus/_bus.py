@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ErrorHandler: TypeAlias = Callable[[Listener[Any], Event, Exception], None]
+"""A function that is called with the listener, the event and the error when a handler raises."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -157,11 +157,26 @@ class Collection(Generic[T]):
     ) -> Listener[T] | Callable[[Handler[T]], Listener[T]]:
         """Call a handler with every event that matches; pass the handler, or use the call as a decorator.
 
-        Subtypes match too, unless `exact`. `has` and `lacks` name attributes that must be present or absent, `where`
-        is a predicate or its text. The handler runs in the publisher's thread (on a medium: in the thread of its
-        receiver); a coroutine function runs in the event loop it was subscribed from, behind a queue of `capacity`
-        events whose policy is `full`. A handler that raises is reported and counted; other handlers are not affected.
-        `on_trouble` is called with what a medium could not deliver, where the medium knows (events lost or missing).
+        A function runs in the publisher's thread (on a medium: in the thread of its receiver); a coroutine function
+        runs in the event loop it was subscribed from, behind a queue. A handler that raises is reported and counted;
+        other handlers are not affected.
+
+        Args:
+            handler: A function or coroutine function of one event.
+            exact: Only the type itself, without its subtypes.
+            has: Attributes that must be present.
+            lacks: Attributes that must be absent.
+            where: A predicate, or its text.
+            capacity: The length of the queue before a coroutine function.
+            full: What happens when that queue is full.
+            on_trouble: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
+
+        Returns:
+            A listener, to cancel the subscription and to read its counters; without `handler`, a decorator.
+
+        Raises:
+            SubscriptionError: The type has no such attribute, or the predicate compares what cannot be compared.
+            BusError: The bus is closed, or the handler is a coroutine function and no event loop is running.
         """
         subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
 
@@ -181,7 +196,14 @@ class Collection(Generic[T]):
         full: WhenFull = "drop_oldest",
         on_trouble: TroubleHandler | None = None,
     ) -> Inbox[T]:
-        """A bounded queue of matching events: take them with `get`, or iterate over it with `for` or `async for`."""
+        """A bounded queue of matching events: take them with `get`, or iterate over it with `for` or `async for`.
+
+        `exact`, `has`, `lacks`, `where` and `on_trouble` mean what they mean in `subscribe`, with the same errors.
+
+        Args:
+            capacity: The length of the queue.
+            full: What happens when the queue is full.
+        """
         subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
         return self.add_inbox(subscription, capacity, full, on_trouble)
 

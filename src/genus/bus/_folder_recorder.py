@@ -45,13 +45,24 @@ def record_to_folder(
 ) -> "FolderRecorder":
     """Write every event that matches a subscription (default: all) to files in a folder, until the recorder is closed.
 
-    A file lands as `NAME-NUMBER.genus` with its `most`th event or `every` seconds after its first. If the process is
-    killed, events of the last `flush` seconds may be lost; the rest lands when a recorder of the same name starts
-    again. A folder can have several recorders of different names. `clock` gives the time of recording (default: the
-    bus's time), `steady` and `ticker` replace the system's monotonic clock and timer thread in tests.
+    Files land as `NAME-NUMBER.genus`. If the process is killed, events of the last `flush` seconds may be lost; the
+    rest lands when a recorder of the same name starts again. A folder can have several recorders of different names.
 
-    RecordingError if the folder cannot be written or another recorder uses the name. If writing fails later (the disk
-    is full), events are counted in `lost` and writing is tried again with the next event.
+    Args:
+        bus: The bus whose events are recorded.
+        folder: Where files land; created if need be.
+        subscription: What to record, as a subscription or its text.
+        name: The name of this recorder.
+        every: A file lands so many seconds after its first event,
+        most: or with so many events.
+        flush: Seconds after which buffered events are handed to the operating system.
+        clock: Gives the time of recording in nanoseconds since 1970; by default the bus's time.
+        steady: Replaces the system's monotonic clock in tests.
+        ticker: Replaces the timer thread in tests.
+
+    Raises:
+        RecordingError: The folder cannot be written, or another recorder uses the name. If writing fails later (the
+            disk is full), events are counted in `lost` and writing is tried again with the next event.
 
     >>> import tempfile
     >>> from genus import Event, open_bus

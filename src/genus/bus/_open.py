@@ -24,9 +24,13 @@ def open_bus(address: str = "local:", *, on_error: ErrorHandler | None = None, c
     | `can:INTERFACE?option=value&...` | a CAN bus through an interface of python-can |
     | `sim:WORLD?name=NODE` | a simulated CAN bus of this process, made by `genus.can.World` |
 
-    With `check`, every published event is checked against its declared types first, which costs about a microsecond
-    per attribute. `on_error` gets (listener, event, error) when a handler raises; without it, errors are logged.
-    BusError says what is wrong with an address.
+    Args:
+        address: A scheme, a colon, and what the scheme's link needs. Packages [add schemes](../extending.md#links).
+        on_error: Is called with listener, event and error when a handler raises; without it, errors are logged.
+        check: Check every published event against its declared types; costs about a microsecond per attribute.
+
+    Raises:
+        BusError: The address is wrong, or the link cannot be opened; the message says why.
 
     >>> open_bus("cam:vcan0")
     Traceback (most recent call last):
@@ -47,6 +51,13 @@ def register_link(scheme: str, factory: LinkFactory) -> None:
     """Let `open_bus` open addresses of a scheme with a link of your own.
 
     Packages do this without being imported, by an entry point of the group `genus.links`.
+
+    Args:
+        scheme: The part of addresses before the colon.
+        factory: Is called with the part behind the colon when a bus is opened; returns its link.
+
+    Raises:
+        BusError: The scheme is not an identifier.
 
     >>> register_link("loopback", lambda name: None)
     >>> open_bus("loopback:").link is None

@@ -93,6 +93,7 @@ def _plain(qos: "QoS") -> list[object]:
 
 
 QoS: TypeAlias = Hard | Soft | NonReal
+"""A quality of service of an event channel."""
 
 
 def _positive(**spans: Span | None) -> None:

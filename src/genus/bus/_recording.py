@@ -212,9 +212,16 @@ def record(
 ) -> "Recorder":
     """Write every event that matches a subscription (default: all) to a file, until the recorder is closed.
 
-    The time of recording is the bus's time, unless a `clock` gives other nanoseconds since 1970. RecordingError if the
-    file cannot be created. If it cannot be written later (the disk is full), recording ends, further events are
-    counted in `lost`, and closing the recorder raises the error.
+    Args:
+        bus: The bus whose events are recorded.
+        path: The file to write.
+        subscription: What to record, as a subscription or its text.
+        append: Continue a file that exists.
+        clock: Gives the time of recording in nanoseconds since 1970; by default the bus's time.
+
+    Raises:
+        RecordingError: The file cannot be created. If it cannot be written later (the disk is full), recording ends,
+            further events are counted in `lost`, and closing the recorder raises the error.
 
     >>> import tempfile, pathlib
     >>> from genus import Event, open_bus
@@ -292,8 +299,18 @@ def replay(
 ) -> int:
     """Call `publish` with the events of a recording that match a subscription (default: all); returns how many.
 
-    Without `speed` it goes as fast as possible; 1.0 keeps the original intervals, 2.0 is twice as fast. `sleep` and
-    `clock` replace those of the system; `sleep` may return early. Skipped parts are listed in the recording.
+    Parts of the file that cannot be read are skipped and listed in the recording's `problems`.
+
+    Args:
+        recording: What `read_recording` returned.
+        publish: Is called with each event, such as `bus.publish`.
+        subscription: Which events, as a subscription or its text.
+        speed: 1.0 keeps the original intervals, 2.0 is twice as fast; None is as fast as possible.
+        sleep: Replaces `time.sleep`; it may return early.
+        clock: Replaces `time.monotonic`.
+
+    Raises:
+        ValueError: `speed` is not positive.
     """
     if speed is not None and speed <= 0:
         raise ValueError(f"speed must be more than 0, not {speed}")

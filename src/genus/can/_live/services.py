@@ -31,9 +31,18 @@ def open_broker(
 ) -> "LiveBroker":
     """Run the broker of a live bus: it gives numbers to nodes and event tags to channels.
 
-    `address` is that of a CAN bus (`can:...`), `catalog` the file to bind by, `tables` the file where node numbers and
-    channel classes are kept; it is created if need be. A `standby` broker takes over when the active one is silent.
-    `on_notice` gets what happens. BusError or CatalogUnavailable if it cannot run; close it, or use a `with` block.
+    Close it, or use a `with` block.
+
+    Args:
+        address: The address of a CAN bus (`can:...`).
+        catalog: The catalog file that event tags are taken from.
+        tables: The file where node numbers and channel classes are kept; created if need be.
+        standby: Take over only when the active broker is silent.
+        on_notice: Is called with what happens, such as `RoleChanged`.
+
+    Raises:
+        BusError: The bus cannot be opened.
+        CatalogUnavailable: The catalog file cannot be read.
     """
     return LiveBroker(parse_can_address(address), Path(catalog), Path(tables), standby, on_notice)
 
@@ -111,8 +120,14 @@ class MonitorSnapshot(msgspec.Struct, frozen=True):
 def open_monitor(address: str, catalog: str | PathLike[str] | None = None) -> "LiveMonitor":
     """Monitor a live bus: rate, jitter, latency, missed deadlines and losses of every channel.
 
-    `address` is that of a CAN bus (`can:...`). Without a `catalog` file, channels are named by their event tags.
-    BusError if the bus cannot be opened; close it, or use a `with` block.
+    Close it, or use a `with` block.
+
+    Args:
+        address: The address of a CAN bus (`can:...`).
+        catalog: A catalog file; without it, channels are named by their event tags.
+
+    Raises:
+        BusError: The bus cannot be opened.
     """
     return LiveMonitor(parse_can_address(address), None if catalog is None else Catalog.load(catalog))
 

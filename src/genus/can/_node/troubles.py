@@ -97,4 +97,5 @@ Trouble: TypeAlias = (
     | NumberLost
     | OffTheBus
 )
+"""What an `on_trouble` handler of a CAN bus is called with."""
 TroubleHandler: TypeAlias = Callable[[Trouble], object]

@@ -14,7 +14,9 @@ from genus.can._plan.calendar import Calendar
 from genus.can._plan.system import ChannelSpec, System
 
 Pattern: TypeAlias = Literal["periodic", "together", "sporadic"]
+"""When simulated programs publish: with random phases, all at once when a slot starts, or with random pauses."""
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
+"""All values of `Pattern`."""
 
 SPORADIC_SHARE = 4
 """The mean random delay of sporadic events is the period divided by this."""

@@ -42,6 +42,7 @@ from genus.model import Event
 T = TypeVar("T")
 
 Clocks: TypeAlias = Literal["real", "perfect"]
+"""The clocks of a world: off, drifting and synchronised over the bus, or all showing virtual time."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MAX_WAIT_NS = 3_600_000_000_000
@@ -92,15 +93,28 @@ class World:
     node of the plan, as its replacement), `banks` (acceptance filters of the controller). Whenever a program waits (for
     an event of an inbox, for a channel to be bound, in `bus.sleep`), virtual time passes.
 
-    `plan` is a plan, a system or the path of a system file: it gives bit rate, node numbers and hard slots. `catalog`
-    is a catalog, the path of its file, or event types to be registered. `seed` seeds all random choices; `faults` are
-    injected, as text (`"errors p=0.1"`, `"crash node=sensor at=2s restart=3s"`; `genus can sim --help` lists them) or
-    `Fault`s; one that names a node waits until that has joined. Virtual time begins at `start`. With `clocks="real"`
-    each node has a clock that is off and drifts, and they are synchronised over the bus; one of `masters` leads
-    (default: any), and nodes in `reference` have clocks that show the true time. `clocks="perfect"` gives all nodes
-    virtual time. With `broker`, nodes get numbers, event tags and catalog from a broker. `guards` puts a bus guardian
-    in front of every planned node. `exact_lengths=False` makes every frame as long as bit stuffing can make it.
-    `confinement=False` keeps nodes with errors on the bus. `trace=False` saves memory: no frames are kept.
+    Args:
+        name: The name of the world in addresses.
+        plan: A plan, a system or the path of a system file: it gives bit rate, node numbers and hard slots.
+        catalog: A catalog, the path of its file, or event types to be registered.
+        bitrate: Bits per second; a plan has its own.
+        data_bitrate: Bits per second of the data of CAN FD frames; None for classic CAN.
+        seed: Seeds all random choices.
+        faults: What is injected, as text (`"errors p=0.1"`, `"crash node=sensor at=2s restart=3s"`; `genus can sim
+            --help` lists them) or from `parse_fault`. A fault that names a node waits until that has joined.
+        start: When virtual time begins.
+        clocks: `real`: each node's clock is off and drifts, and they are synchronised over the bus. `perfect`: all
+            nodes have virtual time.
+        masters: Names of the nodes that may lead the synchronisation; by default any.
+        reference: Names of the nodes whose clocks show the true time.
+        broker: Nodes get numbers, event tags and catalog from a broker.
+        guards: A bus guardian is in front of every planned node.
+        exact_lengths: False makes every frame as long as bit stuffing can make it.
+        confinement: False keeps nodes with errors on the bus.
+        trace: False saves memory: no frames are kept.
+
+    Raises:
+        BusError: A fault cannot be parsed, or another world has the name.
 
     >>> from genus import Event, Soft, UInt8, open_bus
     >>> class Loop(Event):
