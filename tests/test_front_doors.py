@@ -1,16 +1,40 @@
-"""The front doors of the lower rooms: every exported name exists and is documented."""
+"""Front doors: what they export exists and is documented; docs, examples and applications import nothing else."""
 
+import ast
 import inspect
+import re
+from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-ROOMS = ("genus.errors", "genus.model", "genus.codes", "genus.catalog", "genus.filters", "genus.targets")
+ROOT = Path(__file__).parents[1]
+ROOMS = (
+    "genus.bus",
+    "genus.can",
+    "genus.catalog",
+    "genus.codes",
+    "genus.errors",
+    "genus.filters",
+    "genus.lake",
+    "genus.model",
+    "genus.targets",
+    "genus.testing",
+)
 TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark"))
+DOORS = {"genus", "genus.cli", *ROOMS, *TARGETS}
+
+SHARED_BY_COMMANDS = {"genus.cli._groups", "genus.cli._lake_session"}
+"""Modules with the groups and options that the commands of the traffic application have too."""
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "apps").glob("*/src/**/*.py"))]
+FENCED = re.compile(r"^```(?:python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def documented(thing: object) -> bool:
-    """Whether a class has a docstring of its own, or a function has one; constants and aliases need none."""
+    """Whether a class has a docstring of its own, or a function has one; constants and aliases need none here."""
     if inspect.isclass(thing):
         return bool(vars(thing).get("__doc__"))
     return not inspect.isroutine(thing) or bool(inspect.getdoc(thing))
@@ -35,3 +59,52 @@ def test_every_public_method_of_an_exported_class_is_documented(name: str) -> No
         if not inspect.getdoc(value)
     ]
     assert undocumented == []
+
+
+def imported(code: str) -> Iterator[tuple[str, str | None]]:
+    """The modules of Genus that a program imports, each with the name that is taken from it."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+
+
+def wrong_imports(code: str) -> list[str]:
+    """The imports of Genus that name something which no front door exports."""
+    return [
+        f"{module}.{name}" if name else module
+        for module, name in imported(code)
+        if module.split(".")[0] == "genus"
+        if module not in DOORS or (name and not _exports(module, name))
+    ]
+
+
+def _exports(door: str, name: str) -> bool:
+    module = import_module(door)
+    return name in module.__all__ if hasattr(module, "__all__") else not name.startswith("_")
+
+
+def test_private_modules_and_names_that_are_not_exported_are_found() -> None:
+    assert wrong_imports("from genus.bus._bus import Bus\nimport genus.can._live") == [
+        "genus.bus._bus.Bus",
+        "genus.can._live",
+    ]
+    assert wrong_imports("from genus.errors import did_you_mean\nfrom genus import Event, can") == [
+        "genus.errors.did_you_mean",
+        "genus.can",
+    ]
+    assert wrong_imports("import genus.can\nfrom genus.targets import python\nfrom genus.cli import main") == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pages_import_front_doors_only(page: Path) -> None:
+    for block in FENCED.findall(page.read_text()):
+        code = "\n".join(re.findall(r"^(?:>>>|\.\.\.) ?(.*)", block, re.MULTILINE)) if ">>> " in block else block
+        assert wrong_imports(code) == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.relative_to(ROOT).as_posix())
+def test_examples_and_applications_import_front_doors_only(program: Path) -> None:
+    wrong = wrong_imports(program.read_text())
+    assert [path for path in wrong if path.rpartition(".")[0] not in SHARED_BY_COMMANDS] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from genus.bus._recording import read_recording
+from genus.bus import read_recording
 from genus.errors import RecordingError
 from genus_traffic.centre.centre import CityTime, arrivals, run_centre
 from genus_traffic.centre.uplink import Uplink

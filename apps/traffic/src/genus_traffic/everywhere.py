@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from genus import Event
-from genus.bus._recording import read_recording, replay
+from genus.bus import read_recording, replay
 from genus.targets import SubscriptionIndex, arrow, python
 from genus_traffic.subscribers import SUBSCRIPTIONS
 from genus_traffic.types import TYPES

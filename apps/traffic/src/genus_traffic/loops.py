@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.model import micros_of_time
 from genus_traffic.accuracy import accuracy_of
 from genus_traffic.pipeline import ask_in_batch, fill, same_rows

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from genus import Event, open_bus
-from genus.bus._folder_recorder import LandingFolder
+from genus.bus import LandingFolder
 from genus_traffic.centre.collector import StatisticsCollector
 from genus_traffic.centre.uplink import Uplink
 from genus_traffic.results import Refit
