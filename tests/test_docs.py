@@ -11,6 +11,7 @@ from typing import NamedTuple
 import click
 import pytest
 
+from bench import hops
 from docs.pictures.gallery import PICTURES
 from genus.cli import COMMANDS, genus
 from genus.targets import arrow, python, support_matrix
@@ -106,6 +107,13 @@ def test_the_readmes_code_has_fifteen_lines_at_most() -> None:
 def test_a_picture_is_what_its_types_are(name: str) -> None:
     """Pictures hold codes, tags and generated code: `python -m docs.pictures` draws them anew when these change."""
     assert (ROOT / "docs" / f"{name}.svg").read_text() == PICTURES[name]().svg()
+
+
+@pytest.mark.parametrize("case", hops.QUICK)
+def test_the_way_of_an_event_is_as_measured(case: str) -> None:
+    """`python -m bench.hops --write` measures it anew when the code has changed."""
+    page = hops.PAGE.read_text()
+    assert hops.in_page(page, case, hops.table(hops.follow(case))) == page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
