@@ -24,11 +24,11 @@ COMMANDS = {
     "lake": "genus.cli._lake:lake",
     "completion": "genus.cli._completion:completion",
 }
-STORY = {
+HELP_SECTIONS = {
     "Declare what events are": {
         "types": "Show the event types of a module: codes, bits, event tags",
         "codes": "Compare the sizes of prime codes, per scheme",
-        "catalog": "Keep the codes, bits and event tags a system agrees on",
+        "catalog": "Keep the codes, bits and event tags that a system shares",
     },
     "Subscribe to them": {
         "explain": "Show what a subscription is compiled to, for each target",
@@ -36,7 +36,7 @@ STORY = {
     },
     "Run a bus": {
         "pub": "Publish events",
-        "sub": "Print events as they come",
+        "sub": "Print events as they arrive",
         "record": "Write events to a file, or to a folder for streams",
         "replay": "Publish or print the events of a recording",
     },
@@ -44,7 +44,7 @@ STORY = {
         "can": "Plan channels, simulate them under faults, run them, decode logs",
     },
     "On Spark": {
-        "lake": "Read in events, read them out, route them, follow what comes",
+        "lake": "Ingest events, query them, route them, follow a stream",
     },
     "For your shell": {
         "completion": "Print the script that completes these commands",
@@ -55,7 +55,7 @@ STORY = {
 @click.command(
     cls=PluginGroup,
     lazy=COMMANDS,
-    story=STORY,
+    sections=HELP_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 130 interrupted.",
 )

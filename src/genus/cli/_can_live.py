@@ -196,9 +196,9 @@ def node(
     lasts: float | None,
     as_json: bool,
 ) -> None:
-    """Take part in a bus: print, publish, tell of every trouble.
+    """Take part in a bus: print, publish, report troubles.
 
-    What is subscribed to is printed, and what stdin says is published. Ctrl-C ends it.
+    Prints the events that match, and publishes the lines of standard input. Ctrl-C ends it.
 
     \b
     genus can node can:udp_multicast -t examples/traffic.py --subscribe "Loop where lane > 1"
@@ -231,7 +231,7 @@ def node(
 
 
 def _warn_without_broker(link: object, stop: threading.Event, until: float) -> None:
-    """A subscriber needs the catalog: say so if no broker sends it, and go on."""
+    """Print a warning if no broker has sent the catalog in time: a subscriber needs it."""
     while not getattr(link, "is_bound", True) and not stop.wait(0.1):
         if time.monotonic() > until:
             click.echo("genus: no broker has answered yet; still listening (`genus can broker` is one)", err=True)
@@ -257,8 +257,8 @@ def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: flo
             published += 1
         except (click.ClickException, EventError) as problem:
             refused += 1
-            said = problem.message if isinstance(problem, click.ClickException) else str(problem)
-            click.echo(f"genus: event {published + refused}: {said}", err=True)
+            reason = problem.message if isinstance(problem, click.ClickException) else str(problem)
+            click.echo(f"genus: event {published + refused}: {reason}", err=True)
     return published, refused
 
 

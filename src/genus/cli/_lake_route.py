@@ -1,4 +1,4 @@
-"""`genus lake route` and `inbox`: many subscriptions at once, and what was delivered to each subscriber."""
+"""`genus lake route` and `inbox`: match many subscriptions, and read what was delivered."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--count", "only_count", is_flag=True, help="Only print the number of matches.")
 @click.option("--explain", is_flag=True, help="Show how the subscriptions are matched; no events are read.")
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show at most so many."
-)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="How many to show.")
 @AS_JSON
 @on_spark
 def route(
@@ -125,7 +123,7 @@ def inbox(
     as_json: bool,
     spark: "SparkSession",
 ) -> None:
-    """Show what was delivered to a subscriber.
+    """Show the events delivered to a subscriber.
 
     Without SUBSCRIBER it shows the number of events of each subscriber.
 
