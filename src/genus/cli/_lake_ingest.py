@@ -42,7 +42,7 @@ FORMAT_OPTIONS = (
 
 
 def takes_formats(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say how files are to be read."""
+    """Add the options for reading files to a command."""
     for option in reversed(FORMAT_OPTIONS):
         command = option(command)
     return command
@@ -68,7 +68,7 @@ def ingest(
     as_json: bool,
     spark: "SparkSession",
 ) -> None:
-    """Read in files, folders or patterns of files.
+    """Ingest files, folders or patterns of files.
 
     They may be recordings, JSON lines, CSV, Parquet or CAN logs.
     What was read in before is skipped, by its content. What is no event goes to the dead letters; the exit code is 1
@@ -133,15 +133,13 @@ def _say_ingested(lake: "Lake", done: "IngestResult", reasons: list[tuple[str, i
 
 @click.command()
 @LAKE
-@click.option(
-    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Show at most so many."
-)
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="How many to show.")
 @AS_JSON
 @on_spark
 def dead(path: str, limit: int, as_json: bool, spark: "SparkSession") -> None:
-    """Show what was no event, and why.
+    """Show the dead letters: input that is not an event, and why.
 
-    First how often for which reason; then where it was, and what it said.
+    First the count of each reason, then single ones with file, position and content.
 
     \b
     genus lake dead city --limit 5

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from genus.cli._groups import StoryGroup
+from genus.cli._groups import SectionedGroup
 from genus.cli._lake_session import AS_JSON, Setting, failures_in_one_line
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LEAST_ROOM = 1 << 20
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group(cls=StoryGroup)
+@click.group(cls=SectionedGroup)
 def demo() -> None:
     """Run a worked application end to end, and see what it did."""
 
