@@ -14,14 +14,14 @@ def identifier() -> Pen:
     pen = Pen(
         760,
         220,
-        "A CAN identifier: 8 bits of priority, 7 of node, 14 of event tag; a filter tests some bits of the tag",
+        "A CAN identifier: 8 bits of priority, 7 of node, 14 of event tag; a filter tests some bits of the event tag",
     )
     etag = AGREED.etag_of(Loop(lane=2, place="A8"))
     packed = Identifier(priority=9, node=5, etag=etag).pack()
     fields = (
         (28, 8, "priority: class and urgency", "red"),
         (20, 7, "node: who", "grey"),
-        (13, 14, "event tag: what", "blue"),
+        (13, 14, "event tag: type", "blue"),
     )
     for high, width, name, colour in fields:
         x = _x(high)
@@ -38,7 +38,7 @@ def identifier() -> Pen:
     pen.words(
         20,
         204,
-        "The controller compares in hardware: what it turns away never wakes the processor.",
+        "The controller compares in hardware: rejected frames do not interrupt the processor.",
         "tiny faint",
     )
     return pen
@@ -81,7 +81,7 @@ def channels() -> Pen:
     )
     _row(pen, 62, "hard", "red", "in its slot, delivered at its end")
     _row(pen, 132, "soft", "blue", "earliest deadline first")
-    _row(pen, 202, "none", "grey", "when nobody else wants it")
+    _row(pen, 202, "none", "grey", "when the bus is free")
     for start in (40, 270, 530):
         x = 110 + start
         pen.box(x - 8, 50, 96, 34, "red", style="dashed")
@@ -100,7 +100,7 @@ def channels() -> Pen:
     for start, width, colour in FRAMES:
         pen.box(110 + start, 258, width, 38, colour)
     pen.words(740, 316, "time →", "tiny faint", at="end")
-    pen.words(110, 316, "What a slot does not need goes to the other classes at once.", "tiny faint")
+    pen.words(110, 316, "Other classes use the unused part of a slot at once.", "tiny faint")
     return pen
 
 

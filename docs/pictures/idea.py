@@ -1,4 +1,4 @@
-"""The idea: one subscription in many places, and the three questions it asks."""
+"""The idea: one subscription on many targets, and its three tests."""
 
 from docs.pictures.pen import Pen
 from docs.pictures.road import AGREED, truck_with_place
@@ -7,19 +7,19 @@ from genus.targets import arrow, can, python, spark
 from genus_traffic.types import Category, Cleared, ConfidentLoop, Loop, Occupancy
 
 ANSWER = (
-    "An event matches in all of these places, or in none. A place that cannot test a part",
+    "An event matches on all of these targets, or on none. A target that cannot test a part",
     "lets the event through and leaves that part to the receiver: too much at times, never too little.",
 )
 
 
 def one_subscription() -> Pen:
-    """A subscription, and what its three parts become in every place."""
-    pen = Pen(760, 470, "One subscription, compiled for every place it can run in, with the same answer everywhere")
+    """A subscription, and what its three parts become for every target."""
+    pen = Pen(760, 470, "One subscription, compiled for every target, with the same result everywhere")
     _subscription(pen, 380, 54)
     pen.path("M380 72V96", arrow=True)
     pen.box(12, 100, 736, 258, style="dashed")
-    for number, (name, tests) in enumerate(_places()):
-        _place(pen, 24 + number % 2 * 362, 112 + number // 2 * 122, name, tests)
+    for number, (name, tests) in enumerate(_targets()):
+        _target(pen, 24 + number % 2 * 362, 112 + number // 2 * 122, name, tests)
     pen.path("M380 360V378", "green", arrow=True)
     pen.box(12, 382, 736, 76, "green")
     pen.words(380, 406, "One answer", "strong green", at="middle")
@@ -35,7 +35,7 @@ def _subscription(pen: Pen, x: float, y: float) -> None:
         pen.words(at, y - 19, text, f"tiny {colour}", at="middle")
 
 
-def _places() -> list[tuple[str, tuple[str, str, str]]]:
+def _targets() -> list[tuple[str, tuple[str, str, str]]]:
     wanted = truck_with_place()
     return [
         ("In your process: generated code", _generated(wanted)),
@@ -67,7 +67,7 @@ def _bits(value: int, mask: int) -> str:
     return "".join("-" if not mask >> bit & 1 else str(value >> bit & 1) for bit in range(13, -1, -1))
 
 
-def _place(pen: Pen, x: float, y: float, name: str, tests: tuple[str, str, str]) -> None:
+def _target(pen: Pen, x: float, y: float, name: str, tests: tuple[str, str, str]) -> None:
     pen.box(x, y, 350, 112)
     pen.words(x + 16, y + 28, name, "strong small")
     for number, (test, colour) in enumerate(zip(tests, ("blue", "orange", "green"), strict=True)):
@@ -85,7 +85,7 @@ EVENTS: tuple[tuple[str, Event], ...] = (
 )
 STAGES = (
     ("is", "blue", "Loop", "once per class", Subscription(Loop)),
-    ("has", "orange", "has place", "tag & mask", Subscription(Loop, has="place")),
+    ("has", "orange", "has place", "bits & mask", Subscription(Loop, has="place")),
     (
         "says",
         "green",
@@ -98,10 +98,8 @@ _STAGE_X, _STAGE_STEP = 372, 124
 
 
 def sieves() -> Pen:
-    """Events meet the three questions, cheapest first; each stops what it can."""
-    pen = Pen(
-        760, 330, "Six events meet three questions: is it a Loop, has it a place, says it truck; two come through"
-    )
+    """Events pass the three tests, cheapest first; each rejects some."""
+    pen = Pen(760, 330, "Six events pass three tests: is it a Loop, does it have a place, is it a truck; two match")
     for number, (name, colour, question, cost, _) in enumerate(STAGES):
         x = _STAGE_X + number * _STAGE_STEP
         pen.box(x - 9, 66, 18, 236, colour)

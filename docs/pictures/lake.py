@@ -58,4 +58,4 @@ def _kept(pen: Pen) -> None:
         pen.words(x + 38, 203, name, "tiny strong", at="middle")
         pen.words(x + 38, 220, says, "tiny faint", at="middle")
     pen.words(380, 252, "The vector is the schema; absent is NULL.", "tiny", at="middle")
-    pen.words(380, 270, "An ingest counts whole, once, or not at all.", "tiny", at="middle")
+    pen.words(380, 270, "An ingest is committed once, as a whole, or not at all.", "tiny", at="middle")

@@ -1,4 +1,4 @@
-"""A refit: sensors are replaced one after the other, and nobody else notices."""
+"""A refit: sensors are replaced one after the other, without a restart of other programs."""
 
 from docs.pictures.pen import Pen
 
@@ -32,7 +32,7 @@ def refit() -> Pen:
     pen.words(
         20,
         284,
-        "No restart, no new filter: the tag of ConfidentLoop lies in the block of Loop, its bit at the end.",
+        "No restart, no new filter: the event tag of ConfidentLoop lies in the block of Loop.",
         "tiny faint",
     )
     return pen

@@ -1,4 +1,4 @@
-"""Who says what to whom, and in which order: the protocols between nodes and broker."""
+"""The order of messages in the protocols between nodes and broker."""
 
 from typing import NamedTuple
 
@@ -46,9 +46,9 @@ def number() -> Pen:
 
 
 def binding() -> Pen:
-    """How a publisher and a subscriber get the tag of a type."""
+    """How a publisher and a subscriber get the event tag of a type."""
     return _draw(
-        "A publisher asks for the event tag of Loop and announces its class; a subscriber asks and is told both",
+        "A publisher asks for the event tag of Loop and announces its class; a subscriber asks and gets both",
         ("publisher 5", "broker", "subscriber 9"),
         (
             Said(0, 1, "GET_ETAG Loop"),
@@ -62,9 +62,9 @@ def binding() -> Pen:
 
 
 def roll_call() -> Pen:
-    """How a broker that begins to serve learns who is there."""
+    """How a broker that becomes active finds the nodes on the bus."""
     return _draw(
-        "A broker calls the roll twice, hears the claims of all nodes, and only then grants numbers",
+        "A broker makes two roll calls, receives the claims of all nodes, and only then grants numbers",
         ("broker", "all nodes with a number"),
         (
             Said(0, 1, "BROKER, roll call"),

@@ -1,4 +1,4 @@
-"""Types as codes and tags, and attributes as bits."""
+"""Types as codes and event tags, and attributes as bits."""
 
 from docs.pictures.pen import Pen
 from docs.pictures.road import AGREED
@@ -78,7 +78,10 @@ def _blocks(pen: Pen) -> None:
         pen.box(x, y, width, height, "blue" if y < 158 else "orange")
         pen.words(x + 10, y + 20, _name(item), "small strong")
         pen.words(x + width - 10, y + 20, _pattern(_name(item)), "code tiny", at="end")
-    note = ("The last bit of an Edge's tag says that it has a place:", "one filter tests the type and the attribute.")
+    note = (
+        "The last bit of an Edge's event tag says that it has a place:",
+        "one filter tests the type and the attribute.",
+    )
     pen.lines(400, 362, note, "small")
 
 
@@ -97,7 +100,7 @@ WANTED = ("time", "place", "category")
 
 
 def vector() -> Pen:
-    """The bits of a family's vector, three events as tags, and a subscription as a mask."""
+    """The bits of a family's vector, three events as presence bits, and a subscription as a mask."""
     pen = Pen(
         760, 290, "Three events as presence bits over the family's vector, and a subscription as a mask over them"
     )
@@ -121,7 +124,7 @@ def vector() -> Pen:
     pen.words(
         20,
         275,
-        "tag & mask == mask: more never hurts, one missing blocks. New attributes get new bits at the end.",
+        "bits & mask == mask: all of the mask must be present. New attributes get new bits at the end.",
         "small",
     )
     return pen
