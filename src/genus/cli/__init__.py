@@ -1,14 +1,24 @@
-"""The `genus` command. Each subcommand lives in a module of its own, imported only when it is called."""
+"""The `genus` command. Each subcommand lives in a module of its own, imported only when it is called.
+
+Packages that add commands may use `StoryGroup`, a click group with the help of Genus's own groups, and `on_spark`,
+which gives a command Spark's options and a session.
+"""
 
 import logging
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from genus._lazy import lazy
 from genus.cli._exit import end_by
-from genus.cli._groups import PluginGroup
+from genus.cli._groups import PluginGroup, StoryGroup
+
+if TYPE_CHECKING:
+    from genus.cli._lake_session import on_spark
+
+__all__ = ["StoryGroup", "genus", "main", "on_spark"]
 
 COMMANDS = {
     "types": "genus.cli._types:types",
@@ -84,3 +94,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _interrupt(number: int, frame: object) -> NoReturn:
     """SIGTERM ends a command as Ctrl-C does: files are finished, sockets removed, Spark stopped."""
     raise KeyboardInterrupt
+
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__, _lake_session="on_spark")
