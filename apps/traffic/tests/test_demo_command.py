@@ -9,7 +9,7 @@ import pytest
 
 from genus.testing import CommandResult
 from genus.testing import run_command as genus
-from genus_traffic.page_server import ADDRESS, Page
+from genus_traffic.report_server import ADDRESS, ReportServer
 
 
 def refused(done: CommandResult) -> str:
@@ -79,7 +79,7 @@ def test_a_broken_file_of_edges_is_refused(tmp_path: Path, content: bytes) -> No
 def test_the_report_is_shown_at_a_port(tmp_path: Path) -> None:
     """Whatever is asked for, it is the report; the port is free again afterwards."""
     (tmp_path / "report.html").write_text("<p>all is well</p>")
-    with Page.at(0) as page:
+    with ReportServer.open(0) as page:
         server = page.server
         assert server is not None
         threading.Thread(target=page.show, args=[tmp_path / "report.html"], daemon=True).start()
@@ -87,4 +87,4 @@ def test_the_report_is_shown_at_a_port(tmp_path: Path) -> None:
             assert answer.read() == b"<p>all is well</p>"
             assert answer.headers["Content-Type"] == "text/html"
         server.shutdown()
-    Page.at(server.server_port).__exit__(None, None, None)
+    ReportServer.open(server.server_port).__exit__(None, None, None)

@@ -28,7 +28,7 @@ class TypeRow(msgspec.Struct, frozen=True, kw_only=True):
     """The bit of every attribute in its family's vector."""
 
 
-class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+class CompiledSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription, what it was compiled to, and how many events it matched on each target."""
 
     subscriber: str
@@ -247,7 +247,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """Such as "2 cores, Python 3.11, Spark 4.1"."""
     sites: tuple[Site, ...]
     types: tuple[TypeRow, ...]
-    subscriptions: tuple[Compiled, ...]
+    subscriptions: tuple[CompiledSubscription, ...]
     bus: BusPicture
     channels: tuple[ChannelRow, ...]
     traffic: tuple[Minute, ...]
