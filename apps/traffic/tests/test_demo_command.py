@@ -65,7 +65,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 def test_a_scene_says_which_sites_there_are(tmp_path: Path) -> None:
     done = genus("demo", "traffic", "--scene", "apps/traffic/city.toml", "--sites", "3")
     assert done.returncode == 2
-    assert "--sites goes without --scene" in done.stderr
+    assert "--sites cannot be used with --scene" in done.stderr
 
 
 @pytest.mark.parametrize(

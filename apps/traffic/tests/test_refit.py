@@ -116,10 +116,10 @@ def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytes
     note(Node, "start", lambda node: node.number)
     note(Node, "subscribe", lambda node: node.number)
     note(Node, "use", lambda node: node.number)
-    note(Controller, "accept", lambda controller: controller.number)
+    note(Controller, "set_filters", lambda controller: controller.number)
     for _ in steps:
         pass
-    assert set(noted) == {("start", 5), ("accept", 5), ("accept", 2)}  # 2 is the old one, whose controller is reset
+    assert set(noted) == {("start", 5), ("set_filters", 5), ("set_filters", 2)}  # 2 is the old one: its controller is reset
     assert {name: run.outcome().filters[name] for name in before} == before
     assert not run.world.stations["upper"].is_up
     assert all(run.world.stations[name].is_up for name in ("gateway", "monitor", "lower", "upper2"))

@@ -114,9 +114,9 @@ class ChannelRow(msgspec.Struct, frozen=True, kw_only=True):
     missed: int
     """Events that were not there at the deadline (hard), sent too late or not at all (soft), or lost (none)."""
     worst_us: float
-    """The longest time from publishing (hard: from the slot's start) to delivery."""
+    """The longest time from publishing (hard: from the slot's start) to the end of the event's last frame."""
     bound_us: float | None
-    """What the plan promises."""
+    """The bound of `worst_us` that the plan proves; None if the channel has none."""
 
 
 class Minute(msgspec.Struct, frozen=True, kw_only=True):
