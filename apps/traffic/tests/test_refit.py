@@ -119,7 +119,11 @@ def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytes
     note(Controller, "set_filters", lambda controller: controller.number)
     for _ in steps:
         pass
-    assert set(noted) == {("start", 5), ("set_filters", 5), ("set_filters", 2)}  # 2 is the old one: its controller is reset
+    assert set(noted) == {
+        ("start", 5),
+        ("set_filters", 5),
+        ("set_filters", 2),
+    }  # 2 is the old one: its controller is reset
     assert {name: run.outcome().filters[name] for name in before} == before
     assert not run.world.stations["upper"].is_up
     assert all(run.world.stations[name].is_up for name in ("gateway", "monitor", "lower", "upper2"))

@@ -110,7 +110,7 @@ def test_a_site_has_what_is_typical_of_its_kind_unless_the_file_says_otherwise(k
         (f"{HEAD}{SITE}[refit]\norder = ['mill', 'mill']", "refit.order: 'mill' is there twice"),
         (
             f"{HEAD}{SITE}[refit]\nbegins = 1",
-            "refit: the last site's turn comes 10.0 min after the start, but the scene ends after 10 min; "
+            "refit: the last site is refitted 10.0 min after the start, but the scene ends after 10 min; "
             "make begins or apart_s smaller",
         ),
         (
