@@ -237,5 +237,5 @@ def test_some_sites_of_a_scene_keep_their_order_and_their_place_in_the_refit() -
 
 def test_a_scene_that_is_changed_is_checked_again() -> None:
     scene = load_scene(EXAMPLE)
-    with pytest.raises(SceneError, match=r"the last site is refitted comes 2\.0 min after the start"):
+    with pytest.raises(SceneError, match=r"the last site is refitted 2\.0 min after the start"):
         msgspec.structs.replace(scene, minutes=1.0)
