@@ -64,6 +64,18 @@ def test_who_came_from_the_side_is_judged_by_its_rear() -> None:
     assert (accuracy.complete, accuracy.right, accuracy.one_sided, accuracy.invented) == (1, 1, 1, 0)
 
 
+def test_a_histogram_of_small_errors_has_several_bars() -> None:
+    """Bars are narrowed until the largest error is some bars from zero; none is needed if there are no errors."""
+    errors = [0.0, 0.01, -0.02, 0.05]
+    given = [found(10 * number, 10.0 + error) for number, error in enumerate(errors)]
+    accuracy = accuracy_of(given, [passage(10 * number) for number in range(len(errors))], 0)
+    filled = [(start, end, count) for start, end, count in accuracy.errors if count]
+    assert len(filled) == len(errors)
+    assert filled[-1][0] <= 0.05 <= filled[-1][1]
+    exact = accuracy_of([found(0, 10.0)], [passage(0)], 0)
+    assert [round(end - start, 3) for start, end, count in exact.errors if count] == [0.222]
+
+
 def test_the_histogram_has_all_errors_and_bars_that_end_at_the_tolerance() -> None:
     errors = [0.0, 0.3, -0.3, 0.99, 1.01, -5.0, 80.0]
     truth = [passage(10 * number) for number in range(len(errors))]

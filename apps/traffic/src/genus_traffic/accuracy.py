@@ -25,6 +25,8 @@ _BARS = 8
 """Bars of the histogram on each side of the one around zero; larger errors are in the outermost bars."""
 _TOLERATED = 9
 """Bars within the tolerance: an odd number, so that one of them is around zero."""
+_FEWEST_BARS, _NARROWEST = 2.5, 0.001
+"""Bars are narrowed, to this many m/s at most, until the largest error is so many bars from zero."""
 
 Lane: TypeAlias = tuple[str, int]
 
@@ -129,9 +131,17 @@ def _leaving(passage: Passage) -> float | None:
 
 
 def _histogram(errors: Sequence[float], tolerance: float) -> tuple[tuple[float, float, int], ...]:
-    width = 2 * tolerance / _TOLERATED
+    width = _bar_width(max(map(abs, errors), default=0.0), tolerance)
     bars = Counter(min(max(floor(error / width + 0.5), -_BARS), _BARS) for error in errors)
     return tuple(((bar - 0.5) * width, (bar + 0.5) * width, bars[bar]) for bar in range(-_BARS, _BARS + 1))
+
+
+def _bar_width(largest: float, tolerance: float) -> float:
+    """Bars that end at the tolerance, or narrower ones if all errors would be in the few around zero."""
+    width = 2 * tolerance / _TOLERATED
+    while 0 < largest < _FEWEST_BARS * width and width > _NARROWEST:
+        width /= 2
+    return width
 
 
 def _by_site(passages: Sequence[Passage], complete: Iterable[int], right: set[int]) -> dict[str, tuple[int, int]]:
