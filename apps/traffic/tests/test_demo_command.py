@@ -9,7 +9,10 @@ import pytest
 
 from genus.testing import CommandResult
 from genus.testing import run_command as genus
+from genus_traffic import run
 from genus_traffic.report_server import ADDRESS, ReportServer
+from genus_traffic.road.scene import Scene
+from genus_traffic.run_folder import RunFolder, prepare
 
 
 def refused(done: CommandResult) -> str:
@@ -66,6 +69,23 @@ def test_a_scene_says_which_sites_there_are(tmp_path: Path) -> None:
     done = genus("demo", "traffic", "--scene", "apps/traffic/city.toml", "--sites", "3")
     assert done.returncode == 2
     assert "--sites cannot be used with --scene" in done.stderr
+
+
+def test_an_interrupted_run_says_what_it_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line names the outputs so far; the folder is one that the next run accepts."""
+
+    def interrupted(scene: Scene, folder: RunFolder, *_: object) -> None:
+        folder.landing.mkdir()
+        folder.truth.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "simulate", interrupted)
+    done = genus("demo", "traffic", "--into", str(tmp_path / "demo"))
+    assert done.returncode == 130
+    assert done.stderr == (
+        f"genus: interrupted; {tmp_path / 'demo'} holds recordings, truth.parquet; the same command starts over\n"
+    )
+    assert prepare(tmp_path / "demo").outputs() == []
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SITES, MINUTES, SEED, FOLDER, MEMORY = 4, 10.0, 1, "genus-demo", "1g"
 LEAST_FREE_BYTES = 1 << 20
 """With less than this, a failure is put down to a full disk."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C or SIGTERM."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -81,7 +83,7 @@ def _naming_what_was_kept(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         kept = ", ".join(RunFolder(folder).outputs()) or "nothing yet"
         click.echo(f"genus: interrupted; {folder} holds {kept}; the same command starts over", err=True)
-        raise
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @demo.command()
