@@ -1,11 +1,13 @@
 """The application from end to end, on a small city: everything agrees, and the report and the figures are there."""
 
 import multiprocessing
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from genus_traffic import pipeline
 from genus_traffic.report.checks import checks
 from genus_traffic.results import Results
 from genus_traffic.road.city import default_city
@@ -13,7 +15,7 @@ from genus_traffic.road.scene import Scene
 from genus_traffic.road.truth import read_truth
 from genus_traffic.run import run
 from genus_traffic.run_folder import RunFolder, prepare
-from genus_traffic.segment.processes import run_segments
+from genus_traffic.segment.processes import run_segments, simulate_site
 from genus_traffic.steps import Steps
 
 SCENE = default_city(2, 2.0, seed=1)
@@ -25,8 +27,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 @pytest.fixture(scope="module")
-def results(folder: RunFolder, spark: SparkSession) -> Results:
-    return run(SCENE, folder, spark, Steps())
+def results(folder: RunFolder, spark: SparkSession) -> Iterator[Results]:
+    """A run in two micro-batches: the second one continues with what the first one left open."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "BATCHES", 2)
+        yield run(SCENE, folder, spark, Steps())
 
 
 def test_every_check_holds(results: Results) -> None:
@@ -61,7 +66,7 @@ def test_a_run_that_is_interrupted_ends_its_processes() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_segments(default_city(2, 20.0, seed=1), interrupted)
+        run_segments(default_city(2, 4.0, seed=1), interrupted)
     assert multiprocessing.active_children() == []
 
 
@@ -69,7 +74,7 @@ def test_processes_give_what_one_alone_gives() -> None:
     """A site's run depends on its scene alone, not on the number of processes or the sites beside it."""
     scene = default_city(2, 0.5, seed=4)
     together = run_segments(scene)
-    alone = [run_segments(_only(scene, name))[0] for name in scene.names]
+    alone = [simulate_site(_only(scene, name), scene.site(name), lambda _: None) for name in scene.names]
     assert [each.outcome.events for each in together] == [each.outcome.events for each in alone]
 
 

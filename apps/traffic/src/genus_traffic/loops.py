@@ -9,7 +9,7 @@ import msgspec
 from genus.bus import RecordingWriter
 from genus.model import micros_of_time
 from genus_traffic.accuracy import accuracy_of
-from genus_traffic.pipeline import analyse_in_batch, fill_lake, same_rows
+from genus_traffic.pipeline import PASSAGES, analyse_in_batch, fill_lake, same_tables
 from genus_traffic.results import Accuracy, Stage
 from genus_traffic.road.detections import Passage
 from genus_traffic.run_folder import RunFolder, writing
@@ -46,11 +46,11 @@ def measure(
     with steps.step("recording", "events") as step:
         record_edges(edges, folder.landing, step.progress)
         step.amount = len(edges)
-    lake, streamed = fill_lake(folder, spark, steps)
+    lake, streamed = fill_lake(folder, spark, steps, [PASSAGES])
     with steps.step("repeating it in batch", "events") as step:
-        passages = analyse_in_batch(lake).passages
-        same, step.amount = same_rows(passages, streamed.analyses.passages), streamed.events
-    found = list(read_passages(passages.toArrow()))
+        tables = analyse_in_batch(lake, [PASSAGES])
+        same, step.amount = same_tables(tables, streamed.tables), streamed.events
+    found = list(read_passages(tables[PASSAGES.name].toArrow()))
     speeds = sum(each.passage.speed is not None for each in found)
     return EdgeFileResult(
         edges=len(edges),

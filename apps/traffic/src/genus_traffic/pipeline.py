@@ -3,14 +3,15 @@
 Both run the same analyses and must give the same rows; `same_rows` compares them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from genus.lake import DerivedTable, Lake, Progress, Windows, is_late, persist, windows
+from genus import Subscription
+from genus.lake import Analysis, DerivedTable, Lake, Progress, Windows, is_late, persist, windows
 from genus_traffic.run_folder import RunFolder
-from genus_traffic.speeds import EDGES, passages_of, speeds
+from genus_traffic.speeds import EDGES, speeds
 from genus_traffic.steps import Steps
 from genus_traffic.subscribers import STATISTICS, SUBSCRIPTIONS
 from genus_traffic.types import TYPES, Roadside
@@ -21,23 +22,28 @@ if TYPE_CHECKING:
 LATENESS = timedelta(seconds=60)
 """Events recorded later than this after they happened are not counted."""
 MINUTE = timedelta(minutes=1)
-SPEEDS = speeds(LATENESS)
-COUNTS = Windows(every=MINUTE, by=("source", "category"), lateness=LATENESS)
 BATCHES = 3
 """About so many micro-batches read what has landed."""
 
 
-class Analyses(NamedTuple):
-    """The results of both analyses."""
+class Derivation(NamedTuple):
+    """An analysis with the events that it reads; the name is also that of its folder."""
 
-    passages: "DataFrame"
-    statistics: "DataFrame"
+    name: str
+    analysis: Analysis
+    events: tuple[Subscription, ...]
+
+
+PASSAGES = Derivation("passages", speeds(LATENESS), EDGES)
+COUNTS = Derivation("statistics", Windows(every=MINUTE, by=("source", "category"), lateness=LATENESS), (STATISTICS,))
+Tables: TypeAlias = dict[str, "DataFrame"]
+"""The results of derivations, by name."""
 
 
 class StreamResult(NamedTuple):
     """The results of streaming a landing folder into a lake."""
 
-    analyses: Analyses
+    tables: Tables
     events: int
     dead: int
 
@@ -48,18 +54,22 @@ def make_lake(spark: "SparkSession", folder: Path) -> Lake:
     return Lake.create(spark, folder / "lake", *TYPES)
 
 
-def fill_lake(folder: RunFolder, spark: "SparkSession", steps: Steps) -> tuple[Lake, StreamResult]:
-    """Stream the recordings of a run into a new lake, with both analyses."""
+def fill_lake(
+    folder: RunFolder, spark: "SparkSession", steps: Steps, wanted: Sequence[Derivation]
+) -> tuple[Lake, StreamResult]:
+    """Stream the recordings of a run into a new lake, and update the wanted derivations."""
     with steps.step("starting Spark", "sessions") as step:
         lake, step.amount = make_lake(spark, folder.path), 1
     with steps.step("streaming into the lake", "events") as step:
-        streamed = stream_into_lake(lake, folder, step.progress)
+        streamed = stream_into_lake(lake, folder, step.progress, wanted)
         step.amount = streamed.events
     return lake, streamed
 
 
-def stream_into_lake(lake: Lake, folder: RunFolder, progress: Callable[[float], object]) -> StreamResult:
-    """Read the recordings in several micro-batches, and update speeds and statistics with each of them."""
+def stream_into_lake(
+    lake: Lake, folder: RunFolder, progress: Callable[[float], object], wanted: Sequence[Derivation]
+) -> StreamResult:
+    """Read the recordings in several micro-batches, and update the wanted derivations with each of them."""
     files = len(list(folder.landing.glob("*.genus")))
     seen: list[Progress] = []
 
@@ -67,19 +77,29 @@ def stream_into_lake(lake: Lake, folder: RunFolder, progress: Callable[[float], 
         seen.append(batch)
         progress(sum(each.files for each in seen) / max(files, 1))
 
-    passages, statistics = folder.path / "passages", folder.path / "statistics"
     stream = lake.stream(folder.landing, files_per_batch=-(-files // BATCHES) or 1, on_progress=on_progress)
-    stream.derive(passages, SPEEDS, *EDGES).derive(statistics, COUNTS, STATISTICS).run()
-    derived = DerivedTable(lake, passages, SPEEDS, *EDGES), DerivedTable(lake, statistics, COUNTS, STATISTICS)
-    for each in derived:
-        each.finish()
-    analyses = Analyses(*(each.read() for each in derived))
-    return StreamResult(analyses, sum(each.events for each in seen), sum(each.dead for each in seen))
+    for name, analysis, events in wanted:
+        stream.derive(folder.path / name, analysis, *events)
+    stream.run()
+    tables = {each.name: _finish(lake, folder, each) for each in wanted}
+    return StreamResult(tables, sum(each.events for each in seen), sum(each.dead for each in seen))
 
 
-def analyse_in_batch(lake: Lake) -> Analyses:
-    """Run both analyses over the whole lake."""
-    return Analyses(persist(passages_of(lake, LATENESS)), persist(COUNTS.all(lake.read(STATISTICS))))
+def _finish(lake: Lake, folder: RunFolder, wanted: Derivation) -> "DataFrame":
+    """Settle what still waits for later events, and read the whole result."""
+    derived = DerivedTable(lake, folder.path / wanted.name, wanted.analysis, *wanted.events)
+    derived.finish()
+    return derived.read()
+
+
+def analyse_in_batch(lake: Lake, wanted: Sequence[Derivation]) -> Tables:
+    """Run the wanted analyses over the whole lake."""
+    return {name: persist(analysis.all(*map(lake.read, events))) for name, analysis, events in wanted}
+
+
+def same_tables(one: Tables, other: Tables) -> bool:
+    """Whether both have the same tables, with the same rows."""
+    return one.keys() == other.keys() and all(same_rows(one[name], other[name]) for name in one)
 
 
 def same_rows(one: "DataFrame", other: "DataFrame") -> bool:

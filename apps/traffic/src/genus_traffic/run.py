@@ -15,13 +15,15 @@ from genus_traffic.cross_check import by_subscriber, matches_by_target
 from genus_traffic.late_truth import lanes_with_late_edges, without_late_edges
 from genus_traffic.passages.finder import MeasuredPassage
 from genus_traffic.pipeline import (
+    COUNTS,
     LATENESS,
-    Analyses,
+    PASSAGES,
+    Tables,
     analyse_in_batch,
     fill_lake,
     late_events,
     matches_on_spark,
-    same_rows,
+    same_tables,
     speeds_by_minute,
 )
 from genus_traffic.report.page import write_report
@@ -51,7 +53,7 @@ class SimulatedCity(NamedTuple):
 class AnalysedCity(NamedTuple):
     """The results of the lake."""
 
-    analyses: Analyses
+    tables: Tables
     events: int
     dead: int
     same: bool
@@ -100,11 +102,11 @@ def simulate(scene: Scene, folder: RunFolder, steps: Steps) -> SimulatedCity:
 
 def analyse(folder: RunFolder, spark: "SparkSession", steps: Steps) -> AnalysedCity:
     """Stream the recordings into a lake, run the same analyses in batch, and compare."""
-    lake, streamed = fill_lake(folder, spark, steps)
+    lake, streamed = fill_lake(folder, spark, steps, [PASSAGES, COUNTS])
     with steps.step("repeating it in batch", "events") as step:
-        batch = analyse_in_batch(lake)
+        batch = analyse_in_batch(lake, [PASSAGES, COUNTS])
         step.progress(0.3)
-        same = all(same_rows(*both) for both in zip(batch, streamed.analyses, strict=True))
+        same = same_tables(batch, streamed.tables)
         step.progress(0.7)
         late, matches, step.amount = late_events(lake), matches_on_spark(lake), streamed.events
     return AnalysedCity(batch, streamed.events, streamed.dead, same, late, matches)
@@ -115,7 +117,7 @@ def gather_results(
 ) -> Results:
     """Compare the analyses with the truth, and put all results together."""
     catalog = city_catalog()
-    minutes = tuple(_minutes(analysed.analyses))
+    minutes = tuple(_minutes(analysed.tables))
     return Results(
         seed=scene.seed,
         start=scene.start,
@@ -165,10 +167,10 @@ def _picture(runs: Iterable[SiteRun]) -> BusPicture:
     return max((each.outcome.picture for each in runs), key=lambda picture: len(picture.waits))
 
 
-def _minutes(analyses: Analyses) -> Iterator[Minute]:
-    rows = speeds_by_minute(analyses.passages).toArrow().to_pylist()
+def _minutes(tables: Tables) -> Iterator[Minute]:
+    rows = speeds_by_minute(tables[PASSAGES.name]).toArrow().to_pylist()
     means = {(row["source"], row["category"], row["start"]): row["speed_mean"] for row in rows}
-    counts = analyses.statistics.orderBy("source", "category", "start").toArrow().to_pylist()
+    counts = tables[COUNTS.name].orderBy("source", "category", "start").toArrow().to_pylist()
     for row in counts:
         key = row["source"], row["category"], row["start"]
         yield Minute(
@@ -181,7 +183,7 @@ def _roadside(simulated: SimulatedCity, analysed: AnalysedCity) -> Roadside:
     """Compare the passages of the roadside monitors with those of the lake, in lanes without late edges."""
     late = lanes_with_late_edges(simulated.arriving, LATENESS)
     lake: dict[tuple[str, int], set[MeasuredPassage]] = {}
-    for site, lane, found in read_passages(analysed.analyses.passages.toArrow()):
+    for site, lane, found in read_passages(analysed.tables[PASSAGES.name].toArrow()):
         lake.setdefault((site, lane), set()).add(found)
     roadside: dict[tuple[str, int], set[MeasuredPassage]] = {}
     for each in simulated.runs:
@@ -195,4 +197,4 @@ def _roadside(simulated: SimulatedCity, analysed: AnalysedCity) -> Roadside:
 def _accuracy(simulated: SimulatedCity, analysed: AnalysedCity, counted: int) -> Accuracy:
     truth = (passage for each in simulated.runs for passage in each.passages)
     in_time = without_late_edges(truth, simulated.arriving, LATENESS)
-    return accuracy_of(read_passages(analysed.analyses.passages.toArrow()), in_time, counted)
+    return accuracy_of(read_passages(analysed.tables[PASSAGES.name].toArrow()), in_time, counted)
