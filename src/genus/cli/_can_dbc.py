@@ -18,6 +18,8 @@ from rich.table import Table
 
 from genus.bus import RecordingWriter
 from genus.cli._events import as_text
+from genus.cli._exit import saying_what_is_kept
+from genus.cli._format import counted
 from genus.filters import Subscription
 from genus.model import Attribute, Event, attributes
 
@@ -183,7 +185,11 @@ def decode(
     dbc = load_dbc(database)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
-    with _writing(output, append) as write, _progress(decoding.log) as advance:
+    with (
+        saying_what_is_kept(lambda: _kept(decoding, output)),
+        _writing(output, append) as write,
+        _progress(decoding.log) as advance,
+    ):
         for number, recorded in enumerate(decoding):
             write(recorded.event, recorded.at_us)
             if as_json:
@@ -194,6 +200,11 @@ def decode(
     Console(stderr=as_json).print(_summary(decoding))
     if not decoding.frames:
         raise click.ClickException(f"{log}: not one frame was found; is it a CAN log, and the format right?")
+
+
+def _kept(decoding: "Decoding", output: Path | None) -> str:
+    events = counted(decoding.events.total(), "event")
+    return f"{events} of {counted(decoding.frames, 'frame')}" + (f" are in {output}" if output else " were decoded")
 
 
 @contextmanager
