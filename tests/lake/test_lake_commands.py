@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from genus.bus._recording import RecordingWriter
 from genus.catalog import Catalog
 from genus.cli._events import load_types
-from genus.cli._exit import told_to_stop
+from genus.cli._exit import stopped_gracefully
 from genus.cli._lake import COMMANDS, lake
 from genus.errors import GenusError
 from genus.lake._session import describe_spark_error
@@ -460,7 +460,7 @@ def test_of_what_spark_raises_the_line_that_says_it_is_kept(raised: str, line: s
 
 def test_the_first_ctrl_c_asks_to_stop_and_the_second_interrupts() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with told_to_stop() as stop:
+    with stopped_gracefully() as stop:
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):

@@ -26,7 +26,7 @@ POLL_S = 0.3
 
 @contextmanager
 def reading_in(spark: "SparkSession", total: int, wave: int) -> Iterator[Callable[[int, int], object]]:
-    """A bar of bytes; the function it gives is told what was committed, and tasks fill in what is under way."""
+    """A progress bar in bytes; yields a function to call with the bytes committed. Running tasks are polled."""
     columns = TextColumn("reading in"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -86,7 +86,7 @@ def _polling(poll: Callable[[], object], wanted: bool) -> Iterator[None]:
 def _poll(poll: Callable[[], object], over: threading.Event) -> None:
     from genus.lake import SPARK_ERRORS
 
-    with suppress(*SPARK_ERRORS, OSError):  # Spark went while it was asked: what waits for it says so
+    with suppress(*SPARK_ERRORS, OSError):  # Spark has ended; the command that waits for it reports that
         while not over.wait(POLL_S):
             poll()
 
@@ -104,7 +104,7 @@ def lake_and(what: str, completer: Completer = complete_files) -> Callable[[Deco
 
     def both(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
         known = lake_of_environment()
-        if ctx.resilient_parsing:  # what is being typed may be less
+        if ctx.resilient_parsing:  # a command line that is being typed is incomplete
             return words
         match words:
             case (lake, thing):
@@ -147,7 +147,7 @@ _MASTER, _CONF, _LOG = (
     ),
     click.option("--conf", "settings", type=Setting(), multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
     click.option(
-        "--spark-log", "log", type=click.Path(dir_okay=False, path_type=Path), help="Keep what Spark says in this file."
+        "--spark-log", "log", type=click.Path(dir_okay=False, path_type=Path), help="Write Spark's log to this file."
     ),
 )
 
@@ -194,14 +194,14 @@ def _memory_option(default: str | None) -> Callable[[Decorated], Decorated]:
 
 
 def started(spark: "SparkSession") -> "SparkSession":
-    """A session that runs by now: its own spinner must not turn inside a progress bar."""
+    """Wait until a session runs, so that its spinner does not turn inside a progress bar."""
     spark.version  # noqa: B018
     return spark
 
 
 @contextmanager
 def failures_in_one_line() -> Iterator[None]:
-    """What Spark raises is said in one line; its stack traces help nobody at a terminal."""
+    """Turn errors of Spark into one line without stack traces."""
     from genus.lake import SPARK_ERRORS, describe_spark_error
 
     try:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from genus.cli import StoryGroup, on_spark
+from genus.cli import SectionedGroup, on_spark, saying_what_is_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 SITES, MINUTES, SEED, FOLDER, MEMORY = 4, 10.0, 1, "genus-demo", "1g"
 LEAST_FREE_BYTES = 1 << 20
 """With less than this, a failure is put down to a full disk."""
-INTERRUPTED = 130
-"""The exit code after Ctrl-C or SIGTERM."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group(cls=StoryGroup)
+@click.group(cls=SectionedGroup)
 def demo() -> None:
     """Run an example application end to end and check its results."""
 
@@ -56,10 +54,17 @@ def _run_command(command: Callable[..., None]) -> Callable[..., None]:
         from genus.lake import check_java
 
         check_java()  # before minutes of simulation
-        with _naming_full_disk(folder), _naming_what_was_kept(folder):
+        with _naming_full_disk(folder), saying_what_is_kept(lambda: _describe_kept(folder)):
             command(folder=folder, **rest)
 
     return _INTO(on_spark(_AS_JSON(run), memory=MEMORY, spinner=False))
+
+
+def _describe_kept(folder: Path) -> str:
+    from genus_traffic.run_folder import RunFolder
+
+    kept = ", ".join(RunFolder(folder).outputs()) or "nothing yet"
+    return f"{folder} holds {kept}; the same command starts over"
 
 
 @contextmanager
@@ -71,19 +76,6 @@ def _naming_full_disk(folder: Path) -> Iterator[None]:
         if folder.is_dir() and shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
             raise click.ClickException(f"the disk of {folder} is full; free space, or give another --into") from problem
         raise
-
-
-@contextmanager
-def _naming_what_was_kept(folder: Path) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM, say what the run leaves behind."""
-    from genus_traffic.run_folder import RunFolder
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        kept = ", ".join(RunFolder(folder).outputs()) or "nothing yet"
-        click.echo(f"genus: interrupted; {folder} holds {kept}; the same command starts over", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @demo.command()
