@@ -185,26 +185,23 @@ def decode(
     dbc = load_dbc(database)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
+    written = 0
     with (
-        saying_what_is_kept(lambda: _kept(decoding, output)),
+        saying_what_is_kept(lambda: counted(written, "event") + (f" in {output}" if output else "")),
         _writing(output, append) as write,
         _progress(decoding.log) as advance,
     ):
-        for number, recorded in enumerate(decoding):
+        for recorded in decoding:
             write(recorded.event, recorded.at_us)
             if as_json:
                 click.echo(as_text(recorded.event, as_json))
-            if number % 1000 == 0:
+            if written % 1000 == 0:
                 advance()
+            written += 1
     _show_problems(decoding.log)
     Console(stderr=as_json).print(_summary(decoding))
     if not decoding.frames:
         raise click.ClickException(f"{log}: not one frame was found; is it a CAN log, and the format right?")
-
-
-def _kept(decoding: "Decoding", output: Path | None) -> str:
-    events = counted(decoding.events.total(), "event")
-    return f"{events} of {counted(decoding.frames, 'frame')}" + (f" are in {output}" if output else " were decoded")
 
 
 @contextmanager
