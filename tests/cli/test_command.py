@@ -289,3 +289,29 @@ def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) ->
     assert running.process.stdout is not None
     assert running.process.stdout.readline() == '{"type": "Loop", "lane": 0}\n'
     assert running.end(number) == ("replayed 1 event before it was interrupted", 130)
+
+
+DBC = """VERSION ""
+BU_: Engine
+BO_ 256 Drive: 4 Engine
+ SG_ speed : 0|12@1+ (0.1,0) [0|409] "km/h" Engine
+"""
+
+
+def test_an_interrupted_command_says_what_was_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here `genus can decode`, interrupted at its third event: the recording has the two before."""
+    pytest.importorskip("cantools")
+    from genus.bus import RecordingWriter, read_recording
+
+    write = RecordingWriter.write
+    monkeypatch.setattr(
+        RecordingWriter,
+        "write",
+        lambda self, *event: write(self, *event) if self.written < 2 else signal.raise_signal(signal.SIGINT),
+    )
+    Path("car.dbc").write_text(DBC)
+    Path("drive.log").write_text("".join(f"(170000000{i}.000000) can0 100#F4310070\n" for i in range(5)))
+    done = shell("can", "decode", "--dbc", "car.dbc", "drive.log", "-o", "drive.genus")
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted; 2 events in drive.genus")
+    recording = read_recording("drive.genus")
+    assert len(list(recording)) + recording.problems.total() == 2

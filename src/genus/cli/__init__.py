@@ -1,14 +1,24 @@
-"""The `genus` command. Each subcommand lives in a module of its own, imported only when it is called."""
+"""The `genus` command. Each subcommand lives in a module of its own, imported only when it is called.
+
+Packages that add commands may use `SectionedGroup`, a click group with the help of Genus's own groups, `on_spark`,
+which gives a command Spark's options and a session, and `saying_what_is_kept`, for commands that are interrupted.
+"""
 
 import logging
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from genus.cli._exit import end_by
-from genus.cli._groups import PluginGroup
+from genus._lazy import lazy
+from genus.cli._exit import end_by, saying_what_is_kept
+from genus.cli._groups import PluginGroup, SectionedGroup
+
+if TYPE_CHECKING:
+    from genus.cli._lake_session import on_spark
+
+__all__ = ["SectionedGroup", "genus", "main", "on_spark", "saying_what_is_kept"]
 
 COMMANDS = {
     "types": "genus.cli._types:types",
@@ -82,3 +92,7 @@ def main() -> None:
 def _interrupt(number: int, frame: object) -> NoReturn:
     """SIGTERM ends a command as Ctrl-C does: files are finished, sockets removed, Spark stopped."""
     raise KeyboardInterrupt
+
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__, _lake_session="on_spark")

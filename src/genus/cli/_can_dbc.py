@@ -18,6 +18,8 @@ from rich.table import Table
 
 from genus.bus import RecordingWriter
 from genus.cli._events import as_text
+from genus.cli._exit import saying_what_is_kept
+from genus.cli._format import counted
 from genus.filters import Subscription
 from genus.model import Attribute, Event, attributes
 
@@ -183,13 +185,19 @@ def decode(
     dbc = load_dbc(database)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
-    with _writing(output, append) as write, _progress(decoding.log) as advance:
-        for number, recorded in enumerate(decoding):
+    written = 0
+    with (
+        saying_what_is_kept(lambda: counted(written, "event") + (f" in {output}" if output else "")),
+        _writing(output, append) as write,
+        _progress(decoding.log) as advance,
+    ):
+        for recorded in decoding:
             write(recorded.event, recorded.at_us)
             if as_json:
                 click.echo(as_text(recorded.event, as_json))
-            if number % 1000 == 0:
+            if written % 1000 == 0:
                 advance()
+            written += 1
     _show_problems(decoding.log)
     Console(stderr=as_json).print(_summary(decoding))
     if not decoding.frames:

@@ -52,6 +52,16 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
+def saying_what_is_kept(describe: Callable[[], str]) -> Iterator[None]:
+    """If Ctrl-C or SIGTERM interrupts the block, print what was kept; the command ends as interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; {describe()}", err=True)
+        raise
+
+
+@contextmanager
 def _handling(handle: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

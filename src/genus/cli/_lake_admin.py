@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from genus.cli._events import load_all, types_option
-from genus.cli._exit import DAMAGED
+from genus.cli._exit import DAMAGED, saying_what_is_kept
 from genus.cli._format import Span, counted, plain_table, print_json, sized
 from genus.cli._lake_session import AS_JSON, LAKE, on_spark, started
 
@@ -99,7 +99,11 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
 
     lake = Lake(started(spark), path)
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    kept = "days that were rewritten stay so, all others have their old files; the same command does the rest"
+    with (
+        saying_what_is_kept(lambda: kept),
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
         task = progress.add_task("compacting", total=None)
         done = lake.compact(progress=lambda number, of: progress.update(task, completed=number, total=of))
     removed = lake.clean(older_than) if clean else 0

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import complete_files
+from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, meant, plain_table, print_json
 from genus.cli._lake_rows import Asked, give, takes_rows
 from genus.cli._lake_session import AS_JSON, lake_and, on_spark, started, working
@@ -72,7 +73,8 @@ def route(
 
 def _deliver(found: "Route", inboxes: str, as_json: bool) -> None:
     subscriptions = len(found.subscriptions())
-    with working(started(found.lake.spark), "delivering"):
+    kept = "matches are delivered in whole commits, each once; the same command delivers the rest"
+    with saying_what_is_kept(lambda: kept), working(started(found.lake.spark), "delivering"):
         done = found.to_inboxes(inboxes)
     if as_json:
         print_json({"inboxes": inboxes, "delivered": done.rows, "events": done.events, "version": done.upto})

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, sized
 from genus.cli._lake_session import working
 from genus.errors import LakeError
@@ -218,7 +219,11 @@ def _write(frame: "DataFrame", path: Path) -> int:
     made = path.with_name(f".{path.name}.part")
     rows = 0
     try:
-        with closing(_sink(made, path.suffix, frame)) as sink, working(frame.sparkSession, f"writing {path}"):
+        with (
+            saying_what_is_kept(lambda: f"{path} was not written"),
+            closing(_sink(made, path.suffix, frame)) as sink,
+            working(frame.sparkSession, f"writing {path}"),
+        ):
             for batch in batches(frame):
                 sink.write_batch(batch)
                 rows += batch.num_rows
