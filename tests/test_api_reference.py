@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +20,7 @@ ROOMS = (
     "genus.bus",
     "genus.can",
     "genus.catalog",
+    "genus.cli",
     "genus.codes",
     "genus.errors",
     "genus.filters",
@@ -81,6 +83,8 @@ def is_documented(door: str, name: str) -> bool:
         return bool(vars(thing).get("__doc__"))
     if inspect.isroutine(thing) or isinstance(thing, ModuleType):
         return bool(inspect.getdoc(thing))
+    if isinstance(thing, click.Command):
+        return bool(thing.help)
     room = ROOT.joinpath("src", *door.split(".")[:2])
     return name in documented_assignments(room if room.is_dir() else room.with_suffix(".py"))
 

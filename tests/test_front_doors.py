@@ -14,6 +14,7 @@ ROOMS = (
     "genus.bus",
     "genus.can",
     "genus.catalog",
+    "genus.cli",
     "genus.codes",
     "genus.errors",
     "genus.filters",
@@ -23,10 +24,7 @@ ROOMS = (
     "genus.testing",
 )
 TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark"))
-DOORS = {"genus", "genus.cli", *ROOMS, *TARGETS}
-
-SHARED_BY_COMMANDS = {"genus.cli._groups", "genus.cli._lake_session"}
-"""Modules with the groups and options that the commands of the traffic application have too."""
+DOORS = {"genus", *ROOMS, *TARGETS}
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "apps").glob("*/src/**/*.py"))]
@@ -106,5 +104,4 @@ def test_pages_import_front_doors_only(page: Path) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.relative_to(ROOT).as_posix())
 def test_examples_and_applications_import_front_doors_only(program: Path) -> None:
-    wrong = wrong_imports(program.read_text())
-    assert [path for path in wrong if path.rpartition(".")[0] not in SHARED_BY_COMMANDS] == []
+    assert wrong_imports(program.read_text()) == []
