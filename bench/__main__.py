@@ -91,7 +91,7 @@ The paper's figure 2, over full balanced trees of 2 to 8 levels and 2 to 8 child
 ## Simulating a CAN bus
 
 Frames per second of CPU time on one core, and how many times faster that is than the bus itself, which runs at 1
-Mbit/s. *Sources* are 20 stations that send periodic 8-byte frames, heard by five others, with exact lengths,
+Mbit/s. *Sources* are 20 stations that send periodic 8-byte frames, received by five others, with exact lengths,
 arbitration and confirmations; *hosts* run protocol code that makes its frames by a drifting clock of its own. With
 the whole middleware in every node (`genus can sim`), several thousand frames a second are simulated.
 

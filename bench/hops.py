@@ -3,7 +3,7 @@
 Each case is brought to its steady state by some events; the next one is followed by `sys.setprofile`, in all threads. A
 hop is a function of `src/genus`, or one that Genus generated, that has the event in some form as an argument, variable
 or result: the event, its payload, a queue entry, a frame, a line of text, or columns with its row. Functions that
-only tell the time, set timers or hold locks are not counted. Comprehensions belong to the function around them. What a
+only read the clock, set timers or hold locks are not counted. Comprehensions belong to the function around them. What a
 world counts for `outcome()` is left out.
 
 `python -m bench.hops` prints the tables of docs/way-of-an-event.md; with `--write` it writes them there.
