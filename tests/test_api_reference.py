@@ -31,6 +31,7 @@ ROOMS = (
 )
 DOORS = ("genus", *ROOMS, *TARGETS)
 ENTRY = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+PRIVATE_IMPORT = re.compile(r">>> (?:from|import) genus[\w.]*\._.*")
 LINK = re.compile(r"\[`(\w+)`\]\[(genus[\w.]*)\]")
 
 
@@ -112,3 +113,11 @@ def test_pages_document_only_what_exists_and_is_exported() -> None:
 def test_links_to_names_lead_to_an_entry(page: Path) -> None:
     for name, path in LINK.findall(page.read_text()):
         assert path in entries(), f"{name} -> {path}"
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_examples_in_docstrings_import_front_doors_only(door: str) -> None:
+    exported = [getattr(import_module(door), name) for name in import_module(door).__all__]
+    members = [member for thing in exported if inspect.isclass(thing) for member in vars(thing).values()]
+    texts = [getattr(thing, "__doc__", None) or "" for thing in [*exported, *members]]
+    assert [line for text in texts for line in PRIVATE_IMPORT.findall(text)] == []

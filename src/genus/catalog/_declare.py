@@ -176,9 +176,14 @@ def _label(value: str | int) -> str:
 def types_in(module: ModuleType) -> list[type]:
     """The event types and kinds defined in a module or imported into it, in order; without `Event` and `Kind`.
 
-    >>> import genus.testing._generators
-    >>> [cls.__name__ for cls in types_in(genus.testing._generators)][:3]
-    ['Marked', 'Watched', 'Sampler']
+    >>> from types import ModuleType
+    >>> from genus import Event
+    >>> class Tram(Event):
+    ...     line: int
+    >>> module = ModuleType("city")
+    >>> module.Event, module.Tram = Event, Tram
+    >>> types_in(module) == [Tram]
+    True
     """
     found = dict.fromkeys(value for value in vars(module).values() if is_type(value))
     return [cls for cls in found if cls not in (Event, Kind)]

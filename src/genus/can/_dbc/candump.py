@@ -172,8 +172,14 @@ class CandumpBlock(NamedTuple):
 def parse_candump(text: bytes, at: int = 0) -> CandumpBlock:
     """Read a block of whole lines of a candump log into columns.
 
-    `at` is the byte of the log at which `text` begins; positions count from the beginning of the log. Frames of up to 8
-    and of up to 64 bytes are in separate columns. Never raises: a line that cannot be read is in `damaged`.
+    Never raises: a line that cannot be read is in `damaged`.
+
+    Args:
+        text: Whole lines.
+        at: The byte of the log at which `text` begins; positions count from the beginning of the log.
+
+    Returns:
+        Frames of up to 8 and of up to 64 bytes in separate columns, and the damaged lines.
 
     >>> block = parse_candump(b"(1700000000.250000) can0 123#1122\\n")
     >>> block.frames[0].at_us.tolist(), block.frames[0].identifier.tolist(), block.frames[0].length.tolist()

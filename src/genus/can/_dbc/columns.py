@@ -48,7 +48,7 @@ class FrameColumns(NamedTuple):
     def of(cls, logged: Sequence[tuple[int, LoggedFrame]]) -> Self:
         """Columns of frames that were read one by one, each given with its position.
 
-        >>> from genus.can._wire.frame import Frame
+        >>> from genus.can import Frame
         >>> frames = FrameColumns.of([(0, LoggedFrame(5, "can0", Frame(0x123, b"hi", extended=False)))])
         >>> frames.data.tolist(), frames.channels
         ([[104, 105, 0, 0, 0, 0, 0, 0]], ('can0',))

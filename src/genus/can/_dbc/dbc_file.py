@@ -31,10 +31,14 @@ WIDTH = 120
 
 
 def load_dbc(path: str | os.PathLike[str], types: Iterable[type] = ()) -> "Dbc":
-    """The messages of a DBC file as event types; DbcError if it cannot be read, or a given class does not fit.
+    """The messages of a DBC file as event types. Loading a file again declares its types again.
 
-    Loading a file again declares its types again. To get events of classes that exist already, give in `types` the
-    classes of a module made from the file (`genus can types --python`).
+    Args:
+        path: The DBC file.
+        types: Classes to use for its messages, from a module made from the file (`genus can types --python`).
+
+    Raises:
+        DbcError: The file cannot be read, or a given class differs from its message.
     """
     return Dbc(read_layouts(path), types)
 

@@ -90,8 +90,12 @@ class CanLog:
 def read_log(path: str | os.PathLike[str], format: str | None = None) -> CanLog:
     """The CAN log in a file.
 
-    The format is the ending of the file's name, before any `.gz`, unless it is given. Whether a file is gzip is found
-    out from its content. RecordingError if the file cannot be opened, or its format is not known.
+    Args:
+        path: A log, plain or gzip (which its content shows).
+        format: `log` (candump), `asc`, `blf`, `trc` or `csv`; by default the ending of the name, before any `.gz`.
+
+    Raises:
+        RecordingError: The file cannot be opened, or its format is not known.
 
     >>> read_log("drive.candump.mf4")
     Traceback (most recent call last):
@@ -180,10 +184,20 @@ def decode_log(
 ) -> Decoding:
     """Write the events of a log to a recording; the result has the counts of its frames.
 
-    Events are recorded with the times of their frames. `subscription` and `channel` select events and frames; with
-    `append` a recording that exists is continued, without it RecordingError is raised. `progress` is called now and
-    then with the number of bytes read. To read the recording, give `read_recording` the types of the same DBC file
-    (`load_dbc(...).types.values()`), or of a module made from it.
+    Events are recorded with the times of their frames. To read the recording, give `read_recording` the types of the
+    same DBC file (`load_dbc(...).types.values()`), or of a module made from it.
+
+    Args:
+        dbc: What the frames mean, from `load_dbc`.
+        log: The path of a log, or what `read_log` returned.
+        recording: The file to write.
+        subscription: Which events to write; by default all.
+        channel: Only frames of this channel of the log.
+        append: Continue a recording that exists.
+        progress: Is called now and then with the number of bytes read.
+
+    Raises:
+        RecordingError: The log cannot be read, or the recording cannot be written or exists already.
     """
     found = log if isinstance(log, CanLog) else read_log(log)
     decoding = Decoding(dbc, found, subscription, channel)

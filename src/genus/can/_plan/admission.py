@@ -93,11 +93,16 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(system: System, *, with_advice: bool = True) -> Plan:
     """Build the calendar of a system and decide for every channel whether it is admitted.
 
-    Several calendars are tried, and the first is taken that admits all channels, or else the most. Looking for advice
-    takes longer than planning; `with_advice=False` leaves it out. PlanError if the periods of hard channels make the
-    calendar too long.
+    Several calendars are tried, and the first is taken that admits all channels, or else the most.
 
-    >>> from genus.can._plan.system_file import parse_system
+    Args:
+        system: What to plan, from `load_system` or `parse_system`.
+        with_advice: Look for changes that help channels that are not admitted, which takes longer than planning.
+
+    Raises:
+        PlanError: The periods of hard channels make the calendar too long.
+
+    >>> from genus.can import parse_system
     >>> found = plan(parse_system('''
     ... [bus]
     ... bitrate = 1_000_000

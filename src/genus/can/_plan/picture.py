@@ -20,8 +20,7 @@ CALENDAR_LEGEND = f"{WAIT} may wait, {ATTEMPTS} sends and repeats, {GAP} deadlin
 def calendar_lines(calendar: Calendar, width: int = 60) -> Iterator[tuple[str, str]]:
     """For each hard channel its name and a line of `width` characters for one cycle; see `CALENDAR_LEGEND`.
 
-    >>> from genus.can._plan.system import BusSpec, ChannelSpec
-    >>> from genus.can._wire.length import Timing
+    >>> from genus.can import BusSpec, Calendar, ChannelSpec, Slot, Timing
     >>> bus = BusSpec(timing=Timing(1_000_000))
     >>> described = {"event": "c", "node": "n", "number": 1, "etag": 128, "qos_class": "hard", "size": 8}
     >>> channel = ChannelSpec(name="c", period_ns=2_000_000, **described).on_bus(bus)

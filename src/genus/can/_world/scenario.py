@@ -81,7 +81,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulate(scenario: Scenario) -> Outcome:
-    """Run a scenario to its end."""
+    """Run a scenario to its end; the outcome says what became of every event, and which promises were not kept."""
     with ScenarioRun(scenario) as run:
         for _ in run.advance():
             pass
