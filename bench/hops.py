@@ -6,7 +6,7 @@ or result: the event, its payload, a queue entry, a frame, a line of text, or co
 only read the clock, set timers or hold locks are not counted. Comprehensions belong to the function around them. What a
 world counts for `outcome()` is left out.
 
-`python -m bench.hops` prints the tables of docs/way-of-an-event.md; with `--write` it writes them there.
+`python -m bench.hops [CASE ...]` prints the tables of docs/way-of-an-event.md; with `--write` it writes them there.
 """
 
 import sys
@@ -269,7 +269,7 @@ CASES: dict[str, Callable[[Follower], None]] = {
     "candump": from_a_candump_line,
 }
 QUICK = ("in process", "simulator")
-"""The cases that take no time and are the same at every run."""
+"""The cases that take little time and are the same at every run."""
 
 
 def follow(case: str) -> list[Hop]:
@@ -310,15 +310,15 @@ def in_page(page: str, case: str, made: str) -> str:
     return f"{before}{begin}\n{made}\n\n{end}{after}"
 
 
-def main() -> None:
+def main(*arguments: str) -> None:
     page = PAGE.read_text()
-    for case in CASES:
+    for case in [each for each in CASES if each in arguments] or CASES:
         made = table(follow(case))
         print(f"{case}\n\n{made}\n")
         page = in_page(page, case, made)
-    if "--write" in sys.argv:
+    if "--write" in arguments:
         PAGE.write_text(page)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

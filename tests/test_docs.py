@@ -116,11 +116,13 @@ def test_a_picture_is_what_its_types_are(name: str) -> None:
     assert (ROOT / "docs" / f"{name}.svg").read_text() == PICTURES[name]().svg()
 
 
-@pytest.mark.parametrize("case", hops.QUICK)
-def test_the_way_of_an_event_is_as_measured(case: str) -> None:
-    """`python -m bench.hops --write` measures it anew when the code has changed."""
+def test_the_way_of_an_event_is_as_measured() -> None:
+    """`python -m bench.hops --write` measures it again when the code has changed; only the quick cases are compared."""
+    command = [sys.executable, "-m", "bench.hops", *hops.QUICK]
+    measured = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     page = hops.PAGE.read_text()
-    assert hops.in_page(page, case, hops.table(hops.follow(case))) == page
+    tables = re.findall(r"<!-- hops: (.*?) -->\n\n(.*?)\n\n<!-- end -->", page, re.DOTALL)
+    assert measured == "".join(f"{case}\n\n{table}\n\n" for case, table in tables if case in hops.QUICK)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
