@@ -4,12 +4,14 @@ import re
 
 import griffe
 
+DIRECTIVE = re.compile(r" *# doctest: .*$", re.MULTILINE)
 EXAMPLE = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?! *$).*)*", re.MULTILINE)
 
 
 def fence_examples(text: str) -> str:
-    """The text with a code fence around each block of lines that begins with `>>>`."""
-    return EXAMPLE.sub(lambda found: f"{found['indent']}```pycon\n{found[0]}\n{found['indent']}```", text)
+    """The text with a code fence around each block of lines that begins with `>>>`, without directives of doctest."""
+    plain = DIRECTIVE.sub("", text)
+    return EXAMPLE.sub(lambda found: f"{found['indent']}```pycon\n{found[0]}\n{found['indent']}```", plain)
 
 
 class Doctests(griffe.Extension):

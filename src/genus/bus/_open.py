@@ -32,9 +32,9 @@ def open_bus(address: str = "local:", *, on_error: ErrorHandler | None = None, c
     Raises:
         BusError: The address is wrong, or the link cannot be opened; the message says why.
 
-    >>> open_bus("cam:vcan0")
+    >>> open_bus("cam:vcan0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    genus.errors.BusError: 'cam:vcan0' is no address of a bus: did you mean 'can'? known are can:, ipc:, local:, sim:
+    genus.errors.BusError: 'cam:vcan0' is no address of a bus: did you mean 'can'? known are can:, ipc:, local:...
     """
     scheme, colon, rest = address.partition(":")
     factory = _find_factory(scheme) if colon else None
