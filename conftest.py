@@ -1,11 +1,16 @@
-"""The code in README.md and docs/ is run as tests, each page from top to bottom."""
+"""The code in README.md and docs/ is run as tests, each page from top to bottom; profiles of tests with examples."""
 
 from doctest import ELLIPSIS
 from typing import Any
 
+from hypothesis import settings
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
+
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("full", max_examples=100, deadline=None)  # `make test-all`
+settings.load_profile("quick")
 
 collect_ignore = ["tests/typing"]  # for type checkers to read, not to run
 

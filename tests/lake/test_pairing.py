@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark.sql.functions as F
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
@@ -97,7 +97,6 @@ CHOICES: list[Choice] = ["first", "last"]
 
 
 @pytest.mark.parametrize("choose", CHOICES)
-@settings(deadline=None)
 @given(given_hits=hits(), within=st.integers(1, 30), batch=st.integers(1, 30), block=st.integers(1, 12))
 def test_pairs_are_those_of_the_definition(
     choose: Choice, given_hits: list[Hit], within: int, batch: int, block: int
@@ -112,7 +111,6 @@ def test_pairs_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize("choose", CHOICES)
-@settings(deadline=None)
 @given(given_hits=hits(), within=st.integers(1, 30), limits=st.lists(st.integers(0, 45), max_size=6))
 def test_increments_give_what_one_batch_gives(
     choose: Choice, given_hits: list[Hit], within: int, limits: list[int]
