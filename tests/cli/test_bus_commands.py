@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from genus.bus import RecordingWriter
+from genus.cli._events import event_type, load_types, make_event
 from genus.testing import run_command as genus
 
 TYPES = """
@@ -54,10 +57,11 @@ class Running:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait_for_socket(self) -> None:
-        """Until it is on the bus."""
+        """Until it has subscribed on the bus."""
         folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "genus" / "genus"
         while not (
-            folder.is_dir() and any(entry.name.startswith(f"{self.process.pid}-") for entry in folder.iterdir())
+            folder.is_dir()
+            and any(re.fullmatch(rf"{self.process.pid}-\w+\.subscriptions", entry.name) for entry in folder.iterdir())
         ):
             assert self.process.poll() is None, self.process.communicate()[1]
 
@@ -78,10 +82,11 @@ def listening() -> Iterator[Running]:
 
 
 def test_what_one_terminal_publishes_another_prints(listening: Running) -> None:
-    for lane in ("1", "2"):
+    """Processes are counted that subscribed to what was published."""
+    for lane, reached in (("1", "no other process subscribed to it"), ("2", "reached 1 process")):
         done = genus("pub", "Loop", f"lane={lane}", "place=A8/km31", "time=now", "gap=1.5s", "category=truck")
         assert done.returncode == 0
-        assert "published 1 event; reached 1 process" in done.stderr
+        assert f"published 1 event; {reached}\n" in done.stderr
     genus("pub", "Camera", "lane=3", "plate=M-XY 1")
     out, err, code = listening.end()
     first, second = map(json.loads, out.splitlines())
@@ -224,17 +229,17 @@ def test_explain_and_bindings() -> None:
         (["record", "road.py"], "road.py exists"),
         (["record", "no/folder.genus"], "cannot write no/folder.genus"),
         (["explain", "--target", "abacus", "Loop"], "'abacus' is not one of 'python', 'arrow', 'index'"),
-        (["bindings", "road.py"], "road.py:2: "),
+        (["bindings", "road.py"], "road.py, line 2: "),
         (["sub", "-t", "missing.py"], "missing.py"),
-        (["sub", "-t", "json"], "holds no event types"),
+        (["sub", "-t", "json"], "declares no event types"),
         (["frobnicate"], "No such command"),
         (["pub", "Loop", "lane=1", "lane=2"], "'lane' is given twice"),
         (["pub", "Loop", "lane=1", "time=2020"], "time"),
         (["pub", "Loop", "lane=1", "--stdin"], "not both"),
-        (["pub", "Loop", "lane=1", "--bus", "local:"], "local: reaches nobody"),
+        (["pub", "Loop", "lane=1", "--bus", "local:"], "local: stays within this command"),
         (["replay", "road.py", "--json"], "--json goes with --print"),
-        (["bindings", "junk.bin"], "junk.bin: is not text"),
-        (["bindings", "empty.txt"], "empty.txt: holds no subscription"),
+        (["bindings", "junk.bin"], "junk.bin is not UTF-8 text"),
+        (["bindings", "empty.txt"], "empty.txt: has no subscription"),
     ],
 )
 def test_bad_input_is_one_clear_message_and_a_failure(arguments: list[str], message: str) -> None:
@@ -253,8 +258,20 @@ def test_events_of_unknown_types_alone_are_a_failure() -> None:
     running.end(signal.SIGINT)
     Path("other.py").write_text("from genus import Event\nclass Lamp(Event):\n    on: bool\n")
     done = genus("replay", "-t", "other.py", "loops.genus", "--print")
-    assert "passed over 1: unknown type Loop" in done.stderr
+    assert "skipped 1: unknown type Loop" in done.stderr
     assert "replayed 0 of 1 event" in done.stderr
+    assert "none of the events in loops.genus is of the types in other.py" in done.stderr
+    assert done.returncode == 1
+
+
+def test_events_of_the_types_that_cannot_be_read_are_named() -> None:
+    """The recording is of an older version of the type."""
+    with RecordingWriter("loops.genus") as writer:
+        writer.write(make_event(event_type("Loop", load_types("road.py")), {"lane": 1}), 0)
+    Path("newer.py").write_text("from genus import Event\nclass Loop(Event):\n    lane: str\n")
+    done = genus("replay", "-t", "newer.py", "loops.genus", "--print")
+    assert "skipped 1: not a Loop: Expected `str`, got `int` - at `$.lane`" in done.stderr
+    assert "none of the events in loops.genus can be read as the types in newer.py: not a Loop" in done.stderr
     assert done.returncode == 1
 
 

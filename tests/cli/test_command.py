@@ -288,4 +288,4 @@ def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) ->
     running = Running("replay", "-t", "road.py", "loops.genus", "--print", "--json", "--speed", "1")
     assert running.process.stdout is not None
     assert running.process.stdout.readline() == '{"type": "Loop", "lane": 0}\n'
-    assert running.end(number) == ("", 130)
+    assert running.end(number) == ("replayed 1 event before it was interrupted", 130)

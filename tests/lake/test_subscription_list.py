@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from genus import Subscription, this
 from genus.catalog import Catalog
 from genus.errors import LakeError
-from genus.lake._query.subscription_list import RouteEntry, read_subscriptions
+from genus.lake._query.subscription_list import RouteEntry, read_entries
 from genus.testing._generators import Sampler, Stranger
 
 TEXT = """
@@ -35,14 +35,13 @@ def test_a_file_has_a_subscription_on_each_line(tmp_path: Path, catalog: Catalog
         RouteEntry("bob's office", Subscription(Stranger)),
         RouteEntry("ann", Subscription(Sampler, exact=True, where=this.text.contains(": #"))),
     ]
-    assert read_subscriptions(file, catalog) == wanted == read_subscriptions(str(file), catalog)
-    assert read_subscriptions(file.read_text().splitlines(), catalog) == wanted
+    assert read_entries(file, catalog) == wanted == read_entries(str(file), catalog)
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("Sampler has place", "names no subscriber"),
+        ("Sampler has plaice", "has no attribute 'plaice'"),
         (": Sampler", "names no subscriber"),
         ("ann: Sampla", "no event type is called Sampla; did you mean 'Sampler'?"),
         ("ann: Sampler where nombre > 3", "has no attribute 'nombre'"),
@@ -54,24 +53,24 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, catalog: Catalog, l
     file = tmp_path / "subscriptions.txt"
     file.write_text(f"# one\nann: Sampler\n{line}\n")
     with pytest.raises(LakeError, match=r"subscriptions.txt, line 3: ") as raised:
-        read_subscriptions(file, catalog)
+        read_entries(file, catalog)
     assert problem in str(raised.value)
 
 
 def test_a_file_that_is_not_there_or_is_no_text_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     """The message names the file."""
     with pytest.raises(LakeError, match=r"cannot read .*none.txt: No such file"):
-        read_subscriptions(tmp_path / "none.txt", catalog)
+        read_entries(tmp_path / "none.txt", catalog)
     (tmp_path / "noise").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(LakeError, match="noise is not UTF-8 text"):
-        read_subscriptions(tmp_path / "noise", catalog)
+        read_entries(tmp_path / "noise", catalog)
 
 
 def test_a_table_has_a_subscription_in_each_row(spark: SparkSession, catalog: Catalog) -> None:
     """Columns subscriber and subscription, in any order and beside others."""
     rows = [("Sampler has place", 1, "ann"), ("Stranger", 2, "bob")]
     table = spark.createDataFrame(rows, "subscription string, weight int, subscriber string")
-    assert read_subscriptions(table, catalog) == [
+    assert read_entries(table, catalog) == [
         RouteEntry("ann", Subscription(Sampler, has="place")),
         RouteEntry("bob", Subscription(Stranger)),
     ]
@@ -82,9 +81,9 @@ def test_a_row_that_cannot_be_read_is_named(spark: SparkSession, catalog: Catalo
     rows = [("ann", "Sampler"), ("bob", "Sampler where")]
     table = spark.createDataFrame(rows, "subscriber string, subscription string")
     with pytest.raises(LakeError, match=r"row 2 \(bob\): expected"):
-        read_subscriptions(table, catalog)
+        read_entries(table, catalog)
     with pytest.raises(LakeError, match="needs the column subscription"):
-        read_subscriptions(table.drop("subscription"), catalog)
+        read_entries(table.drop("subscription"), catalog)
     missing = spark.createDataFrame([("ann", None)], "subscriber string, subscription string")
     with pytest.raises(LakeError, match="row 1: subscriber and subscription must not be NULL"):
-        read_subscriptions(missing, catalog)
+        read_entries(missing, catalog)

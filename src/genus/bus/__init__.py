@@ -6,7 +6,7 @@ from genus._lazy import lazy
 from genus.bus._bus import Bus, ErrorHandler, Traffic
 from genus.bus._channel import EventChannel
 from genus.bus._collection import Collection, Flavour
-from genus.bus._link import ChannelLink, Clock, ClockLink, Link, Publisher, Timer, TroubleHandler
+from genus.bus._link import ChannelLink, Clock, ClockLink, Link, ListeningLink, Publisher, Timer, TroubleHandler
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
 from genus.bus._qos import Hard, NonReal, QoS, Soft, Span, nanoseconds
@@ -35,6 +35,7 @@ __all__ = [
     "LandingFolder",
     "Link",
     "Listener",
+    "ListeningLink",
     "NonReal",
     "Publisher",
     "QoS",

@@ -14,7 +14,7 @@ import msgspec
 from genus.bus._channel import EventChannel
 from genus.bus._clock import SystemClock
 from genus.bus._collection import CAPACITY, Collection, Flavour
-from genus.bus._link import ChannelLink, Clock, ClockLink, Link, Publisher, Timer, TroubleHandler
+from genus.bus._link import ChannelLink, Clock, ClockLink, Link, ListeningLink, Publisher, Timer, TroubleHandler
 from genus.bus._listener import AsyncListener, Counters, Handler, Inbox, Listener, RoundRobin
 from genus.bus._qos import NonReal, QoS, Span, nanoseconds
 from genus.bus._queue import WhenFull
@@ -58,6 +58,7 @@ class Bus:
         self._dispatchers: dict[type, ClassDispatcher] = {}
         self._published: dict[str, int] = {}
         self._closed = False
+        self._every_event = self.collection(Event)
         if link is not None:
             link.open(self.receive)
         self._clock: Clock = link.clock if isinstance(link, ClockLink) else SystemClock()
@@ -113,7 +114,7 @@ class Bus:
 
     def publish(self, event: Event) -> None:
         """Publish an event of any type; a collection's own `publish` is faster."""
-        self.collection(Event).publish(event)
+        self._every_event.publish(event)
 
     def subscribe(
         self,
@@ -244,7 +245,7 @@ class Bus:
             self._check_open()
             self._listeners[listener] = None
             self._retire_accepting(listener)
-        if isinstance(self._link, ChannelLink):
+        if isinstance(self._link, ListeningLink):
             self._unlisten[listener] = self._link.listen(listener.subscription, on_trouble)
 
     def remove(self, listener: Listener[Any]) -> None:

@@ -13,11 +13,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from genus.bus._codec import EventDecoder, Rejected, encode_event
+from genus.bus._interest import InterestFile, PeerInterests, remove_interest
+from genus.bus._link import TroubleHandler
 from genus.errors import BusError
+from genus.filters import Subscription
 from genus.model import Event
 
 _SEND_TIMEOUT_S = 0.5
@@ -33,9 +36,10 @@ class IpcLink:
         self._folder = ipc_folder(name)
         self._own = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}"
         self._socket = self._bind()
+        self._interest = InterestFile(self._own)
+        self._peer_interests = PeerInterests()
         self._peers: dict[str, socket.socket] = {}
         self._congested: set[str] = set()
-        self._reached: set[str] = set()
         self._listed_at = -1
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -68,9 +72,21 @@ class IpcLink:
             for name in list(self._peers):
                 self._send_to(name, packet)
 
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Show the other processes what this one subscribed to; returns a function that ends it."""
+        return self._interest.add(subscription)
+
+    def subscribers(self, event: Event, known: Collection[str] = ()) -> set[str]:
+        """The processes that subscribed to an event, but for those in `known`; each by the name of its socket."""
+        with self._lock:
+            with contextlib.suppress(OSError):
+                self._find_peers()
+            others = set(self._peers).difference(known)
+        return {name for name in others if self._peer_interests.is_wanted(event, self._folder / name)}
+
     def counters(self) -> Mapping[str, int]:
-        """Events sent and received, processes reached, and losses by reason."""
-        return {**self._counts, "processes reached": len(self._reached)}
+        """Events sent and received, and losses by reason."""
+        return dict(self._counts)
 
     def close(self) -> None:
         """Leave the bus."""
@@ -80,6 +96,7 @@ class IpcLink:
             waker.sendto(b"", str(self._own))
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2)
+        self._interest.remove()
         self._own.unlink(missing_ok=True)
         self._socket.close()
         with self._lock:
@@ -107,7 +124,7 @@ class IpcLink:
         except OSError as problem:
             peer.close()
             if isinstance(problem, ConnectionRefusedError):
-                (self._folder / name).unlink(missing_ok=True)
+                self._forget(name)
             return
         self._peers[name] = peer
 
@@ -121,13 +138,17 @@ class IpcLink:
             self._counts["dropped: receiver full"] += 1
         except (ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
             self._peers.pop(name).close()
-            (self._folder / name).unlink(missing_ok=True)
+            self._forget(name)
         except OSError as problem:
             self._counts[f"dropped: {problem.strerror}"] += 1
         else:
             self._congested.discard(name)
             self._counts["sent"] += 1
-            self._reached.add(name)
+
+    def _forget(self, name: str) -> None:
+        """Remove the files of a process that has ended without closing its bus."""
+        remove_interest(self._folder / name)
+        (self._folder / name).unlink(missing_ok=True)
 
     def _receive(self, deliver: Callable[[Event], None]) -> None:
         decoder = EventDecoder()

@@ -44,16 +44,21 @@ class Publisher(Protocol):
 
 
 @runtime_checkable
-class ChannelLink(Link, Protocol):
+class ListeningLink(Link, Protocol):
+    """A link that is informed of subscriptions."""
+
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Receive what a subscription matches; returns a function that ends it."""
+
+
+@runtime_checkable
+class ChannelLink(ListeningLink, Protocol):
     """A link whose medium keeps deadlines and filters what it receives."""
 
     def announce(
         self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()
     ) -> Publisher:
         """Prepare to publish a type with a quality of service; BusError with the reason if it cannot be kept."""
-
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
-        """Receive what a subscription matches; returns a function that ends it."""
 
 
 class Timer(Protocol):

@@ -65,20 +65,18 @@ def genus() -> None:
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong is one line, and an exit code that `genus.cli._exit` names."""
+    """Run the command line; an error is one line on standard error and an exit code of `genus.cli._exit`.
+
+    python-can's warning that a bus which could not be opened was not closed either is left out.
+    """
     signal.signal(signal.SIGTERM, _interrupt)
-    logging.getLogger("can.bus").addFilter(_is_news)
+    logging.getLogger("can.bus").addFilter(lambda record: "not properly shut down" not in record.getMessage())
     try:
         status = genus(prog_name="genus", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as problem:
         end_by(problem)
     sys.exit(status if isinstance(status, int) else 0)
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether python-can says more than that a bus which could not be opened was not closed either."""
-    return "not properly shut down" not in record.getMessage()
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -1,11 +1,12 @@
-"""`genus record` and `replay`: the events of a bus in files, and back on the bus."""
+"""`genus pub`, `sub`, `record` and `replay`: events on a bus and in recordings."""
 
+import logging
 import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,21 +15,26 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from genus.bus import Bus, open_bus
-from genus.bus._folder_recorder import FolderRecorder, record_to_folder
-from genus.bus._listener import Inbox
-from genus.bus._recording import Recorder, Recording, read_recording
-from genus.bus._recording import record as start_recording
-from genus.bus._recording import replay as replay_events
-from genus.cli._completion import complete_bus, complete_types
-from genus.cli._events import TYPES, as_text, event_type, lines_of_json, load_all, make_event, pairs
-from genus.cli._exit import DAMAGED, stopped_by_signals, undisturbed
+from genus.bus import (
+    Bus,
+    FolderRecorder,
+    Inbox,
+    IpcLink,
+    Recorder,
+    Recording,
+    open_bus,
+    read_recording,
+    record_to_folder,
+)
+from genus.bus import record as start_recording
+from genus.bus import replay as replay_events
+from genus.cli._completion import complete_bus
+from genus.cli._events import TYPES, as_text, complete_types, event_type, lines_of_json, load_all, make_event, pairs
+from genus.cli._exit import DAMAGED, INTERRUPTED, stopped_by_signals, undisturbed
 from genus.cli._format import FOR, Span, counted
+from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event, is_event_type
-
-# `genus pub` and `sub`: a bus from the command line.
-
 
 BUS = click.option(
     "--bus",
@@ -41,7 +47,7 @@ BUS = click.option(
 )
 SUBSCRIPTION = click.argument("subscription", default="Event", shell_complete=complete_types)
 TICK_S = 0.1
-"""So often it is looked whether to stop."""
+"""How often to check whether to stop."""
 
 
 @click.command()
@@ -66,19 +72,20 @@ def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str,
     with ExitStack() as stack:
         with undisturbed():
             bus = stack.enter_context(open_bus(shared(address)))
-        count = _publish_all(bus, cls, lines_of_json() if lines else [pairs(values)], lines)
-        say_reached(f"published {counted(count, 'event')}", bus.traffic().link)
+        reach = Reach(bus)
+        count = _publish_all(reach, cls, lines_of_json() if lines else [pairs(values)], lines)
+        reach.report(f"published {counted(count, 'event')}")
 
 
-def _publish_all(bus: Bus, cls: type[Event], all_given: Iterable[dict[str, Any]], lines: bool) -> int:
+def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str, Any]], lines: bool) -> int:
     count = 0
     for number, given in enumerate(all_given, 1):
         try:
-            bus.publish(make_event(cls, given))
+            reach.publish(make_event(cls, given))
         except click.ClickException as problem:
-            place = f"line {number}: " if lines else ""
+            where = f"line {number}: " if lines else ""
             before = f" ({count} published before)" if count else ""
-            raise click.ClickException(f"{place}{problem.message}{before}") from None
+            raise click.ClickException(f"{where}{problem.message}{before}") from None
         count += 1
     return count
 
@@ -114,7 +121,7 @@ def sub(
 
 
 def _events(inbox: Inbox[Any], stop: threading.Event, timeout: float | None) -> Iterator[Event]:
-    """What comes, until it is told to stop; nothing for too long is a failure."""
+    """Events as they arrive, until `stop` is set; ClickException if none arrives for too long."""
     last = time.monotonic()
     while not stop.is_set():
         try:
@@ -127,23 +134,38 @@ def _events(inbox: Inbox[Any], stop: threading.Event, timeout: float | None) -> 
 
 
 def shared(address: str) -> str:
-    """An address by which other processes can be reached."""
+    """An address by which other processes can be reached; UsageError for `local:`."""
     if address.startswith("local:"):
-        raise click.UsageError("local: reaches nobody outside this command; use ipc:")
+        raise click.UsageError("local: stays within this command, so no other process gets the events; use ipc:")
     return address
 
 
-def say_reached(what: str, link: Any) -> None:
-    """Say how many processes got it; events that were dropped on the way are a failure."""
-    reached = link.get("processes reached", 0)
-    whom = f"reached {counted(reached, 'process', 'processes')}" if reached else "nobody listened"
-    click.echo(f"{what}; {whom}", err=True)
-    if lost := {key: count for key, count in link.items() if key.startswith("dropped")}:
-        raise click.ClickException("; ".join(f"{key}: {count}" for key, count in lost.items()))
+class Reach:
+    """State: publishes on a bus and counts the other processes that subscribed to what was published."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._reached: set[str] = set()
+
+    def publish(self, event: Event) -> None:
+        """Publish an event."""
+        if isinstance(self._bus.link, IpcLink):  # before: a subscriber that has all it waits for may leave at once
+            self._reached |= self._bus.link.subscribers(event, known=self._reached)
+        self._bus.publish(event)
+
+    def report(self, done: str) -> None:
+        """Print what was done and how many processes subscribed to it; ClickException if events were dropped."""
+        reached = f"; reached {counted(len(self._reached), 'process', 'processes')}" if self._reached else ""
+        if isinstance(self._bus.link, IpcLink):
+            reached = reached or "; no other process subscribed to it"
+        click.echo(done + reached, err=True)
+        counters = self._bus.traffic().link
+        if lost := [f"{key}: {count}" for key, count in counters.items() if key.startswith("dropped")]:
+            raise click.ClickException("; ".join(lost))
 
 
 def say_losses(link: Any, dropped: int) -> None:
-    """Say what was lost on the way or could not be read."""
+    """Print how many events were lost or could not be read, by reason."""
     losses = {key: count for key, count in link.items() if key.startswith(("dropped", "rejected"))}
     if dropped:
         losses["dropped: printing too slow"] = dropped
@@ -152,8 +174,10 @@ def say_losses(link: Any, dropped: int) -> None:
 
 
 MOST_REASONS = 10
+UNKNOWN_TYPE = "unknown type"
+"""First words of the reason for an event whose type is not declared."""
 RECORD_TICK_S = 0.2
-"""So often a recording is flushed, and it is looked whether to stop."""
+"""How often a recording is flushed, and checked for whether to stop."""
 
 
 @click.command()
@@ -161,12 +185,12 @@ RECORD_TICK_S = 0.2
 @BUS
 @click.argument("file", type=click.Path(path_type=Path))
 @SUBSCRIPTION
-@click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
+@click.option("--append", is_flag=True, help="Add to a recording that exists.")
 @FOR
 @click.option("--landing", is_flag=True, help="FILE is a folder: write many small files to it, for streams to read.")
-@click.option("--every", type=Span(), help="With --landing: a file at least so often [5s].")
-@click.option("--most", type=click.IntRange(1), metavar="N", help="With --landing: events to a file [100000].")
-@click.option("--name", help="With --landing: how the files' names begin [events].")
+@click.option("--every", type=Span(), help="With --landing: start a new file this often [5s].")
+@click.option("--most", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000].")
+@click.option("--name", help="With --landing: first part of file names [events].")
 def record(
     types: tuple[str, ...],
     address: str,
@@ -188,25 +212,51 @@ def record(
     given = {option: size for option, size in sizes.items() if size is not None}
     _check_recording(file, append, landing, given)
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with (
-        stopped_by_signals() as stop,
-        open_bus(shared(address)) as bus,
-        _recorder(bus, file, asked, append, landing, given) as recorder,
-    ):
-        click.echo(f"recording {asked} from {address} to {file}", err=True)
-        _wait(recorder, stop, lasts, f"recording {asked} to {file}")
-        say_losses(bus.traffic().link, 0)
+    with stopped_by_signals() as stop, _without_log(), open_bus(shared(address)) as bus:
+        recorder = _recorder(bus, file, asked, append, landing, given)
+        try:
+            click.echo(f"recording {asked} from {address} to {file}", err=True)
+            _wait(recorder, stop, lasts, f"recording {asked} to {file}")
+            say_losses(bus.traffic().link, 0)
+        finally:
+            _finish(recorder)
     files = f" ({counted(recorder.landed, 'file')})" if isinstance(recorder, FolderRecorder) else ""
     click.echo(f"{counted(recorder.written, 'event')} in {file}{files}", err=True)
 
 
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Leave out the log line about a recording that ended: the command's error line says the same."""
+
+    def is_other(entry: logging.LogRecord) -> bool:
+        return "recording ended" not in entry.getMessage()
+
+    log = logging.getLogger("genus.bus")
+    log.addFilter(is_other)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_other)
+
+
+def _finish(recorder: Recorder | FolderRecorder) -> None:
+    """Close the recording; ClickException that says what was kept if it could not be written to the end."""
+    try:
+        recorder.close()
+    except RecordingError as problem:
+        kept = f"{counted(recorder.written, 'event')} written before, {recorder.lost:,} lost"
+        raise click.ClickException(f"{problem}; recording ended ({kept})") from None
+
+
 def _wait(recorder: Recorder | FolderRecorder, stop: threading.Event, lasts: float | None, what: str) -> None:
-    """Let it record, and say how much it has, until it is told to stop or its time is over."""
+    """Wait until `stop` is set, the time is over or the file cannot be written; show how much was recorded."""
     ends = math.inf if lasts is None else time.monotonic() + lasts
     with Console(stderr=True).status(what) as status:
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(RECORD_TICK_S, left)):
             if isinstance(recorder, Recorder):
-                recorder.writer.flush()
+                recorder.flush()
+                if recorder.problem is not None:
+                    return
             status.update(f"{what}: {counted(recorder.written, 'event')} (Ctrl-C ends it)")
 
 
@@ -214,7 +264,7 @@ def _check_recording(file: Path, append: bool, landing: bool, given: dict[str, A
     if given and not landing:
         raise click.UsageError(f"{', '.join(f'--{option}' for option in given)}: only with --landing")
     if append and landing:
-        raise click.UsageError("give --append or --landing: a landing folder is always gone on with")
+        raise click.UsageError("give --append or --landing, not both: files are always added to a landing folder")
     if file.is_dir() and not landing:
         raise click.UsageError(f"{file} is a folder; to write many files into it, give --landing")
 
@@ -231,7 +281,10 @@ def _recorder(
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @SUBSCRIPTION
 @click.option(
-    "--speed", type=click.FloatRange(0, min_open=True), metavar="X", help="1 is the original time [as fast as it goes]."
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    metavar="X",
+    help="1 keeps the original intervals, 2 is twice as fast [as fast as possible].",
 )
 @click.option("--print", "printing", is_flag=True, help="Print the events instead of publishing them.")
 @click.option("--json", "as_json", is_flag=True, help="With --print: one JSON object a line.")
@@ -246,7 +299,7 @@ def replay(
 ) -> None:
     """Publish or print the events of a recording.
 
-    Those that match SUBSCRIPTION (default: all). Damage is passed over and said; the exit code is then 3.
+    Those that match SUBSCRIPTION (default: all). Damaged parts are skipped and reported; the exit code is then 3.
 
     \b
     genus replay -t examples/traffic.py loops.genus "Loop where lane > 1" --print
@@ -258,36 +311,59 @@ def replay(
     asked = Subscription.parse(subscription, [*loaded, Event])
     recording = read_recording(file, [cls for cls in loaded if is_event_type(cls)])
     with stopped_by_signals() as stop, open_bus("local:" if printing else shared(address)) as bus:
-        publish = (lambda event: click.echo(as_text(event, as_json))) if printing else bus.publish
+        reach = Reach(bus)
+        publish = (lambda event: click.echo(as_text(event, as_json))) if printing else reach.publish
         with _progress(printing) as advance:
-            count = replay_events(recording, _each(publish, advance, stop), asked, speed=speed, sleep=stop.wait)
-        link = bus.traffic().link
-    _say_passed_over(recording)
-    said = f"replayed {count} of {counted(recording.events + recording.problems.total(), 'event')}"
-    click.echo(said, err=True) if printing else say_reached(said, link)
+            played = _replay(recording, publish, advance, stop, asked, speed)
+        _report_skipped(recording)
+        total = counted(recording.events + recording.problems.total(), "event")
+        interrupted = f"replayed {counted(played, 'event')} before it was interrupted"
+        done = interrupted if stop.is_set() else f"replayed {played:,} of {total}"
+        click.echo(done, err=True) if printing else reach.report(done)
+    if stop.is_set():
+        sys.exit(INTERRUPTED)
     if recording.damage:
         sys.exit(DAMAGED)
     if recording.problems and not recording.events:
-        raise click.ClickException(f"none of the events in {file} is of the types in {', '.join(types)}")
+        raise click.ClickException(_why_none(recording, types))
 
 
-def _each(
-    publish: Callable[[Event], object], advance: Callable[[], object], stop: threading.Event
-) -> Callable[[Event], None]:
-    """What is done with each event, until it is told to stop."""
+def _replay(
+    recording: Recording,
+    publish: Callable[[Event], object],
+    advance: Callable[[], object],
+    stop: threading.Event,
+    asked: Subscription,
+    speed: float | None,
+) -> int:
+    """Publish the events until the end or until `stop` is set; returns how many."""
+    played = 0
 
     def handle(event: Event) -> None:
+        nonlocal played
         if stop.is_set():
             raise KeyboardInterrupt
         publish(event)
         advance()
+        played += 1
 
-    return handle
+    with suppress(KeyboardInterrupt):
+        replay_events(recording, handle, asked, speed=speed, sleep=stop.wait)
+    return played
+
+
+def _why_none(recording: Recording, types: tuple[str, ...]) -> str:
+    """Why no event of a recording could be replayed: the types are unknown, or their values cannot be read."""
+    unknown = sum(times for reason, times in recording.problems.items() if reason.startswith(UNKNOWN_TYPE))
+    if unknown == recording.problems.total():
+        return f"none of the events in {recording.path} is of the types in {', '.join(types)}"
+    (reason, _), *_ = recording.problems.most_common(1)
+    return f"none of the events in {recording.path} can be read as the types in {', '.join(types)}: {reason}"
 
 
 @contextmanager
 def _progress(printing: bool) -> Iterator[Callable[[], object]]:
-    """A count of events on a terminal, if they are not printed there."""
+    """Show the number of events on a terminal, unless the events are printed there."""
     console = Console(stderr=True)
     columns = SpinnerColumn(), TextColumn("replaying: {task.completed:,.0f} events"), TimeElapsedColumn()
     with Progress(*columns, console=console, disable=printing or not console.is_terminal, transient=True) as progress:
@@ -295,10 +371,10 @@ def _progress(printing: bool) -> Iterator[Callable[[], object]]:
         yield lambda: progress.advance(task)
 
 
-def _say_passed_over(recording: Recording) -> None:
+def _report_skipped(recording: Recording) -> None:
     for line in recording.damage:
         click.echo(f"genus: {line}", err=True)
     for reason, times in recording.problems.most_common(MOST_REASONS):
-        click.echo(f"genus: passed over {times}: {reason}", err=True)
+        click.echo(f"genus: skipped {times}: {reason}", err=True)
     if len(recording.problems) > MOST_REASONS:
-        click.echo(f"genus: and {len(recording.problems) - MOST_REASONS} reasons more", err=True)
+        click.echo(f"genus: and {len(recording.problems) - MOST_REASONS} more reasons", err=True)

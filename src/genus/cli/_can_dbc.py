@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.cli._events import as_text
 from genus.filters import Subscription
 from genus.model import Attribute, Event, attributes

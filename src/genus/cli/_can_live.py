@@ -18,8 +18,8 @@ from rich.live import Live
 from rich.table import Table
 
 from genus.bus import EventChannel, Hard, NonReal, QoS, Soft, open_bus
-from genus.cli._completion import complete_can_bus, complete_types
-from genus.cli._events import TYPES, as_text, event_type, lines_of_json, load_all, make_event
+from genus.cli._completion import complete_can_bus
+from genus.cli._events import TYPES, as_text, complete_types, event_type, lines_of_json, load_all, make_event
 from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR, ParamType, print_json
 from genus.errors import BusError, EventError, GenusError

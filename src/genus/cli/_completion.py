@@ -1,7 +1,7 @@
-"""What the shell may put in the place of a value: names of types, buses, faults.
+"""`genus completion`, and the functions by which the shell completes values: files, buses, faults, types of a lake.
 
-A half-typed command is often wrong, and what it names may not load; then there is nothing to propose, and nothing is
-said: the shell would print it into the line that is being typed.
+A half-typed command is often wrong, and what it names may not load. Then nothing is proposed and nothing printed: the
+shell would print it into the line that is being typed.
 """
 
 import io
@@ -20,13 +20,13 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def quietly(names: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """Completes by the names that a function finds; by none if it fails."""
+    """Decorator: complete with the names that a function returns; with none if it fails."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 found = list(names(ctx))
-        except Exception:  # whatever a module of the user's raises: the command itself will say it
+        except Exception:  # a user's module may raise anything; the command itself will report it
             return []
         return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
@@ -34,18 +34,8 @@ def quietly(names: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 
 @quietly
-def complete_types(ctx: click.Context) -> list[str]:
-    """The types that -t or GENUS_TYPES name."""
-    from genus.cli._events import load_all
-    from genus.model import name_of
-
-    sources = ctx.params.get("types") or os.environ.get("GENUS_TYPES", "").split()
-    return sorted(name_of(cls) for cls in load_all(sources))
-
-
-@quietly
 def complete_catalog_types(ctx: click.Context) -> list[str]:
-    """The types of the catalog file that is named before."""
+    """The types of the catalog file that an earlier argument names."""
     from genus.catalog import Catalog
 
     return sorted(Catalog.load(ctx.params["path"]).types)
@@ -53,19 +43,19 @@ def complete_catalog_types(ctx: click.Context) -> list[str]:
 
 @quietly
 def complete_bus(ctx: click.Context) -> list[str]:
-    """How the address of a bus begins."""
+    """Addresses of buses."""
     return ["ipc:", "can:socketcan?channel=can0", "can:udp_multicast", "can:virtual"]
 
 
 @quietly
 def complete_can_bus(ctx: click.Context) -> list[str]:
-    """How the address of a CAN bus begins."""
+    """Addresses of CAN buses."""
     return ["can:socketcan?channel=can0", "can:udp_multicast", "can:virtual"]
 
 
 @quietly
 def complete_faults(ctx: click.Context) -> list[str]:
-    """What can go wrong on a simulated bus."""
+    """Names of faults on a simulated bus."""
     from genus.can import fault_help
 
     return [usage.split()[0] for usage, _ in fault_help()]
@@ -85,22 +75,20 @@ def _lake_types(ctx: click.Context) -> list[str]:
 
 
 def complete_lake_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """A folder where the lake is not named yet, then its types; a lake that is farther away is not asked."""
+    """Folders until the lake is named, then its types; a lake on another machine is not read."""
     types = _lake_types(ctx, param, incomplete)
     return types if ctx.params.get("given") else [*types, *complete_files(ctx, param, incomplete)]
 
 
-# `genus completion`: the script by which a shell completes commands, options and values.
-
-
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_GENUS_COMPLETE"
-"""The environment variable by which the script asks this command what fits."""
+"""The environment variable by which the script asks this command for completions."""
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that completes these commands.
 
     Commands, options and values are completed: files, type names, faults.
@@ -110,8 +98,6 @@ def completion(shell: str) -> None:
     eval "$(genus completion zsh)"                                   # in ~/.zshrc
     genus completion fish > ~/.config/fish/completions/genus.fish    # once
     """
-    from genus.cli import genus
-
     script = get_completion_class(shell)
     assert script is not None
-    click.echo(script(genus, {}, "genus", VARIABLE).source(), nl=False)
+    click.echo(script(ctx.find_root().command, {}, "genus", VARIABLE).source(), nl=False)

@@ -1,4 +1,7 @@
-"""Events as a person writes and reads them: `lane=2 time=now`, lines of JSON."""
+"""Event types named on the command line, and events as text: `lane=2 time=now`, lines of JSON.
+
+A type is declared in a Python module, given by its dotted name, or in a `.py` or `.dbc` file.
+"""
 
 import json
 import math
@@ -14,14 +17,11 @@ import click
 import msgspec
 
 from genus.catalog import types_in
-from genus.cli._completion import complete_files
+from genus.cli._completion import complete_files, quietly
 from genus.codes import load_module
 from genus.errors import HierarchyError, did_you_mean
 from genus.filters import DURATION_UNITS
 from genus.model import ChoiceType, DurationType, Event, TimeType, attributes, check, is_event_type, name_of
-
-# Event types named on the command line: a dotted module, or the path of a `.py` or `.dbc` file.
-
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ GENUS_TYPES = "GENUS_TYPES"
 
 
 def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
-    """The option by which commands are told where event types are declared."""
+    """The option that says where event types are declared."""
     return click.option(
         "-t",
         "--types",
@@ -48,9 +48,10 @@ TYPES = types_option(required=True)
 
 
 def load_types(source: str) -> list[type]:
-    """The event types and kinds found in a module or a file, which is run as a script would be but for its main part.
+    """The event types and kinds of a module or file, or of the messages of a DBC file.
 
-    The current folder, and that of a file, can be imported from. The messages of a DBC file are types as well.
+    A `.py` file is run, except for its `if __name__ == "__main__"` part; it can import from its own folder and from the
+    current one.
     """
     if source.lower().endswith(".dbc"):
         return _load_dbc(source)
@@ -61,16 +62,16 @@ def load_types(source: str) -> list[type]:
     except HierarchyError as problem:
         raise click.ClickException(str(problem)) from problem
     if not found:
-        raise click.ClickException(f"{source}: holds no event types; define classes that derive from Event or Kind")
+        raise click.ClickException(f"{source}: declares no event types; define classes that derive from Event or Kind")
     return found
 
 
 def _load_dbc(source: str) -> list[type]:
-    from genus.can._dbc import load_dbc  # python-can and cantools are extras
+    from genus.can import load_dbc  # python-can and cantools are extras
 
     found = load_dbc(source)
     if not found.types:
-        raise click.ClickException(f"{source}: holds no messages")
+        raise click.ClickException(f"{source}: has no messages")
     return [found.kind, *found.types.values()]
 
 
@@ -79,8 +80,15 @@ def load_all(sources: Iterable[str]) -> list[type]:
     return list(dict.fromkeys(cls for source in sources for cls in load_types(source)))
 
 
+@quietly
+def complete_types(ctx: click.Context) -> list[str]:
+    """The types that -t or GENUS_TYPES name."""
+    sources = ctx.params.get("types") or os.environ.get(GENUS_TYPES, "").split()
+    return sorted(name_of(cls) for cls in load_all(sources))
+
+
 def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
-    """An event from attribute values as a person writes them."""
+    """An event from attribute values as text or JSON; ClickException names the attribute that is wrong."""
     known = {attribute.name: attribute.type for attribute in attributes(cls)}
     if strangers := sorted(set(given) - set(known)):
         hint = f"{did_you_mean(strangers[0], known)}it has {', '.join(known)}"
@@ -117,10 +125,16 @@ def _time(value: Any) -> datetime:
 
 
 def as_text(event: Event, as_json: bool) -> str:
-    """An event as a line; in JSON, numbers that it has no form for are texts: "NaN", "Infinity"."""
+    """An event as a line: like its constructor call with ISO times, or in JSON, where NaN and infinity are strings."""
     if not as_json:
-        return repr(event)
+        values = ((name, getattr(event, name)) for name in event.__struct_fields__)
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in values if value is not None)
+        return f"{name_of(type(event))}({shown})"
     return json.dumps({"type": name_of(type(event)), **_finite(msgspec.to_builtins(event))}, ensure_ascii=False)
+
+
+def _shown(value: object) -> str:
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else repr(value)
 
 
 def _finite(value: Any) -> Any:
@@ -132,7 +146,7 @@ def _finite(value: Any) -> Any:
 
 
 def event_type(name: str, types: list[type]) -> type[Event]:
-    """The event type of a name among some."""
+    """The event type with this name; ClickException if there is none."""
     found = [cls for cls in types if name_of(cls) == name and is_event_type(cls)]
     if len(found) == 1:
         return found[0]
@@ -146,7 +160,7 @@ def event_type(name: str, types: list[type]) -> type[Event]:
 
 
 def pairs(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Attributes and their values from texts like `lane=2`."""
+    """Attributes and their values from arguments like `lane=2`."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -158,7 +172,7 @@ def pairs(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def lines_of_json() -> Iterator[dict[str, Any]]:
-    """The JSON objects on standard input, one a line."""
+    """The JSON objects on standard input, one per line, without their `type`."""
     for number, line in enumerate(sys.stdin, 1):
         if line.strip():
             try:

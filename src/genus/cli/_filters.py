@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from genus import targets
-from genus.cli._completion import complete_types
-from genus.cli._events import TYPES, load_all
+from genus.cli._events import TYPES, complete_types, load_all
 from genus.cli._format import counted, plain_table, print_json
-from genus.filters import MergedSubscription, Subscription, count_bindings, merge
+from genus.filters import MergedSubscription, Subscription, count_bindings, merge, read_subscriptions
 from genus.model import name_of
 
 TARGETS = ("python", "arrow", "index", "spark", "can")
@@ -93,12 +92,16 @@ def _explain(target: str, subscription: Subscription) -> str:
 def bindings(types: tuple[str, ...], file: Path, excess: int, as_json: bool) -> None:
     """Count the table entries that many subscriptions need.
 
-    FILE has one subscription a line; blank lines and those that begin with # are passed over.
+    FILE has one subscription a line, with or without a subscriber before it (`ann: Loop has place`), as for `genus lake
+    route`; empty lines and lines that begin with # are skipped.
 
     \b
     genus bindings -t examples/traffic.py subscriptions.txt
     """
-    asked = read_subscriptions(file, load_all(types))
+    loaded = load_all(types)
+    asked = [found for _, found in read_subscriptions(file, lambda text: Subscription.parse(text, loaded))]
+    if not asked:
+        raise click.ClickException(f"{file}: has no subscription")
     found = count_bindings(asked)
     merged = merge(asked, excess=excess)
     if as_json:
@@ -124,21 +127,3 @@ def _entries(merged: Iterable[MergedSubscription], title: str) -> Table:
         lets_in = ", ".join(map(name_of, one.excess)) or "nothing more"
         table.add_row(Text(str(one.subscription)), Text(members), lets_in)
     return table
-
-
-def read_subscriptions(file: Path, types: list[type]) -> list[Subscription]:
-    """One subscription a line; blank lines and those that start with # are passed over."""
-    found = []
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as problem:
-        raise click.ClickException(f"{file}: is not text: {problem.reason} at byte {problem.start}") from None
-    for number, line in enumerate(lines, 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            try:
-                found.append(Subscription.parse(line, types))
-            except ValueError as problem:
-                raise click.ClickException(f"{file}:{number}: {problem}") from None
-    if not found:
-        raise click.ClickException(f"{file}: holds no subscription")
-    return found

@@ -13,7 +13,7 @@ from genus.cli._lake_rows import Asked, give, takes_rows
 from genus.cli._lake_session import AS_JSON, lake_and, on_spark, started, working
 
 MOST_NAMED = 20
-"""So many subscribers are named to one who is not known."""
+"""How many known subscribers the message about an unknown one lists."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     "inboxes",
     metavar="INBOXES",
     shell_complete=complete_files,
-    help="Deliver to inboxes at this path what they have not got yet.",
+    help="Deliver new matches to the inboxes at this path.",
 )
-@click.option("--count", "only_count", is_flag=True, help="Only say how many matches there are.")
-@click.option("--explain", is_flag=True, help="Say how the subscriptions are matched; nothing is read.")
+@click.option("--count", "only_count", is_flag=True, help="Only print the number of matches.")
+@click.option("--explain", is_flag=True, help="Show how the subscriptions are matched; no events are read.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show at most so many."
 )
@@ -48,8 +48,9 @@ def route(
 ) -> None:
     """Match many subscriptions: count or deliver.
 
-    SUBSCRIPTIONS is a file with lines like `ann: Loop has place where speed > 30`; # begins a comment. Deliveries go
-    on where the last one ended: every match is delivered once.
+    SUBSCRIPTIONS is a file with lines like `ann: Loop has place where speed > 30`; without a subscriber, a line is
+    named by its text. Lines that begin with # are skipped. A delivery continues after the previous one: every match is
+    delivered once.
 
     \b
     genus lake route city who-wants-what.txt --to city-inboxes
@@ -126,7 +127,7 @@ def inbox(
 ) -> None:
     """Show what was delivered to a subscriber.
 
-    Without SUBSCRIBER it shows how much everyone got.
+    Without SUBSCRIBER it shows the number of events of each subscriber.
 
     \b
     genus lake inbox city-inboxes ann
@@ -140,15 +141,15 @@ def inbox(
     if subscriber is None:
         give(_everyone(found), asked)
     elif not give(_delivered(found, subscriber, family, columns), asked):
-        _say_who_is_known(found, subscriber)
+        _suggest_subscribers(found, subscriber)
 
 
-def _say_who_is_known(found: "Inboxes", subscriber: str) -> None:
-    """The name of one who got nothing may be misspelt."""
+def _suggest_subscribers(found: "Inboxes", subscriber: str) -> None:
+    """Print similar names if nothing was delivered to a subscriber: the name may be misspelt."""
     with working(found.subscribers().sparkSession, "reading"):
         known = [row["subscriber"] for row in _everyone(found).limit(MOST_NAMED).collect()]
     if subscriber not in known:
-        click.echo(f"nothing was delivered to {subscriber!r} so far; {meant(subscriber, known)}", err=True)
+        click.echo(f"nothing has been delivered to {subscriber!r}; {meant(subscriber, known)}", err=True)
 
 
 def _everyone(found: "Inboxes") -> "DataFrame":
@@ -158,6 +159,6 @@ def _everyone(found: "Inboxes") -> "DataFrame":
 
 
 def _delivered(found: "Inboxes", subscriber: str, family: str | None, columns: str | None) -> "DataFrame":
-    """What one subscriber got; who that is need not be said in every row."""
+    """The events of one subscriber, without the column that names it."""
     frame = found.read(subscriber, family)
     return frame if columns else frame.drop("subscriber")

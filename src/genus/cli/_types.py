@@ -30,7 +30,7 @@ from genus.model import Attribute, name_of, parents
     "--catalog",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take codes, bits and tags from this catalog; without it they are made up as for a new one.",
+    help="Take codes, bits and event tags from this catalog [those of a new catalog].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of types instead of a table.")
 def types(sources: tuple[str, ...], path: Path | None, as_json: bool) -> None:
@@ -58,20 +58,20 @@ def show(catalog: Catalog, names: Collection[str], registered: Collection[str] |
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("type", no_wrap=True)
     table.add_column("code", justify="right", overflow="fold")
-    table.add_column("tag/bits", no_wrap=True)
-    table.add_column("bit attribute: type", overflow="fold")
+    table.add_column("event tag", no_wrap=True)
+    table.add_column("bit attribute: type [unit]", overflow="fold")
     for indent, entry in _tree(catalog, names):
         is_new = registered is not None and entry.name not in registered
         label = _label(
             indent, entry, is_new, catalog.tagged_attributes(entry.name) if entry.name == entry.family else ()
         )
-        table.add_row(label, str(entry.code), _tags(catalog, entry), _bits(catalog, entry))
+        table.add_row(label, str(entry.code), _tags(catalog, entry), Text(_bits(catalog, entry)))
     Console().print(table)
-    click.echo("tag/bits: the CAN event tag, and how many leading bits all types below share")
+    click.echo("event tag: on CAN, with the number of leading bits that the type shares with all its subtypes")
 
 
 def as_list(catalog: Catalog, names: Collection[str]) -> list[dict[str, Any]]:
-    """Some types of a catalog with all there is to know about them, for JSON."""
+    """Some types of a catalog with all their properties, for JSON."""
     return [_as_json(catalog, entry) for entry in catalog.entries.values() if entry.name in names]
 
 
@@ -82,7 +82,7 @@ def _with_above(classes: Iterable[type]) -> Iterator[type]:
 
 
 def _tree(catalog: Catalog, names: Collection[str]) -> Iterator[tuple[str, TypeEntry]]:
-    """Types below the first parent they have, each with the lines drawn before its name."""
+    """Types in the order of the tree, each below its first parent, with the lines drawn before its name."""
     children: dict[str | None, list[TypeEntry]] = {}
     for entry in catalog.entries.values():
         if entry.name in names:
@@ -116,11 +116,12 @@ def _tags(catalog: Catalog, entry: TypeEntry) -> str:
 
 
 def _bits(catalog: Catalog, entry: TypeEntry) -> str:
-    return ", ".join(f"{bit} {attribute}" for bit, attribute in _attributes(catalog, entry))
+    shown = ((f"{bit} {attribute}", attribute.unit) for bit, attribute in _attributes(catalog, entry))
+    return ", ".join(text if unit is None else f"{text} [{unit}]" for text, unit in shown)
 
 
 def _attributes(catalog: Catalog, entry: TypeEntry) -> list[tuple[int, Attribute]]:
-    """What a type declares itself, with the bits of its family's vector."""
+    """The attributes that a type itself declares, with their bits in the family's vector."""
     own = entry.attributes
     among = enumerate(catalog.vector(entry.name))
     return [(bit, Attribute(a.name, a.type, not own[a.name], a.unit)) for bit, a in among if a.name in own]

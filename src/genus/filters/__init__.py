@@ -26,6 +26,7 @@ from genus.filters._term import Term, this
 if TYPE_CHECKING:
     from genus.filters._covering import conjuncts
     from genus.filters._merging import BindingCounts, MergedSubscription, count_bindings, merge
+    from genus.filters._subscription_file import read_subscriptions
 
 __all__ = [
     "DURATION_UNITS",
@@ -53,10 +54,14 @@ __all__ = [
     "conjuncts",
     "count_bindings",
     "merge",
+    "read_subscriptions",
     "this",
 ]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(
-        __name__, _covering="conjuncts", _merging="BindingCounts MergedSubscription count_bindings merge"
+        __name__,
+        _covering="conjuncts",
+        _merging="BindingCounts MergedSubscription count_bindings merge",
+        _subscription_file="read_subscriptions",
     )

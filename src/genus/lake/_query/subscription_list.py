@@ -2,17 +2,16 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 from pyspark.sql import DataFrame
 
 from genus.catalog import Catalog
-from genus.errors import GenusError, LakeError
-from genus.filters import AllOf, Subscription
+from genus.errors import GenusError, LakeError, SubscriptionError
+from genus.filters import AllOf, Subscription, read_subscriptions
 from genus.lake._tables.columns import SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.lake_catalog import SubscriptionResolver
 from genus.lake._tables.lake_tables import LakeTables
@@ -71,7 +70,7 @@ class SubscriptionList:
     def _read(self) -> list[RouteEntry]:
         given = self._source() if callable(self._source) else self._source
         if isinstance(given, str | os.PathLike | DataFrame):
-            return read_subscriptions(given, self._lake.catalog)
+            return read_entries(given, self._lake.catalog)
         return list_entries(given, SubscriptionResolver(self._lake.catalog))
 
 
@@ -101,30 +100,19 @@ def _entry(given: Any, resolver: SubscriptionResolver) -> RouteEntry:
 # -- text and tables ---------------------------------------------------------------------------------------------------
 
 
-def read_subscriptions(
-    source: str | os.PathLike[str] | Iterable[str] | DataFrame, catalog: Catalog
-) -> list[RouteEntry]:
-    """Read subscriptions from a text file, from lines or from a table; types are looked up in the catalog.
+def read_entries(source: str | os.PathLike[str] | DataFrame, catalog: Catalog) -> list[RouteEntry]:
+    """Read subscriptions from a text file or a table; types are looked up in the catalog.
 
-    A line reads `subscriber: Loop has place where speed > 30`. Empty lines and lines that begin with # are skipped. A
-    table has the columns `subscriber` and `subscription`. LakeError names the line or row that cannot be read.
-
-    >>> from genus import Event
-    >>> class Tide(Event):
-    ...     level: float
-    >>> catalog = Catalog()
-    >>> added = catalog.register(Tide)
-    >>> [str(one.subscription) for one in read_subscriptions(["# the harbour's", "ann: Tide where level > 3"], catalog)]
-    ['Tide where level > 3.0']
+    A table has the columns `subscriber` and `subscription`; for files see `genus.filters.read_subscriptions`. LakeError
+    names the line or row that cannot be read.
     """
     parse = _cached_parser(catalog)
     if isinstance(source, DataFrame):
         return [_parse_entry(subscriber, text, where, parse) for subscriber, text, where in _rows(source)]
-    name, lines = _lines(source)
-    return [
-        _parse_entry(*_split(line, f"{name} {number}"), f"{name} {number}", parse)
-        for number, line in _significant(lines)
-    ]
+    try:
+        return [RouteEntry(subscriber, found) for subscriber, found in read_subscriptions(source, parse)]
+    except SubscriptionError as problem:
+        raise LakeError(str(problem)) from problem
 
 
 def _cached_parser(catalog: Catalog) -> Callable[[str], Subscription]:
@@ -137,31 +125,6 @@ def _cached_parser(catalog: Catalog) -> Callable[[str], Subscription]:
         return Subscription.parse(text, named or types.values())
 
     return parse
-
-
-def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, list[str]]:
-    """The name of the lines in messages, and the lines."""
-    if not isinstance(source, str | os.PathLike):
-        return "line", list(source)
-    try:
-        return f"{os.fspath(source)}, line", Path(source).read_text("utf-8").splitlines()
-    except OSError as problem:
-        raise LakeError(f"cannot read {os.fspath(source)}: {problem.strerror or problem}") from problem
-    except UnicodeDecodeError as problem:
-        raise LakeError(f"{os.fspath(source)} is not UTF-8 text: {problem}") from problem
-
-
-def _significant(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are neither empty nor comments, with their numbers."""
-    stripped = ((number, line.strip()) for number, line in enumerate(lines, 1))
-    return ((number, line) for number, line in stripped if line and not line.startswith("#"))
-
-
-def _split(line: str, where: str) -> tuple[str, str]:
-    subscriber, colon, text = line.partition(":")
-    if not colon or not subscriber.strip():
-        raise LakeError(f"{where}: {line!r} names no subscriber; write `subscriber: subscription`")
-    return subscriber.strip(), text.strip()
 
 
 def _rows(table: DataFrame) -> Iterator[tuple[str, str, str]]:

@@ -1,0 +1,86 @@
+"""Files of subscriptions: one a line, with or without the name of its subscriber.
+
+# the harbour's
+ann: Tide where level > 3
+Tide has place
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from genus.errors import SubscriptionError
+from genus.filters._subscription import Subscription
+
+Parse = Callable[[str], Subscription]
+
+
+def read_subscriptions(
+    source: str | os.PathLike[str] | Iterable[str], parse: Parse = Subscription.parse
+) -> list[tuple[str, Subscription]]:
+    """Read the subscriptions of a text file, or of lines, each with its subscriber.
+
+    A line reads `subscriber: Loop has place where speed > 30`. Without a subscriber, the text of the subscription is
+    its name. Empty lines and lines that begin with # are skipped.
+
+    Args:
+        source: The path of a file, or lines.
+        parse: Reads one subscription; by default its types are looked up among all declared.
+
+    Raises:
+        SubscriptionError: A line cannot be read; the message names it. Also for a file that is not text or cannot be
+            opened.
+
+    >>> from genus import Event
+    >>> class Tide(Event):
+    ...     level: float
+    >>> read_subscriptions(["ann: Tide where level > 3", "# both", "Tide"])
+    [('ann', Subscription('Tide where level > 3.0')), ('Tide', Subscription('Tide'))]
+    """
+    name, lines = _lines(source)
+    return [_read_line(line, f"{name} {number}", parse) for number, line in _significant(lines)]
+
+
+def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterable[str]]:
+    """What lines are called in messages, and the lines."""
+    if not isinstance(source, str | os.PathLike):
+        return "line", source
+    path = os.fspath(source)
+    try:
+        return f"{path}, line", Path(path).read_text("utf-8").splitlines()
+    except OSError as problem:
+        raise SubscriptionError(f"cannot read {path}: {problem.strerror or problem}") from problem
+    except UnicodeDecodeError as problem:
+        raise SubscriptionError(f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}") from problem
+
+
+def _significant(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines that are neither empty nor comments, with their numbers."""
+    stripped = ((number, line.strip()) for number, line in enumerate(lines, 1))
+    return ((number, line) for number, line in stripped if line and not line.startswith("#"))
+
+
+def _read_line(line: str, where: str, parse: Parse) -> tuple[str, Subscription]:
+    """A colon may end the name of a subscriber, or be part of a time or a text in the subscription."""
+    before, colon, rest = line.partition(":")
+    try:
+        if colon and not before.strip():
+            raise SubscriptionError(f"{line!r} names no subscriber before the colon")
+        if not colon:
+            return _named("", parse(line))
+        try:
+            return _named(before.strip(), parse(rest.strip()))
+        except SubscriptionError:
+            if not _may_be_subscription(before):
+                raise
+            return _named("", parse(line))
+    except SubscriptionError as problem:
+        raise SubscriptionError(f"{where}: {problem}") from problem
+
+
+def _may_be_subscription(before_colon: str) -> bool:
+    return " where " in before_colon
+
+
+def _named(subscriber: str, subscription: Subscription) -> tuple[str, Subscription]:
+    return subscriber or str(subscription), subscription
