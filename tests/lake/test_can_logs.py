@@ -286,7 +286,7 @@ def test_what_is_no_can_log_is_refused_with_the_formats_that_are(car: Path, tmp_
     path.write_text("(1.5) can0 100#00000100\n")
     with pytest.raises(LakeError, match=r"drive\.txt: unknown ending 'txt'; name the format, one of .*log, asc"):
         logs(car, path)
-    with pytest.raises(LakeError, match="log='txt' is no CAN log format; known: log, asc, "):
+    with pytest.raises(LakeError, match="log='txt' is not a CAN log format; known: log, asc, "):
         CanLogs.of(load_dbc(car), "txt")
     events, _ = read(FormatChooser("log", None, car)(str(path)), path, catalog_of(*load_dbc(car).all_types))
     assert len(events) == 1

@@ -46,13 +46,13 @@ with open_bus("local:") as bus:
     loops.publish(loop)
     loops.publish(camera)
     on_loop.cancel()
-    plate: str = bus.collection(Camera).get(timeout=1).plate
+    plate: str = bus.collection(Camera).inbox().get(timeout=1).plate
     both = bus.collection(all_of(Loop, Roadside))
     both.subscribe(on_loop)
     bus.collection(Roadside).subscribe(lambda event: print(event))
 
 
 async def read() -> int:
-    async for event in loops:
+    async for event in loops.inbox():
         return event.lane
     return 0

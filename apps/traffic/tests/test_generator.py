@@ -23,7 +23,8 @@ from genus_traffic.road.lanes import AMBER_S, STEP_S, Road, is_green
 from genus_traffic.road.scene import Scene, SceneError, Site
 from genus_traffic.road.vehicles import CLOSEST_M, LOWER_M, Vehicle
 from genus_traffic.types import DISTANCE_M, Category
-from tests.examples import examples
+
+from .examples import examples
 
 CITY = default_city(sites=4, minutes=10, seed=1)
 FAULTLESS: dict[str, Any] = {"missed_hits": 0.0, "missed_edges": 0.0, "misread": 0.0}

@@ -17,7 +17,8 @@ from genus_traffic.passages.finder import PATIENCE_US, Found, FoundAt, PassageFi
 from genus_traffic.passages.hits import LoopEdge
 from genus_traffic.results import Accuracy
 from genus_traffic.types import Category, Cleared, Loop
-from tests.examples import examples
+
+from .examples import examples
 
 MORNING = datetime(2026, 5, 1, 6, tzinfo=UTC)
 SUMO = Path("/work/shared/data/sumo_road")

@@ -25,8 +25,8 @@ from genus_traffic.segment import refit
 from genus_traffic.segment.segment import SegmentOutcome, SegmentRun
 from genus_traffic.segment.sensors import Sensor
 from genus_traffic.types import Category, Cleared, ConfidentLoop, Loop, Occupancy
-from tests.examples import examples
 
+from .examples import examples
 from .made_detections import SECOND_US, START_US, in_order, segment_of, traffic, vehicle
 
 REFITS_S = {"north": 7.0, "south": 9.0}
@@ -117,10 +117,14 @@ def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytes
     note(Node, "start", lambda node: node.number)
     note(Node, "subscribe", lambda node: node.number)
     note(Node, "use", lambda node: node.number)
-    note(Controller, "accept", lambda controller: controller.number)
+    note(Controller, "set_filters", lambda controller: controller.number)
     for _ in steps:
         pass
-    assert set(noted) == {("start", 5), ("accept", 5), ("accept", 2)}  # 2 is the old one, whose controller is reset
+    assert set(noted) == {
+        ("start", 5),
+        ("set_filters", 5),
+        ("set_filters", 2),
+    }  # 2 is reset
     assert {name: run.outcome().filters[name] for name in before} == before
     assert not run.world.stations["upper"].is_up
     assert all(run.world.stations[name].is_up for name in ("gateway", "monitor", "lower", "upper2"))

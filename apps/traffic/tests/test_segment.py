@@ -17,8 +17,8 @@ from genus_traffic.segment.plan import DEADLINE_NS, city_catalog, segment_plan
 from genus_traffic.segment.segment import Segment, SegmentOutcome, SegmentRun
 from genus_traffic.segment.sensors import Sensor
 from genus_traffic.types import Category, Edge, Loop, Occupancy, Setting
-from tests.examples import examples
 
+from .examples import examples
 from .made_detections import SECOND_US, START_US, seen, segment_of, traffic, vehicle
 
 STAMP_US = 5

@@ -14,7 +14,8 @@ from genus_traffic.road.generator import generate
 from genus_traffic.road.scene import SceneError
 from genus_traffic.road.truth import SCHEMA, read_truth, write_truth
 from genus_traffic.types import Category
-from tests.examples import examples
+
+from .examples import examples
 
 INSTANTS = st.none() | st.integers(0, 2**62)
 PASSAGES = st.builds(
