@@ -3,8 +3,8 @@
 from doctest import ELLIPSIS
 from typing import Any
 
+import pytest
 from hypothesis import settings
-from pytest import Item
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
@@ -16,15 +16,16 @@ settings.load_profile("quick")
 LONG = (
     "lake/test_lake_commands", "lake/test_stream", "can/test_faults", "lake/test_inboxes", "lake/test_windows",
     "lake/test_route", "lake/test_data_source", "lake/test_pairing", "test_truth_table", "lake/test_derived",
-    "targets/test_spark", "tests/test_run", "lake/test_hadoop", "lake/test_hard_cases", "test_typing", "codes/test_schemes",
-    "lake/test_lake", "lake-analytics", "cli/test_bus_commands", "tests/test_loops", "lake/test_json_lines",
+    "targets/test_spark", "tests/test_run", "lake/test_hadoop", "lake/test_hard_cases", "test_typing",
+    "codes/test_schemes", "lake/test_lake", "lake-analytics", "cli/test_bus_commands", "tests/test_loops",
+    "lake/test_json_lines",
 )  # fmt: skip
 """Files that take long, which workers begin with, so that none is left with one of them at the end."""
 
 collect_ignore = ["tests/typing"]  # for type checkers to read, not to run
 
 
-def pytest_collection_modifyitems(items: list[Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take long first."""
     items.sort(key=lambda item: next((n for n, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
 
