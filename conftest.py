@@ -1,13 +1,18 @@
-"""The code in README.md and docs/ is run as tests, each page from top to bottom; profiles of tests with examples."""
+"""For all tests: the order of files, profiles, the Spark session; code in README.md and docs/ is run page by page."""
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from doctest import ELLIPSIS
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("full", max_examples=100, deadline=None)  # `make test-all`
@@ -28,6 +33,17 @@ collect_ignore = ["tests/typing"]  # for type checkers to read, not to run
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take long first."""
     items.sort(key=lambda item: next((n for n, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
+
+
+@pytest.fixture(scope="session")
+def spark(pytestconfig: pytest.Config) -> "Iterator[SparkSession]":
+    """The Spark session of a worker; by the profile `full` it compiles expressions, as Spark usually does."""
+    from genus.testing import compiled_expressions, spark_session
+
+    session = spark_session()
+    full = pytestconfig.getoption("--hypothesis-profile") == "full"
+    with compiled_expressions(session) if full else nullcontext():
+        yield session
 
 
 def _with_session(namespace: dict[str, Any]) -> None:

@@ -108,7 +108,10 @@ def test_a_process_killed_at_any_time_leaves_a_whole_file(tmp_path: Path) -> Non
 
 def test_waiting_too_long_is_an_error(tmp_path: Path) -> None:
     path = str(tmp_path / "catalog.json")
-    with lock_file(path, timeout=30), pytest.raises(CatalogUnavailable, match=r"held .*catalog\.json\.lock for 0\.02 s"):
+    with (
+        lock_file(path, timeout=30),
+        pytest.raises(CatalogUnavailable, match=r"held .*catalog\.json\.lock for 0\.02 s"),
+    ):
         Catalog.update(path, event_type("Late"), timeout=0.02)
     Catalog.update(path, event_type("Late"), timeout=0.02)
 

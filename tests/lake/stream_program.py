@@ -13,8 +13,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import genus.lake._ingest.ingest as ingest
 from genus.lake import Inboxes, Lake
+from genus.lake._ingest import ingest, job
 from genus.lake._tables.store import Store
 from genus.testing import spark_session
 from tests.lake.test_inboxes import WANTED
@@ -63,7 +63,7 @@ class Death:
 def main(folder: Path, point: str, count: int, whom: str) -> None:
     death = Death(point, count, whom)
     changed: Any = ingest
-    changed.run_ingest = death.around(ingest.run_ingest, lambda *_: "ingest")
+    changed.run_ingest = death.around(job.run_ingest, lambda *_: "ingest")
     changed = Inboxes
     changed._write = death.around(Inboxes._write, lambda *_: "write")
     changed = Store
