@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from bench.timing import markdown
 from genus_traffic.accuracy import accuracy_of
-from genus_traffic.passages.finder import Found, FoundAt, find_passages
+from genus_traffic.passages.finder import MeasuredPassage, SitePassage, find_passages
 from genus_traffic.passages.hits import LoopEdge
 from genus_traffic.results import Accuracy
 from genus_traffic.road.city import default_city
@@ -23,7 +23,7 @@ from genus_traffic.types import DISTANCE_M
 SITES, MINUTES, SEED, TURNS = 12, 10.0, 11, 3
 
 Lane: TypeAlias = tuple[str, int]
-Finder: TypeAlias = Callable[[Sequence[LoopEdge]], Iterable[Found]]
+Finder: TypeAlias = Callable[[Sequence[LoopEdge]], Iterable[MeasuredPassage]]
 
 
 class Judged(NamedTuple):
@@ -33,7 +33,7 @@ class Judged(NamedTuple):
     accuracy: Accuracy
 
 
-def neighbours(edges: Sequence[LoopEdge]) -> Iterable[Found]:
+def neighbours(edges: Sequence[LoopEdge]) -> Iterable[MeasuredPassage]:
     """The baseline: a lower loop's leading edge belongs to the upper one's just before it, if nobody took that."""
     upper: LoopEdge | None = None
     for edge in edges:
@@ -43,7 +43,7 @@ def neighbours(edges: Sequence[LoopEdge]) -> Iterable[Found]:
             upper = edge
         elif upper is not None and edge.at_us > upper.at_us:
             speed = DISTANCE_M * 1e6 / (edge.at_us - upper.at_us)
-            yield Found(upper.at_us, None, edge.at_us, None, speed, None, None, upper.category)
+            yield MeasuredPassage(upper.at_us, None, edge.at_us, None, speed, None, None, upper.category)
             upper = None
 
 
@@ -55,11 +55,11 @@ def run() -> dict[str, Judged]:
     lanes, truth = _city()
     count = sum(map(len, lanes.values()))
     best = dict.fromkeys(CONTESTANTS, float("inf"))
-    found: dict[str, list[FoundAt]] = {}
+    found: dict[str, list[SitePassage]] = {}
     for _ in range(TURNS):
         for name, finder in CONTESTANTS.items():
             began = time.process_time()
-            found[name] = [FoundAt(*lane, each) for lane, edges in lanes.items() for each in finder(edges)]
+            found[name] = [SitePassage(*lane, each) for lane, edges in lanes.items() for each in finder(edges)]
             best[name] = min(best[name], time.process_time() - began)
     return {name: Judged(count / best[name], accuracy_of(found[name], truth, 0)) for name in CONTESTANTS}
 

@@ -18,7 +18,7 @@ from genus.errors import BusError, QueueFull
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Measurement(Event, tagged=("place",)):
+class TankLevel(Event, tagged=("place",)):
     number: UInt16
     level: Maybe[UInt8] = None
 
@@ -39,7 +39,7 @@ SYSTEM = """
 [bus]
 bitrate = 500_000
 [[channel]]
-event = "Measurement"
+event = "TankLevel"
 node = "sensor"
 class = "hard"
 period = "10ms"
@@ -51,7 +51,7 @@ subscribers = ["logger"]
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with World("road", catalog=[Measurement, Command, Done, Note], seed=1) as made:
+    with World("road", catalog=[TankLevel, Command, Done, Note], seed=1) as made:
         yield made
 
 
@@ -66,11 +66,11 @@ def open_node(name: str, **options: object) -> Any:
 def exchange(sender_address: str, receiver_address: str) -> list[int]:
     """A program as users write it: it knows nothing of the medium."""
     with open_bus(receiver_address) as receiver, open_bus(sender_address) as sender:
-        inbox = receiver.collection(Measurement).inbox(where=this.level > 10)
-        samples = sender.channel(Measurement)
+        inbox = receiver.collection(TankLevel).inbox(where=this.level > 10)
+        samples = sender.channel(TankLevel)
         samples.announce(carries="place")
         for number in range(6):
-            samples.publish(Measurement(number=number, level=5 * number))
+            samples.publish(TankLevel(number=number, level=5 * number))
             sender.sleep("1ms")
         return [inbox.get(timeout=60).number for _ in range(3)]
 
@@ -90,7 +90,7 @@ def test_a_program_runs_unchanged_in_the_simulator_and_on_a_live_bus(world: Worl
 
 def test_waiting_takes_virtual_time_and_none_of_ours(world: World) -> None:
     bus = open_node("waiting")
-    inbox = bus.collection(Measurement).inbox()
+    inbox = bus.collection(TankLevel).inbox()
     with pytest.raises(TimeoutError, match="within 600 s"):
         inbox.get(timeout=600)
     assert world.now_ns == 600_000_000_000
@@ -109,7 +109,7 @@ def test_a_bus_shows_virtual_time_as_its_node_knows_it(world: World) -> None:
 
 
 def test_a_reference_clock_gives_the_bus_the_true_time() -> None:
-    with World("road", catalog=[Measurement], seed=2, start=START, masters=["gps"], reference=["gps"]):
+    with World("road", catalog=[TankLevel], seed=2, start=START, masters=["gps"], reference=["gps"]):
         open_node("gps")
         node = open_node("node")
         node.sleep("1s")
@@ -129,10 +129,10 @@ def test_calls_come_when_they_are_due(world: World) -> None:
 
 def test_run_stops_when_its_condition_holds(world: World) -> None:
     sensor, logger = open_node("sensor"), open_node("logger")
-    inbox = logger.collection(Measurement).inbox()
-    samples = sensor.channel(Measurement)
+    inbox = logger.collection(TankLevel).inbox()
+    samples = sensor.channel(TankLevel)
     samples.announce()
-    world.at("100ms", lambda: samples.publish(Measurement(number=1)))
+    world.at("100ms", lambda: samples.publish(TankLevel(number=1)))
     assert world.run("1s", until=lambda: inbox.counters.waiting == 1)
     assert 100_000_000 < world.now_ns < 101_000_000
     assert not world.run("1s", until=lambda: inbox.counters.waiting == 2)
@@ -175,16 +175,16 @@ def test_handlers_may_block_and_others_go_on_meanwhile(world: World) -> None:
     seen: list[tuple[str, float]] = []
     sensor, slow, quick = open_node("sensor"), open_node("slow"), open_node("quick")
 
-    def handle(event: Measurement) -> None:
+    def handle(event: TankLevel) -> None:
         slow.sleep("50ms")
         seen.append(("slow", round(world.now_ns / 1e6)))
 
-    slow.collection(Measurement).subscribe(handle)
-    quick.collection(Measurement).subscribe(lambda event: seen.append(("quick", round(world.now_ns / 1e6))))
-    samples = sensor.channel(Measurement)
+    slow.collection(TankLevel).subscribe(handle)
+    quick.collection(TankLevel).subscribe(lambda event: seen.append(("quick", round(world.now_ns / 1e6))))
+    samples = sensor.channel(TankLevel)
     samples.announce()
-    world.at("100ms", lambda: samples.publish(Measurement(number=1)))
-    world.at("110ms", lambda: samples.publish(Measurement(number=2)))
+    world.at("100ms", lambda: samples.publish(TankLevel(number=1)))
+    world.at("110ms", lambda: samples.publish(TankLevel(number=2)))
     world.run("1s")
     assert seen == [("quick", 100), ("quick", 110), ("slow", 150), ("slow", 160)]
 
@@ -204,12 +204,12 @@ def test_closing_the_world_ends_programs_that_wait() -> None:
 
     def wait() -> None:
         try:
-            open_node("waiting").collection(Measurement).inbox().get()
+            open_node("waiting").collection(TankLevel).inbox().get()
         except BusError as problem:
             ended.append(str(problem))
 
     before = threading.active_count()
-    with World("road", catalog=[Measurement]) as world:
+    with World("road", catalog=[TankLevel]) as world:
         world.start(wait)
         world.run("1s")
     assert ended == ["the simulation ended while this program waited"]
@@ -246,16 +246,16 @@ def test_async_programs_run_in_virtual_time(world: World) -> None:
     async def main() -> list[tuple[int, float]]:
         handled: list[tuple[int, float]] = []
 
-        async def handle(event: Measurement) -> None:
+        async def handle(event: TankLevel) -> None:
             await asyncio.sleep(0.5)
             handled.append((event.number, round(asyncio.get_running_loop().time(), 2)))
 
-        logger.collection(Measurement).subscribe(handle)
-        inbox = logger.collection(Measurement).inbox()
-        samples = sensor.channel(Measurement)
+        logger.collection(TankLevel).subscribe(handle)
+        inbox = logger.collection(TankLevel).inbox()
+        samples = sensor.channel(TankLevel)
         samples.announce()
         for number in (1, 2):
-            samples.publish(Measurement(number=number))
+            samples.publish(TankLevel(number=number))
 
         async def read() -> None:
             async with asyncio.timeout(5):
@@ -282,16 +282,16 @@ def test_an_async_program_that_waits_for_nothing_is_told_so() -> None:
 def publish_every(
     bus: Any, period: str, qos: Soft | Hard | NonReal, on_trouble: Callable[[Any], object] | None = None
 ) -> Any:
-    channel = bus.channel(Measurement, qos)
+    channel = bus.channel(TankLevel, qos)
     channel.announce(on_trouble)
     numbers = iter(range(1 << 16))
-    return bus.every(period, lambda: channel.publish(Measurement(number=next(numbers))))
+    return bus.every(period, lambda: channel.publish(TankLevel(number=next(numbers))))
 
 
 def test_what_is_corrupted_is_sent_again_and_nothing_is_lost(world: World) -> None:
     world.inject("errors p=0.2")
     sensor, logger = open_node("sensor"), open_node("logger")
-    inbox = logger.collection(Measurement).inbox()
+    inbox = logger.collection(TankLevel).inbox()
     publish_every(sensor, "10ms", Soft(deadline="8ms"))
     world.run("1s")
     outcome = world.outcome()
@@ -304,7 +304,7 @@ def test_what_is_corrupted_is_sent_again_and_nothing_is_lost(world: World) -> No
 def test_losses_are_reported_to_the_subscriber_and_in_the_outcome(world: World) -> None:
     troubles: list[object] = []
     sensor, logger = open_node("sensor"), open_node("logger")
-    logger.collection(Measurement).subscribe(lambda event: None, on_trouble=troubles.append)
+    logger.collection(TankLevel).subscribe(lambda event: None, on_trouble=troubles.append)
     world.inject("omissions p=0.3 band=soft")
     publish_every(sensor, "10ms", Soft(deadline="8ms"))
     world.run("5s")
@@ -318,7 +318,7 @@ def test_a_node_that_crashes_and_restarts_goes_on(world: World) -> None:
     """Its program stays: what it announced and subscribed to is there again, and its timers go on."""
     sensor, logger = open_node("sensor"), open_node("logger")
     numbers: list[int] = []
-    logger.collection(Measurement).subscribe(lambda event: numbers.append(event.number))
+    logger.collection(TankLevel).subscribe(lambda event: numbers.append(event.number))
     publish_every(sensor, "10ms", Soft(deadline="8ms"))
     world.inject("crash node=sensor at=500ms restart=800ms")
     world.inject("crash node=logger at=1500ms restart=1600ms")
@@ -350,24 +350,24 @@ def test_a_program_ends_with_its_node_and_starts_again_with_it(world: World) -> 
 
 def test_a_node_that_is_down_says_so(world: World) -> None:
     sensor = open_node("sensor")
-    samples = sensor.channel(Measurement)
+    samples = sensor.channel(TankLevel)
     samples.announce()
     world.inject("crash node=sensor at=10ms")
     world.run("20ms")
     with pytest.raises(BusError, match="'sensor' is down"):
-        samples.publish(Measurement(number=1))
+        samples.publish(TankLevel(number=1))
     sensor.close()
 
 
 def test_what_is_late_and_what_expires_is_reported_to_the_publisher() -> None:
     troubles: list[object] = []
-    with World("road", catalog=[Measurement], confinement=False) as world:
+    with World("road", catalog=[TankLevel], confinement=False) as world:
         sensor, other = open_node("sensor"), open_node("other")
-        other.collection(Measurement).subscribe(lambda event: None)
-        samples = sensor.channel(Measurement, Soft(deadline="1ms", expires="3ms"))
+        other.collection(TankLevel).subscribe(lambda event: None)
+        samples = sensor.channel(TankLevel, Soft(deadline="1ms", expires="3ms"))
         samples.announce(troubles.append)
         world.inject("transmitter node=sensor from=10ms until=20ms")
-        world.at("11ms", lambda: samples.publish(Measurement(number=1)))
+        world.at("11ms", lambda: samples.publish(TankLevel(number=1)))
         world.run("100ms")
         assert [type(trouble) for trouble in troubles] == [DeadlineMissed, Expired]
         (result,) = world.outcome().channels
@@ -381,7 +381,7 @@ def test_a_fault_names_a_node_that_is_there(world: World) -> None:
 
 
 def test_a_fault_waits_for_the_node_it_names_and_one_that_never_joins_is_a_warning() -> None:
-    with World("road", catalog=[Measurement], faults=["crash node=late at=50ms", "crash node=never at=1s"]) as world:
+    with World("road", catalog=[TankLevel], faults=["crash node=late at=50ms", "crash node=never at=1s"]) as world:
         world.run("10ms")
         open_node("late")
         world.run("100ms")
@@ -392,9 +392,9 @@ def test_a_fault_waits_for_the_node_it_names_and_one_that_never_joins_is_a_warni
 
 def test_the_same_seed_gives_the_same_world_and_another_gives_another() -> None:
     def trace(seed: int) -> bytes:
-        with World("road", catalog=[Measurement], seed=seed, faults=["errors p=0.1"]) as world:
+        with World("road", catalog=[TankLevel], seed=seed, faults=["errors p=0.1"]) as world:
             sensor, logger = open_node("sensor"), open_node("logger")
-            logger.collection(Measurement).inbox()
+            logger.collection(TankLevel).inbox()
             publish_every(sensor, "10ms", Soft(deadline="8ms"))
             world.run("500ms")
             return world.trace.to_bytes()
@@ -407,10 +407,10 @@ def test_the_same_seed_gives_the_same_world_and_another_gives_another() -> None:
 
 @pytest.mark.parametrize("clocks", ["real", "perfect"])
 def test_hard_events_are_delivered_at_their_deadline(clocks: Any) -> None:
-    with World("road", plan=parse_system(SYSTEM), catalog=[Measurement], clocks=clocks, seed=3) as world:
+    with World("road", plan=parse_system(SYSTEM), catalog=[TankLevel], clocks=clocks, seed=3) as world:
         sensor, logger = open_node("sensor"), open_node("logger")
         at: list[int] = []
-        logger.collection(Measurement).subscribe(lambda event: at.append(logger.time_ns()))
+        logger.collection(TankLevel).subscribe(lambda event: at.append(logger.time_ns()))
         publish_every(sensor, "10ms", Hard(period="10ms", omissions=1))
         world.run("1s")
         (result,) = world.outcome().channels
@@ -423,14 +423,10 @@ def test_hard_events_are_delivered_at_their_deadline(clocks: Any) -> None:
 def test_a_missing_hard_event_is_an_alarm_at_its_deadline() -> None:
     troubles: list[object] = []
     with World(
-        "road",
-        plan=parse_system(SYSTEM),
-        catalog=[Measurement],
-        clocks="perfect",
-        faults=["crash node=sensor at=300ms"],
+        "road", plan=parse_system(SYSTEM), catalog=[TankLevel], clocks="perfect", faults=["crash node=sensor at=300ms"]
     ) as world:
         sensor, logger = open_node("sensor"), open_node("logger")
-        logger.collection(Measurement).subscribe(lambda event: None, on_trouble=troubles.append)
+        logger.collection(TankLevel).subscribe(lambda event: None, on_trouble=troubles.append)
         publish_every(sensor, "10ms", Hard(period="10ms", omissions=1))
         world.run("300ms")
         troubles.clear()
@@ -441,35 +437,35 @@ def test_a_missing_hard_event_is_an_alarm_at_its_deadline() -> None:
 
 
 def test_a_replacement_may_use_the_slots_of_the_node_it_replaces() -> None:
-    with World("road", plan=parse_system(SYSTEM), catalog=[Measurement], clocks="perfect") as world:
+    with World("road", plan=parse_system(SYSTEM), catalog=[TankLevel], clocks="perfect") as world:
         logger = open_node("logger")
-        inbox = logger.collection(Measurement).inbox()
+        inbox = logger.collection(TankLevel).inbox()
         spare = open_node("spare", slots="sensor")
         publish_every(spare, "10ms", Hard(period="10ms", omissions=1))
         world.run("100ms")
         assert inbox.counters.delivered >= 8
-        with pytest.raises(BusError, match="no slot for Measurement of node 'other'"):
-            open_node("other").channel(Measurement, Hard(period="10ms")).announce()
+        with pytest.raises(BusError, match="no slot for TankLevel of node 'other'"):
+            open_node("other").channel(TankLevel, Hard(period="10ms")).announce()
 
 
 # -- the rest of a bus -------------------------------------------------------------------------------------------------
 
 
 def test_a_broker_gives_numbers_event_tags_and_catalog() -> None:
-    with World("road", catalog=[Measurement], broker=True, seed=4) as world:
+    with World("road", catalog=[TankLevel], broker=True, seed=4) as world:
         sensor, logger = open_node("sensor"), open_node("logger")
-        inbox = logger.collection(Measurement).inbox()
+        inbox = logger.collection(TankLevel).inbox()
         publish_every(sensor, "10ms", NonReal())
-        assert inbox.get(timeout=2) == Measurement(number=0)
+        assert inbox.get(timeout=2) == TankLevel(number=0)
         assert world.is_ready
 
 
 def test_recordings_have_virtual_times(world: World, tmp_path: Path) -> None:
     sensor, logger = open_node("sensor"), open_node("logger")
     publish_every(sensor, "10ms", NonReal())
-    with record(logger, tmp_path / "road.genus", "Measurement where number < 3"):
+    with record(logger, tmp_path / "road.genus", "TankLevel where number < 3"):
         world.run("1s")
-    recorded = list(read_recording(tmp_path / "road.genus", [Measurement]))
+    recorded = list(read_recording(tmp_path / "road.genus", [TankLevel]))
     assert [each.event.number for each in recorded] == [0, 1, 2]  # type: ignore[attr-defined]
     assert [round((after.at_us - before.at_us) / 1000) for before, after in pairwise(recorded)] == [10, 10]
     assert recorded[0].at_us >= START.timestamp() * 1e6
@@ -478,12 +474,12 @@ def test_recordings_have_virtual_times(world: World, tmp_path: Path) -> None:
 def test_collections_and_their_flavours_work_as_on_any_bus(world: World) -> None:
     sensor, logger = open_node("sensor"), open_node("logger")
     got: list[tuple[str, int]] = []
-    shared = logger.collection(Measurement, "queue")
+    shared = logger.collection(TankLevel, "queue")
     for name in ("a", "b"):
         shared.subscribe(lambda event, name=name: got.append((name, event.number)))
-    logger.collection(Measurement, "set").subscribe(lambda event: got.append(("once", event.number)))
+    logger.collection(TankLevel, "set").subscribe(lambda event: got.append(("once", event.number)))
     for number in (1, 2, 2):
-        sensor.collection(Measurement).publish(Measurement(number=number))
+        sensor.collection(TankLevel).publish(TankLevel(number=number))
     world.run("1s")
     assert sorted(got) == [("a", 1), ("a", 2), ("b", 2), ("once", 1), ("once", 2)]
 
@@ -505,23 +501,23 @@ def test_a_bounded_queue_blocks_its_publisher_in_virtual_time(world: World) -> N
 
 def test_a_node_that_publishes_too_much_gets_queue_full(world: World) -> None:
     sensor = open_node("sensor")
-    samples = sensor.channel(Measurement, Soft(deadline="1s"))
+    samples = sensor.channel(TankLevel, Soft(deadline="1s"))
     samples.announce()
     for number in range(1024):
-        samples.publish(Measurement(number=number))
+        samples.publish(TankLevel(number=number))
     with pytest.raises(QueueFull, match="1024 events wait"):
-        samples.publish(Measurement(number=1024))
+        samples.publish(TankLevel(number=1024))
     (result,) = world.outcome().channels
     assert (result.published, result.refused) == (1024, 1)
 
 
 def test_acceptance_filters_keep_out_what_a_node_does_not_want(world: World) -> None:
     sensor, logger = open_node("sensor"), open_node("logger")
-    logger.collection(Measurement).inbox(has="place")
-    samples = sensor.channel(Measurement)
+    logger.collection(TankLevel).inbox(has="place")
+    samples = sensor.channel(TankLevel)
     samples.announce(carries="place")
     for place in (None, "A8", None):
-        samples.publish(Measurement(number=1, place=place))
+        samples.publish(TankLevel(number=1, place=place))
     world.run("100ms")
     (result,) = world.outcome().channels
     assert (result.sent, result.wanted, result.delivered) == (3, {"logger": 1}, {"logger": 1})
@@ -531,12 +527,12 @@ def test_acceptance_filters_keep_out_what_a_node_does_not_want(world: World) -> 
 
 def test_equal_events_are_counted_one_by_one(world: World) -> None:
     sensor, logger = open_node("sensor"), open_node("logger")
-    inbox = logger.collection(Measurement).inbox()
-    samples = sensor.channel(Measurement, Soft(deadline="10ms"))
+    inbox = logger.collection(TankLevel).inbox()
+    samples = sensor.channel(TankLevel, Soft(deadline="10ms"))
     samples.announce()
     world.inject("duplicates p=0.2")
     for _ in range(50):
-        samples.publish(Measurement(number=7))
+        samples.publish(TankLevel(number=7))
         world.run("2ms")
     (result,) = world.outcome().channels
     assert result.published == result.sent == result.delivered["logger"] == inbox.counters.delivered == 50
@@ -566,12 +562,12 @@ def test_a_wrong_address_is_refused(world: World, address: str, says: str) -> No
 
 def test_a_node_that_left_may_come_back_under_its_name(world: World) -> None:
     logger = open_node("logger")
-    inbox = logger.collection(Measurement).inbox()
+    inbox = logger.collection(TankLevel).inbox()
     for number in (1, 2):
         with open_node("sensor") as sensor:
-            samples = sensor.channel(Measurement)
+            samples = sensor.channel(TankLevel)
             samples.announce()
-            samples.publish(Measurement(number=number))
+            samples.publish(TankLevel(number=number))
             assert inbox.get(timeout=1).number == number
     with pytest.raises(BusError, match="a world 'road' in this process already"):
         World("road")

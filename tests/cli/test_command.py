@@ -1,4 +1,4 @@
-"""The `genus` command as a whole: its story, its help, its examples, and how it ends."""
+"""The `genus` command as a whole: its help, its examples, and how it ends."""
 
 import re
 import shlex
@@ -12,12 +12,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from genus.cli import COMMANDS, STORY, genus
+from genus.cli import COMMANDS, HELP_SECTIONS, genus
 from genus.cli._can import COMMANDS as CAN
-from genus.cli._can import STORY as CAN_STORY
-from genus.cli._groups import LazyGroup, Story, first_sentence
+from genus.cli._can import HELP_SECTIONS as CAN_STORY
+from genus.cli._groups import HelpSections, LazyGroup, first_sentence
 from genus.cli._lake import COMMANDS as LAKE
-from genus.cli._lake import STORY as LAKE_STORY
+from genus.cli._lake import HELP_SECTIONS as LAKE_STORY
 from genus.testing import run_command as shell
 
 ROOT = Path(__file__).parents[2]
@@ -72,18 +72,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# -- the story ---------------------------------------------------------------------------------------------------------
+# -- sections ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("group", "lazy", "story"),
-    [("genus", COMMANDS, STORY), ("genus can", CAN, CAN_STORY), ("genus lake", LAKE, LAKE_STORY)],
+    ("group", "lazy", "sections"),
+    [("genus", COMMANDS, HELP_SECTIONS), ("genus can", CAN, CAN_STORY), ("genus lake", LAKE, LAKE_STORY)],
 )
-def test_the_story_has_every_command_once_in_order_as_it_says_itself(
-    group: str, lazy: dict[str, str], story: Story
+def test_the_help_has_every_command_once_in_order_with_its_own_summary(
+    group: str, lazy: dict[str, str], sections: HelpSections
 ) -> None:
-    lines = {name: line for part in story.values() for name, line in part.items()}
-    assert [name for part in story.values() for name in part] == list(lazy)
+    lines = {name: line for part in sections.values() for name, line in part.items()}
+    assert [name for part in sections.values() for name in part] == list(lazy)
     assert lines == {name: first_sentence(ALL[f"{group} {name}"]) for name in lazy}
 
 
@@ -189,7 +189,7 @@ def test_examples_run(path: str, folder: Path) -> None:
         (["pub", "-t", "road.py", "Lop"], 1, "no event type is called Lop; did you mean 'Loop'?"),
         (["pub", "-t", "road.py", "Loop", "lne=1"], 1, "no attribute lne; did you mean 'lane'?"),
         (["catalog", "deprecate", "city.json", "Lop"], 1, "city.json has no type Lop; did you mean 'Loop'?"),
-        (["sub", "-t", "road.py", "--timeout", "3 weeks"], 2, "'3 weeks' is no length of time; write it like 500ms"),
+        (["sub", "-t", "road.py", "--timeout", "3 weeks"], 2, "'3 weeks' is not a length of time; write it like 500ms"),
         (["record", "-t", "road.py", "x.genus", "--for", "0s"], 2, "'0s' is too short"),
         (["record", "-t", "road.py", "x.genus", "--for", "9999999999d"], 2, "'9999999999d' is too long"),
     ],
@@ -213,7 +213,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
         (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"), 1, "[lake]'"),
         (ModuleNotFoundError("No module named 'frob'", name="frob"), 1, "No module named 'frob'"),
         (PermissionError(13, "Permission denied", "x"), 1, "Permission denied"),
-        (RuntimeError("oh\nno"), 1, "this should not have happened: RuntimeError: oh no (set GENUS_TRACEBACK=1"),
+        (RuntimeError("oh\nno"), 1, "internal error: RuntimeError: oh no (set GENUS_TRACEBACK=1"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -289,3 +289,29 @@ def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) ->
     assert running.process.stdout is not None
     assert running.process.stdout.readline() == '{"type": "Loop", "lane": 0}\n'
     assert running.end(number) == ("replayed 1 event before it was interrupted", 130)
+
+
+DBC = """VERSION ""
+BU_: Engine
+BO_ 256 Drive: 4 Engine
+ SG_ speed : 0|12@1+ (0.1,0) [0|409] "km/h" Engine
+"""
+
+
+def test_an_interrupted_command_says_what_was_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here `genus can decode`, interrupted at its third event: the recording has the two before."""
+    pytest.importorskip("cantools")
+    from genus.bus import RecordingWriter, read_recording
+
+    write = RecordingWriter.write
+    monkeypatch.setattr(
+        RecordingWriter,
+        "write",
+        lambda self, *event: write(self, *event) if self.written < 2 else signal.raise_signal(signal.SIGINT),
+    )
+    Path("car.dbc").write_text(DBC)
+    Path("drive.log").write_text("".join(f"(170000000{i}.000000) can0 100#F4310070\n" for i in range(5)))
+    done = shell("can", "decode", "--dbc", "car.dbc", "drive.log", "-o", "drive.genus")
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted; 2 events in drive.genus")
+    recording = read_recording("drive.genus")
+    assert len(list(recording)) + recording.problems.total() == 2

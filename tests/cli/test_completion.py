@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from genus.cli import COMMANDS, STORY, genus
+from genus.cli import COMMANDS, HELP_SECTIONS, genus
 from genus.cli._completion import LAKE_CATALOG, SHELLS, VARIABLE
 
 SOURCE = """
@@ -49,7 +49,7 @@ def test_commands_are_completed_with_what_they_do() -> None:
     assert completed("re") == ["record", "replay"]
     assert completed("can s") == ["sim"]
     (item,) = BashComplete(genus, {}, "genus", VARIABLE).get_completions([], "repl")
-    assert item.help == STORY["Run a bus"]["replay"]
+    assert item.help == HELP_SECTIONS["Run a bus"]["replay"]
 
 
 @pytest.mark.parametrize(

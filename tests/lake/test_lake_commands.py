@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from genus.bus._recording import RecordingWriter
 from genus.catalog import Catalog
 from genus.cli._events import load_types
-from genus.cli._exit import told_to_stop
+from genus.cli._exit import stopped_gracefully
 from genus.cli._lake import COMMANDS, lake
 from genus.errors import GenusError
 from genus.lake._session import describe_spark_error
@@ -185,7 +185,7 @@ def test_ingest_says_what_was_read_in_and_what_was_not(copy: Path) -> None:
     assert (found["events"], found["files"], found["dead"]) == (7, 2, 2)
     assert sum(reason["letters"] for reason in found["reasons"]) == 2
     assert any("Gate" in reason["reason"] for reason in found["reasons"])
-    assert "nothing new, 1 skipped" in genus("ingest", "new", "again.genus")
+    assert "nothing new, 1 ingested before" in genus("ingest", "new", "again.genus")
 
 
 def test_dead_letters_are_read_in_when_their_type_is_known(copy: Path) -> None:
@@ -329,7 +329,7 @@ def test_an_inbox_without_anything_says_who_has_got_something(copy: Path) -> Non
     genus("route", "city", "subs.txt", "--to", "inboxes")
     done = ask("inbox", "inboxes", "anne", "--json")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "nothing was delivered to 'anne' so far; did you mean 'ann'?\n"
+    assert done.stderr == "nothing has been delivered to 'anne'; did you mean 'ann'?\n"
 
 
 def test_a_stream_reads_in_delivers_and_tells(copy: Path) -> None:
@@ -416,7 +416,7 @@ def test_errors_name_what_is_wrong(arguments: list[str], message: str) -> None:
         (["read", "city", "Loop", "--out", "x.xls"], "the ending is none of .parquet"),
         (["read", "city", "Loop", "--conf", "nonsense"], "'nonsense' is not like spark.sql"),
         (["compact", "city", "--older-than", "1d"], "--older-than goes with --clean"),
-        (["compact", "city", "--clean", "--older-than", "soon"], "'soon' is no length of time"),
+        (["compact", "city", "--clean", "--older-than", "soon"], "'soon' is not a length of time"),
         (["route", "city", "subs.txt", "--to", "x", "--count"], "--to delivers"),
         (["stream", "city", ".", "--route", "subs.txt"], "--route FILE and --to INBOXES go together"),
         (["inbox", "x", "--type", "Loop"], "--type goes with SUBSCRIBER"),
@@ -460,7 +460,7 @@ def test_of_what_spark_raises_the_line_that_says_it_is_kept(raised: str, line: s
 
 def test_the_first_ctrl_c_asks_to_stop_and_the_second_interrupts() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with told_to_stop() as stop:
+    with stopped_gracefully() as stop:
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):

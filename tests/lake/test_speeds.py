@@ -16,8 +16,8 @@ from genus.lake import DerivedTable, Lake
 from genus.model._types import micros_of_time
 from genus_traffic.accuracy import accuracy_of
 from genus_traffic.edges import read_edges, read_truth_file
-from genus_traffic.passages.finder import FoundAt, edge_of, find_passages
-from genus_traffic.speeds import EDGES, found_in, passages_in, passages_of, speeds
+from genus_traffic.passages.finder import SitePassage, find_passages, to_loop_edge
+from genus_traffic.speeds import EDGES, find_in_table, passages_of, read_passages, speeds
 from genus_traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, Loop
 
 SUMO = Path("/work/shared/data/sumo_road")
@@ -57,23 +57,25 @@ def _at(event: Edge) -> int:
     return micros_of_time(event.time)
 
 
-def at_once(events: Iterable[Edge]) -> list[FoundAt]:
+def at_once(events: Iterable[Edge]) -> list[SitePassage]:
     """What the algorithm finds in all events, without a lake."""
     lanes: dict[tuple[str, int], list[Edge]] = defaultdict(list)
     for event in events:
         lanes[str(event.source), event.lane].append(event)
-    return [FoundAt(*lane, found) for lane, edges in lanes.items() for found in find_passages(map(edge_of, edges))]
+    return [
+        SitePassage(*lane, found) for lane, edges in lanes.items() for found in find_passages(map(to_loop_edge, edges))
+    ]
 
 
-def in_order(found: Iterable[FoundAt]) -> list[str]:
+def in_order(found: Iterable[SitePassage]) -> list[str]:
     return sorted(map(repr, found))
 
 
-def rows(frame: DataFrame) -> list[FoundAt]:
-    return list(found_in(frame.toArrow()))
+def rows(frame: DataFrame) -> list[SitePassage]:
+    return list(read_passages(frame.toArrow()))
 
 
-def streamed(lake: Lake, paths: Iterable[Path], derived: DerivedTable) -> list[FoundAt]:
+def streamed(lake: Lake, paths: Iterable[Path], derived: DerivedTable) -> list[SitePassage]:
     """The passages after one ingest and one step per recording."""
     for path in paths:
         lake.ingest(path)
@@ -95,8 +97,8 @@ def test_batch_and_stream_give_what_the_algorithm_gives(spark: SparkSession, tmp
     expected = in_order(at_once(events))
     assert in_order(stream) == expected
     assert in_order(rows(passages_of(lake, LATENESS))) == expected
-    assert sum(each.found.speed is not None for each in stream) == 58
-    assert {each.found.category for each in stream} == {"car", "truck"}
+    assert sum(each.passage.speed is not None for each in stream) == 58
+    assert {each.passage.category for each in stream} == {"car", "truck"}
 
 
 def test_what_waits_is_found_again_with_later_edges() -> None:
@@ -113,13 +115,13 @@ def test_what_waits_is_found_again_with_later_edges() -> None:
             ],
         }
     ).sort_by("_at_us")
-    whole = passages_in(edges, FOREVER)
+    whole = find_in_table(edges, FOREVER)
     assert whole.waiting == []
     for cut in range(0, edges.num_rows, 7):
         limit_us = edges.column("_at_us")[cut].as_py()
-        first = passages_in(edges.slice(0, cut), limit_us)
+        first = find_in_table(edges.slice(0, cut), limit_us)
         rest = pa.concat_tables([edges.take(pa.array(first.waiting, pa.int64())), edges.slice(cut)])
-        both = pa.concat_tables([first.results, passages_in(rest, FOREVER).results])
+        both = pa.concat_tables([first.results, find_in_table(rest, FOREVER).results])
         assert sorted(map(repr, both.to_pylist())) == sorted(map(repr, whole.results.to_pylist()))
 
 

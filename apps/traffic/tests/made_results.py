@@ -10,7 +10,7 @@ from genus_traffic.results import (
     Accuracy,
     BusPicture,
     ChannelRow,
-    Compiled,
+    CompiledSubscription,
     FrameSpan,
     Lateness,
     Minute,
@@ -24,7 +24,7 @@ from genus_traffic.results import (
     Trap,
     Wait,
 )
-from genus_traffic.subscribers import SUBSCRIPTIONS, compiled, type_rows
+from genus_traffic.subscribers import SUBSCRIPTIONS, compile_for_targets, type_rows
 from genus_traffic.types import TYPES
 
 START = datetime(2026, 5, 4, 7, 30, tzinfo=UTC)
@@ -157,10 +157,12 @@ def _catalog() -> Catalog:
     return catalog
 
 
-def _subscriptions(counted: int) -> tuple[Compiled, ...]:
+def _subscriptions(counted: int) -> tuple[CompiledSubscription, ...]:
     catalog, targets = _catalog(), ("CAN", "bus", "python", "arrow", "index", "replay", "Spark")
     return tuple(
-        compiled(catalog, name, f"spark: {text}\n  type: type in (Loop), on files", dict.fromkeys(targets, counted + n))
+        compile_for_targets(
+            catalog, name, f"spark: {text}\n  type: type in (Loop), on files", dict.fromkeys(targets, counted + n)
+        )
         for n, (name, text) in enumerate(SUBSCRIPTIONS.items())
     )
 

@@ -1,7 +1,7 @@
 """Accuracy: what is right, wrong, unmeasured and invented, against a truth made by hand."""
 
 from genus_traffic.accuracy import CLOSE_US, accuracy_of, true_speed
-from genus_traffic.passages.finder import Found, FoundAt
+from genus_traffic.passages.finder import MeasuredPassage, SitePassage
 from genus_traffic.road.detections import Passage
 from genus_traffic.types import Category
 
@@ -21,11 +21,11 @@ def passage(at: float, speed: float | None = 10.0, site: str = "mill", **change:
     return Passage(**{**given, "speed": speed, **change})  # type: ignore[arg-type]
 
 
-def found(at: float, speed: float | None = 10.0, site: str = "mill", shift_us: int = 0, lane: int = 1) -> FoundAt:
+def found(at: float, speed: float | None = 10.0, site: str = "mill", shift_us: int = 0, lane: int = 1) -> SitePassage:
     """What was found of such a car, by clocks that are off by something."""
     start = round(at * SECOND) + shift_us
     instants = start, start + 400_000, start + 500_000, start + 900_000
-    return FoundAt(site, lane, Found(*instants, speed, speed, 4.0, "car"))
+    return SitePassage(site, lane, MeasuredPassage(*instants, speed, speed, 4.0, "car"))
 
 
 def test_speeds_are_right_wrong_or_unmeasured() -> None:
@@ -40,7 +40,7 @@ def test_speeds_are_right_wrong_or_unmeasured() -> None:
 def test_a_speed_that_belongs_to_no_passage_is_invented() -> None:
     """Of other instants, of another lane or site, or of two vehicles."""
     truth = [passage(0), passage(1, lower_on_us=None, lower_off_us=None), passage(5)]
-    mixed = found(1)._replace(found=found(1).found._replace(lower_on_us=5_500_000, lower_off_us=5_900_000))
+    mixed = found(1)._replace(passage=found(1).passage._replace(lower_on_us=5_500_000, lower_off_us=5_900_000))
     given = [found(0), found(0, lane=2), found(0, site="harbour"), found(60), found(0, shift_us=CLOSE_US + 1), mixed]
     accuracy = accuracy_of(given, truth, 0)
     assert (accuracy.right, accuracy.invented) == (1, 5)
@@ -59,9 +59,21 @@ def test_who_came_from_the_side_is_judged_by_its_rear() -> None:
     assert true_speed(beside) == 10.0
     at_once = passage(0, speed=None, upper_on_us=500_000)
     assert true_speed(at_once) is None
-    seen = found(0, 10.0)._replace(found=found(0).found._replace(upper_on_us=300_000))
+    seen = found(0, 10.0)._replace(passage=found(0).passage._replace(upper_on_us=300_000))
     accuracy = accuracy_of([seen], [beside, passage(20, speed=None, upper_on_us=20_500_000)], 0)
     assert (accuracy.complete, accuracy.right, accuracy.one_sided, accuracy.invented) == (1, 1, 1, 0)
+
+
+def test_a_histogram_of_small_errors_has_several_bars() -> None:
+    """Bars are narrowed until the largest error is some bars from zero; none is needed if there are no errors."""
+    errors = [0.0, 0.01, -0.02, 0.05]
+    given = [found(10 * number, 10.0 + error) for number, error in enumerate(errors)]
+    accuracy = accuracy_of(given, [passage(10 * number) for number in range(len(errors))], 0)
+    filled = [(start, end, count) for start, end, count in accuracy.errors if count]
+    assert len(filled) == len(errors)
+    assert filled[-1][0] <= 0.05 <= filled[-1][1]
+    exact = accuracy_of([found(0, 10.0)], [passage(0)], 0)
+    assert [round(end - start, 3) for start, end, count in exact.errors if count] == [0.222]
 
 
 def test_the_histogram_has_all_errors_and_bars_that_end_at_the_tolerance() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from genus.bus._recording import read_recording
+from genus import read_recording
 from genus.errors import RecordingError
-from genus_traffic.centre.centre import CityTime, arrivals, run_centre
+from genus_traffic.centre.centre import CityTime, merge_arrivals, run_centre
 from genus_traffic.centre.uplink import Uplink
 from genus_traffic.road.city import default_city
 from genus_traffic.segment.listeners import Arrival
@@ -33,13 +33,13 @@ def vehicles(site: str, count: int = 200) -> list[Arrival]:
 
 
 def test_everything_that_arrives_is_counted_once(tmp_path: Path) -> None:
-    arriving = arrivals({site: vehicles(site) for site in SCENE.names}, Uplink(), seed=1)
+    arriving = merge_arrivals({site: vehicles(site) for site in SCENE.names}, Uplink(), seed=1)
     centre = run_centre(SCENE, arriving, 400, REFITS, tmp_path)
-    assert centre.arrived == centre.answers["StatisticsCollector"] == centre.refit.delivered == 400
+    assert centre.arrived == centre.matches["StatisticsCollector"] == centre.refit.delivered == 400
 
 
 def test_recordings_hold_what_arrived_with_the_instants_of_arrival(tmp_path: Path) -> None:
-    arriving = arrivals({FIRST: vehicles(FIRST)}, Uplink(), seed=1)
+    arriving = merge_arrivals({FIRST: vehicles(FIRST)}, Uplink(), seed=1)
     centre = run_centre(SCENE, arriving, 200, REFITS, tmp_path)
     files = sorted(tmp_path.glob("*.genus"))
     assert len(files) == centre.files > 10
@@ -49,7 +49,7 @@ def test_recordings_hold_what_arrived_with_the_instants_of_arrival(tmp_path: Pat
 
 def test_files_are_dated_in_the_order_in_which_they_landed(tmp_path: Path) -> None:
     """A stream takes files by their dates; they must not be those of this machine's clock, which all are the same."""
-    run_centre(SCENE, arrivals({FIRST: vehicles(FIRST)}, Uplink(), seed=1), 200, REFITS, tmp_path)
+    run_centre(SCENE, merge_arrivals({FIRST: vehicles(FIRST)}, Uplink(), seed=1), 200, REFITS, tmp_path)
     dates = [file.stat().st_mtime_ns for file in sorted(tmp_path.glob("*.genus"))]
     assert dates == sorted(set(dates))
 
@@ -57,7 +57,7 @@ def test_files_are_dated_in_the_order_in_which_they_landed(tmp_path: Path) -> No
 def test_events_of_a_site_that_overtook_each_other_are_counted(tmp_path: Path) -> None:
     def out_of_order(straggling: float) -> int:
         uplink = Uplink(straggling=straggling, outage_us=0, late=0)
-        arriving = arrivals({FIRST: vehicles(FIRST)}, uplink, 1)
+        arriving = merge_arrivals({FIRST: vehicles(FIRST)}, uplink, 1)
         return run_centre(SCENE, arriving, 200, REFITS, tmp_path / f"{straggling}").out_of_order
 
     assert out_of_order(0.0) == 0
@@ -67,7 +67,7 @@ def test_events_of_a_site_that_overtook_each_other_are_counted(tmp_path: Path) -
 def test_the_collector_asks_for_confidence_when_the_last_site_is_refitted(tmp_path: Path) -> None:
     """Its first subscription goes on, and the second gets what comes from then on."""
     straight = Uplink(straggling=0.0, outage_us=0, late=0)
-    arriving = arrivals({site: vehicles(site) for site in SCENE.names}, straight, seed=1)
+    arriving = merge_arrivals({site: vehicles(site) for site in SCENE.names}, straight, seed=1)
     refit = run_centre(SCENE, arriving, 400, REFITS, tmp_path).refit
     assert SCENE.refitted_us is not None
     assert refit.asked_us is not None
@@ -93,4 +93,4 @@ def test_what_cannot_be_recorded_ends_the_run(tmp_path: Path) -> None:
 
 def test_a_subscription_that_got_nothing_says_so(tmp_path: Path) -> None:
     """Else it would seem that it was not asked."""
-    assert run_centre(SCENE, vehicles(FIRST), 200, REFITS, tmp_path).answers["HeartbeatWatch"] == 0
+    assert run_centre(SCENE, vehicles(FIRST), 200, REFITS, tmp_path).matches["HeartbeatWatch"] == 0

@@ -71,14 +71,14 @@ def test_the_second_subscription_leaves_the_first_alone() -> None:
         first = collector.listener
         bus.publish(confident(1))
         now += 5
-        collector.ask_for_confidence()
+        collector.subscribe_to_confidence()
         now += 5
-        collector.ask_for_confidence()
+        collector.subscribe_to_confidence()
         for event in (loop(2), confident(3), confident(4, None)):
             bus.publish(event)
         assert collector.listener is first
         assert first.counters.delivered == collector.delivered == 4
-    assert (collector.confident, collector.asked_us) == (1, START_US + 5)
+    assert (collector.confident, collector.subscribed_us) == (1, START_US + 5)
 
 
 def test_the_refit_is_told_in_spans_without_a_gap() -> None:

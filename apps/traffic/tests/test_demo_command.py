@@ -9,7 +9,10 @@ import pytest
 
 from genus.testing import CommandResult
 from genus.testing import run_command as genus
-from genus_traffic.page_server import ADDRESS, Page
+from genus_traffic import run
+from genus_traffic.report_server import ADDRESS, ReportServer
+from genus_traffic.road.scene import Scene
+from genus_traffic.run_folder import RunFolder, prepare
 
 
 def refused(done: CommandResult) -> str:
@@ -65,7 +68,23 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 def test_a_scene_says_which_sites_there_are(tmp_path: Path) -> None:
     done = genus("demo", "traffic", "--scene", "apps/traffic/city.toml", "--sites", "3")
     assert done.returncode == 2
-    assert "--sites goes without --scene" in done.stderr
+    assert "--sites cannot be used with --scene" in done.stderr
+
+
+def test_an_interrupted_run_says_what_it_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line names the outputs so far; the folder is one that the next run accepts."""
+
+    def interrupted(scene: Scene, folder: RunFolder, *_: object) -> None:
+        folder.landing.mkdir()
+        folder.truth.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "simulate", interrupted)
+    done = genus("demo", "traffic", "--into", str(tmp_path / "demo"))
+    assert done.returncode == 130
+    said = f"interrupted; {tmp_path / 'demo'} holds recordings, truth.parquet; the same command starts over"
+    assert done.stderr.split("\n")[0] == done.stderr.strip() == said
+    assert prepare(tmp_path / "demo").outputs() == []
 
 
 @pytest.mark.parametrize(
@@ -79,7 +98,7 @@ def test_a_broken_file_of_edges_is_refused(tmp_path: Path, content: bytes) -> No
 def test_the_report_is_shown_at_a_port(tmp_path: Path) -> None:
     """Whatever is asked for, it is the report; the port is free again afterwards."""
     (tmp_path / "report.html").write_text("<p>all is well</p>")
-    with Page.at(0) as page:
+    with ReportServer.open(0) as page:
         server = page.server
         assert server is not None
         threading.Thread(target=page.show, args=[tmp_path / "report.html"], daemon=True).start()
@@ -87,4 +106,4 @@ def test_the_report_is_shown_at_a_port(tmp_path: Path) -> None:
             assert answer.read() == b"<p>all is well</p>"
             assert answer.headers["Content-Type"] == "text/html"
         server.shutdown()
-    Page.at(server.server_port).__exit__(None, None, None)
+    ReportServer.open(server.server_port).__exit__(None, None, None)

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from genus_traffic.edges import read_edges, read_truth_file
 from genus_traffic.loops import measure
+from genus_traffic.run_folder import prepare
 from genus_traffic.steps import Steps
-from genus_traffic.workplace import prepare
 
 VEHICLES, SPEED, LENGTH = 6, 10.0, 4.6
 
@@ -34,11 +34,12 @@ def write_scene(folder: Path) -> None:
 
 
 def test_edges_without_categories_give_speeds_too(tmp_path: Path, spark: SparkSession) -> None:
-    """Such files know nothing of categories, so the statistics stay empty; that must not be in the way."""
+    """Such files have no categories, so only passages are analysed, and no statistics."""
     write_scene(tmp_path)
     edges, truth = read_edges(tmp_path / "edges.parquet"), read_truth_file(tmp_path / "truth.parquet")
     measured = measure(edges, truth, prepare(tmp_path / "demo"), spark, Steps())
     assert (measured.edges, measured.pairs, measured.speeds, measured.one_sided) == (22, 1, 5, 1)
     assert measured.stream_equals_batch
+    assert not (tmp_path / "demo" / "statistics").exists()
     assert measured.accuracy is not None
     assert (measured.accuracy.complete, measured.accuracy.right, measured.accuracy.invented) == (5, 5, 0)

@@ -13,7 +13,14 @@ from genus.errors import EventError
 from genus.model import micros_of_time
 from genus_traffic.accuracy import accuracy_of
 from genus_traffic.edges import read_edges, read_truth_file
-from genus_traffic.passages.finder import PATIENCE_US, Found, FoundAt, PassageFinder, edge_of, find_passages
+from genus_traffic.passages.finder import (
+    PATIENCE_US,
+    MeasuredPassage,
+    PassageFinder,
+    SitePassage,
+    find_passages,
+    to_loop_edge,
+)
 from genus_traffic.passages.hits import LoopEdge
 from genus_traffic.results import Accuracy
 from genus_traffic.types import Category, Cleared, Loop
@@ -43,7 +50,7 @@ def edges(upper: Sequence[float | None], lower: Sequence[float | None]) -> list[
     return [LoopEdge(round(at * 1e6), loop, on) for at, loop, on in found if at is not None]
 
 
-def speeds(found: Iterable[Found]) -> list[float | None]:
+def speeds(found: Iterable[MeasuredPassage]) -> list[float | None]:
     """Speeds in order of time, rounded."""
     order = sorted(found, key=lambda each: min(at for at in each[:4] if at is not None))
     return [None if each.speed is None else round(each.speed, 3) for each in order]
@@ -172,10 +179,10 @@ def test_edges_are_made_of_events() -> None:
     """Only upper loops say where they are."""
     upper = Loop(lane=1, time=MORNING, place="A8", category=Category.TRUCK)
     at_us = micros_of_time(MORNING)
-    assert edge_of(upper) == LoopEdge(at_us, UPPER, ON, "truck")
-    assert edge_of(Cleared(lane=1, time=MORNING)) == LoopEdge(at_us, LOWER, OFF)
+    assert to_loop_edge(upper) == LoopEdge(at_us, UPPER, ON, "truck")
+    assert to_loop_edge(Cleared(lane=1, time=MORNING)) == LoopEdge(at_us, LOWER, OFF)
     with pytest.raises(EventError, match="has no time"):
-        edge_of(Loop(lane=1))
+        to_loop_edge(Loop(lane=1))
 
 
 @st.composite
@@ -199,7 +206,7 @@ def test_edges_may_be_cut_anywhere(given_edges: list[LoopEdge], shares: list[flo
     """What waits, fed again with what came later, gives what all edges at once give; and no edge is lost or doubled."""
     last = max((edge.at_us for edge in given_edges), default=0) + 2 * PATIENCE_US
     waiting: list[LoopEdge] = []
-    given_out: list[Found] = []
+    given_out: list[MeasuredPassage] = []
     before = -1
     for limit in sorted(round(share * last) for share in shares):
         finder = PassageFinder()
@@ -233,9 +240,9 @@ def measured(edges_file: Path, truth_file: Path, pairs: int | None = None) -> Ac
     """How right the speeds of a file are, of some pairs of loops or of all."""
     by_pair: dict[str, list[LoopEdge]] = {}
     for event in read_edges(edges_file):
-        by_pair.setdefault(str(event.source), []).append(edge_of(event))
+        by_pair.setdefault(str(event.source), []).append(to_loop_edge(event))
     chosen = sorted(by_pair)[:pairs]
-    found = [FoundAt(pair, 0, each) for pair in chosen for each in find_passages(by_pair[pair])]
+    found = [SitePassage(pair, 0, each) for pair in chosen for each in find_passages(by_pair[pair])]
     return accuracy_of(found, [each for each in read_truth_file(truth_file) if each.site in chosen], 0)
 
 

@@ -50,7 +50,7 @@ def collect(outcomes: Sequence[SegmentOutcome]) -> StatisticsCollector:
         for arrival in sorted(carried, key=lambda arrival: arrival.at_us):
             now = arrival.at_us
             if now > START_US + 10 * SECOND_US:
-                collector.ask_for_confidence()
+                collector.subscribe_to_confidence()
             bus.publish(arrival.event)
     return collector
 
@@ -73,7 +73,7 @@ def test_the_collector_loses_no_event_during_the_refit(refitted: list[SegmentOut
     """Every vehicle that an upper loop noticed is counted, whichever sensor told of it."""
     assert lost(refitted) == 0
     assert sum(outcome.published for outcome in refitted) > 20
-    assert [outcome.unseen for outcome in refitted] == [0, 0]
+    assert [outcome.unpublished for outcome in refitted] == [0, 0]
 
 
 def test_old_and_new_sensors_tell_the_collector_in_turn(refitted: list[SegmentOutcome]) -> None:
@@ -89,8 +89,8 @@ def test_old_and_new_sensors_tell_the_collector_in_turn(refitted: list[SegmentOu
 def test_the_second_subscription_gets_what_says_how_sure_it_is(refitted: list[SegmentOutcome]) -> None:
     """It is asked for when all sites are refitted, and gets the new events from then on; the first goes on."""
     collector = collect(refitted)
-    asked_us = collector.asked_us
-    assert asked_us is not None
+    subscribed_us = collector.subscribed_us
+    assert subscribed_us is not None
     assert 0 < collector.confident < collector.delivered
     story = collector.refit({site: START_US + round(at * SECOND_US) for site, at in REFITS_S.items()}, 0)
     assert sum(each.old + each.new for each in story.received) == collector.delivered
@@ -124,7 +124,7 @@ def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytes
         ("start", 5),
         ("set_filters", 5),
         ("set_filters", 2),
-    }  # 2 is reset
+    }  # 2 is the old one: its controller is reset
     assert {name: run.outcome().filters[name] for name in before} == before
     assert not run.world.stations["upper"].is_up
     assert all(run.world.stations[name].is_up for name in ("gateway", "monitor", "lower", "upper2"))
@@ -170,8 +170,8 @@ def test_the_instant_of_the_refit_does_not_matter(offset_us: int, edge: int, see
     at_us = detections[edge].at_us + offset_us
     outcome = segment_of(detections, 7, (at_us - START_US) / SECOND_US, seed=seed).run()
     assert lost([outcome]) == 0
-    assert outcome.unseen == 0
-    assert outcome.heard["VelocityMonitor"] == len(detections)
+    assert outcome.unpublished == 0
+    assert outcome.received["VelocityMonitor"] == len(detections)
 
 
 # That the measure would tell
@@ -194,7 +194,7 @@ def test_it_would_tell_if_the_old_sensor_left_too_early(monkeypatch: pytest.Monk
     at_us = START_US + 7 * SECOND_US
     passing = [edge for moment in range(0, 2_000, 400) for edge in vehicle(at_us + moment)]
     outcome = segment_of(passing, 12, 7.0).run()
-    assert outcome.unseen > 0
+    assert outcome.unpublished > 0
     assert lost([outcome]) > 0
 
 

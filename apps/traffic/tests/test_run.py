@@ -1,32 +1,37 @@
 """The application from end to end, on a small city: everything agrees, and the report and the figures are there."""
 
 import multiprocessing
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from genus_traffic import pipeline
 from genus_traffic.report.checks import checks
 from genus_traffic.results import Results
 from genus_traffic.road.city import default_city
 from genus_traffic.road.scene import Scene
 from genus_traffic.road.truth import read_truth
 from genus_traffic.run import run
-from genus_traffic.segment.processes import run_segments
+from genus_traffic.run_folder import RunFolder, prepare
+from genus_traffic.segment.processes import run_segments, simulate_site
 from genus_traffic.steps import Steps
-from genus_traffic.workplace import Workplace, prepare
 
 SCENE = default_city(2, 2.0, seed=1)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return prepare(tmp_path_factory.mktemp("city") / "demo")
 
 
 @pytest.fixture(scope="module")
-def results(place: Workplace, spark: SparkSession) -> Results:
-    return run(SCENE, place, spark, Steps())
+def results(folder: RunFolder, spark: SparkSession) -> Iterator[Results]:
+    """A run in two micro-batches: the second one continues with what the first one left open."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "BATCHES", 2)
+        yield run(SCENE, folder, spark, Steps())
 
 
 def test_every_check_holds(results: Results) -> None:
@@ -34,13 +39,13 @@ def test_every_check_holds(results: Results) -> None:
     assert [check for check in checks(results) if not check.holds] == []
 
 
-def test_figures_are_those_of_the_run(results: Results, place: Workplace) -> None:
+def test_figures_are_those_of_the_run(results: Results, folder: RunFolder) -> None:
     assert results.accuracy.complete > 50
     answers = {compiled.subscriber: compiled.answers["Spark"] for compiled in results.subscriptions}
     edges_and_beats = answers["VelocityMonitor"] + answers["HeartbeatWatch"]
     assert results.event_count == edges_and_beats + _settings(results)
     assert {site.name for site in results.sites} == set(SCENE.names) == {minute.site for minute in results.traffic}
-    assert msgspec.json.decode(place.results.read_bytes(), type=Results) == results
+    assert msgspec.json.decode(folder.results.read_bytes(), type=Results) == results
 
 
 def _settings(results: Results) -> int:
@@ -48,9 +53,9 @@ def _settings(results: Results) -> int:
     return sum(row.published for row in results.channels if row.channel.startswith("Setting"))
 
 
-def test_the_truth_is_kept_beside_the_report(results: Results, place: Workplace) -> None:
-    assert len(read_truth(place.truth)) == results.accuracy.complete + results.accuracy.one_sided
-    assert place.report.read_text("utf-8").startswith("<!DOCTYPE html>")
+def test_the_truth_is_kept_beside_the_report(results: Results, folder: RunFolder) -> None:
+    assert len(read_truth(folder.truth)) == results.accuracy.complete + results.accuracy.one_sided
+    assert folder.report.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_a_run_that_is_interrupted_ends_its_processes() -> None:
@@ -61,7 +66,7 @@ def test_a_run_that_is_interrupted_ends_its_processes() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_segments(default_city(2, 20.0, seed=1), interrupted)
+        run_segments(default_city(2, 4.0, seed=1), interrupted)
     assert multiprocessing.active_children() == []
 
 
@@ -69,7 +74,7 @@ def test_processes_give_what_one_alone_gives() -> None:
     """A site's run depends on its scene alone, not on the number of processes or the sites beside it."""
     scene = default_city(2, 0.5, seed=4)
     together = run_segments(scene)
-    alone = [run_segments(_only(scene, name))[0] for name in scene.names]
+    alone = [simulate_site(_only(scene, name), scene.site(name), lambda _: None) for name in scene.names]
     assert [each.outcome.events for each in together] == [each.outcome.events for each in alone]
 
 

@@ -110,7 +110,7 @@ def test_a_site_has_what_is_typical_of_its_kind_unless_the_file_says_otherwise(k
         (f"{HEAD}{SITE}[refit]\norder = ['mill', 'mill']", "refit.order: 'mill' is there twice"),
         (
             f"{HEAD}{SITE}[refit]\nbegins = 1",
-            "refit: the last site's turn comes 10.0 min after the start, but the scene ends after 10 min; "
+            "refit: the last site is refitted 10.0 min after the start, but the scene ends after 10 min; "
             "make begins or apart_s smaller",
         ),
         (
@@ -235,5 +235,5 @@ def test_some_sites_of_a_scene_keep_their_order_and_their_place_in_the_refit() -
 
 def test_a_scene_that_is_changed_is_checked_again() -> None:
     scene = load_scene(EXAMPLE)
-    with pytest.raises(SceneError, match=r"the last site's turn comes 2\.0 min after the start"):
+    with pytest.raises(SceneError, match=r"the last site is refitted 2\.0 min after the start"):
         msgspec.structs.replace(scene, minutes=1.0)

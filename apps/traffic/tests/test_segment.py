@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.errors import BusError, PlanError
-from genus_traffic.passages.finder import edge_of, find_passages
+from genus_traffic.passages.finder import find_passages, to_loop_edge
 from genus_traffic.road.detections import Detection
 from genus_traffic.segment import segment as segment_module
 from genus_traffic.segment.plan import DEADLINE_NS, city_catalog, segment_plan
@@ -28,7 +28,7 @@ STAMP_US = 5
 @pytest.fixture(scope="module")
 def quiet() -> SegmentOutcome:
     """Ten seconds of traffic, nothing goes wrong."""
-    return segment_of(traffic(12), asked_us=(START_US + 3 * SECOND_US,)).run()
+    return segment_of(traffic(12), request_settings_us=(START_US + 3 * SECOND_US,)).run()
 
 
 def edges(outcome: SegmentOutcome) -> list[Edge]:
@@ -57,7 +57,7 @@ def check_all_left(detections: tuple[Detection, ...], events: list[Edge]) -> Non
 def test_every_detection_leaves_by_the_gateway_once(quiet: SegmentOutcome) -> None:
     """What sensors notice is what the city hears of, no more and no less; times are good to some microseconds."""
     check_all_left(tuple(traffic(12)), edges(quiet))
-    assert quiet.unseen == 0
+    assert quiet.unpublished == 0
     assert quiet.stamp_error_us <= STAMP_US
 
 
@@ -88,10 +88,10 @@ def test_events_leave_within_their_deadline_in_order_of_reception(quiet: Segment
 def test_the_monitor_finds_while_it_happens_what_is_found_afterwards(quiet: SegmentOutcome) -> None:
     """Speeds on the segment are those of the same algorithm over what left it."""
     for lane in (0, 1):
-        online = [each.found for each in quiet.found if each.lane == lane]
-        afterwards = find_passages(edge_of(event) for event in edges(quiet) if event.lane == lane)
+        online = [each.passage for each in quiet.found if each.lane == lane]
+        afterwards = find_passages(to_loop_edge(event) for event in edges(quiet) if event.lane == lane)
         assert sorted(online, key=str) == sorted(afterwards, key=str)
-    speeds = [each.found.speed for each in quiet.found]
+    speeds = [each.passage.speed for each in quiet.found]
     assert len(speeds) == quiet.published
     assert all(speed is not None and 9.9 < speed < 35.1 for speed in speeds)
 
@@ -156,7 +156,7 @@ def test_acceptance_filters_keep_away_what_nobody_asked_for(quiet: SegmentOutcom
         listeners = 1 if channel.startswith("Setting") else 2
         assert (delivered, filtered, missed) == (listeners * published, (3 - listeners) * published, 0), channel
     assert len(found) == 8
-    assert quiet.heard == {"Gateway": len(quiet.events), "VelocityMonitor": len(edges(quiet))}
+    assert quiet.received == {"Gateway": len(quiet.events), "VelocityMonitor": len(edges(quiet))}
 
 
 def test_corrupted_frames_are_sent_again_and_nothing_is_lost() -> None:
@@ -291,7 +291,7 @@ def test_what_cannot_be_planned_is_refused(place: str, lanes: int, says: str) ->
         (vehicle(START_US, lane=2), {}, "lane that is not one of its 2"),
         ([], {"refit_s": 12.0}, "refitted before it starts or after it ends"),
         ([], {"seconds": 0}, "ends before it starts"),
-        ([], {"asked_us": (START_US - 1,)}, "asked for its settings before it starts"),
+        ([], {"request_settings_us": (START_US - 1,)}, "requested to publish settings before it starts"),
     ],
 )
 def test_a_segment_that_cannot_be_is_refused(detections: list[Detection], more: dict[str, Any], says: str) -> None:

@@ -87,7 +87,7 @@ def _parse(lines: str, cls: type[Event]) -> list[Subscription]:
     """The subscriptions of a file that name the class or its supertypes only; others cannot match its events."""
     types = [each for each in cls.__mro__ if issubclass(each, Event | Kind) and each is not Kind]
     found = []
-    for line in lines.splitlines():
+    for line in lines.split("\n"):  # a text may have other line separators in it
         with contextlib.suppress(GenusError):
             found.append(Subscription.parse(line, types))
     return found

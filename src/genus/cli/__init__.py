@@ -1,14 +1,24 @@
-"""The `genus` command. Each subcommand lives in a module of its own, imported only when it is called."""
+"""The `genus` command. Each subcommand lives in a module of its own, imported only when it is called.
+
+Packages that add commands may use `SectionedGroup`, a click group with the help of Genus's own groups, `on_spark`,
+which gives a command Spark's options and a session, and `saying_what_is_kept`, for commands that are interrupted.
+"""
 
 import logging
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from genus.cli._exit import end_by
-from genus.cli._groups import PluginGroup
+from genus._lazy import lazy
+from genus.cli._exit import end_by, saying_what_is_kept
+from genus.cli._groups import PluginGroup, SectionedGroup
+
+if TYPE_CHECKING:
+    from genus.cli._lake_session import on_spark
+
+__all__ = ["SectionedGroup", "genus", "main", "on_spark", "saying_what_is_kept"]
 
 COMMANDS = {
     "types": "genus.cli._types:types",
@@ -24,11 +34,11 @@ COMMANDS = {
     "lake": "genus.cli._lake:lake",
     "completion": "genus.cli._completion:completion",
 }
-STORY = {
+HELP_SECTIONS = {
     "Declare what events are": {
         "types": "Show the event types of a module: codes, bits, event tags",
         "codes": "Compare the sizes of prime codes, per scheme",
-        "catalog": "Keep the codes, bits and event tags a system agrees on",
+        "catalog": "Keep the codes, bits and event tags that a system shares",
     },
     "Subscribe to them": {
         "explain": "Show what a subscription is compiled to, for each target",
@@ -36,7 +46,7 @@ STORY = {
     },
     "Run a bus": {
         "pub": "Publish events",
-        "sub": "Print events as they come",
+        "sub": "Print events as they arrive",
         "record": "Write events to a file, or to a folder for streams",
         "replay": "Publish or print the events of a recording",
     },
@@ -44,7 +54,7 @@ STORY = {
         "can": "Plan channels, simulate them under faults, run them, decode logs",
     },
     "On Spark": {
-        "lake": "Read in events, read them out, route them, follow what comes",
+        "lake": "Ingest events, query them, route them, follow a stream",
     },
     "For your shell": {
         "completion": "Print the script that completes these commands",
@@ -55,7 +65,7 @@ STORY = {
 @click.command(
     cls=PluginGroup,
     lazy=COMMANDS,
-    story=STORY,
+    sections=HELP_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 130 interrupted.",
 )
@@ -82,3 +92,7 @@ def main() -> None:
 def _interrupt(number: int, frame: object) -> NoReturn:
     """SIGTERM ends a command as Ctrl-C does: files are finished, sockets removed, Spark stopped."""
     raise KeyboardInterrupt
+
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__, _lake_session="on_spark")

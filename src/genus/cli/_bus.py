@@ -102,7 +102,7 @@ def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str,
 def sub(
     types: tuple[str, ...], address: str, subscription: str, count: int | None, timeout: float | None, as_json: bool
 ) -> None:
-    """Print events as they come.
+    """Print events as they arrive.
 
     SUBSCRIPTION is like "Loop has place where speed > 30"; without it all events are printed. Ctrl-C ends it.
 

@@ -13,24 +13,24 @@ COMMANDS = {
     "types": "genus.cli._can_dbc:types_",
     "decode": "genus.cli._can_dbc:decode",
 }
-STORY = {
+HELP_SECTIONS = {
     "Before there is a bus": {
-        "plan": "Plan a system: is every promise kept, and why not",
+        "plan": "Plan a system: which guarantees hold, and why others do not",
         "sim": "Simulate a system bit by bit, under faults",
     },
     "On a live bus": {
         "broker": "Give nodes their numbers and channels their event tags",
-        "node": "Take part in a bus: print, publish, tell of every trouble",
+        "node": "Take part in a bus: print, publish, report troubles",
         "monitor": "Show the rate, latency, jitter and losses of every channel",
     },
-    "What others defined and recorded": {
+    "DBC files and CAN logs": {
         "types": "Show the event types that the messages of a DBC file become",
         "decode": "Decode the frames of a CAN log to events",
     },
 }
 
 
-@click.command(cls=LazyGroup, lazy=COMMANDS, story=STORY)
+@click.command(cls=LazyGroup, lazy=COMMANDS, sections=HELP_SECTIONS)
 def can() -> None:
     """Plan channels, simulate them under faults, run them, decode logs.
 

@@ -18,6 +18,8 @@ from rich.table import Table
 
 from genus.bus import RecordingWriter
 from genus.cli._events import as_text
+from genus.cli._exit import saying_what_is_kept
+from genus.cli._format import counted
 from genus.filters import Subscription
 from genus.model import Attribute, Event, attributes
 
@@ -42,8 +44,8 @@ MOST_ROWS = 20
 def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | None) -> None:
     """Show the event types that the messages of a DBC file become.
 
-    Of a large file, give the TYPEs to see in full. Names that had to change, and what is wrong with the file, are said
-    below.
+    A large file is listed in short; name the TYPEs to see in full. Names that had to be changed and errors in the file
+    are listed at the end.
 
     \b
     genus can types car.dbc
@@ -169,8 +171,8 @@ def decode(
 ) -> None:
     """Decode the frames of a CAN log to events.
 
-    The log may be of candump, ASC, BLF, TRC or CSV; also .gz. Frames that are no events, and what is damaged in it, are
-    counted by reason and passed over.
+    The log may be in candump, ASC, BLF, TRC or CSV format, also compressed (.gz). Frames that are not events, and
+    damaged parts of the log, are skipped and counted by reason.
 
     \b
     genus can decode --dbc car.dbc drive.log -o drive.genus
@@ -183,14 +185,20 @@ def decode(
     dbc = load_dbc(database)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
-    with _writing(output, append) as write, _progress(decoding.log) as advance:
-        for number, recorded in enumerate(decoding):
+    written = 0
+    with (
+        saying_what_is_kept(lambda: counted(written, "event") + (f" in {output}" if output else "")),
+        _writing(output, append) as write,
+        _progress(decoding.log) as advance,
+    ):
+        for recorded in decoding:
             write(recorded.event, recorded.at_us)
             if as_json:
                 click.echo(as_text(recorded.event, as_json))
-            if number % 1000 == 0:
+            if written % 1000 == 0:
                 advance()
-    _say_places(decoding.log)
+            written += 1
+    _show_problems(decoding.log)
     Console(stderr=as_json).print(_summary(decoding))
     if not decoding.frames:
         raise click.ClickException(f"{log}: not one frame was found; is it a CAN log, and the format right?")
@@ -207,16 +215,16 @@ def _writing(output: Path | None, append: bool) -> Iterator[Callable[[Event, int
 
 @contextmanager
 def _progress(log: "CanLog") -> Iterator[Callable[[], None]]:
-    """Shows how far a log is read, if a person looks on."""
+    """Show progress through the log on a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"decoding {log.path.name}", total=log.size)
         yield lambda: bar.update(task, completed=log.position)
 
 
-def _say_places(log: "CanLog") -> None:
-    for place in log.problems[:MOST_ROWS]:
-        click.echo(f"genus: {log.path}: {place}", err=True)
+def _show_problems(log: "CanLog") -> None:
+    for problem in log.problems[:MOST_ROWS]:
+        click.echo(f"genus: {log.path}: {problem}", err=True)
     if len(log.problems) > MOST_ROWS:
         click.echo(f"genus: {log.path}: and more; all are counted below", err=True)
 
@@ -231,7 +239,7 @@ def _summary(decoding: "Decoding") -> Table:
         table.add_row("  not asked for", f"{decoding.unwanted:,}")
     _add_rows(table, "rejected", decoding.rejected)
     _add_rows(table, "unknown identifiers", decoding.unknown_ids)
-    _add_rows(table, "passed over in the log", decoding.skipped)
+    _add_rows(table, "skipped in the log", decoding.skipped)
     return table
 
 

@@ -83,10 +83,12 @@ def broker(address: str, catalog: Path, tables: Path, standby: bool, lasts: floa
     """
     from genus.can import open_broker
 
+    notices = _Notices()
     with stopped_by_signals() as stop:
-        live = open_broker(address, catalog, tables, standby=standby, on_notice=_show_broker_notice)
+        live = open_broker(address, catalog, tables, standby=standby, on_notice=notices.show)
         with live:
             click.echo(f"broker of {len(live.catalog.types)} types on {address}, uid {live.uid:016x}", err=True)
+            notices.release()
             _follow_catalog(live, catalog, stop, lasts)
             known, announced = len(live.numbers), len(live.channels)
     click.echo(f"nodes known: {known}, channels announced: {announced}", err=True)
@@ -101,6 +103,29 @@ def _follow_catalog(live: "LiveBroker", catalog: Path, stop: threading.Event, la
         if changed is not None and changed != seen:
             seen = changed
             _reload(live)
+
+
+class _Notices:
+    """State: notices of the broker's thread, held back until the command has printed its first line."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[object] | None = []
+
+    def show(self, notice: object) -> None:
+        """Print a notice now, or when `release` is called."""
+        with self._lock:
+            if self._held is None:
+                _show_broker_notice(notice)
+            else:
+                self._held.append(notice)
+
+    def release(self) -> None:
+        """Print what was held back, and from now on every notice at once."""
+        with self._lock:
+            for notice in self._held or ():
+                _show_broker_notice(notice)
+            self._held = None
 
 
 def _show_broker_notice(notice: object) -> None:
@@ -196,9 +221,9 @@ def node(
     lasts: float | None,
     as_json: bool,
 ) -> None:
-    """Take part in a bus: print, publish, tell of every trouble.
+    """Take part in a bus: print, publish, report troubles.
 
-    What is subscribed to is printed, and what stdin says is published. Ctrl-C ends it.
+    Prints the events that match, and publishes the lines of standard input. Ctrl-C ends it.
 
     \b
     genus can node can:udp_multicast -t examples/traffic.py --subscribe "Loop where lane > 1"
@@ -231,7 +256,7 @@ def node(
 
 
 def _warn_without_broker(link: object, stop: threading.Event, until: float) -> None:
-    """A subscriber needs the catalog: say so if no broker sends it, and go on."""
+    """Print a warning if no broker has sent the catalog in time: a subscriber needs it."""
     while not getattr(link, "is_bound", True) and not stop.wait(0.1):
         if time.monotonic() > until:
             click.echo("genus: no broker has answered yet; still listening (`genus can broker` is one)", err=True)
@@ -257,8 +282,8 @@ def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: flo
             published += 1
         except (click.ClickException, EventError) as problem:
             refused += 1
-            said = problem.message if isinstance(problem, click.ClickException) else str(problem)
-            click.echo(f"genus: event {published + refused}: {said}", err=True)
+            reason = problem.message if isinstance(problem, click.ClickException) else str(problem)
+            click.echo(f"genus: event {published + refused}: {reason}", err=True)
     return published, refused
 
 

@@ -1,4 +1,4 @@
-"""`genus can plan`: build the calendar of a system and say for every channel whether its promise holds."""
+"""`genus can plan`: compute the calendar of a system, and for every channel whether its guarantee holds."""
 
 import sys
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"
 @click.option("--svg", type=OUTPUT, help="The same as a vector graphic.")
 @click.option("--calendar", type=OUTPUT, help="Write the calendar to this file, for nodes to keep.")
 def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calendar: Path | None) -> None:
-    """Plan a system: is every promise kept, and why not.
+    """Plan a system: which guarantees hold, and why others do not.
 
     Hard slots, soft deadlines and fixed priorities on one bus. Exit code 0 if every channel is admitted, 1 if not.
 
@@ -106,9 +106,9 @@ def _row(channel: ChannelSpec, verdict: Verdict) -> tuple[str, ...]:
 
 def _advice(found: Plan) -> Iterator[Text]:
     nothing = "no change of this channel alone helps (periods that divide each other leave more room)"
-    for place, verdict in enumerate(found.refused):
+    for position, verdict in enumerate(found.refused):
         change = " or ".join(advice.text for advice in verdict.advice) or nothing
-        hint = f" Change: {change}." if place < MAX_ADVISED else ""
+        hint = f" Change: {change}." if position < MAX_ADVISED else ""
         yield Text.assemble((verdict.channel, "bold"), f": {verdict.reason}.{hint}")
     if found.advice:
         yield Text(f"All: {'; or '.join(advice.text for advice in found.advice)}.")

@@ -46,7 +46,7 @@ class SimCommand(click.Command):
     """A command whose help lists the faults there are."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Every fault, as it is written, and what it does."""
+        """The syntax of every fault, with its effect."""
         with formatter.section("Faults"):
             for usage, what in fault_help():
                 formatter.write_text(usage)
@@ -85,7 +85,9 @@ class SimCommand(click.Command):
 @click.option("--trace", type=OUTPUT, help="Write all that was on the bus to this file.")
 @click.option("--png", type=OUTPUT, help="Draw 20 ms of it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--strict", is_flag=True, help="Exit code 1 if a promise was broken, whatever the faults.")
+@click.option(
+    "--strict", is_flag=True, help="Exit code 1 if a guarantee was not kept, even under faults that permit it."
+)
 def sim(
     source: Path,
     seconds: float,
@@ -106,9 +108,10 @@ def sim(
 ) -> None:
     """Simulate a system bit by bit, under faults.
 
-    It runs the same node code as a real bus, its programs, and what goes wrong. Stations are numbered as the system's
-    nodes are. Times of faults count from power-on; --for counts from when programs begin to publish, once clocks are
-    synchronised and channels bound. Ctrl-C shows what came of it so far; the exit code is then 130.
+    It runs the same node code as a real bus, programs that publish as the system file says, and the given faults.
+    Stations have the numbers of the system's nodes. Times of faults count from power-on; --for counts from when
+    programs begin to publish, once clocks are synchronised and channels bound. Ctrl-C shows the results so far; the
+    exit code is then 130.
 
     \b
     genus can sim examples/crossing.toml --for 2s --faults "errors p=0.05" --seed 1
@@ -218,8 +221,8 @@ def _show_one(console: Console, outcome: Outcome) -> None:
     for name, band in outcome.bands.items():
         bands.add_row(name, f"{band.load:.1%}", str(band.frames), str(band.errors))
     console.print(bands)
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.troubles.items()))
-    console.print(f"programs were told: {told or 'nothing'}", highlight=False)
+    troubles = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.troubles.items()))
+    console.print(f"troubles reported to programs: {troubles or 'none'}", highlight=False)
     if outcome.dropped:
         dropped = ", ".join(f"{count} {why}" for why, count in sorted(outcome.dropped.items()))
         console.print(f"nodes dropped: {dropped}", highlight=False)

@@ -9,7 +9,7 @@ from genus.catalog import Catalog, Finding
 from genus.cli._completion import complete_catalog_types, complete_files
 from genus.cli._events import load_all
 from genus.cli._format import meant, print_json
-from genus.cli._groups import StoryGroup
+from genus.cli._groups import SectionedGroup
 from genus.cli._types import as_list, show
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -17,9 +17,9 @@ MODULES = click.argument("sources", metavar="MODULE_OR_FILE...", nargs=-1, requi
 FINDINGS = click.option("--json", "as_json", is_flag=True, help="Print a JSON list of findings instead of lines.")
 
 
-@click.group(cls=StoryGroup)
+@click.group(cls=SectionedGroup)
 def catalog() -> None:
-    """Keep the codes, bits and event tags a system agrees on.
+    """Keep the codes, bits and event tags that a system shares.
 
     FILE is a catalog: a JSON file that only grows. MODULE_OR_FILE is the dotted name of a Python module, or the path of
     a .py or .dbc file.
@@ -29,7 +29,7 @@ def catalog() -> None:
 @catalog.command("register")
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @MODULES
-@click.option("--dry-run", is_flag=True, help="Only say what would be added.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be added.")
 @FINDINGS
 def register_command(path: Path, sources: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Add the event types of modules to a catalog, all or none.

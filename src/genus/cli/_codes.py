@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from genus.cli._completion import complete_files
-from genus.cli._groups import StoryGroup
+from genus.cli._groups import SectionedGroup
 from genus.codes import (
     LARGEST_CODES,
     CodeCost,
@@ -24,7 +24,7 @@ from genus.codes import (
 )
 
 
-@click.group(cls=StoryGroup)
+@click.group(cls=SectionedGroup)
 def codes() -> None:
     """Compare the sizes of prime codes, per scheme."""
 

@@ -1,7 +1,6 @@
-"""How the command ends: its exit codes, and one line on standard error for whatever went wrong.
+"""Exit codes, signals, and errors as one line on standard error.
 
-An error is said in the words of whoever raised it; a stack trace helps nobody at a terminal, so it is shown only if
-GENUS_TRACEBACK is set.
+The line is the message of the exception; GENUS_TRACEBACK=1 shows the stack trace too.
 """
 
 import os
@@ -19,8 +18,6 @@ import click
 from genus._extras import install_command
 from genus.errors import GenusError
 
-# Ctrl-C and SIGTERM, for commands that go on until they are told to stop.
-
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
@@ -31,7 +28,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
+def stopped_gracefully() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or SIGTERM sets; the second one interrupts."""
     stop = threading.Event()
 
@@ -46,12 +43,22 @@ def told_to_stop() -> Iterator[threading.Event]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the block has ended: what it opens is then in the hands of who will close it."""
-    told: list[int] = []
-    with _handling(lambda number, frame: told.append(number)):
+    """Hold back Ctrl-C and SIGTERM until the block has ended, so that what it opens is closed."""
+    received: list[int] = []
+    with _handling(lambda number, frame: received.append(number)):
         yield
-    if told:
-        signal.raise_signal(told[0])
+    if received:
+        signal.raise_signal(received[0])
+
+
+@contextmanager
+def saying_what_is_kept(describe: Callable[[], str]) -> Iterator[None]:
+    """If Ctrl-C or SIGTERM interrupts the block, print what was kept; the command ends as interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; {describe()}", err=True)
+        raise
 
 
 @contextmanager
@@ -67,7 +74,7 @@ def _handling(handle: Callable[[int, FrameType | None], object]) -> Iterator[Non
 FAILED, WRONG_USAGE, DAMAGED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: it could not be done or the answer is no; wrong usage; damage was found; Ctrl-C or SIGTERM."""
 LONGEST = 1000
-"""So many letters of a message are shown: some quote what they could not read."""
+"""Longest message shown, in characters: some quote the input that could not be read."""
 TRACEBACK = "GENUS_TRACEBACK"
 _EXTRAS = {
     "pyspark": "lake",
@@ -83,7 +90,7 @@ _EXTRAS = {
 
 
 def end_by(problem: BaseException) -> NoReturn:
-    """Say what went wrong in one line and end with the exit code that belongs to it."""
+    """Print the error as one line and exit with its code."""
     match problem:
         case click.UsageError():
             _end(_with_help(problem), WRONG_USAGE)
@@ -92,20 +99,20 @@ def end_by(problem: BaseException) -> NoReturn:
         case click.Abort() | KeyboardInterrupt():
             sys.exit(INTERRUPTED)
         case BrokenPipeError():
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: nothing to say
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
             sys.exit(FAILED)
         case ModuleNotFoundError():
             _end(_missing(problem), FAILED)
         case GenusError() | OSError() | ImportError():
             _end(str(problem), FAILED)
         case _:
-            _end(f"this should not have happened: {_named(problem)} (set {TRACEBACK}=1 to see where)", FAILED)
+            _end(f"internal error: {_named(problem)} (set {TRACEBACK}=1 to see where)", FAILED)
 
 
 def _with_help(problem: click.UsageError) -> str:
-    said = problem.format_message()
-    ends = "" if said.endswith((".", "?", "!")) else "."
-    return said if problem.ctx is None else f"{said}{ends} See `{problem.ctx.command_path} --help`"
+    message = problem.format_message()
+    ends = "" if message.endswith((".", "?", "!")) else "."
+    return message if problem.ctx is None else f"{message}{ends} See `{problem.ctx.command_path} --help`"
 
 
 def _missing(problem: ModuleNotFoundError) -> str:
@@ -141,7 +148,7 @@ def one_line(text: str) -> str:
 
 
 def _stdout_is_lost() -> bool:
-    """Whether what was printed cannot be written: then Python would complain once more on its way out."""
+    """Whether standard output cannot be written, in which case Python would print a second error at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -31,7 +31,7 @@ TARGETS = ("python", "arrow", "index", "spark", "can")
 @click.option(
     "--banks", type=click.IntRange(1), metavar="N", help="How many acceptance filters the controller has [no limit]."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object: for each target what it becomes there.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object with one text per target.")
 def explain(
     types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None, as_json: bool
 ) -> None:

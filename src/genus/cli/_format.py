@@ -1,4 +1,4 @@
-"""How commands say numbers, tables, JSON and what was meant."""
+"""How commands print numbers, tables, JSON and suggestions."""
 
 import re
 import threading
@@ -40,19 +40,21 @@ class Span(ParamType[float]):
         """Read the number and the unit."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d)?", str(value))
         if found is None:
-            self.fail(f"{value!r} is no length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
+            self.fail(f"{value!r} is not a length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
         seconds = float(found[1]) * DURATION_UNITS[found[2] or "s"] / 1e6
         if seconds > threading.TIMEOUT_MAX or (seconds == 0 and not self._may_be_zero):
             self.fail(f"{value!r} is too {'long' if seconds else 'short'}", param, ctx)
         return seconds
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """What the help shows in its place."""
+        """The name of the value in the help."""
         return "SPAN"
 
 
-FOR = click.option("--for", "--seconds", "lasts", type=Span(), help="Stop after so long, like 30s or 2min [at Ctrl-C].")
-"""The option of commands that go on until they are told to stop."""
+FOR = click.option(
+    "--for", "--seconds", "lasts", type=Span(), help="Stop after this time, like 30s or 2min [at Ctrl-C]."
+)
+"""The option of commands that run until they are stopped."""
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
@@ -82,7 +84,7 @@ def rate(number: float, seconds: float) -> str:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Which of some known words was meant by one that is not among them.
+    """A suggestion for a word that is not among the known ones.
 
     >>> meant("repaly", ["record", "replay"]), meant("x", ["record", "replay"])
     ("did you mean 'replay'?", 'there are record, replay')

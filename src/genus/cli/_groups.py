@@ -1,4 +1,4 @@
-"""Groups of commands that tell a story, and those that import a command only to run or describe it."""
+"""Groups of commands: with headings in their help, imported when they are called, and added by other packages."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,34 +11,34 @@ from click.shell_completion import CompletionItem
 from genus.cli._format import meant
 
 COMMAND_ENTRY_POINTS = "genus.commands"
-Story = Mapping[str, Mapping[str, str]]
-"""Headings, and below each the commands with the line that says what they do."""
+HelpSections = Mapping[str, Mapping[str, str]]
+"""Headings, each with its commands and their one-line descriptions."""
 
 
-class StoryGroup(click.Group):
-    """A group whose help lists its commands in the order of the story they tell, each with a whole line."""
+class SectionedGroup(click.Group):
+    """A group whose help lists its commands in the order of declaration, under headings, with whole lines."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order they were declared, not of the alphabet."""
+        """The commands in the order of declaration."""
         return list(self.commands)
 
-    def story(self, ctx: click.Context) -> Story:
-        """What the help shows: the first sentence of each command's own help."""
+    def sections(self, ctx: click.Context) -> HelpSections:
+        """The commands under one heading, described by the first sentence of their help."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return {"Commands": {name: first_sentence(command) for name, command in commands.items() if command}}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One column of names through all headings, and no line cut short."""
-        story = self.story(ctx)
-        widest = max(len(name) for lines in story.values() for name in lines)
-        for heading, lines in story.items():
+        """Write the headings with their commands; names take the same width under all headings."""
+        sections = self.sections(ctx)
+        widest = max(len(name) for lines in sections.values() for name in lines)
+        for heading, lines in sections.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(widest), line) for name, line in lines.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is asked for, or say which one was meant."""
+        """Find a command; UsageError with a suggestion if there is none."""
         name = args[0]
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or ctx.resilient_parsing:
@@ -46,29 +46,31 @@ class StoryGroup(click.Group):
         raise click.UsageError(f"No such command {name!r}; {meant(name, known)}", ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command, the help is what was asked for."""
+        """Show the help if no command is given."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands that begin so, found without importing them, and options."""
-        lines = {name: line for part in self.story(ctx).values() for name, line in part.items()}
+        """Commands and options that begin like the word; commands are not imported."""
+        lines = {name: line for part in self.sections(ctx).values() for name, line in part.items()}
         found = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-class LazyGroup(StoryGroup):
+class LazyGroup(SectionedGroup):
     """A group that knows its commands by name and imports one only to run or describe it.
 
     With a story, not even its help imports them.
     """
 
-    def __init__(self, *arguments: Any, lazy: Mapping[str, str], story: Story | None = None, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, lazy: Mapping[str, str], sections: HelpSections | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self._lazy = lazy
-        self._story = story
+        self._sections = sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order they were given."""
@@ -83,9 +85,9 @@ class LazyGroup(StoryGroup):
         assert isinstance(command, click.Command)
         return command
 
-    def story(self, ctx: click.Context) -> Story:
-        """The story that was given, or what the commands say of themselves."""
-        return super().story(ctx) if self._story is None else self._story
+    def sections(self, ctx: click.Context) -> HelpSections:
+        """The given sections, or one made from the help of the commands."""
+        return super().sections(ctx) if self._sections is None else self._sections
 
 
 class PluginGroup(LazyGroup):
@@ -104,10 +106,10 @@ class PluginGroup(LazyGroup):
         added = None if name in self._lazy else self._added().get(name)
         return super().get_command(ctx, name) if added is None else _load(added)
 
-    def story(self, ctx: click.Context) -> Story:
-        """What Genus has, and what was added."""
+    def sections(self, ctx: click.Context) -> HelpSections:
+        """The sections of Genus, and one for commands of other packages."""
         added = {name: _described(entry) for name, entry in self._added().items()}
-        return {**super().story(ctx), **({"Added by other packages": added} if added else {})}
+        return {**super().sections(ctx), **({"Added by other packages": added} if added else {})}
 
     def _added(self) -> dict[str, EntryPoint]:
         found = sorted(entry_points(group=COMMAND_ENTRY_POINTS), key=lambda entry: entry.name)
@@ -127,7 +129,7 @@ def _load(entry: EntryPoint) -> click.Command:
 
 
 def _described(entry: EntryPoint) -> str:
-    """The summary of the package: its command is not imported for the sake of a list."""
+    """The name and summary of the package; the command is not imported."""
     if entry.dist is None or "Summary" not in entry.dist.metadata:
         return _package(entry)
     return f"{entry.dist.name}: {entry.dist.metadata['Summary']}"
@@ -138,5 +140,5 @@ def _package(entry: EntryPoint) -> str:
 
 
 def first_sentence(command: click.Command) -> str:
-    """What a command does, as a list of commands says it."""
+    """The first sentence of a command's help, for lists."""
     return command.get_short_help_str(limit=1000).removesuffix(".")

@@ -16,31 +16,31 @@ COMMANDS = {
     "check": "genus.cli._lake_admin:check",
     "stats": "genus.cli._lake_admin:stats",
 }
-STORY = {
-    "Fill it": {
+HELP_SECTIONS = {
+    "Fill a lake": {
         "init": "Make a lake for some event types, or add types to one",
-        "ingest": "Read in files, folders or patterns of files",
-        "dead": "Show what was no event, and why",
+        "ingest": "Ingest files, folders or patterns of files",
+        "dead": "Show the dead letters: input that is not an event, and why",
     },
-    "Ask it": {
+    "Query it": {
         "read": "Show the events that match a subscription",
         "route": "Match many subscriptions: count or deliver",
-        "inbox": "Show what was delivered to a subscriber",
+        "inbox": "Show the events delivered to a subscriber",
     },
-    "Follow what comes": {
-        "stream": "Read in recordings as they land, and deliver matches",
+    "Follow new events": {
+        "stream": "Ingest recordings as they land, and deliver matches",
     },
-    "Keep it": {
-        "compact": "Make few large files of many small ones",
+    "Maintain it": {
+        "compact": "Rewrite many small files as few large ones",
         "check": "Compare a lake's files with its ledger",
         "stats": "Show the tables of a lake in numbers",
     },
 }
 
 
-@click.command(cls=LazyGroup, lazy=COMMANDS, story=STORY)
+@click.command(cls=LazyGroup, lazy=COMMANDS, sections=HELP_SECTIONS)
 def lake() -> None:
-    """Read in events, read them out, route them, follow what comes.
+    """Ingest events, query them, route them, follow a stream.
 
-    LAKE is a folder, or any path that Spark reaches; GENUS_LAKE is taken where it is left out.
+    LAKE is a folder, or any path that Spark reaches; the default is GENUS_LAKE.
     """

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from genus.cli._events import load_all, types_option
-from genus.cli._exit import DAMAGED
+from genus.cli._exit import DAMAGED, saying_what_is_kept
 from genus.cli._format import Span, counted, plain_table, print_json, sized
 from genus.cli._lake_session import AS_JSON, LAKE, on_spark, started
 
@@ -75,20 +75,20 @@ def _say_made(lake: "Lake", was_there: bool, new: list[str], findings: list[str]
 
 @click.command()
 @LAKE
-@click.option("--clean", is_flag=True, help="Remove what no version needs any more, and what killed writers left.")
+@click.option("--clean", is_flag=True, help="Remove files that no version needs, and files left by killed writers.")
 @click.option(
     "--older-than",
     type=Span(may_be_zero=True),
     default=WEEK_S,
-    help="With --clean: what stopped counting so long ago; followers that stayed behind for longer begin again [7d].",
+    help="With --clean: files replaced longer ago than this; followers further behind start again [7d].",
 )
 @AS_JSON
 @on_spark
 def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "SparkSession") -> None:
-    """Make few large files of many small ones.
+    """Rewrite many small files as few large ones.
 
-    Those of a day are written anew, sorted by type and time. Old files stay until --clean removes them: whoever reads
-    them goes on.
+    The files of a day are rewritten, sorted by type and time. Old files stay until --clean removes them, so that
+    readers of earlier versions can finish.
 
     \b
     genus lake compact city --clean --older-than 7d
@@ -99,7 +99,11 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
 
     lake = Lake(started(spark), path)
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    kept = "days that were rewritten stay so, all others have their old files; the same command does the rest"
+    with (
+        saying_what_is_kept(lambda: kept),
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
         task = progress.add_task("compacting", total=None)
         done = lake.compact(progress=lambda number, of: progress.update(task, completed=number, total=of))
     removed = lake.clean(older_than) if clean else 0
@@ -148,7 +152,7 @@ def _say_checked(wrong: list["StoreProblem"]) -> None:
         click.echo(problem)
     if wrong:
         click.echo(
-            "Restore these folders from a copy: what is read in is not read in again. Other folders are not touched."
+            "Restore these folders from a backup: ingested files are not ingested again. Other folders are intact."
         )
 
 

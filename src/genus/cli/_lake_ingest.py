@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import GENUS_LAKE, complete_files
+from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, print_json, rate, sized
 from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark, reading_in, started, working
 
@@ -42,7 +43,7 @@ FORMAT_OPTIONS = (
 
 
 def takes_formats(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say how files are to be read."""
+    """Add the options for reading files to a command."""
     for option in reversed(FORMAT_OPTIONS):
         command = option(command)
     return command
@@ -68,11 +69,11 @@ def ingest(
     as_json: bool,
     spark: "SparkSession",
 ) -> None:
-    """Read in files, folders or patterns of files.
+    """Ingest files, folders or patterns of files.
 
-    They may be recordings, JSON lines, CSV, Parquet or CAN logs.
-    What was read in before is skipped, by its content. What is no event goes to the dead letters; the exit code is 1
-    if nothing else was found. The first argument is the lake; with GENUS_LAKE set, only if it is one.
+    They may be recordings, JSON lines, CSV, Parquet or CAN logs. A file that was ingested before, by its content, is
+    skipped. Input that is not an event goes to the dead letters; the exit code is 1 if nothing else was found. The
+    first argument is the lake; with GENUS_LAKE set, only if it is one.
 
     \b
     genus lake ingest city recordings/*.genus
@@ -85,9 +86,11 @@ def ingest(
     before = lake.version
     files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=dbc)
     if not files:
-        raise click.ClickException(f"{', '.join(sources)}: no files to read in there")
-    started(spark)
-    with reading_in(spark, sum(files.values()), Lake.COMMIT_BYTES) as progress:
+        raise click.ClickException(f"{', '.join(sources)}: no files to ingest")
+    with (
+        saying_what_is_kept(lambda: _kept(lake, before)),
+        reading_in(started(spark), sum(files.values()), Lake.COMMIT_BYTES) as progress,
+    ):
         done = lake.ingest(
             list(files),
             format=format_,
@@ -107,6 +110,12 @@ def ingest(
         sys.exit(1)
 
 
+def _kept(lake: "Lake", before: int) -> str:
+    commits = lake.version - before
+    kept = f"{counted(commits, 'commit')} of this run kept" if commits else "nothing of this run was committed"
+    return f"{kept}; the same command ingests the rest"
+
+
 def _lake_and_files(spark: "SparkSession", words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     from genus.lake import Lake
 
@@ -119,7 +128,7 @@ def _lake_and_files(spark: "SparkSession", words: tuple[str, ...]) -> tuple[str,
 
 
 def _say_ingested(lake: "Lake", done: "IngestResult", reasons: list[tuple[str, int]]) -> None:
-    skipped = f", {done.skipped:,} skipped as read in before" if done.skipped else ""
+    skipped = f", {done.skipped:,} ingested before and skipped" if done.skipped else ""
     speed = f"{done.seconds:.1f} s ({rate(done.events, done.seconds)}, {sized(int(done.bytes / done.seconds))}/s)"
     amount = f"{counted(done.events, 'event')} from {counted(done.files, 'file')}, {sized(done.bytes)}, in {speed}"
     click.echo(f"{amount if done.files else 'nothing new'}{skipped}")
@@ -133,15 +142,13 @@ def _say_ingested(lake: "Lake", done: "IngestResult", reasons: list[tuple[str, i
 
 @click.command()
 @LAKE
-@click.option(
-    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Show at most so many."
-)
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="How many to show.")
 @AS_JSON
 @on_spark
 def dead(path: str, limit: int, as_json: bool, spark: "SparkSession") -> None:
-    """Show what was no event, and why.
+    """Show the dead letters: input that is not an event, and why.
 
-    First how often for which reason; then where it was, and what it said.
+    First the count of each reason, then single ones with file, position and content.
 
     \b
     genus lake dead city --limit 5

@@ -1,4 +1,4 @@
-"""`genus lake route` and `inbox`: many subscriptions at once, and what was delivered to each subscriber."""
+"""`genus lake route` and `inbox`: match many subscriptions, and read what was delivered."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import complete_files
+from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, meant, plain_table, print_json
 from genus.cli._lake_rows import Asked, give, takes_rows
 from genus.cli._lake_session import AS_JSON, lake_and, on_spark, started, working
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--count", "only_count", is_flag=True, help="Only print the number of matches.")
 @click.option("--explain", is_flag=True, help="Show how the subscriptions are matched; no events are read.")
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show at most so many."
-)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="How many to show.")
 @AS_JSON
 @on_spark
 def route(
@@ -74,7 +73,8 @@ def route(
 
 def _deliver(found: "Route", inboxes: str, as_json: bool) -> None:
     subscriptions = len(found.subscriptions())
-    with working(started(found.lake.spark), "delivering"):
+    kept = "matches are delivered in whole commits, each once; the same command delivers the rest"
+    with saying_what_is_kept(lambda: kept), working(started(found.lake.spark), "delivering"):
         done = found.to_inboxes(inboxes)
     if as_json:
         print_json({"inboxes": inboxes, "delivered": done.rows, "events": done.events, "version": done.upto})
@@ -125,7 +125,7 @@ def inbox(
     as_json: bool,
     spark: "SparkSession",
 ) -> None:
-    """Show what was delivered to a subscriber.
+    """Show the events delivered to a subscriber.
 
     Without SUBSCRIBER it shows the number of events of each subscriber.
 

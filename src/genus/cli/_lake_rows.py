@@ -1,4 +1,4 @@
-"""Rows of a frame on the terminal, as JSON lines, or in a file; however many there are, few are held at a time."""
+"""Rows of a frame on the terminal, as JSON lines or in a file, with few of them in memory at a time."""
 
 import base64
 import math
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, sized
 from genus.cli._lake_session import working
 from genus.errors import LakeError
@@ -30,9 +31,9 @@ _ADDRESS = ("subscriber", "subscription")
 _TYPE = "_type"
 
 ROW_OPTIONS = (
-    click.option("--limit", type=click.IntRange(1), metavar="N", help=f"At most so many rows [{SHOWN} in a table]."),
+    click.option("--limit", type=click.IntRange(1), metavar="N", help=f"How many rows at most [{SHOWN} in a table]."),
     click.option("--columns", metavar="A,B,...", help="Only these columns; * are all, those of Genus' own too."),
-    click.option("--count", "only_count", is_flag=True, help="Only say how many there are."),
+    click.option("--count", "only_count", is_flag=True, help="Only print the number of rows."),
     click.option(
         "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a .parquet, .csv or .jsonl file."
     ),
@@ -55,7 +56,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def takes_rows(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say which rows are wanted, and where."""
+    """Add the options for rows, columns and output to a command."""
     for option in reversed(ROW_OPTIONS):
         command = option(command)
     return command
@@ -89,7 +90,7 @@ def _print(frame: "DataFrame") -> int:
 
 
 def _chosen(frame: "DataFrame", columns: str | None) -> "DataFrame":
-    """The columns that were named; else what an event says: its type and attributes, and to whom it was delivered."""
+    """The named columns; by default the type, the attributes and the subscriber."""
     if columns == "*":
         return frame
     if columns is None:
@@ -214,11 +215,15 @@ class Sink(Protocol):
 
 
 def _write(frame: "DataFrame", path: Path) -> int:
-    """Write to a file beside, and put it in place when it is whole."""
+    """Write to a temporary file and rename it when it is complete."""
     made = path.with_name(f".{path.name}.part")
     rows = 0
     try:
-        with closing(_sink(made, path.suffix, frame)) as sink, working(frame.sparkSession, f"writing {path}"):
+        with (
+            saying_what_is_kept(lambda: f"{path} was not written"),
+            closing(_sink(made, path.suffix, frame)) as sink,
+            working(frame.sparkSession, f"writing {path}"),
+        ):
             for batch in batches(frame):
                 sink.write_batch(batch)
                 rows += batch.num_rows

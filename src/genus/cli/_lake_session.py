@@ -4,7 +4,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -26,7 +26,7 @@ POLL_S = 0.3
 
 @contextmanager
 def reading_in(spark: "SparkSession", total: int, wave: int) -> Iterator[Callable[[int, int], object]]:
-    """A bar of bytes; the function it gives is told what was committed, and tasks fill in what is under way."""
+    """A progress bar in bytes; yields a function to call with the bytes committed. Running tasks are polled."""
     columns = TextColumn("reading in"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -86,7 +86,7 @@ def _polling(poll: Callable[[], object], wanted: bool) -> Iterator[None]:
 def _poll(poll: Callable[[], object], over: threading.Event) -> None:
     from genus.lake import SPARK_ERRORS
 
-    with suppress(*SPARK_ERRORS, OSError):  # Spark went while it was asked: what waits for it says so
+    with suppress(*SPARK_ERRORS, OSError):  # Spark has ended; the command that waits for it reports that
         while not over.wait(POLL_S):
             poll()
 
@@ -104,7 +104,7 @@ def lake_and(what: str, completer: Completer = complete_files) -> Callable[[Deco
 
     def both(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
         known = lake_of_environment()
-        if ctx.resilient_parsing:  # what is being typed may be less
+        if ctx.resilient_parsing:  # a command line that is being typed is incomplete
             return words
         match words:
             case (lake, thing):
@@ -136,7 +136,7 @@ class Setting(ParamType[tuple[str, str]]):
         return key, text
 
 
-_OPTIONS = (
+_MASTER, _CONF, _LOG = (
     click.option(
         "--master",
         envvar="SPARK_MASTER",
@@ -145,18 +145,23 @@ _OPTIONS = (
         metavar="URL",
         help="Where Spark runs.",
     ),
-    click.option(
-        "--memory", metavar="SIZE", help="Memory of Spark's driver, like 4g [half of this machine's, up to 8g]."
-    ),
     click.option("--conf", "settings", type=Setting(), multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
     click.option(
-        "--spark-log", "log", type=click.Path(dir_okay=False, path_type=Path), help="Keep what Spark says in this file."
+        "--spark-log", "log", type=click.Path(dir_okay=False, path_type=Path), help="Write Spark's log to this file."
     ),
 )
 
 
-def on_spark(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the options of Spark and, as `spark`, a session that starts when something is asked of it."""
+def on_spark(command: Callable[..., R], *, memory: str | None = None, spinner: bool = True) -> Callable[..., R]:
+    """Add Spark's options to a click command, and pass it the keyword argument `spark`.
+
+    The session starts when it is first used; errors of Spark end the command with one line.
+
+    Args:
+        command: The function of the command, before `click.command` is applied.
+        memory: The default of `--memory`; without one, half of this machine's memory, at most 8 GB.
+        spinner: Whether to show a spinner while Spark starts; a command with its own progress bars says no.
+    """
 
     @functools.wraps(command)
     def run(
@@ -167,33 +172,36 @@ def on_spark(command: Callable[..., R]) -> Callable[..., R]:
         log: Path | None,
         **rest: Any,
     ) -> R:
-        from genus.lake import lazy_session
+        from genus.lake import lazy_session, local_session
+
+        def start() -> "SparkSession":
+            with Console(stderr=True).status("starting Spark") if spinner else nullcontext():
+                return local_session(master, memory=memory, conf=settings, log=log)
 
         with failures_in_one_line():
-            return command(*given, spark=lazy_session(lambda: _start(master, memory, settings, log)), **rest)
+            return command(*given, spark=lazy_session(start), **rest)
 
-    for option in reversed(_OPTIONS):
+    for option in (_LOG, _CONF, _memory_option(memory), _MASTER):
         run = option(run)
     return run
 
 
-def _start(master: str, memory: str | None, settings: tuple[tuple[str, str], ...], log: Path | None) -> "SparkSession":
-    """The running session, or a new one."""
-    from genus.lake import local_session
-
-    with Console(stderr=True).status("starting Spark"):
-        return local_session(master, memory=memory, conf=settings, log=log)
+def _memory_option(default: str | None) -> Callable[[Decorated], Decorated]:
+    shown = "half of this machine's, up to 8g" if default is None else default
+    return click.option(
+        "--memory", metavar="SIZE", default=default, help=f"Memory of Spark's driver, like 4g [{shown}]."
+    )
 
 
 def started(spark: "SparkSession") -> "SparkSession":
-    """A session that runs by now: its own spinner must not turn inside a progress bar."""
+    """Wait until a session runs, so that its spinner does not turn inside a progress bar."""
     spark.version  # noqa: B018
     return spark
 
 
 @contextmanager
 def failures_in_one_line() -> Iterator[None]:
-    """What Spark raises is said in one line; its stack traces help nobody at a terminal."""
+    """Turn errors of Spark into one line without stack traces."""
     from genus.lake import SPARK_ERRORS, describe_spark_error
 
     try:

@@ -15,7 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from genus.cli._exit import told_to_stop
+from genus.cli._exit import stopped_gracefully
 from genus.cli._format import Span, counted, plain_table, rate
 from genus.cli._lake_ingest import takes_formats
 from genus.cli._lake_session import lake_and, on_spark, started
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from genus.lake import Progress, Stream
 
 LINES = 12
-"""So many batches are in sight."""
+"""How many batches the table shows."""
 TICK_S = 0.2
 _HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag", "took")
 
@@ -36,11 +36,11 @@ _HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag",
 @lake_and("LANDING")
 @click.option("--route", "subscriptions", metavar="FILE", help="Match these subscriptions; read again when it changes.")
 @click.option("--to", "inboxes", metavar="INBOXES", help="Deliver the matches to inboxes at this path.")
-@click.option("--every", type=Span(), default="1s", show_default=True, help="A batch at most so often.")
-@click.option("--once", is_flag=True, help="End when what is there has been read in.")
-@click.option("--checkpoint", metavar="DIR", help="Where Spark remembers the files it saw [in the lake].")
+@click.option("--every", type=Span(), default="1s", show_default=True, help="Start a batch this often.")
+@click.option("--once", is_flag=True, help="End when the present files have been ingested.")
+@click.option("--checkpoint", metavar="DIR", help="Where Spark records the files it has read [in the lake].")
 @click.option(
-    "--pattern", default="*.genus", show_default=True, metavar="GLOB", help="Which files of the folder are read in."
+    "--pattern", default="*.genus", show_default=True, metavar="GLOB", help="Which files of the folder are read."
 )
 @takes_formats
 @click.option(
@@ -64,10 +64,10 @@ def stream(
     as_json: bool,
     spark: "SparkSession",
 ) -> None:
-    """Read in recordings as they land, and deliver matches.
+    """Ingest recordings as they land, and deliver matches.
 
-    Every event is read in once, and every match delivered once. Ctrl-C ends it after the batch, a second one at once;
-    either way it goes on where it was when it is started again.
+    Every event is ingested once, and every match delivered once. Ctrl-C ends it after the batch, a second one at once;
+    when it is started again it continues after the last complete batch.
 
     \b
     genus lake stream city landing --route who-wants-what.txt --to city-inboxes
@@ -98,21 +98,21 @@ def stream(
         outputs = [view, *([_appender(open_files, metrics)] if metrics else [])]
         ended = run(followed, every, once, _drained(done, outputs))
     if ended and (late := sum(step.rows for step in followed.catch_up())):
-        click.echo(f"delivered {counted(late, 'match', 'matches')} of what the lake held before", err=True)
+        click.echo(f"delivered {counted(late, 'match', 'matches')} of earlier events of the lake", err=True)
 
 
 def run(followed: "Stream", every: float, once: bool, tick: Callable[[], object]) -> bool:
-    """Let a stream go on until it ends, which is true then, fails or is told to stop; `tick` is called now and then."""
-    with told_to_stop() as stop:
+    """Run a stream until it ends by itself (returns True), fails, or is stopped; calls `tick` meanwhile."""
+    with stopped_gracefully() as stop:
         query = followed.start(every=f"{max(1, round(every * 1000))} milliseconds", once=once)
         while query.isActive and not stop.wait(TICK_S):
             tick()
-        if told := query.isActive:
+        if is_stopped := query.isActive:
             click.echo("stopping after this batch; Ctrl-C again stops at once", err=True)
             stop_after_batch(query)
         tick()
-        query.awaitTermination()  # raises what it failed by
-        return not told
+        query.awaitTermination()  # raises the error of the query
+        return not is_stopped
 
 
 def stop_after_batch(query: "StreamingQuery") -> None:
@@ -128,7 +128,7 @@ def _last_batch(query: "StreamingQuery") -> Any:
     return None if progress is None else progress["batchId"]
 
 
-# -- what is seen ------------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------
 
 Output = Callable[["Progress", bytes], object]
 """Takes a batch, as such and as a line of JSON."""
@@ -160,7 +160,7 @@ def as_line(progress: "Progress") -> bytes:
 
 @contextmanager
 def _view(as_json: bool) -> Iterator[Output]:
-    """What shows batches: JSON lines, a table that is drawn anew, or lines where nobody watches."""
+    """A function that shows batches: JSON lines, a table that is redrawn, or lines if there is no terminal."""
     console = Console()
     if as_json:
         yield lambda progress, line: click.echo(line)
@@ -184,7 +184,7 @@ def _lag(progress: "Progress") -> str:
 
 
 class _Shown:
-    """The last batches as a table, and what they add up to."""
+    """The last batches as a table, with their sums."""
 
     def __init__(self) -> None:
         self._last: deque[Progress] = deque(maxlen=LINES)

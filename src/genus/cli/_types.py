@@ -59,7 +59,7 @@ def show(catalog: Catalog, names: Collection[str], registered: Collection[str] |
     table.add_column("type", no_wrap=True)
     table.add_column("code", justify="right", overflow="fold")
     table.add_column("event tag", no_wrap=True)
-    table.add_column("bit attribute: type [unit]", overflow="fold")
+    table.add_column(r"bit attribute: type \[unit]", overflow="fold")
     for indent, entry in _tree(catalog, names):
         is_new = registered is not None and entry.name not in registered
         label = _label(

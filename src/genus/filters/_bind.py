@@ -5,6 +5,7 @@ expressions, and literals have the type of what they are compared with. Targets 
 """
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -262,13 +263,21 @@ def describe(node: x.Value) -> str:
 def _incomparable(first: x.Value, second: x.Value) -> SubscriptionError:
     """The error for two values of different types, with the right form of a time or duration."""
     kinds = {type(type_of(first)), type(type_of(second))}
-    literal = next((side for side in (second, first) if isinstance(side, x.Literal)), None)
+    other = first if isinstance(type_of(second), TimeType | DurationType) else second
     hint = ""
-    if literal is not None and TimeType in kinds:
-        hint = f"; write a time as {_describe_time(literal.value)}"
-    elif literal is not None and DurationType in kinds:
+    if TimeType in kinds:
+        hint = f"; write a time as {_describe_time(_bare_date(other))}"
+    elif DurationType in kinds:
         hint = "; write a duration as 5s, in Python as timedelta(seconds=5)"
     return SubscriptionError(f"cannot compare: {describe(first)}, but {describe(second)}{hint}")
+
+
+def _bare_date(value: x.Value) -> object:
+    """A literal's value; the text of a date such as 2026-05-01, which without quotes is a subtraction."""
+    if isinstance(value, x.Literal):
+        return value.value
+    found = re.fullmatch(r"(\d{4}) - (\d{1,2}) - (\d{1,2})", x.format_expression(value))
+    return None if found is None else f"{found[1]}-{int(found[2]):02}-{int(found[3]):02}"
 
 
 def _describe_time(value: object) -> str:

@@ -47,7 +47,7 @@ def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterabl
         return "line", source
     path = os.fspath(source)
     try:
-        return f"{path}, line", Path(path).read_text("utf-8").splitlines()
+        return f"{path}, line", Path(path).read_text("utf-8").split("\n")
     except OSError as problem:
         raise SubscriptionError(f"cannot read {path}: {problem.strerror or problem}") from problem
     except UnicodeDecodeError as problem:

@@ -1,10 +1,9 @@
-"""What was found, held against the truth.
+"""The accuracy of measured speeds, compared with the truth.
 
-A speed belongs to a passage if both of its instants are those of one vehicle; clocks of sensors differ from the truth
-by little, and no two vehicles reach a loop so soon after each other. The true speed of a complete passage is that of
-the vehicle's front, or, where it came from the side so that its front did not pass both loops, of its rear. A speed
-that belongs to no passage is invented, and so is one of a passage that has no true speed, or was not complete, unless
-it is right all the same.
+A speed belongs to a true passage if both of its instants are those of that vehicle: sensor clocks are off by less than
+the time between two vehicles at one loop. The true speed of a complete passage is that of the vehicle's front, or, if
+it came from the side so that its front did not pass both loops, that of its rear. A speed counts as invented if it
+belongs to no passage, or, unless it is right, to a passage that is not complete or has no true speed.
 """
 
 from bisect import bisect_left
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 from typing import NamedTuple, TypeAlias
 
-from genus_traffic.passages.finder import Found, FoundAt
+from genus_traffic.passages.finder import MeasuredPassage, SitePassage
 from genus_traffic.results import Accuracy, Trap
 from genus_traffic.road.detections import Passage
 from genus_traffic.types import DISTANCE_M
@@ -21,48 +20,50 @@ from genus_traffic.types import DISTANCE_M
 TOLERANCE = 1.0
 """In m/s."""
 CLOSE_US = 5_000
-"""How much an instant may differ from the truth: less than two vehicles at one loop are apart."""
+"""How much an instant may differ from the truth; two vehicles at one loop are further apart."""
 _BARS = 8
-"""Bars of the histogram on each side of the one around zero; what is beyond is in the outermost."""
+"""Bars of the histogram on each side of the one around zero; larger errors are in the outermost bars."""
 _TOLERATED = 9
-"""Bars that are within the tolerance: an odd number, so that one of them is around zero."""
+"""Bars within the tolerance: an odd number, so that one of them is around zero."""
+_FEWEST_BARS, _NARROWEST = 2.5, 0.001
+"""Bars are narrowed, to this many m/s at most, until the largest error is so many bars from zero."""
 
 Lane: TypeAlias = tuple[str, int]
 
 
 class _Instants(NamedTuple):
-    """When vehicles came onto a loop, in order, and whose passage each is."""
+    """When vehicles came onto a loop, in order, and the number of each one's passage."""
 
     at_us: list[int]
     passages: list[int]
 
     def nearest(self, at_us: int | None) -> int | None:
-        """The passage of the vehicle that came onto the loop then."""
+        """The passage of the vehicle that came onto the loop at that instant, or None."""
         if at_us is None:
             return None
-        place = bisect_left(self.at_us, at_us)
-        near = [n for n in (place - 1, place) if 0 <= n < len(self.at_us) and abs(self.at_us[n] - at_us) <= CLOSE_US]
+        index = bisect_left(self.at_us, at_us)
+        near = [n for n in (index - 1, index) if 0 <= n < len(self.at_us) and abs(self.at_us[n] - at_us) <= CLOSE_US]
         return min(((abs(self.at_us[n] - at_us), self.passages[n]) for n in near), default=(0, None))[1]
 
 
-class _Judged(NamedTuple):
-    """Which passages got which speed, and how many speeds belong to none."""
+class _Matched(NamedTuple):
+    """Speeds by the number of their passage, and how many speeds have none."""
 
     speeds: dict[int, float]
-    homeless: int
+    unmatched: int
 
 
 def accuracy_of(
-    found: Iterable[FoundAt], truth: Iterable[Passage], counted: int, tolerance: float = TOLERANCE
+    found: Iterable[SitePassage], truth: Iterable[Passage], counted: int, tolerance: float = TOLERANCE
 ) -> Accuracy:
-    """How right the speeds are that were found; `counted` are the vehicles in the statistics."""
+    """Compare measured speeds with true passages; `counted` is the number of vehicles in the statistics."""
     passages = list(truth)
-    judged = _assign(found, passages)
+    matched = _match(found, passages)
     true = {number: speed for number, passage in enumerate(passages) if (speed := true_speed(passage)) is not None}
     complete = [number for number in true if passages[number].complete]
-    errors = {number: judged.speeds[number] - true[number] for number in complete if number in judged.speeds}
+    errors = {number: matched.speeds[number] - true[number] for number in complete if number in matched.speeds}
     right = {number for number, error in errors.items() if abs(error) <= tolerance}
-    others = {number: speed for number, speed in judged.speeds.items() if number not in errors}
+    others = {number: speed for number, speed in matched.speeds.items() if number not in errors}
     invented = {n for n, speed in others.items() if n not in true or abs(speed - true[n]) > tolerance}
     return Accuracy(
         complete=len(complete),
@@ -70,7 +71,7 @@ def accuracy_of(
         wrong=len(errors) - len(right),
         unmeasured=len(complete) - len(errors),
         one_sided=len(passages) - len(complete),
-        invented=len(invented) + judged.homeless,
+        invented=len(invented) + matched.unmatched,
         tolerance=tolerance,
         errors=_histogram(list(errors.values()), tolerance),
         by_site=_by_site(passages, complete, right),
@@ -80,23 +81,23 @@ def accuracy_of(
     )
 
 
-def _assign(found: Iterable[FoundAt], passages: Sequence[Passage]) -> _Judged:
-    """Give each speed to the passage that it belongs to."""
+def _match(found: Iterable[SitePassage], passages: Sequence[Passage]) -> _Matched:
+    """Match each speed with the passage that it belongs to."""
     uppers, lowers = _instants(passages, "upper_on_us"), _instants(passages, "lower_on_us")
     speeds: dict[int, float] = {}
-    homeless = 0
+    unmatched = 0
     for site, lane, passage in found:
         if passage.speed is None:
             continue
-        owner = _owner(passage, uppers[site, lane], lowers[site, lane])
-        if owner is None or owner in speeds:  # of nobody, or of one who has a speed already
-            homeless += 1
+        number = _passage_number(passage, uppers[site, lane], lowers[site, lane])
+        if number is None or number in speeds:
+            unmatched += 1
         else:
-            speeds[owner] = passage.speed
-    return _Judged(speeds, homeless)
+            speeds[number] = passage.speed
+    return _Matched(speeds, unmatched)
 
 
-def _owner(found: Found, uppers: _Instants, lowers: _Instants) -> int | None:
+def _passage_number(found: MeasuredPassage, uppers: _Instants, lowers: _Instants) -> int | None:
     upper, lower = uppers.nearest(found.upper_on_us), lowers.nearest(found.lower_on_us)
     return upper if upper == lower else None
 
@@ -106,15 +107,15 @@ def _instants(passages: Sequence[Passage], name: str) -> Mapping[Lane, _Instants
     for number, passage in enumerate(passages):
         if (at_us := getattr(passage, name)) is not None:
             by_lane[passage.site, passage.lane].append((at_us, number))
-    empty: dict[Lane, _Instants] = defaultdict(lambda: _Instants([], []))
+    instants: dict[Lane, _Instants] = defaultdict(lambda: _Instants([], []))
     for lane, rows in by_lane.items():
         rows.sort()
-        empty[lane] = _Instants([at_us for at_us, _ in rows], [number for _, number in rows])
-    return empty
+        instants[lane] = _Instants([at_us for at_us, _ in rows], [number for _, number in rows])
+    return instants
 
 
 def true_speed(passage: Passage) -> float | None:
-    """A vehicle's speed from loop to loop; None if it was in the lane at one only, or came onto both at once."""
+    """A vehicle's speed from loop to loop; None if it was in the lane at one loop only, or came onto both at once."""
     if passage.speed is not None:
         return passage.speed
     if not passage.complete or passage.upper_on_us == passage.lower_on_us:
@@ -130,9 +131,17 @@ def _leaving(passage: Passage) -> float | None:
 
 
 def _histogram(errors: Sequence[float], tolerance: float) -> tuple[tuple[float, float, int], ...]:
-    width = 2 * tolerance / _TOLERATED
+    width = _bar_width(max(map(abs, errors), default=0.0), tolerance)
     bars = Counter(min(max(floor(error / width + 0.5), -_BARS), _BARS) for error in errors)
     return tuple(((bar - 0.5) * width, (bar + 0.5) * width, bars[bar]) for bar in range(-_BARS, _BARS + 1))
+
+
+def _bar_width(largest: float, tolerance: float) -> float:
+    """Bars that end at the tolerance, or narrower ones if all errors would be in the few around zero."""
+    width = 2 * tolerance / _TOLERATED
+    while 0 < largest < _FEWEST_BARS * width and width > _NARROWEST:
+        width /= 2
+    return width
 
 
 def _by_site(passages: Sequence[Passage], complete: Iterable[int], right: set[int]) -> dict[str, tuple[int, int]]:

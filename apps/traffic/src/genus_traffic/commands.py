@@ -1,4 +1,4 @@
-"""`genus demo`: Genus at work, from sensors on CAN to answers on Spark."""
+"""The command `genus demo`: runs the application, prints its checks, and serves its report."""
 
 import functools
 import shutil
@@ -14,97 +14,82 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from genus.cli._groups import StoryGroup
-from genus.cli._lake_session import AS_JSON, Setting, failures_in_one_line
+from genus.cli import SectionedGroup, on_spark, saying_what_is_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from genus_traffic.loops import Measured
+    from genus_traffic.loops import EdgeFileResult
     from genus_traffic.results import Results
     from genus_traffic.road.scene import Scene
-    from genus_traffic.workplace import Workplace
+    from genus_traffic.run_folder import RunFolder
 
-SITES, MINUTES, SEED, FOLDER = 4, 10.0, 1, "genus-demo"
-LEAST_ROOM = 1 << 20
+SITES, MINUTES, SEED, FOLDER, MEMORY = 4, 10.0, 1, "genus-demo", "1g"
+LEAST_FREE_BYTES = 1 << 20
+"""With less than this, a failure is put down to a full disk."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group(cls=StoryGroup)
+@click.group(cls=SectionedGroup)
 def demo() -> None:
-    """Run a worked application end to end, and see what it did."""
+    """Run an example application end to end and check its results."""
 
 
-_COMMON = (
-    click.option(
-        "--into",
-        "folder",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=FOLDER,
-        show_default=True,
-        help="Where recordings, lake and results go; what an earlier run left there is removed.",
-    ),
-    click.option(
-        "--master",
-        metavar="URL",
-        envvar="SPARK_MASTER",
-        default="local[*]",
-        show_default=True,
-        help="Where Spark runs.",
-    ),
-    click.option("--memory", metavar="SIZE", default="1g", show_default=True, help="Memory of Spark's driver."),
-    click.option("--conf", "settings", type=Setting(), multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
-    click.option(
-        "--spark-log", "log", type=click.Path(dir_okay=False, path_type=Path), help="Keep what Spark says in this file."
-    ),
-    AS_JSON,
+_INTO = click.option(
+    "--into",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=FOLDER,
+    show_default=True,
+    help="Where recordings, lake and results go; what an earlier run left there is removed.",
 )
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
-def _on_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a run and, as `spark`, a session that starts when something is asked of it."""
+def _run_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that both commands have; `command` gets `folder`, `as_json` and `spark`."""
 
     @functools.wraps(command)
-    def run(*, master: str, memory: str, settings: tuple[tuple[str, str], ...], log: Path | None, **rest: Any) -> None:
-        try:
-            from genus.lake import check_java, lazy_session, local_session
-        except ImportError as missing:
-            raise click.ClickException(f"the demo needs pip install 'genus[all]': {missing}") from missing
-        check_java()
-        with failures_in_one_line(), _full_disk_told(rest["folder"]):
-            command(
-                spark=lazy_session(lambda: local_session(master, memory=memory, conf=settings, log=log)),
-                **rest,
-            )
+    def run(*, folder: Path, **rest: Any) -> None:
+        from genus.lake import check_java
 
-    for option in reversed(_COMMON):
-        run = option(run)
-    return run
+        check_java()  # before minutes of simulation
+        with _naming_full_disk(folder), saying_what_is_kept(lambda: _describe_kept(folder)):
+            command(folder=folder, **rest)
+
+    return _INTO(on_spark(_AS_JSON(run), memory=MEMORY, spinner=False))
+
+
+def _describe_kept(folder: Path) -> str:
+    from genus_traffic.run_folder import RunFolder
+
+    kept = ", ".join(RunFolder(folder).outputs()) or "nothing yet"
+    return f"{folder} holds {kept}; the same command starts over"
 
 
 @contextmanager
-def _full_disk_told(folder: Path) -> Iterator[None]:
-    """Of a disk that is full Spark says no more than that a call failed."""
+def _naming_full_disk(folder: Path) -> Iterator[None]:
+    """Report a full disk as such: Spark's own error says no more than that a call failed."""
     try:
         yield
     except Exception as problem:
-        if folder.is_dir() and shutil.disk_usage(folder).free < LEAST_ROOM:
-            raise click.ClickException(f"the disk of {folder} is full; make room, or give another --into") from problem
+        if folder.is_dir() and shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
+            raise click.ClickException(f"the disk of {folder} is full; free space, or give another --into") from problem
         raise
 
 
 @demo.command()
 @click.option("--sites", type=click.IntRange(1, 100), metavar="N", help=f"How many sites the city has [{SITES}].")
 @click.option(
-    "--minutes", type=click.FloatRange(0.5, 24 * 60), metavar="M", help=f"How long it is watched [{MINUTES:g}]."
+    "--minutes", type=click.FloatRange(0.5, 24 * 60), metavar="M", help=f"How long it is simulated [{MINUTES:g}]."
 )
-@click.option("--seed", type=int, metavar="N", help=f"All chance follows from it [{SEED}].")
+@click.option("--seed", type=int, metavar="N", help=f"Seed of the random generators [{SEED}].")
 @click.option("--scene", "file", type=FILE, help="A city of your own, as a TOML file; see apps/traffic/city.toml.")
 @click.option("--site", "only", multiple=True, metavar="NAME", help="Only this site of the city; may be repeated.")
 @click.option(
     "--serve", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Show the report at this port until Ctrl-C."
 )
-@_on_spark
+@_run_command
 def traffic(
     sites: int | None,
     minutes: float | None,
@@ -116,36 +101,38 @@ def traffic(
     as_json: bool,
     spark: "SparkSession",
 ) -> None:
-    """Watch a city's traffic, from loops in the road to a report.
+    """Monitor a city's traffic, from loops in the road to a report.
 
     Generates traffic, simulates every site's CAN segment bit by bit, records what arrives at the city's centre, reads
-    it into a lake on Spark, as a stream and in batch, and compares what was found with what really happened. Half way,
-    sensors are replaced by a generation that says more, and nothing restarts. The exit code is 1 if an answer is wrong.
+    it into a lake on Spark, as a stream and in batch, and compares the results with the truth. Half way, sensors are
+    replaced by a generation that reports more, and nothing restarts. The exit code is 1 if a check fails.
+
+    Ctrl-C stops it and names what was kept; a run starts over and removes what an earlier one left in the folder.
 
     \b
     genus demo traffic
     genus demo traffic --sites 8 --minutes 15 --into /tmp/city
     genus demo traffic --scene apps/traffic/city.toml --site mill-street
     """
-    from genus_traffic.page_server import Page
+    from genus_traffic.report_server import ReportServer
     from genus_traffic.run import run
+    from genus_traffic.run_folder import prepare
     from genus_traffic.steps import Steps
-    from genus_traffic.workplace import prepare
 
     scene = _scene(sites, minutes, seed, file, only)
-    with Page.at(port) as page:
-        place = prepare(folder)
-        results = run(scene, place, spark, Steps(_shown))
-        click.echo(msgspec.json.encode(results)) if as_json else _tell(results, place)
-        page.show(place.report)
-    if not _holds(results):
+    with ReportServer.open(port) as server:
+        made = prepare(folder)
+        results = run(scene, made, spark, Steps(_progress_bar))
+        click.echo(msgspec.json.encode(results)) if as_json else _print_results(results, made)
+        server.show(made.report)
+    if not _all_hold(results):
         sys.exit(1)
 
 
 @demo.command()
 @click.argument("edges", type=FILE)
-@click.option("--truth", type=FILE, help="What really happened, to compare with.")
-@_on_spark
+@click.option("--truth", type=FILE, help="The true passages, to compare with.")
+@_run_command
 def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "SparkSession") -> None:
     """Measure speeds in a file of loop edges, in batch and as a stream.
 
@@ -153,19 +140,19 @@ def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "
     edge (1: a vehicle came onto the loop, 0: it left). The truth has a row per vehicle and pair of loops: pair, veh,
     vtype, length, t_up_enter, t_up_leave, t_dn_enter, t_dn_leave, v_up and v_dn; what did not happen is empty. The
     exit code is 1 if less than 99.5 % of the complete passages are within 1 m/s (one without a speed is forgiven), or
-    a speed was invented. The speeds are left in the folder `passages`, which `genus.lake.read_results` reads.
+    a speed belongs to no passage. The speeds are left in the folder `passages`, which `genus.lake.read_results` reads.
 
     \b
     genus demo loops edges.parquet --truth truth.parquet
     """
     from genus_traffic.edges import read_edges, read_truth_file
     from genus_traffic.loops import measure
+    from genus_traffic.run_folder import prepare
     from genus_traffic.steps import Steps
-    from genus_traffic.workplace import prepare
 
     given, known = read_edges(edges), None if truth is None else read_truth_file(truth)
-    measured = measure(given, known, prepare(folder), spark, Steps(_shown))
-    click.echo(msgspec.json.encode(measured)) if as_json else _tell_measured(measured)
+    measured = measure(given, known, prepare(folder), spark, Steps(_progress_bar))
+    click.echo(msgspec.json.encode(measured)) if as_json else _print_measured(measured)
     if not measured.stream_equals_batch or (measured.accuracy is not None and not measured.accuracy.is_good):
         sys.exit(1)
 
@@ -173,12 +160,12 @@ def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "
 def _scene(
     sites: int | None, minutes: float | None, seed: int | None, file: Path | None, only: tuple[str, ...]
 ) -> "Scene":
-    """The city that the options describe."""
+    """Return the city that the options describe."""
     from genus_traffic.road.city import default_city
     from genus_traffic.road.scene_file import load_scene
 
     if file is not None and sites is not None:
-        raise click.UsageError("--sites goes without --scene: the file says which sites there are")
+        raise click.UsageError("--sites cannot be used with --scene: the file lists the sites")
     scene = load_scene(file) if file is not None else default_city(sites or SITES, minutes or MINUTES, seed or SEED)
     given = {"minutes": minutes, "seed": seed}
     changed = msgspec.structs.replace(scene, **{name: value for name, value in given.items() if value is not None})
@@ -186,8 +173,8 @@ def _scene(
 
 
 @contextmanager
-def _shown(name: str) -> Iterator[Callable[[float], object]]:
-    """A bar while a step runs, and a line when it has."""
+def _progress_bar(name: str) -> Iterator[Callable[[float], object]]:
+    """Show a bar while a step runs, and a line with its duration afterwards."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -197,14 +184,14 @@ def _shown(name: str) -> Iterator[Callable[[float], object]]:
     console.print(f"[green]✓[/] {name} [dim]{seconds:.1f} s[/]", highlight=False)
 
 
-def _holds(results: "Results") -> bool:
+def _all_hold(results: "Results") -> bool:
     from genus_traffic.report.checks import checks
 
     return all(check.holds is not False for check in checks(results))
 
 
-def _tell(results: "Results", place: "Workplace") -> None:
-    """What ran, how much, how right, and where the report is."""
+def _print_results(results: "Results", folder: "RunFolder") -> None:
+    """Print what ran, every check, and where the report is."""
     from genus_traffic.report.checks import checks
 
     seconds = sum(stage.seconds for stage in results.stages)
@@ -223,10 +210,10 @@ def _tell(results: "Results", place: "Workplace") -> None:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]–[/]"}[check.holds]
         table.add_row(mark, check.figure, check.name, f"[dim]{check.says}[/]")
     console.print(table)
-    console.print(f"\nThe report: {place.report.resolve().as_uri()}", highlight=False, soft_wrap=True)
+    console.print(f"\nThe report: {folder.report.resolve().as_uri()}", highlight=False, soft_wrap=True)
 
 
-def _tell_measured(measured: "Measured") -> None:
+def _print_measured(measured: "EdgeFileResult") -> None:
     console = Console(highlight=False)
     console.print(
         f"{measured.edges:,} edges at {measured.pairs:,} pairs of loops: {measured.speeds:,} speeds, "

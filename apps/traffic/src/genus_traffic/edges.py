@@ -1,9 +1,9 @@
-"""Files of loop edges and of their truth, as traffic simulators write them: Parquet, or CSV with a header.
+"""Read files of loop edges and of their truth, as traffic simulators write them: Parquet, or CSV with a header.
 
 Edges have the columns `t` (seconds, since 1970 or since the start), `detector` (`<pair>/up` or `<pair>/dn`) and `edge`
 (1 for the leading one, 0 for the trailing one). A pair of loops becomes a site with one lane. The truth has a row per
 vehicle at a pair: `pair`, `veh`, `vtype`, `length`, the instants `t_up_enter`, `t_up_leave`, `t_dn_enter`, `t_dn_leave`
-and the speeds `v_up`, `v_dn` at the loops; what did not happen is empty.
+and the speeds `v_up`, `v_dn` at the loops; missing values are empty.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,13 +39,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_S = 4e9
 _LOOPS = {"up": True, "dn": False}
 _CATEGORIES = {"bus": Category.BUS, "moto": Category.MOTORCYCLE, "truck": Category.TRUCK, "semi": Category.TRUCK}
-"""By how the name of a vehicle's type begins; all others are cars."""
+"""Categories by the start of a vehicle type's name; all others are cars."""
 _STANDING = 0.5
-"""Who takes longer than this many m/s would stood somewhere."""
+"""A vehicle with a mean speed (m/s) below this stood somewhere."""
 
 
 def read_edges(path: str | Path) -> list[Edge]:
-    """The events that a file of edges stands for, in order of time; SceneError says what is wrong with the file."""
+    """Read a file of edges as events, in order of time; SceneError says what is wrong with the file."""
     table = _read(Path(path), _EDGES, "edges")
     rows = zip(*(table.column(name).to_pylist() for name in _EDGES.names), strict=True)
     edges = [_edge(path, number, *row) for number, row in enumerate(rows)]
@@ -53,7 +53,7 @@ def read_edges(path: str | Path) -> list[Edge]:
 
 
 def read_truth_file(path: str | Path) -> list[Passage]:
-    """The passages that a file of truth tells of; SceneError says what is wrong with the file."""
+    """Read the passages of a truth file; SceneError says what is wrong with the file."""
     return [_passage(row) for row in _read(Path(path), _TRUTH, "truth").to_pylist()]
 
 
@@ -91,7 +91,7 @@ def _cast(path: Path, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArr
 
 
 def _short(problem: Exception) -> str:
-    """The first line of what went wrong: that of Arrow goes on about where in its own code."""
+    """The first line of an error: Arrow's messages go on with its own source files."""
     return str(getattr(problem, "strerror", None) or problem).strip().partition("\n")[0]
 
 
@@ -131,7 +131,7 @@ def _micros(t: float | None) -> int | None:
 
 
 def _speed(upper_on: int | None, lower_on: int | None, v_up: float | None, v_dn: float | None) -> float | None:
-    """The mean speed from loop to loop; of who came from the side, so that no front passed there, that at the loops."""
+    """The mean speed from loop to loop; for a vehicle that came from the side, the mean of its speeds at the loops."""
     if upper_on is None or lower_on is None or v_up is None or v_dn is None:
         return None
     if lower_on > upper_on and (mean := DISTANCE_M * 1e6 / (lower_on - upper_on)) <= max(v_up, v_dn) + 1:

@@ -1,4 +1,4 @@
-"""Speeds from a file of loop edges, such as a traffic simulator or a road authority writes: the pipeline by itself."""
+"""Speeds from a file of loop edges, as a traffic simulator or a road authority writes it: the data pipeline alone."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,33 +6,33 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.model import micros_of_time
 from genus_traffic.accuracy import accuracy_of
-from genus_traffic.pipeline import ask_in_batch, fill, same_rows
+from genus_traffic.pipeline import PASSAGES, analyse_in_batch, fill_lake, same_tables
 from genus_traffic.results import Accuracy, Stage
 from genus_traffic.road.detections import Passage
-from genus_traffic.speeds import found_in
+from genus_traffic.run_folder import RunFolder, writing
+from genus_traffic.speeds import read_passages
 from genus_traffic.steps import Steps
 from genus_traffic.types import Edge
-from genus_traffic.workplace import Workplace, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES, LEAST_EDGES = 12, 2_000
-"""So many files at most, and so many edges in each at least."""
+"""At most so many recordings, of at least so many edges each."""
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in a file of edges."""
+class EdgeFileResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured in a file of edges."""
 
     edges: int
     pairs: int
     """Pairs of loops."""
     speeds: int
     one_sided: int
-    """Hits of one loop, and passages too doubtful to measure."""
+    """Hits of one loop only, and passages that are too uncertain to measure."""
     stream_equals_batch: bool
     accuracy: Accuracy | None
     """None without a truth to compare with."""
@@ -40,19 +40,19 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(
-    edges: Sequence[Edge], truth: Sequence[Passage] | None, place: Workplace, spark: "SparkSession", steps: Steps
-) -> Measured:
-    """Find the speeds of all vehicles, as a stream and in batch, and hold them against the truth if there is one."""
+    edges: Sequence[Edge], truth: Sequence[Passage] | None, folder: RunFolder, spark: "SparkSession", steps: Steps
+) -> EdgeFileResult:
+    """Measure the speeds of all vehicles, as a stream and in batch, and compare them with the truth if it is known."""
     with steps.step("recording", "events") as step:
-        record_edges(edges, place.landing, step.progress)
+        record_edges(edges, folder.landing, step.progress)
         step.amount = len(edges)
-    lake, streamed = fill(place, spark, steps)
-    with steps.step("asking the same in batch", "events") as step:
-        passages = ask_in_batch(lake).passages
-        same, step.amount = same_rows(passages, streamed.answer.passages), streamed.events
-    found = list(found_in(passages.toArrow()))
-    speeds = sum(each.found.speed is not None for each in found)
-    return Measured(
+    lake, streamed = fill_lake(folder, spark, steps, [PASSAGES])
+    with steps.step("repeating it in batch", "events") as step:
+        tables = analyse_in_batch(lake, [PASSAGES])
+        same, step.amount = same_tables(tables, streamed.tables), streamed.events
+    found = list(read_passages(tables[PASSAGES.name].toArrow()))
+    speeds = sum(each.passage.speed is not None for each in found)
+    return EdgeFileResult(
         edges=len(edges),
         pairs=len({edge.source for edge in edges}),
         speeds=speeds,
@@ -64,9 +64,9 @@ def measure(
 
 
 def record_edges(edges: Sequence[Edge], landing: Path, progress: Callable[[float], object]) -> None:
-    """Write edges as recordings, each when it happened, in the order in which a recorder would have seen them."""
+    """Write edges as recordings, in order of time, each recorded when it happened."""
     size = max(-(-len(edges) // FILES), LEAST_EDGES)
-    with written(landing):
+    with writing(landing):
         landing.mkdir(parents=True, exist_ok=True)
         for number, start in enumerate(range(0, len(edges), size)):
             with RecordingWriter(landing / f"edges-{number:03}.genus") as writer:

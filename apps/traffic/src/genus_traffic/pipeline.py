@@ -1,89 +1,109 @@
-"""The data pipeline: a lake that follows what lands, and speeds and statistics from it, as a stream and in batch.
+"""The data pipeline: a lake that follows the landing folder; speeds and statistics from it, as a stream and in batch.
 
-Both run the same analyses, so both must come to the same rows; `same_rows` looks whether they do.
+Both run the same analyses and must give the same rows; `same_rows` compares them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from genus.lake import DerivedTable, Lake, Progress, Windows, is_late, persist, windows
-from genus_traffic.speeds import EDGES, passages_of, speeds
+from genus import Subscription
+from genus.lake import Analysis, DerivedTable, Lake, Progress, Windows, is_late, persist, windows
+from genus_traffic.run_folder import RunFolder
+from genus_traffic.speeds import EDGES, speeds
 from genus_traffic.steps import Steps
 from genus_traffic.subscribers import STATISTICS, SUBSCRIPTIONS
 from genus_traffic.types import TYPES, Roadside
-from genus_traffic.workplace import Workplace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LATENESS = timedelta(seconds=60)
-"""How long after it happened an event may be recorded and still counts."""
+"""Events recorded later than this after they happened are not counted."""
 MINUTE = timedelta(minutes=1)
-SPEEDS = speeds(LATENESS)
-COUNTS = Windows(every=MINUTE, by=("source", "category"), lateness=LATENESS)
 BATCHES = 3
-"""Into about so many micro-batches what has landed is cut."""
+"""About so many micro-batches read what has landed."""
 
 
-class Answer(NamedTuple):
-    """What the lake knows of the traffic."""
+class Derivation(NamedTuple):
+    """An analysis with the events that it reads; the name is also that of its folder."""
 
-    passages: "DataFrame"
-    statistics: "DataFrame"
+    name: str
+    analysis: Analysis
+    events: tuple[Subscription, ...]
 
 
-class Streamed(NamedTuple):
-    """What came of following a landing folder to its end."""
+PASSAGES = Derivation("passages", speeds(LATENESS), EDGES)
+COUNTS = Derivation("statistics", Windows(every=MINUTE, by=("source", "category"), lateness=LATENESS), (STATISTICS,))
+Tables: TypeAlias = dict[str, "DataFrame"]
+"""The results of derivations, by name."""
 
-    answer: Answer
+
+class StreamResult(NamedTuple):
+    """The results of streaming a landing folder into a lake."""
+
+    tables: Tables
     events: int
     dead: int
 
 
 def make_lake(spark: "SparkSession", folder: Path) -> Lake:
-    """An empty lake for the events of a city; a session that starts when it is needed starts now."""
+    """Create an empty lake for the events of a city, and start the session if it is not running."""
     spark.range(1).count()
     return Lake.create(spark, folder / "lake", *TYPES)
 
 
-def fill(place: Workplace, spark: "SparkSession", steps: Steps) -> tuple[Lake, Streamed]:
-    """A lake of what has landed in a workplace, and what was found on the way in."""
+def fill_lake(
+    folder: RunFolder, spark: "SparkSession", steps: Steps, wanted: Sequence[Derivation]
+) -> tuple[Lake, StreamResult]:
+    """Stream the recordings of a run into a new lake, and update the wanted derivations."""
     with steps.step("starting Spark", "sessions") as step:
-        lake, step.amount = make_lake(spark, place.folder), 1
+        lake, step.amount = make_lake(spark, folder.path), 1
     with steps.step("streaming into the lake", "events") as step:
-        streamed = follow(lake, place.landing, place.folder, step.progress)
+        streamed = stream_into_lake(lake, folder, step.progress, wanted)
         step.amount = streamed.events
     return lake, streamed
 
 
-def follow(lake: Lake, landing: Path, folder: Path, progress: Callable[[float], object]) -> Streamed:
-    """Read in what has landed in several micro-batches, and keep speeds and statistics up to date with each."""
-    files = len(list(landing.glob("*.genus")))
+def stream_into_lake(
+    lake: Lake, folder: RunFolder, progress: Callable[[float], object], wanted: Sequence[Derivation]
+) -> StreamResult:
+    """Read the recordings in several micro-batches, and update the wanted derivations with each of them."""
+    files = len(list(folder.landing.glob("*.genus")))
     seen: list[Progress] = []
 
     def on_progress(batch: Progress) -> None:
         seen.append(batch)
         progress(sum(each.files for each in seen) / max(files, 1))
 
-    passages, statistics = folder / "passages", folder / "statistics"
-    stream = lake.stream(landing, files_per_batch=-(-files // BATCHES) or 1, on_progress=on_progress)
-    stream.derive(passages, SPEEDS, *EDGES).derive(statistics, COUNTS, STATISTICS).run()
-    derived = DerivedTable(lake, passages, SPEEDS, *EDGES), DerivedTable(lake, statistics, COUNTS, STATISTICS)
-    for each in derived:
-        each.finish()
-    answer = Answer(*(each.read() for each in derived))
-    return Streamed(answer, sum(each.events for each in seen), sum(each.dead for each in seen))
+    stream = lake.stream(folder.landing, files_per_batch=-(-files // BATCHES) or 1, on_progress=on_progress)
+    for name, analysis, events in wanted:
+        stream.derive(folder.path / name, analysis, *events)
+    stream.run()
+    tables = {each.name: _finish(lake, folder, each) for each in wanted}
+    return StreamResult(tables, sum(each.events for each in seen), sum(each.dead for each in seen))
 
 
-def ask_in_batch(lake: Lake) -> Answer:
-    """The same analyses over everything that is in the lake."""
-    return Answer(persist(passages_of(lake, LATENESS)), persist(COUNTS.all(lake.read(STATISTICS))))
+def _finish(lake: Lake, folder: RunFolder, wanted: Derivation) -> "DataFrame":
+    """Settle what still waits for later events, and read the whole result."""
+    derived = DerivedTable(lake, folder.path / wanted.name, wanted.analysis, *wanted.events)
+    derived.finish()
+    return derived.read()
+
+
+def analyse_in_batch(lake: Lake, wanted: Sequence[Derivation]) -> Tables:
+    """Run the wanted analyses over the whole lake."""
+    return {name: persist(analysis.all(*map(lake.read, events))) for name, analysis, events in wanted}
+
+
+def same_tables(one: Tables, other: Tables) -> bool:
+    """Whether both have the same tables, with the same rows."""
+    return one.keys() == other.keys() and all(same_rows(one[name], other[name]) for name in one)
 
 
 def same_rows(one: "DataFrame", other: "DataFrame") -> bool:
-    """Whether two frames have the same rows, as often each, in whatever order."""
+    """Whether two frames have the same rows, equally often, in any order."""
     other = other.select(*one.columns)
     return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
 
@@ -95,11 +115,11 @@ def speeds_by_minute(passages: "DataFrame") -> "DataFrame":
 
 
 def late_events(lake: Lake) -> int:
-    """How many events of all kinds came too late to count."""
+    """How many events were recorded too late to be counted."""
     return lake.read(Roadside).where(is_late(LATENESS)).count()
 
 
-def answers_on_spark(lake: Lake) -> dict[str, int]:
-    """How many events of the lake each subscription matches, all of them routed at once."""
+def matches_on_spark(lake: Lake) -> dict[str, int]:
+    """How many events of the lake each subscription matches; all subscriptions are routed in one query."""
     matches = {row["subscription"]: row["matches"] for row in lake.route(SUBSCRIPTIONS).counts().collect()}
-    return {name: matches.get(place, 0) for place, name in enumerate(SUBSCRIPTIONS)}
+    return {name: matches.get(number, 0) for number, name in enumerate(SUBSCRIPTIONS)}

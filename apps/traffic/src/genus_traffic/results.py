@@ -28,7 +28,7 @@ class TypeRow(msgspec.Struct, frozen=True, kw_only=True):
     """The bit of every attribute in its family's vector."""
 
 
-class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+class CompiledSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription, what it was compiled to, and how many events it matched on each target."""
 
     subscriber: str
@@ -47,7 +47,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the city with its own CAN segment."""
+    """A site of the city, with its own CAN segment."""
 
     name: str
     place: str
@@ -99,7 +99,7 @@ class BusPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a channel's events on one segment."""
+    """The events of a channel on one segment."""
 
     site: str
     channel: str
@@ -114,13 +114,13 @@ class ChannelRow(msgspec.Struct, frozen=True, kw_only=True):
     missed: int
     """Events that were not there at the deadline (hard), sent too late or not at all (soft), or lost (none)."""
     worst_us: float
-    """The longest time from publishing (hard: from the slot's start) to delivery."""
+    """The longest time from publishing (hard: from the slot's start) to the end of the event's last frame."""
     bound_us: float | None
-    """What the plan promises."""
+    """The bound of `worst_us` that the plan proves; None if the channel has none."""
 
 
 class Minute(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site saw of a category in a minute."""
+    """The vehicles of a category at a site in a minute."""
 
     site: str
     category: str
@@ -131,7 +131,7 @@ class Minute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trap(msgspec.Struct, frozen=True, kw_only=True):
-    """Passages that are hard to measure, and how it went."""
+    """Passages that are hard to measure, and how many were measured right."""
 
     name: str
     met: int
@@ -143,7 +143,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     """Speeds against the truth."""
 
     complete: int
-    """Passages that both loops noticed."""
+    """Passages that both loops detected."""
     right: int
     """Those whose speed is within the tolerance."""
     wrong: int
@@ -177,7 +177,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reaches_goal(self) -> bool:
-        """Whether enough of the speeds are right; where few vehicles came, one may have none."""
+        """Whether enough of the speeds are right; with few vehicles, one may have none."""
         return self.share >= GOAL or (self.wrong == 0 and self.complete - self.right <= 1 < self.complete)
 
 
@@ -189,7 +189,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     old: int
     """From the first generation of sensors."""
     new: int
-    """From the one that says how sure it is."""
+    """From the one that reports a confidence."""
 
 
 class Refit(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,9 +202,9 @@ class Refit(msgspec.Struct, frozen=True, kw_only=True):
     """Events that conform to its subscription, counted where they were made."""
     delivered: int
     asked_us: int | None
-    """When it asked for `confidence` too, in a second subscription."""
+    """When the second subscription, for events with `confidence`, was made."""
     confident: int
-    """What the second subscription got."""
+    """Events of the second subscription."""
     longest_pause_s: dict[str, float]
     """Per site: the longest time between two of its events around the refit."""
 
@@ -220,20 +220,20 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Roadside(msgspec.Struct, frozen=True, kw_only=True):
-    """What velocity monitors found beside the road, next to what the lake found: lanes where nothing came too late."""
+    """Passages of the roadside velocity monitors compared with those of the lake, in lanes without late events."""
 
     lanes: int
     alike: int
-    """Those in which both found the same passages, to the last digit."""
+    """Lanes in which both found exactly the same passages."""
     passages: int
 
 
 class Lateness(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that came out of order or too late."""
+    """Events that arrived out of order or too late."""
 
     out_of_order: int
     late: int
-    """Too late to count: the same ones in batch and on a stream."""
+    """Too late to be counted: the same ones in batch and on a stream."""
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,7 +247,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """Such as "2 cores, Python 3.11, Spark 4.1"."""
     sites: tuple[Site, ...]
     types: tuple[TypeRow, ...]
-    subscriptions: tuple[Compiled, ...]
+    subscriptions: tuple[CompiledSubscription, ...]
     bus: BusPicture
     channels: tuple[ChannelRow, ...]
     traffic: tuple[Minute, ...]

@@ -1,6 +1,6 @@
 """The speeds of vehicles as an analysis of a lake: the passages of each lane of each site, in batch and as a stream.
 
-It walks over the edges of a lane with the algorithm that runs beside the road (`genus_traffic.passages.finder`).
+It runs the algorithm of the roadside monitors (`genus_traffic.passages.finder`) over the edges of each lane.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.filters import Subscription
-from genus_traffic.passages.finder import Found, FoundAt, PassageFinder
+from genus_traffic.passages.finder import MeasuredPassage, PassageFinder, SitePassage
 from genus_traffic.passages.hits import LoopEdge
 from genus_traffic.types import Cleared, Loop
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from genus.lake import Lake, Walk, WalkResult
 
 EDGES = (Subscription(Loop, has=("lane", "time")), Subscription(Cleared, has=("lane", "time")))
-"""The leading and the trailing edges of both loops; two of them, for a frame of edges as such has no category."""
+"""Leading and trailing edges of both loops: two subscriptions, as `Edge` itself has no category."""
 
 SITE, LANE = KEY = ("source", "lane")
 INSTANTS = ("time", "cleared", "lower_time", "lower_cleared")
@@ -37,7 +37,7 @@ PASSAGES = pa.schema(
         pa.field(CATEGORY, pa.string()),
     ]
 )
-"""The columns of passages beside the key: the fields of `Found`, in their order."""
+"""The columns of passages beside the key: the fields of `MeasuredPassage`, in their order."""
 
 
 def speeds(lateness: timedelta | None = None, *, keep_late: bool = False) -> "Walk":
@@ -45,13 +45,13 @@ def speeds(lateness: timedelta | None = None, *, keep_late: bool = False) -> "Wa
 
     Its results have `source` and `lane`; the instants at which a vehicle came onto the upper loop (`time`), left it
     (`cleared`), came onto the lower one and left that (`lower_time`, `lower_cleared`); then `speed`, `speed_leaving`,
-    `length` and `category`. What is not known is NULL: one-sided hits have no speed.
+    `length` and `category`. Unknown values are NULL: one-sided hits have no speed.
     """
     from genus.lake import Walk
 
     return Walk(
         by=KEY,
-        function=passages_in,
+        function=find_in_table,
         gives=PASSAGES,
         columns=(TYPE, PLACE, CATEGORY),
         lateness=lateness,
@@ -64,8 +64,8 @@ def passages_of(lake: "Lake", lateness: timedelta | None = None) -> "DataFrame":
     return speeds(lateness).all(*(lake.read(each) for each in EDGES))
 
 
-def passages_in(edges: pa.Table, limit_us: int) -> "WalkResult":
-    """The passages in the edges of a lane, of which all before an instant are known, and which edges wait."""
+def find_in_table(edges: pa.Table, limit_us: int) -> "WalkResult":
+    """Find the passages in the edges of a lane, which are complete up to an instant; the other edges wait."""
     from genus.lake import WalkResult
 
     finder = PassageFinder()
@@ -74,13 +74,13 @@ def passages_in(edges: pa.Table, limit_us: int) -> "WalkResult":
     return WalkResult(_table(found), sorted(edge.row for edge in finder.waiting))
 
 
-def found_in(passages: pa.Table) -> Iterator[FoundAt]:
-    """The rows of an Arrow table with the columns of the analysis as what they say."""
+def read_passages(passages: pa.Table) -> Iterator[SitePassage]:
+    """Read the passages from an Arrow table with the columns of the analysis."""
     instants = [passages.column(name).cast(pa.int64()) for name in INSTANTS]
     columns = [*instants, *map(passages.column, (*FIGURES, CATEGORY))]
     found = zip(*(column.to_pylist() for column in columns), strict=True)
     sites, lanes = (passages.column(name).to_pylist() for name in KEY)
-    return map(FoundAt, sites, lanes, map(Found._make, found))
+    return map(SitePassage, sites, lanes, map(MeasuredPassage._make, found))
 
 
 def _edges(rows: pa.Table) -> Iterator[LoopEdge]:
@@ -90,7 +90,7 @@ def _edges(rows: pa.Table) -> Iterator[LoopEdge]:
     return map(LoopEdge, *(column.to_pylist() for column in columns), range(rows.num_rows))
 
 
-def _table(found: list[Found]) -> pa.Table:
+def _table(found: list[MeasuredPassage]) -> pa.Table:
     columns = zip(*found, strict=True) if found else [()] * len(PASSAGES)
     arrays = [_column(values, field.type) for values, field in zip(columns, PASSAGES, strict=True)]
     return pa.table(arrays, schema=PASSAGES)

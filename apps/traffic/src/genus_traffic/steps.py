@@ -1,4 +1,4 @@
-"""The steps of a run: what takes how long, and how far it has come."""
+"""The steps of a run: how long each took, how much it did, and its progress while it runs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,36 +8,37 @@ from typing import TypeAlias
 from genus_traffic.results import Stage
 
 Progress: TypeAlias = Callable[[float], object]
-"""Is told how much of a step is done, up to 1."""
-Show: TypeAlias = Callable[[str], AbstractContextManager[Progress]]
-"""Shows a step of some name while it runs."""
+"""Called with how much of a step is done, up to 1."""
+Display: TypeAlias = Callable[[str], AbstractContextManager[Progress]]
+"""Displays the step of a name while it runs."""
 
 
-def shown_to_nobody(_: str) -> AbstractContextManager[Progress]:
-    """For runs that nobody watches."""
+def no_display(_: str) -> AbstractContextManager[Progress]:
+    """Display nothing."""
     return nullcontext(lambda _: None)
 
 
 class Step:
-    """State: a step while it runs; it is told how far it has come and what it has done."""
+    """State: a step while it runs."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.amount = 0
+        """How much was done; the block sets it."""
 
 
 class Steps:
-    """State: the steps so far."""
+    """State: the finished steps."""
 
-    def __init__(self, show: Show = shown_to_nobody) -> None:
+    def __init__(self, display: Display = no_display) -> None:
         self.stages: list[Stage] = []
-        self._show = show
+        self._display = display
 
     @contextmanager
     def step(self, name: str, what: str) -> Iterator[Step]:
-        """Take the time of a step, and show it; `what` it counts, such as events."""
+        """Time and display the block as a step; `what` is counted in it, such as events."""
         began = time.perf_counter()
-        with self._show(name) as progress:
+        with self._display(name) as progress:
             step = Step(progress)
             yield step
         seconds = time.perf_counter() - began

@@ -1,21 +1,21 @@
-"""Who subscribes to what, and what every subscription becomes where it runs."""
+"""The subscriptions of the application, and what each is compiled to."""
 
 from collections.abc import Iterator, Mapping
 
 from genus import Event, Subscription, this
 from genus.catalog import Catalog, TypeEntry
 from genus.targets import can, python
-from genus_traffic.results import Compiled, TypeRow
+from genus_traffic.results import CompiledSubscription, TypeRow
 from genus_traffic.types import TYPES, Category, Edge, Loop, Occupancy
 
 VELOCITY = Subscription(Edge, has=("lane", "time"))
-"""The velocity monitor wants both loops of every pair, whatever else they say."""
+"""The velocity monitor: both loops of every pair, whatever else their events carry."""
 STATISTICS = Subscription(Loop, has=("time", "place", "category"))
-"""The statistics collector wants one loop of every pair: the one that says where it is and what it saw."""
+"""The statistics collector: the upper loop of every pair, whose events carry place and category."""
 CONFIDENT = Subscription(Loop, has=("time", "place", "category", "confidence"))
-"""What the collector asks for besides, once all sensors can say how sure they are."""
+"""The collector's second subscription, made once all sensors report a confidence."""
 HEAVY = Subscription(Loop, where=this.category.isin([Category.TRUCK, Category.BUS]) & (this.confidence >= 0.9))
-"""The keeper of a bridge wants heavy vehicles, and only what is nearly certain."""
+"""A bridge keeper: heavy vehicles, detected with high confidence."""
 
 SUBSCRIPTIONS: Mapping[str, Subscription] = {
     "VelocityMonitor": VELOCITY,
@@ -27,7 +27,7 @@ SUBSCRIPTIONS: Mapping[str, Subscription] = {
 
 
 def type_rows(catalog: Catalog) -> tuple[TypeRow, ...]:
-    """All types as the catalog knows them."""
+    """All types of the catalog, for the report."""
     says = {cls.__name__: (cls.__doc__ or "").partition("\n")[0] for cls in (Event, *TYPES)}
     return tuple(_type_row(catalog, entry, says.get(entry.name, "")) for entry in catalog.entries.values())
 
@@ -49,7 +49,7 @@ def _type_row(catalog: Catalog, entry: TypeEntry, says: str) -> TypeRow:
 
 
 def _factors(code: int) -> Iterator[int]:
-    """The primes whose product a code is; those of a catalog are small."""
+    """The prime factors of a code, by trial division: those of a catalog are small."""
     divisor = 2
     while code > 1:
         while code % divisor == 0:
@@ -58,16 +58,23 @@ def _factors(code: int) -> Iterator[int]:
         divisor += 1
 
 
-def compiled(catalog: Catalog, name: str, spark: str, answers: Mapping[str, int]) -> Compiled:
-    """What a subscription became; what Spark does with it and what it got are told by those who know."""
+def compile_for_targets(catalog: Catalog, name: str, spark: str, matches: Mapping[str, int]) -> CompiledSubscription:
+    """Compile a subscription, and show it for the report.
+
+    Args:
+        catalog: The city's catalog.
+        name: The name of the subscriber.
+        spark: The explanation of the subscription as a Spark column.
+        matches: How many events it matched, by target.
+    """
     subscription = SUBSCRIPTIONS[name]
     on_can = can.compile(subscription, catalog)
-    return Compiled(
+    return CompiledSubscription(
         subscriber=name,
         text=str(subscription),
         filters=tuple((pair.value, pair.mask) for pair in on_can.pairs),
         left_to_receiver=str(on_can.residual or ""),
         python="\n\n".join(python.compile(subscription).sources()),
         spark=spark,
-        answers=dict(answers),
+        answers=dict(matches),
     )

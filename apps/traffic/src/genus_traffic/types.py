@@ -1,7 +1,7 @@
 """The events of a city's roads.
 
-Loops lie in pairs, 5 m apart. The upper one of a pair, which vehicles reach first, says where it is and what it saw;
-the lower one says its lane and the time, and no more. So `has place` means the upper loops, `lacks place` the lower.
+Loops are in pairs, 5 m apart. Events of the upper loop, which vehicles reach first, carry place and category; those of
+the lower loop carry lane and time only. So `has place` selects the upper loops, `lacks place` the lower ones.
 """
 
 from enum import Enum

@@ -82,7 +82,7 @@ class Node:
             self._clock = TimeService(
                 send=context.queue.add_frame,
                 notify=self._handle_clock_notice,
-                node=lambda: self.number,
+                node=lambda: self._membership.number,
                 period_ns=sync_period_ns,
                 granularity_ns=granularity_ns,
                 bit_ns=timing.bit_ns,

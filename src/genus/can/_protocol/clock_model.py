@@ -197,6 +197,9 @@ class GlobalClock:
         self._samples: list[ClockSample] = []
         self._formers: list[_FormerEstimate] = []
         self._ahead: ClockLine | None = None
+        self._asked: int | None = None
+        """The last argument of `when`, until the estimate changes: a node asks for the start of its next slot often."""
+        self._answer = 0
 
     @property
     def started(self) -> bool:
@@ -214,6 +217,11 @@ class GlobalClock:
 
     def when(self, global_: int) -> int:
         """The first local reading at which `at` gives this time or a later one."""
+        if global_ != self._asked:
+            self._asked, self._answer = global_, self._when(global_)
+        return self._answer
+
+    def _when(self, global_: int) -> int:
         if self._estimate is None:
             return global_
         found = self._estimate.line.when(global_)
@@ -271,12 +279,14 @@ class GlobalClock:
         self._estimate = estimate_clock(self._samples, self.assumptions, guess_ppb)
         self._refreshed_at = newest.local
         self._ahead = None if shown is None else self._slow_down(shown, now)
+        self._asked = None
 
     def lead(self, now: int) -> None:
         """Define global time from now on, continuing what was known of it."""
         line = self._estimate.line_of_master(now) if self._estimate else ClockLine(now, now)
         self._hand_over(now, now)
         self._estimate = ClockEstimate(line)
+        self._asked = None
 
     def refresh(self, local: int, now: int) -> None:
         """A master has sent the time of a reading; from now on its rate is nearer to that of its own clock."""
@@ -284,6 +294,7 @@ class GlobalClock:
             easing = self.assumptions.easing_ppb(max(0, local - self._refreshed_at))
             self._estimate = ClockEstimate(self._estimate.line.ease(now, easing))
             self._refreshed_at = local
+            self._asked = None
 
     def _error(self, now: int) -> int:
         """The largest difference of the estimate from the master's time, and from those other nodes may still use."""

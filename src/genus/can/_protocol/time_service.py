@@ -205,6 +205,9 @@ class TimeService:
         self._sent_at = self._stamp = self._next_at = 0
         self._notified_master: int | None = None
         self._notified_synchronised = False
+        self._has_changed = True
+        self._timer: int | None = None
+        self._timer_node: int | None = None
 
     @property
     def is_master(self) -> bool:
@@ -233,7 +236,13 @@ class TimeService:
 
     @property
     def wake_at(self) -> int | None:
-        """The local reading at which `wake` is due."""
+        """The local reading at which `wake` is due; it changes with time frames and with the node's number."""
+        node = self._node()
+        if self._has_changed or node != self._timer_node:
+            self._timer, self._timer_node, self._has_changed = self._find_timer(), node, False
+        return self._timer
+
+    def _find_timer(self) -> int | None:
         found = _earliest(self._election_at(), self._clock.unknown_until)
         if self._role is not _Role.FOLLOWER:
             found = _earliest(found, self._next_at)
@@ -393,6 +402,7 @@ class TimeService:
     # -- notices -----------------------------------------------------------------------------------------------------
 
     def _notify_changes(self, now: int) -> None:
+        self._has_changed = True
         self._clock.expire(now)
         precision = self._clock.precision(now)
         synchronised = precision < UNBOUNDED_PRECISION

@@ -1,6 +1,7 @@
-"""The city's centre: what arrives from all segments goes onto one bus, to the statistics collector and a recorder.
+"""The city's centre: one bus with the events of all segments, on which the statistics collector and a recorder listen.
 
-Time is virtual: it is that of the event that arrives, and files land when they would have landed.
+Time is virtual: the current time is that of the event that arrives, and recordings get the times at which they would
+have landed.
 """
 
 import heapq
@@ -13,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from genus import Event, open_bus
-from genus.bus._folder_recorder import LandingFolder
+from genus.bus import LandingFolder
 from genus_traffic.centre.collector import StatisticsCollector
 from genus_traffic.centre.uplink import Uplink
 from genus_traffic.results import Refit
@@ -22,59 +23,58 @@ from genus_traffic.segment.listeners import Arrival
 from genus_traffic.subscribers import SUBSCRIPTIONS
 
 FILES = 24
-"""About so many files a run lands, whatever its length: a stream that is worth the name."""
-MOST = 100_000
-"""Events to a file."""
-STEP = 2_000
+"""About so many recordings land in a run of any length, so that a stream has something to follow."""
+MAX_EVENTS_PER_FILE = 100_000
+PROGRESS_STEP = 2_000
 """Events between two reports of progress."""
 
 
-class Centre(msgspec.Struct, frozen=True, kw_only=True):
-    """What the city's centre saw."""
+class CentreResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What arrived at the city's centre."""
 
     arrived: int
     out_of_order: int
     """Events that arrived after a later one of their site."""
     files: int
-    answers: Mapping[str, int]
+    matches: Mapping[str, int]
     """How many events each subscription got on the bus."""
     refit: Refit
 
 
 class CityTime:
-    """State: the city's time, which is that of the last event that arrived."""
+    """State: the city's time, which is that of the latest arrival."""
 
     def __init__(self, now_us: int) -> None:
         self.now_us = now_us
 
     def advance(self, to_us: int) -> None:
-        """Let time pass; it never goes back."""
+        """Move time forward; it never goes back."""
         self.now_us = max(self.now_us, to_us)
 
 
 class CityRecorder:
-    """State: a landing folder that is looked after as the city's time passes. What cannot be written is raised."""
+    """State: a landing folder whose files are finished by the city's time."""
 
     def __init__(self, folder: Path, time: CityTime, every_s: float) -> None:
-        self._folder = LandingFolder(folder, "city", every_s, MOST, lambda: time.now_us / 1e6)
+        self._folder = LandingFolder(folder, "city", every_s, MAX_EVENTS_PER_FILE, lambda: time.now_us / 1e6)
         self._time, self._every_us = time, round(every_s * 1e6 / 4)
         self._due_us = time.now_us + self._every_us
 
     def write(self, event: Event) -> None:
-        """Record an event that arrived just now."""
+        """Record an event that arrives now; raises RecordingError if it cannot be written."""
         if self._time.now_us >= self._due_us:
             self._folder.tick()
             self._due_us = self._time.now_us + self._every_us
         self._folder.write(event, self._time.now_us)
 
     def close(self) -> int:
-        """Land what is left; how many files have landed."""
+        """Finish the last file; returns how many have landed."""
         self._folder.close()
         return self._folder.landed
 
 
-def arrivals(sites: Mapping[str, Sequence[Arrival]], uplink: Uplink, seed: int) -> list[Arrival]:
-    """What arrives from all sites, in order of arrival."""
+def merge_arrivals(sites: Mapping[str, Sequence[Arrival]], uplink: Uplink, seed: int) -> list[Arrival]:
+    """The events of all sites in the order in which they arrive over their uplinks."""
     carried = (uplink.carry(events, f"{seed}/{site}") for site, events in sites.items())
     return list(heapq.merge(*carried, key=lambda arrival: arrival.at_us))
 
@@ -86,44 +86,54 @@ def run_centre(
     refits: Mapping[str, int],
     landing: Path,
     progress: Callable[[float], object] | None = None,
-) -> Centre:
-    """Publish what arrives on the city's bus, and let it be counted and recorded; `refits` are when sensors changed."""
+) -> CentreResult:
+    """Publish arrivals on the city's bus, where they are counted and recorded.
+
+    Args:
+        scene: The city.
+        arriving: Events in order of arrival.
+        published: How many events were published that conform to the collector's subscription.
+        refits: When the sensor of each site was replaced.
+        landing: The folder for recordings.
+        progress: Called with how much is done, up to 1.
+    """
     time = CityTime(scene.start_us)
-    got: Counter[str] = Counter()
+    matches: Counter[str] = Counter()
     recorder = CityRecorder(landing, time, (scene.end_us - scene.start_us) / 1e6 / FILES)
     with open_bus("local:") as bus:
         collector = StatisticsCollector(bus, lambda: time.now_us)
         for name, subscription in SUBSCRIPTIONS.items():
-            bus.subscribe(subscription, partial(_count, got, name))
+            bus.subscribe(subscription, partial(_count, matches, name))
         for number, arrival in enumerate(arriving):
             time.advance(arrival.at_us)
-            _ask_when_refitted(collector, refits, time.now_us)
+            _subscribe_when_refitted(collector, refits, time.now_us)
             bus.publish(arrival.event)
             recorder.write(arrival.event)
-            if progress is not None and number % STEP == 0:
+            if progress is not None and number % PROGRESS_STEP == 0:
                 progress(number / len(arriving))
     files = recorder.close()
-    _date(landing, scene)
-    return Centre(
+    _set_file_times(landing, scene)
+    return CentreResult(
         arrived=len(arriving),
         out_of_order=_out_of_order(arriving),
         files=files,
-        answers={name: got[name] for name in SUBSCRIPTIONS},
+        matches={name: matches[name] for name in SUBSCRIPTIONS},
         refit=collector.refit(refits, published),
     )
 
 
-def _count(got: Counter[str], name: str, _: Event) -> None:
-    got[name] += 1
+def _count(matches: Counter[str], name: str, _: Event) -> None:
+    matches[name] += 1
 
 
-def _ask_when_refitted(collector: StatisticsCollector, refits: Mapping[str, int], now_us: int) -> None:
-    """Once the last sensor is replaced, the collector asks for what all of them can say now."""
-    if collector.asked_us is None and refits and now_us >= max(refits.values()):
-        collector.ask_for_confidence()
+def _subscribe_when_refitted(collector: StatisticsCollector, refits: Mapping[str, int], now_us: int) -> None:
+    """Once the last sensor is replaced, subscribe to what only the new generation reports."""
+    if collector.subscribed_us is None and refits and now_us >= max(refits.values()):
+        collector.subscribe_to_confidence()
 
 
 def _out_of_order(arriving: Iterable[Arrival]) -> int:
+    """Count events that are older than an earlier one of their site."""
     newest: dict[str, float] = {}
     count = 0
     for arrival in arriving:
@@ -135,8 +145,8 @@ def _out_of_order(arriving: Iterable[Arrival]) -> int:
     return count
 
 
-def _date(landing: Path, scene: Scene) -> None:
-    """Give files the times at which they would have landed: a stream takes them in that order."""
+def _set_file_times(landing: Path, scene: Scene) -> None:
+    """Set the times at which files would have landed: a stream reads them in that order."""
     files = sorted(landing.glob("*.genus"))
     span_ns = (scene.end_us - scene.start_us) * 1000
     for number, file in enumerate(files, 1):

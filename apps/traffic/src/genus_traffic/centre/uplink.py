@@ -1,8 +1,8 @@
-"""`Uplink`: the link from a site's gateway to the city, which is not perfect.
+"""`Uplink`: an unreliable link from a site's gateway to the city's centre.
 
-Most events take some milliseconds. Some are sent again, and arrive seconds later, after events that came behind them.
-Once in a run the link fails: what comes meanwhile is kept at the gateway, and sent when the link is back. And
-a few are found again only after minutes, later than anybody waits for. Nothing is lost, and nothing comes twice.
+Most events take some milliseconds. Some are retransmitted and arrive seconds later, out of order. Once in a run the
+link fails: the gateway queues events and sends them when the link is back. A few arrive minutes later, after the
+allowed lateness. No event is lost or duplicated.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,25 +14,25 @@ from genus_traffic.segment.listeners import Arrival
 
 
 class Uplink(msgspec.Struct, frozen=True, kw_only=True):
-    """How a link behaves; times are in microseconds."""
+    """Parameters of a link; times are in microseconds."""
 
     latency_us: int = 30_000
-    """What an event takes at least, and up to twice as long."""
+    """The least delay of an event; at most twice as long."""
     straggling: float = 0.02
-    """The share of events that have to be sent again."""
+    """The share of events that are retransmitted."""
     straggle_us: int = 4_000_000
-    """How much longer those take, at most."""
+    """Their additional delay, at most."""
     outage_us: int = 20_000_000
-    """How long the link fails, once in a run that is long enough; 0 for never."""
+    """How long the link fails, once in a run that is long enough; 0: never."""
     resend_us: int = 2_000
-    """How long each event takes that was kept meanwhile: one goes after the other."""
+    """The time between two queued events when the link is back."""
     late: int = 3
-    """How many events of a site are found again much later."""
+    """How many events of a site arrive much later."""
     late_us: int = 120_000_000
-    """How much later, at least, and up to twice that."""
+    """Their additional delay, at least; at most twice as long."""
 
     def carry(self, events: Iterable[Arrival], seed: int | str) -> list[Arrival]:
-        """The same events in the order in which they arrive in the city, with the instants at which they do.
+        """The same events with their times of arrival at the centre, in that order.
 
         >>> from genus_traffic.types import Cleared
         >>> left = [Arrival(second * 1_000_000, Cleared(lane=second % 3)) for second in range(100)]
@@ -51,12 +51,12 @@ class Uplink(msgspec.Struct, frozen=True, kw_only=True):
             leaves_us = each.at_us
             if begins <= leaves_us < ends:
                 leaves_us = free_us = free_us + self.resend_us
-            arrives_us = leaves_us + self._takes_us(random, is_late=number in late)
+            arrives_us = leaves_us + self._delay_us(random, is_late=number in late)
             arrived.append(Arrival(arrives_us, each.event))
         return sorted(arrived, key=lambda arrival: arrival.at_us)
 
     def _outage(self, leaving: list[Arrival], random: Random) -> tuple[int, int]:
-        """From when to when the link fails: somewhere in the middle, if that leaves most of the time."""
+        """From when to when the link fails: at a random time, if the run is at least three times as long."""
         if not leaving or not self.outage_us:
             return 0, 0
         first, last = leaving[0].at_us, leaving[-1].at_us
@@ -66,7 +66,7 @@ class Uplink(msgspec.Struct, frozen=True, kw_only=True):
         begins = first + self.outage_us + random.randint(0, slack)
         return begins, begins + self.outage_us
 
-    def _takes_us(self, random: Random, *, is_late: bool) -> int:
+    def _delay_us(self, random: Random, *, is_late: bool) -> int:
         return sum(self._delays(random, is_late))
 
     def _delays(self, random: Random, is_late: bool) -> Iterator[int]:

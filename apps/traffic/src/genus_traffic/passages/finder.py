@@ -1,17 +1,18 @@
-"""Vehicles and their speeds, found in the edges that a pair of loops noticed in one lane.
+"""Find vehicles and their speeds in the edges of a pair of loops in one lane.
 
-An on and the off after it are a hit. Nobody overtakes within a lane, so the hits of both loops belong together in
-order: a vehicle's hit of the lower loop comes after its hit of the upper one, and pairs never cross. Which hits are of
-one vehicle is decided for one hit of the lower loop after the other:
+A leading edge (on) and the next trailing edge (off) of a loop are a hit. Vehicles do not overtake within a lane, so
+hits of both loops are in the same order: a vehicle's hit of the lower loop comes after its hit of the upper one, and
+pairs never cross. The hits of the lower loop are decided one after the other:
 
-* at once, if it fits the first vehicle that is awaited well, and no other nearly as well;
-* else when some more vehicles went by (`AHEAD`) or some time did (`LOOK_AHEAD_US`): of all ways to pair what is known
-  by then, the likeliest tells (`genus_traffic.passages.choice`).
+* at once, if it fits the first waiting hit of the upper loop well, and no other nearly as well;
+* otherwise after `AHEAD` more vehicles or `LOOK_AHEAD_US`: by the likeliest of all ways to pair the hits that are known
+  by then (`genus_traffic.passages.choice`).
 
-A speed is given if all four edges fit one vehicle and no other explanation comes near. One-sided hits get none.
+A speed is given if all four edges fit one vehicle and no other explanation is nearly as likely. One-sided hits have no
+speed.
 
-Nothing but the edges that still wait is kept, and everything happens at an instant that edges determine. So edges may
-be cut anywhere: those that wait, fed again together with later ones, give what all of them at once would give.
+The only state are the waiting edges, and every decision is made at an instant that edges determine. So a stream may be
+cut anywhere: waiting edges, fed again together with later ones, give the same passages as all edges at once.
 """
 
 from bisect import bisect_left, insort
@@ -26,9 +27,9 @@ from genus_traffic.passages.hits import Hit, LoopEdge, in_order
 from genus_traffic.types import Edge, Loop
 
 AHEAD = 3
-"""Later hits of the lower loop that are enough to decide a doubtful one."""
+"""A doubtful hit of the lower loop is decided after so many later ones."""
 LOOK_AHEAD_US = 10_000_000
-"""After this time a doubtful one is decided with what there is."""
+"""A doubtful hit is decided after this time at the latest."""
 PATIENCE_US = 600_000_000
 """How long a vehicle may stand on a loop, or between them, before it counts as gone."""
 
@@ -37,7 +38,7 @@ _FOREVER_US = (1 << 63) - 1
 _NEVER_US = 1 << 64
 
 
-class Found(NamedTuple):
+class MeasuredPassage(NamedTuple):
     """A vehicle at a pair of loops; one that only one loop noticed has neither instants of the other nor a speed."""
 
     upper_on_us: int | None
@@ -45,26 +46,26 @@ class Found(NamedTuple):
     lower_on_us: int | None
     lower_off_us: int | None
     speed: float | None
-    """Its mean speed in m/s from the upper to the lower loop; None if it is not certain."""
+    """Mean speed of its front in m/s from the upper to the lower loop; None if it is not certain."""
     speed_leaving: float | None
-    """The same of its rear."""
+    """Mean speed of its rear."""
     length: float | None
     """Estimated, in metres."""
     category: str | None
 
 
-class FoundAt(NamedTuple):
-    """What was found in a lane of a site."""
+class SitePassage(NamedTuple):
+    """A passage with its site and lane."""
 
     site: str
     lane: int
-    found: Found
+    passage: MeasuredPassage
 
 
 class PassageFinder:
     """Finds the passages of one lane of one site in edges as they come in.
 
-    Edges may come out of order by up to `order_us`; what an edge says is used when one came that is later by that.
+    Edges may be out of order by up to `order_us`: an edge is used once a later one by at least that has arrived.
 
     >>> finder = PassageFinder(order_us=0)
     >>> [finder.feed(LoopEdge(at, upper, on)) for at, upper, on in
@@ -81,40 +82,40 @@ class PassageFinder:
         self._uppers: list[Hit] = []
         self._lowers: list[Hit] = []
         self._on_lower: Hit | None = None
-        self._found: list[Found] = []
+        self._found: list[MeasuredPassage] = []
 
     @property
     def waiting(self) -> list[LoopEdge]:
-        """The edges that are not in a passage yet, in order of time."""
+        """The edges that are not part of a passage yet, in order of time."""
         hits = [*self._uppers, *self._lowers, *([self._on_lower] if self._on_lower else [])]
         return sorted([*self._unordered, *(edge for hit in hits for edge in hit.edges)], key=in_order)
 
     def load(self, edges: Iterable[LoopEdge]) -> None:
-        """Take edges in, in any order; what they say is for `advance` or `finish` to give."""
+        """Add edges in any order; `advance` and `finish` return their passages."""
         self._unordered = sorted([*self._unordered, *edges], key=in_order)
 
-    def feed(self, edge: LoopEdge) -> list[Found]:
-        """The passages that are certain now that an edge came."""
+    def feed(self, edge: LoopEdge) -> list[MeasuredPassage]:
+        """Add an edge, and return the passages that are decided now."""
         insort(self._unordered, edge, key=in_order)
         newest = edge.at_us if self._newest_us is None else max(self._newest_us, edge.at_us)
         self._newest_us = newest
         return self.advance(newest - self._order_us)
 
-    def advance(self, limit_us: int) -> list[Found]:
-        """The passages that are certain now that no edge before some instant is still to come."""
+    def advance(self, limit_us: int) -> list[MeasuredPassage]:
+        """Return the passages that are decided now that all edges before an instant are known."""
         known = bisect_left(self._unordered, limit_us, key=lambda edge: edge.at_us)
         for edge in self._unordered[:known]:
             self._wait_until(edge.at_us)
             self._take(edge)
         del self._unordered[:known]
         self._wait_until(limit_us)
-        return self._given_out()
+        return self._pop_found()
 
-    def finish(self) -> list[Found]:
-        """All other passages, as no more edges come."""
+    def finish(self) -> list[MeasuredPassage]:
+        """Return all other passages, as no more edges come."""
         return self.advance(_FOREVER_US)
 
-    def _given_out(self) -> list[Found]:
+    def _pop_found(self) -> list[MeasuredPassage]:
         found, self._found = self._found, []
         return found
 
@@ -131,17 +132,17 @@ class PassageFinder:
     def _take_lower(self, edge: LoopEdge) -> None:
         if edge.on:
             if self._on_lower:
-                self._lower_is_over()
+                self._end_lower()
             self._on_lower = Hit(on=edge)
             return
         if self._on_lower:
             self._on_lower.off = edge
         else:
             self._on_lower = Hit(off=edge)
-        self._lower_is_over()
+        self._end_lower()
 
-    def _lower_is_over(self) -> None:
-        """The hit of the lower loop has all the edges it will get."""
+    def _end_lower(self) -> None:
+        """The current hit of the lower loop is complete, or will not be."""
         assert self._on_lower is not None
         self._lowers.append(self._on_lower)
         self._on_lower = None
@@ -150,7 +151,7 @@ class PassageFinder:
             self._decide()
 
     def _wait_until(self, now_us: int) -> None:
-        """Let time pass; what was to happen happens in order, wherever edges are cut."""
+        """Make all decisions that are due by an instant, in order of time."""
         while (due_us := self._next_due_us()) <= now_us:
             if self._lowers and self._lowers[0].last_us + LOOK_AHEAD_US == due_us:
                 self._decide()
@@ -158,10 +159,10 @@ class PassageFinder:
                 self._give_up_upper()
                 self._decide_quickly()
             else:
-                self._lower_is_over()
+                self._end_lower()
 
     def _next_due_us(self) -> int:
-        """When something is to be decided or given up, if no edge comes before."""
+        """When the next decision is due, if no edge comes before."""
         due = self._lowers[0].last_us + LOOK_AHEAD_US if self._lowers else _NEVER_US
         if self._uppers:
             due = min(due, self._uppers[0].last_us + PATIENCE_US)
@@ -177,12 +178,12 @@ class PassageFinder:
         self._decide_quickly()
 
     def _settle(self, choice: Choice) -> None:
-        """Give out the first hit of the lower loop, and what comes before its partner at the upper one."""
+        """Emit the first hit of the lower loop, and the hits before its partner at the upper one."""
         lower = self._lowers.pop(0)
-        if choice.place is None:
+        if choice.upper is None:
             self._found.append(_passage(None, lower, None))
             return
-        for _ in range(choice.place):
+        for _ in range(choice.upper):
             self._give_up_upper()
         self._found.append(_passage(self._uppers.pop(0), lower, choice.fit))
 
@@ -190,26 +191,26 @@ class PassageFinder:
         self._found.append(_passage(self._uppers.pop(0), None, None))
 
 
-def find_passages(edges: Iterable[LoopEdge]) -> list[Found]:
-    """The passages in all edges of a lane, in any order."""
+def find_passages(edges: Iterable[LoopEdge]) -> list[MeasuredPassage]:
+    """Find the passages in all edges of a lane, in any order."""
     finder = PassageFinder()
     finder.load(edges)
     return finder.finish()
 
 
-def edge_of(event: Edge) -> LoopEdge:
-    """An event of a loop as an edge; only upper loops say where they are."""
+def to_loop_edge(event: Edge) -> LoopEdge:
+    """Convert an event to an edge; only events of upper loops have a place."""
     if event.time is None:
-        raise EventError(f"{event!r} has no time; a loop must say when it noticed a vehicle")
+        raise EventError(f"{event!r} has no time; edges need one")
     category = event.category.value if isinstance(event, Loop) and event.category else None
     return LoopEdge(micros_of_time(event.time), event.place is not None, isinstance(event, Loop), category)
 
 
-def _passage(upper: Hit | None, lower: Hit | None, fit: Fit | None) -> Found:
+def _passage(upper: Hit | None, lower: Hit | None, fit: Fit | None) -> MeasuredPassage:
     upper_on, upper_off = (upper.on_us, upper.off_us) if upper else (None, None)
     lower_on, lower_off = (lower.on_us, lower.off_us) if lower else (None, None)
     category = upper.category if upper else None
-    passage = Found(upper_on, upper_off, lower_on, lower_off, None, None, None, category)
+    passage = MeasuredPassage(upper_on, upper_off, lower_on, lower_off, None, None, None, category)
     if fit is None:
         return passage
     return passage._replace(speed=fit.speed, speed_leaving=fit.leaving, length=fit.length)

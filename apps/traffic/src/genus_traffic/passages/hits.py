@@ -1,4 +1,4 @@
-"""Edges of loops, and hits: what one vehicle leaves behind at one loop."""
+"""Edges of loops, and hits: the edges of one vehicle at one loop."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -7,26 +7,26 @@ if TYPE_CHECKING:
 
 
 class LoopEdge(NamedTuple):
-    """An edge that a loop of a pair noticed in one lane of one site."""
+    """An edge at a loop in one lane of one site."""
 
     at_us: int
     """Its event's time, in microseconds since 1970."""
     upper: bool
-    """Of the upper loop, which vehicles reach first, or of the lower one."""
+    """True for the upper loop, which vehicles reach first, False for the lower one."""
     on: bool
     """True for the leading edge, False for the trailing one."""
     category: str | None = None
     row: int = -1
-    """Where the edge came from, for callers that want to know which ones wait."""
+    """The row the edge came from, so that callers know which ones wait."""
 
 
 def in_order(edge: LoopEdge) -> tuple[int, bool, bool, str]:
-    """The order of edges; at one instant those of the upper loop first, and each loop is left before it is entered."""
+    """Sort key: by time; at one instant the upper loop first, and at each loop off before on."""
     return edge.at_us, not edge.upper, edge.on, edge.category or ""
 
 
 class Hit:
-    """What a loop noticed of a vehicle: an on and an off, of which one may be missing."""
+    """The edges of a vehicle at a loop: on and off, of which one may be missing."""
 
     __slots__ = ("off", "on", "partners")
 
@@ -34,16 +34,16 @@ class Hit:
         self.on = on
         self.off = off
         self.partners: dict[Hit, Pair] = {}
-        """How hits of the other loop fit, so that it is worked out once."""
+        """Cached fits with hits of the other loop."""
 
     @property
     def edges(self) -> list[LoopEdge]:
-        """The edges there are."""
+        """The edges that are not missing."""
         return [edge for edge in (self.on, self.off) if edge is not None]
 
     @property
     def is_open(self) -> bool:
-        """Whether it has no off yet; whether one still comes, the next edge tells."""
+        """Whether it has no off yet."""
         return self.off is None
 
     @property
@@ -68,5 +68,5 @@ class Hit:
 
     @property
     def category(self) -> str | None:
-        """What the loop took the vehicle for."""
+        """The category that the loop reported."""
         return None if self.on is None else self.on.category

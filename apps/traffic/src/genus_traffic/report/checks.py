@@ -3,7 +3,7 @@
 import msgspec
 
 from genus_traffic.report.formats import count_of, format_count, format_share
-from genus_traffic.results import GOAL, Compiled, Results
+from genus_traffic.results import GOAL, CompiledSubscription, Results
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ def checks(results: Results) -> tuple[Check, ...]:
     )
 
 
-def answers_agree(compiled: Compiled) -> bool:
+def answers_agree(compiled: CompiledSubscription) -> bool:
     """Whether a subscription matched the same number of events on every target."""
     return len(set(compiled.answers.values())) <= 1
 

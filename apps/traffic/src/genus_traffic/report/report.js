@@ -89,7 +89,7 @@
         rows: () => [shown.map((bar) => (bar.start + bar.end) / 2), count(true), count(false)],
         tip: (x) => {
           const bar = shown.find((one) => one.start <= x && x < one.end);
-          return bar ? `${bar.start.toFixed(2)} to ${bar.end.toFixed(2)} m/s\n${format(bar.passages)} vehicles` : "";
+          return bar ? `${+bar.start.toPrecision(3)} to ${+bar.end.toPrecision(3)} m/s\n${format(bar.passages)} vehicles` : "";
         },
       };
     },

@@ -46,7 +46,7 @@ TYPICAL: Mapping[SiteKind, Mapping[str, Any]] = {
         "misread": 0.05,
     },
 }
-"""What a site of a kind has where a scene does not say otherwise."""
+"""The defaults of a site, by its kind."""
 
 _QUARTERS = (
     *("Harbour", "Mill", "Castle", "Market", "Station", "Church", "River", "Garden", "Museum", "Orchard", "Tannery"),
@@ -57,7 +57,7 @@ _QUARTERS = (
 
 
 def default_city(sites: int = 4, minutes: float = 10.0, seed: int = 1) -> Scene:
-    """A city of some sites of all kinds, refitted from half way on. More sites leave those before them as they are.
+    """A city with sites of all kinds, refitted from half way on. Further sites do not change the first ones.
 
     >>> [(site.name, site.kind) for site in default_city(3).sites]
     [('harbour-crossing', 'signals'), ('a8-km12', 'motorway'), ('vineyard-street', 'street')]
@@ -69,21 +69,21 @@ def default_city(sites: int = 4, minutes: float = 10.0, seed: int = 1) -> Scene:
 
 
 def _make_site(number: int, seed: int) -> Site:
-    """One of a city's sites: typical of its kind, but for how much traffic it has and how signals are set."""
-    chance = Random(f"{seed}/city/{number}")
+    """A site with the defaults of its kind, and with a random flow and signal offset."""
+    rng = Random(f"{seed}/city/{number}")
     turn, which = divmod(number, len(KINDS))
     kind = KINDS[which]
     name, place = _name(kind, turn)
     made = msgspec.convert({**TYPICAL[kind], "name": name, "place": place, "kind": kind}, Site)
     signal = made.signal
     if signal is not None:
-        signal = msgspec.structs.replace(signal, offset_s=float(chance.randrange(int(signal.cycle_s))))
-    flow = round(made.flow_per_hour * chance.uniform(0.85, 1.15))
+        signal = msgspec.structs.replace(signal, offset_s=float(rng.randrange(int(signal.cycle_s))))
+    flow = round(made.flow_per_hour * rng.uniform(0.85, 1.15))
     return msgspec.structs.replace(made, flow_per_hour=float(flow), signal=signal)
 
 
 def _name(kind: SiteKind, turn: int) -> tuple[str, str]:
-    """A site's name, and its place as events say it."""
+    """A site's name, and the place that its events carry."""
     if kind == "motorway":
         kilometre = 12 + 7 * turn
         return f"a8-km{kilometre}", f"A8/km{kilometre}"

@@ -1,4 +1,4 @@
-"""What happens on a road: detections, as the hardware of loops makes them, and passages, which are the truth."""
+"""Detections, as the hardware of loops makes them, and passages, which are the truth."""
 
 from typing import Literal, TypeAlias
 
@@ -18,13 +18,13 @@ class Detection(msgspec.Struct, frozen=True):
     on: bool
     """True for the leading edge, False for the trailing one."""
     category: Category | None = None
-    """What an upper loop takes it for, known with the leading edge; a lower one cannot tell."""
+    """The category that an upper loop reads with the leading edge; a lower loop reads none."""
     confidence: float | None = None
-    """How sure a loop of the new generation is; those of the old one do not say."""
+    """The confidence of a loop of the new generation; loops of the old one have none."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """The truth about one vehicle at one pair of loops; an edge that no sensor noticed is None."""
+    """The truth about one vehicle at one pair of loops; an edge that no sensor detected is None."""
 
     site: str
     lane: int
@@ -42,6 +42,6 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        """Whether both loops noticed both of its edges."""
+        """Whether both loops detected both of its edges."""
         edges = self.upper_on_us, self.upper_off_us, self.lower_on_us, self.lower_off_us
         return None not in edges

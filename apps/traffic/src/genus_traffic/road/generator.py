@@ -1,7 +1,7 @@
-"""The traffic generator: what happens at a site's loops in a scene, and the truth about it.
+"""The traffic generator: the detections of a site's loops, and the true passages.
 
-A small microscopic model drives vehicles along the site's road. From when each front and rear is at the loops follow
-the true edges; from those, with sensors that miss some and misread others, what the hardware of the loops detects.
+A small microscopic model moves vehicles along the site's road. The instants at which fronts and rears are at the loops
+are the true edges; sensors miss some of them and misread some categories, which gives the detections.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,28 +19,28 @@ from genus_traffic.road.vehicles import LOWER_M, UPPER_M, Vehicle
 from genus_traffic.types import DISTANCE_M, Category
 
 WARM_UP_S = 90.0
-"""How long there is traffic before a scene begins, so that it does not begin with an empty road."""
+"""How long traffic runs before a scene begins, so that the road is not empty."""
 STANDS_S = 1.0
-"""Who stands at least that long on or between the loops is a trap for those who measure speeds."""
+"""A vehicle that stands at least so long on or between the loops is a trap for measurements."""
 
-_TAKEN_FOR = {
+_MISREAD_AS = {
     Category.CAR: (Category.TRUCK, Category.MOTORCYCLE),
     Category.TRUCK: (Category.BUS, Category.CAR),
     Category.BUS: (Category.TRUCK,),
     Category.MOTORCYCLE: (Category.CAR,),
 }
-"""What a category may be taken for by mistake."""
+"""What a category may be misread as."""
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What a site's loops detected, in order of time, and which vehicles passed."""
+    """The detections of a site's loops, in order of time, and the true passages."""
 
     detections: tuple[Detection, ...]
     passages: tuple[Passage, ...]
 
 
 class Edges(NamedTuple):
-    """The four edges of a vehicle in a lane, in microseconds since 1970; None for those that there are not."""
+    """The four edges of a vehicle in a lane, in microseconds since 1970; None for missing ones."""
 
     upper_on: int | None
     upper_off: int | None
@@ -49,7 +49,7 @@ class Edges(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What a vehicle truly did in a lane."""
+    """The true edges of a vehicle in a lane."""
 
     vehicle: Vehicle
     lane: int
@@ -63,7 +63,7 @@ class Visit(NamedTuple):
 
 
 def generate(site: Site, scene: Scene) -> Traffic:
-    """The traffic of a site: the same whenever and wherever it is made, and whatever other sites there are.
+    """Generate the traffic of a site; it depends on the seed and the site only, not on other sites.
 
     >>> from genus_traffic.road.city import default_city
     >>> city = default_city(sites=1, minutes=2)
@@ -72,22 +72,23 @@ def generate(site: Site, scene: Scene) -> Traffic:
     True
     """
     refit_us = scene.refit_us(site.name)
-    visits = visits_of(drive(site, scene), scene)
+    confident_from_us = scene.end_us if refit_us is None else refit_us
+    visits = visits_of(simulate_road(site, scene), scene)
     together = _two_between(visits)
     faults = Random(f"{scene.seed}/{site.name}/faults")
     readings = Random(f"{scene.seed}/{site.name}/readings")
     passages: list[Passage] = []
     detections: list[Detection] = []
     for visit in visits:
-        noticed = _notice(visit.edges, site, scene, faults)
-        passages.append(_passage(site, visit, noticed, visit in together))
-        category, confidence = _read(visit.vehicle.category, site.misread, readings)
-        detections += _detect(visit.lane, noticed, category, confidence, scene.end_us if refit_us is None else refit_us)
+        detected = _detected_edges(visit.edges, site, scene, faults)
+        passages.append(_passage(site, visit, detected, visit in together))
+        category, confidence = _read_category(visit.vehicle.category, site.misread, readings)
+        detections += _detect(visit.lane, detected, category, confidence, confident_from_us)
     return Traffic(tuple(sorted(detections, key=_order)), tuple(passages))
 
 
-def drive(site: Site, scene: Scene) -> list[Vehicle]:
-    """The vehicles that were on a site's road."""
+def simulate_road(site: Site, scene: Scene) -> list[Vehicle]:
+    """Simulate a site's road, and return its vehicles."""
     seconds = scene.minutes * 60.0
     road = Road(site, scene.seed, -WARM_UP_S, seconds)
     while road.now < seconds:
@@ -96,7 +97,7 @@ def drive(site: Site, scene: Scene) -> list[Vehicle]:
 
 
 def visits_of(vehicles: Iterable[Vehicle], scene: Scene) -> list[Visit]:
-    """What vehicles did in each of their lanes, in order of time: those of which something is within the scene."""
+    """The visits of all vehicles to their lanes, in order of time, if an edge is within the scene."""
     made = [visit for vehicle in vehicles for visit in _visits(vehicle, scene.start_us)]
     seen = [visit for visit in made if any(_within(edge, scene) for edge in visit.edges)]
     return sorted(seen, key=lambda visit: (visit.first_us, visit.lane))
@@ -116,7 +117,7 @@ def _visits(vehicle: Vehicle, start_us: int) -> Iterator[Visit]:
 
 
 def _hit(vehicle: Vehicle, loop_m: float, begin: float, end: float, start_us: int) -> tuple[int, int | None] | None:
-    """When a vehicle that is in a lane for a time came onto a loop of it, and left it."""
+    """When a vehicle came onto a loop of a lane, in which it is from `begin` to `end`, and left it."""
     came, went = vehicle.passed(loop_m), vehicle.passed(loop_m + vehicle.length)
     if came is None:
         return None
@@ -138,7 +139,7 @@ def _speed(vehicle: Vehicle, edges: Edges, begin: float, end: float) -> float | 
 
 
 def _two_between(visits: Sequence[Visit]) -> set[Visit]:
-    """Those of which two at a time had their fronts between the loops of a lane."""
+    """Visits of vehicles whose fronts were between the loops of a lane at the same time."""
     lanes: dict[int, list[tuple[int, Visit]]] = {}
     for visit in visits:
         if visit.edges.upper_on is not None:
@@ -155,10 +156,10 @@ def _within(edge: int | None, scene: Scene) -> bool:
     return edge is not None and scene.start_us <= edge < scene.end_us
 
 
-def _notice(edges: Edges, site: Site, scene: Scene, chance: Random) -> Edges:
-    """The edges that the loops notice: none of a missed hit, not a missed edge, none before or after the scene."""
-    blind = [chance.random() < site.missed_hits for _ in range(2)]
-    lost = [chance.random() < site.missed_edges for _ in range(4)]
+def _detected_edges(edges: Edges, site: Site, scene: Scene, rng: Random) -> Edges:
+    """The edges that the loops detect: without missed hits, missed edges, and edges outside the scene."""
+    blind = [rng.random() < site.missed_hits for _ in range(2)]
+    lost = [rng.random() < site.missed_edges for _ in range(4)]
     hits = blind[0], blind[0], blind[1], blind[1]
     return Edges(
         *(
@@ -168,14 +169,14 @@ def _notice(edges: Edges, site: Site, scene: Scene, chance: Random) -> Edges:
     )
 
 
-def _passage(site: Site, visit: Visit, noticed: Edges, two_between: bool) -> Passage:
+def _passage(site: Site, visit: Visit, detected: Edges, two_between: bool) -> Passage:
     vehicle = visit.vehicle
     change, edges = vehicle.change, visit.edges
     traps = {
         "standing": vehicle.stood >= STANDS_S,
         "two between": two_between,
         "lane change": change is not None,
-        "missed": noticed != edges,
+        "missed": detected != edges,
         "simultaneous": edges.upper_on is not None and edges.upper_on == edges.lower_on,
     }
     return Passage(
@@ -184,36 +185,38 @@ def _passage(site: Site, visit: Visit, noticed: Edges, two_between: bool) -> Pas
         vehicle=f"{site.name}/{vehicle.lane}-{vehicle.number}",
         category=vehicle.category,
         length_m=round(vehicle.length, 3),
-        upper_on_us=noticed.upper_on,
-        upper_off_us=noticed.upper_off,
-        lower_on_us=noticed.lower_on,
-        lower_off_us=noticed.lower_off,
+        upper_on_us=detected.upper_on,
+        upper_off_us=detected.upper_off,
+        lower_on_us=detected.lower_on,
+        lower_off_us=detected.lower_off,
         speed=visit.speed,
         traps=tuple(name for name, applies in traps.items() if applies),
     )
 
 
-def _read(category: Category, misread: float, chance: Random) -> tuple[Category, float]:
-    """What an upper loop takes a vehicle for, and how sure it is: mostly less so where it is wrong."""
-    if chance.random() >= misread:
-        return category, round(chance.betavariate(9.0, 1.6), 3)
-    return chance.choice(_TAKEN_FOR[category]), round(chance.betavariate(3.0, 3.0), 3)
+def _read_category(category: Category, misread: float, rng: Random) -> tuple[Category, float]:
+    """The category that an upper loop reads, and its confidence, which is mostly lower if it is wrong."""
+    if rng.random() >= misread:
+        return category, round(rng.betavariate(9.0, 1.6), 3)
+    return rng.choice(_MISREAD_AS[category]), round(rng.betavariate(3.0, 3.0), 3)
 
 
-def _detect(lane: int, noticed: Edges, category: Category, confidence: float, refit_us: int) -> Iterator[Detection]:
+def _detect(
+    lane: int, detected: Edges, category: Category, confidence: float, confident_from_us: int
+) -> Iterator[Detection]:
     loops: tuple[tuple[LoopOfPair, int | None, int | None], ...] = (
-        ("upper", noticed.upper_on, noticed.upper_off),
-        ("lower", noticed.lower_on, noticed.lower_off),
+        ("upper", detected.upper_on, detected.upper_off),
+        ("lower", detected.lower_on, detected.lower_off),
     )
     for loop, on_us, off_us in loops:
         if on_us is not None:
             seen = category if loop == "upper" else None
-            sure = confidence if loop == "upper" and on_us >= refit_us else None
+            sure = confidence if loop == "upper" and on_us >= confident_from_us else None
             yield Detection(on_us, lane, loop, True, seen, sure)
         if off_us is not None:
             yield Detection(off_us, lane, loop, False)
 
 
 def _order(detection: Detection) -> tuple[int, bool, int, bool]:
-    """By time; at one instant a loop is left before another is come onto, and the upper one comes first."""
+    """Sort key: by time; at one instant off before on, and the upper loop first."""
     return detection.at_us, detection.on, detection.lane, detection.loop == "lower"

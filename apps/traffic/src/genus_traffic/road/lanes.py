@@ -1,7 +1,7 @@
 """The road of a site: lanes with a pair of loops each, on which vehicles enter, follow each other and change lane.
 
-Everything that chance decides comes from streams of its own (one per lane for the vehicles, one for waves), so the
-first minutes of a long run are those of a short one.
+Each lane has its own random generator for its vehicles, and the waves have one, so the first minutes of a long run are
+those of a short one.
 """
 
 from collections.abc import Iterator
@@ -15,24 +15,24 @@ from genus_traffic.types import DISTANCE_M, Category
 STEP_S = 0.2
 END_M = LOWER_M + 100.0
 AMBER_S = 3.0
-HURRY = 3.5
-"""Who would have to brake harder than that (m/s²) for a light passes it."""
-CUTTING_IN = 6.0
-"""Nobody changes lane if that means to brake harder (m/s²), or to make another do so."""
-MIDDLING_M = 4.5
-"""The length of a car of which `lane_changes` speaks; who is longer is over the loops for longer."""
+MAX_SIGNAL_BRAKING = 3.5
+"""A vehicle that would have to brake harder than this (m/s²) passes the light."""
+MAX_CUT_IN_BRAKING = 6.0
+"""No lane change if it makes a vehicle brake harder than this (m/s²)."""
+CAR_LENGTH_M = 4.5
+"""The length of a car to which `lane_changes` applies; longer vehicles are over the loops for longer."""
 UPSTREAM_MPS = 4.5
 """How fast waves of congestion travel against the traffic."""
 PLATOON = 0.4
-"""The share of vehicles that come close behind the one before."""
-TOGETHER = 0.5
-"""The share of motorcycles that another one follows, whatever the mix says."""
+"""The share of vehicles that follow closely."""
+MOTORCYCLE_PAIRS = 0.5
+"""The share of motorcycles that another one follows, regardless of the mix."""
 CLOSE_S = 1.3
-"""How long a vehicle comes after the one before, at least."""
+"""The least time between two vehicles."""
 
 
-class Slow(NamedTuple):
-    """A wave of congestion: between two instants at the upper loops, earlier downstream and later upstream."""
+class CongestionWave(NamedTuple):
+    """A wave of congestion: from when to when it is at the upper loops, and how fast vehicles are in it."""
 
     begin: float
     end: float
@@ -40,26 +40,26 @@ class Slow(NamedTuple):
 
 
 class Road:
-    """The vehicles on a site's road, lane by lane with the first one in front, at an instant of its time."""
+    """State: the vehicles on a site's road, by lane, the first one in front."""
 
     def __init__(self, site: Site, seed: int, begin: float, end: float) -> None:
         self.site = site
         self.now = begin
         self.lanes: list[list[Vehicle]] = [[] for _ in range(site.lanes)]
         self._leaving: list[list[Vehicle]] = [[] for _ in range(site.lanes)]
-        """Those that leave a lane for another within the present step: until then they are in the way there."""
+        """Vehicles that change lane within the current step: they still block the lane they leave."""
         self.gone: list[Vehicle] = []
-        """Those that left at the far end."""
+        """Vehicles that left at the far end."""
         self._arrivals = [
             Arrivals(site, lane, Random(f"{seed}/{site.name}/lane {lane}"), begin) for lane in range(site.lanes)
         ]
-        chance = Random(f"{seed}/{site.name}/waves")
-        self._waves = list(waves_until(end, site.waves, chance)) if site.waves is not None else []
+        rng = Random(f"{seed}/{site.name}/waves")
+        self._waves = list(waves_until(end, site.waves, rng)) if site.waves is not None else []
         self._red = False
         self._line = LOWER_M + (site.signal.line_m if site.signal is not None else 0.0)
 
     def step(self) -> None:
-        """Let a step of time go by."""
+        """Advance by one time step."""
         self._red = self.site.signal is not None and not is_green(self.site.signal, self.now)
         slow = [wave for wave in self._waves if wave.begin - 60.0 < self.now < wave.end + 120.0]
         for lane, arrivals in zip(self.lanes, self._arrivals, strict=True):
@@ -75,7 +75,7 @@ class Road:
         self.now += STEP_S
 
     def _drive(self, vehicle: Vehicle, leader: Vehicle | None, limit: float) -> None:
-        acceleration = vehicle.freely(limit)
+        acceleration = vehicle.free_acceleration(limit)
         halts = False
         if leader is not None:
             gap, approach = leader.rear_before - vehicle.front, vehicle.speed - leader.speed_before
@@ -83,7 +83,7 @@ class Road:
             halts = vehicle.halts(gap, approach)
         if self._red and self._obeys(vehicle):
             gap = self._line - vehicle.stops_short - vehicle.front + vehicle.gap
-            acceleration = min(acceleration, vehicle.freely(limit) - vehicle.restraint(gap, vehicle.speed))
+            acceleration = min(acceleration, vehicle.free_acceleration(limit) - vehicle.restraint(gap, vehicle.speed))
             halts = halts or vehicle.halts(gap, vehicle.speed)
         if halts:
             acceleration = min(acceleration, -vehicle.speed / STEP_S)
@@ -93,17 +93,17 @@ class Road:
         vehicle.move(acceleration, self.now, STEP_S)
 
     def _safe(self, vehicle: Vehicle, leader: Vehicle) -> float:
-        """The most acceleration with which it does not run into its leader, who has moved already."""
+        """The largest acceleration with which it does not hit its leader, which has moved already."""
         return vehicle.gentlest_braking(leader.rear - CLOSEST_M - vehicle.front, STEP_S)
 
     def _obeys(self, vehicle: Vehicle) -> bool:
-        """Whether a red light ahead is for it, and it can still stop."""
+        """Whether a red light is ahead of it and it can still stop."""
         ahead = self._line - vehicle.front
-        return 0.0 < ahead < 120.0 and vehicle.speed**2 <= 2.0 * HURRY * ahead
+        return 0.0 < ahead < 120.0 and vehicle.speed**2 <= 2.0 * MAX_SIGNAL_BRAKING * ahead
 
-    def _limit(self, place: float, slow: list[Slow]) -> float:
-        """How fast one may wish to be at a place: that of the wave that is there."""
-        instant = self.now - (UPPER_M - place) / UPSTREAM_MPS
+    def _limit(self, position_m: float, slow: list[CongestionWave]) -> float:
+        """The desired speed at a position: that of a wave if there is one."""
+        instant = self.now - (UPPER_M - position_m) / UPSTREAM_MPS
         return next((wave.speed for wave in slow if wave.begin <= instant < wave.end), 1000.0)
 
     def _change_lanes(self) -> None:
@@ -120,14 +120,14 @@ class Road:
                     vehicle.change_at = None
 
     def _has_room(self, vehicle: Vehicle) -> bool:
-        """Whether there is a gap beside it, now and a step ago, for it and for whom it would cut in on."""
+        """Whether the target lane has a gap, now and a step ago, in which neither it nor the follower brakes hard."""
         for other in (*self.lanes[vehicle.to_lane], *self._leaving[vehicle.to_lane]):
             ahead = min(other.rear - vehicle.front, other.rear_before - vehicle.front_before)
             behind = min(vehicle.rear - other.front, vehicle.rear_before - other.front_before)
             if ahead < 1.0 and behind < 1.0:
                 return False
             follower, leader, gap = (vehicle, other, ahead) if ahead >= 1.0 else (other, vehicle, behind)
-            if follower.restraint(gap, follower.speed - leader.speed) > CUTTING_IN:
+            if follower.restraint(gap, follower.speed - leader.speed) > MAX_CUT_IN_BRAKING:
                 return False
         return True
 
@@ -143,12 +143,12 @@ class Road:
 
 
 class Arrivals:
-    """The vehicles that come to a lane: at least some time apart, some close behind others, the rest at random."""
+    """State: the vehicles that enter a lane: some closely behind others, the rest at random."""
 
-    def __init__(self, site: Site, lane: int, chance: Random, begin: float) -> None:
+    def __init__(self, site: Site, lane: int, rng: Random, begin: float) -> None:
         self._site = site
         self._lane = lane
-        self._chance = chance
+        self._rng = rng
         share = lane / (site.lanes - 1) if site.lanes > 1 else 0.5
         self._limit = site.limit_mps * (0.94 + 0.12 * share)
         self._categories = list(site.mix)
@@ -160,7 +160,7 @@ class Arrivals:
         self._due = begin + self._headway() if site.flow_per_hour > 0 else float("inf")
 
     def enter(self, lane: list[Vehicle], now: float) -> None:
-        """Let the next vehicle onto its lane if its time has come and there is room."""
+        """Let the next vehicle enter the lane if it is due and there is room."""
         if now < self._due:
             return
         last = lane[-1] if lane else None
@@ -177,31 +177,31 @@ class Arrivals:
         self._due += self._headway()
 
     def _headway(self) -> float:
-        """The time to the next one: Cowan's model, in which a share follows closely and the rest comes by chance."""
+        """The time to the next one, by Cowan's model: a share follows closely, the rest comes at random."""
         mean = 3600.0 / self._site.flow_per_hour
         close = min(CLOSE_S, 0.8 * mean)
-        if self._chance.random() < PLATOON:
+        if self._rng.random() < PLATOON:
             return close
-        return close + self._chance.expovariate((1.0 - PLATOON) / (mean - close))
+        return close + self._rng.expovariate((1.0 - PLATOON) / (mean - close))
 
     def _make(self) -> Vehicle:
-        chance = self._chance
-        riding_together = self._category is Category.MOTORCYCLE and chance.random() < TOGETHER
-        if not riding_together:
-            self._category = chance.choices(self._categories, self._weights)[0]
+        rng = self._rng
+        in_pair = self._category is Category.MOTORCYCLE and rng.random() < MOTORCYCLE_PAIRS
+        if not in_pair:
+            self._category = rng.choices(self._categories, self._weights)[0]
         self._count += 1
-        vehicle = Vehicle(self._category, self._lane, self._count, self._limit, chance)
-        if riding_together:
-            vehicle.ride_along()
+        vehicle = Vehicle(self._category, self._lane, self._count, self._limit, rng)
+        if in_pair:
+            vehicle.keep_close()
         neighbours = [lane for lane in (self._lane - 1, self._lane + 1) if 0 <= lane < self._site.lanes]
-        longer = (DISTANCE_M + vehicle.length) / (DISTANCE_M + MIDDLING_M)
-        if neighbours and chance.random() < self._site.lane_changes * longer:
-            vehicle.wish_to_change(chance.choice(neighbours), chance)
+        longer = (DISTANCE_M + vehicle.length) / (DISTANCE_M + CAR_LENGTH_M)
+        if neighbours and rng.random() < self._site.lane_changes * longer:
+            vehicle.plan_change(rng.choice(neighbours), rng)
         return vehicle
 
 
 def is_green(signal: Signal, now: float) -> bool:
-    """Whether a light is green; the last of the green is amber, in which those stop that can.
+    """Whether a light is green; the end of the green is amber, in which vehicles stop if they can.
 
     >>> [is_green(Signal(cycle_s=60, green_s=20), now) for now in (0, 16, 17.5, 59, 61)]
     [True, True, False, False, True]
@@ -209,13 +209,13 @@ def is_green(signal: Signal, now: float) -> bool:
     return (now - signal.offset_s) % signal.cycle_s < signal.green_s - min(AMBER_S, 0.5 * signal.green_s)
 
 
-def waves_until(end: float, waves: Waves, chance: Random) -> Iterator[Slow]:
-    """The waves of congestion up to an instant; the first comes early, so that short runs see one."""
-    begin = waves.every_s * chance.uniform(0.25, 0.5)
+def waves_until(end: float, waves: Waves, rng: Random) -> Iterator[CongestionWave]:
+    """The waves of congestion up to an instant; the first one is early, so that short runs have one."""
+    begin = waves.every_s * rng.uniform(0.25, 0.5)
     while begin < end + UPPER_M / UPSTREAM_MPS:
-        lasts = waves.lasts_s * chance.uniform(0.7, 1.3)
-        speed = waves.speed_mps * chance.uniform(0.6, 1.4)
-        halt = lasts * chance.uniform(0.0, 0.25)
-        yield Slow(begin, begin + halt, 0.05)
-        yield Slow(begin + halt, begin + lasts, speed)
-        begin += max(waves.every_s * chance.uniform(0.7, 1.3), lasts * 1.2)
+        lasts = waves.lasts_s * rng.uniform(0.7, 1.3)
+        speed = waves.speed_mps * rng.uniform(0.6, 1.4)
+        halt = lasts * rng.uniform(0.0, 0.25)
+        yield CongestionWave(begin, begin + halt, 0.05)
+        yield CongestionWave(begin + halt, begin + lasts, speed)
+        begin += max(waves.every_s * rng.uniform(0.7, 1.3), lasts * 1.2)

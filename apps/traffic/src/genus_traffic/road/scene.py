@@ -1,4 +1,4 @@
-"""Scenes: what a city is and what happens in it, from which the generator makes its traffic."""
+"""Scenes: a city's sites, their traffic and the refit, from which the generator makes detections."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,14 +21,14 @@ MOST_LANES = 8
 """A sensor's heartbeat has one bit per lane, and eight bits."""
 MOST_SITES = 100
 LAST_REFIT = 0.8
-"""The share of the time by which all sites are refitted, unless a scene says how far apart they are."""
+"""The share of the time by which all sites are refitted, unless a scene sets `apart_s`."""
 
 _NAME = re.compile(r"\w[\w .-]{0,47}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SceneError(GenusError, ValueError):
-    """A city or a truth file cannot be used; the message names the file and the key. Mend it, or choose another."""
+    """A city file, truth file or file of edges cannot be used; the message names the file and the key."""
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,38 +48,38 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Waves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Waves of congestion, which travel against the traffic and come by the loops now and then."""
+    """Waves of congestion, which travel against the traffic and reach the loops at intervals."""
 
     every_s: Seconds = 180.0
-    """From the beginning of one to that of the next, on average."""
+    """From the start of one wave to the start of the next, on average."""
     lasts_s: Seconds = 45.0
-    """How long one stays at the same place, on average."""
+    """How long a wave stays at the loops, on average."""
     speed_mps: Annotated[float, msgspec.Meta(gt=0, le=30)] = 2.0
     """How fast vehicles are in it, on average; some waves stand still for a while."""
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A place with lanes and a pair of loops in each of them. Its kind is a word; what it means are the numbers."""
+    """A site: lanes with a pair of loops each. Its kind sets the defaults of the other values."""
 
     name: str
     place: str
     kind: SiteKind
     lanes: Annotated[int, msgspec.Meta(ge=1, le=MOST_LANES)]
     flow_per_hour: Annotated[float, msgspec.Meta(ge=0, le=3600)]
-    """Vehicles that want to come through each lane."""
+    """Vehicles that enter each lane."""
     limit_mps: Annotated[float, msgspec.Meta(ge=1, le=70)]
     mix: Mapping[Category, Annotated[float, msgspec.Meta(ge=0)]]
     """The weight of each category among the vehicles."""
     signal: Signal | None = None
     waves: Waves | None = None
     lane_changes: Share = 0.0
-    """Of the cars, those that want to change lane while they are over the loops; of longer vehicles there are more."""
+    """The share of cars that change lane over the loops; of longer vehicles it is larger."""
     missed_hits: Share = 0.0
-    """Of the times that a vehicle is over a loop, those of which the loop notices nothing."""
+    """The share of hits that a loop does not detect at all."""
     missed_edges: Share = 0.0
-    """Of the edges in all other cases, those that get lost."""
+    """The share of the edges of all other hits that are lost."""
     misread: Share = 0.0
-    """Of the categories that upper loops report, those that are wrong."""
+    """The share of categories that upper loops misread."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -97,15 +97,15 @@ class Refit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The plan by which the upper sensors of sites are replaced, one site after the other."""
 
     begins: Share = 0.5
-    """When the first one is, as a share of the time."""
+    """When the first sensor is replaced, as a share of the time."""
     apart_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    """From one site to the next; None if all shall be done after four fifths of the time."""
+    """The time from one site to the next; None: all are done after four fifths of the time."""
     order: tuple[str, ...] | None = None
-    """Names of sites; one that is left out keeps its old sensor. None for all, in the order of the scene."""
+    """Names of sites; a site that is not listed keeps its old sensor. None: all, in the order of the scene."""
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """A city for some minutes. Traffic follows from it alone: the same scene is the same traffic, anywhere.
+    """A city for some minutes. The same scene gives the same traffic on every machine.
 
     >>> scene = Scene(start=datetime(2026, 3, 2, 7, 30, tzinfo=UTC), minutes=10, seed=1, sites=())
     Traceback (most recent call last):
@@ -125,7 +125,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             raise SceneError(f"minutes is {self.minutes:g}; it must be above 0 and at most 1440")
         if self.start.tzinfo is None:
             raise SceneError(f"start is {self.start}, without a time zone; write such as 2026-03-02T07:30:00Z")
-        _refuse_twins(self.names, "sites")
+        _refuse_duplicates(self.names, "sites")
         self._check_refit()
 
     @property
@@ -151,7 +151,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def only(self, names: Iterable[str]) -> Self:
-        """The scene with some of its sites; they have the traffic that they had, and their order in the refit."""
+        """The scene with some of its sites; their traffic and their order in the refit stay as they are."""
         chosen = {self.site(name).name for name in names}
         refit = self.refit
         if refit is not None and refit.order is not None:
@@ -188,20 +188,20 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         return share * self.minutes * 60_000_000 / max(len(self.refit_order) - 1, 1)
 
     def _check_refit(self) -> None:
-        _refuse_twins(self.refit_order, "refit.order")
+        _refuse_duplicates(self.refit_order, "refit.order")
         for name in self.refit_order:
             if name not in self.names:
                 raise SceneError(f"refit.order names {name!r}, which is no site; {suggest(name, self.names)}")
         last_us = self.refitted_us
         if last_us is not None and last_us >= self.end_us:
             raise SceneError(
-                f"refit: the last site's turn comes {(last_us - self.start_us) / 60e6:.1f} min after the start, "
+                f"refit: the last site is refitted {(last_us - self.start_us) / 60e6:.1f} min after the start, "
                 f"but the scene ends after {self.minutes:g} min; make begins or apart_s smaller"
             )
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """What a wrong word may have been meant to be, or all the words there are.
+    """Advice for an unknown word: the closest known one, or all of them.
 
     >>> suggest("lnaes", ["lanes", "limit"]), suggest("x", ["lanes", "limit"])
     ("did you mean 'lanes'?", 'known are lanes, limit')
@@ -211,8 +211,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
 
 
-def _refuse_twins(names: Iterable[str], what: str) -> None:
-    """Names may not differ by case alone: files that are named after them must stay apart everywhere."""
+def _refuse_duplicates(names: Iterable[str], what: str) -> None:
+    """Refuse equal names, also those that differ by case only: files are named after them."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.get(name.casefold())

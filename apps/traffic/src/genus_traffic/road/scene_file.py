@@ -1,4 +1,4 @@
-"""City files: scenes written in TOML, read with care. What is wrong is said in one line with file, table and key."""
+"""City files: scenes in TOML. Errors are one line with file, table and key."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ from genus_traffic.road.city import TYPICAL
 from genus_traffic.road.scene import KINDS, Refit, Scene, SceneError, Signal, Site, Waves, suggest
 from genus_traffic.types import Category
 
-_Made = TypeVar("_Made")
+_Struct = TypeVar("_Struct")
 
 _ROOT_KEYS = ("start", "minutes", "seed", "site", "refit")
 _TABLES: Mapping[str, Iterable[str]] = {
@@ -35,7 +35,7 @@ _WORDS = {
 
 
 def load_scene(path: str | Path) -> Scene:
-    """The scene that a city file describes; SceneError says what is wrong with it and where."""
+    """Read a city file; SceneError says what is wrong with it and where."""
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as problem:
@@ -48,7 +48,7 @@ def load_scene(path: str | Path) -> Scene:
 
 
 def parse_scene(text: str, source: str = "city") -> Scene:
-    """The scene that a text describes. A site has what is typical of its kind, but for what the text says of it.
+    """Parse the text of a city file. A site has the defaults of its kind for keys that are left out.
 
     >>> scene = parse_scene('''
     ... start = 2026-03-02T07:30:00Z
@@ -80,65 +80,65 @@ def _read_sites(source: str, tables: object) -> list[Site]:
     return [_read_site(f"{source}: [[site]] {number}", table) for number, table in enumerate(tables, 1)]
 
 
-def _read_site(place: str, entries: object) -> Site:
-    table = _table(place, entries)
+def _read_site(where: str, entries: object) -> Site:
+    table = _table(where, entries)
     if "name" in table:
-        place += f" {table['name']!r}"
-    _refuse_unknown(place, table, Site.__struct_fields__)
+        where += f" {table['name']!r}"
+    _refuse_unknown(where, table, Site.__struct_fields__)
     for key, known in _TABLES.items():
         if isinstance(table.get(key), Mapping):
-            _refuse_unknown(f"{place}: {key}", table[key], known)
+            _refuse_unknown(f"{where}: {key}", table[key], known)
     kind = table.get("kind")
     if kind is None:
-        raise SceneError(f"{place}: kind is missing; known are {', '.join(KINDS)}")
+        raise SceneError(f"{where}: kind is missing; known are {', '.join(KINDS)}")
     if kind not in KINDS:
-        raise SceneError(f"{place}: kind is {kind!r}; {suggest(str(kind), KINDS)}")
+        raise SceneError(f"{where}: kind is {kind!r}; {suggest(str(kind), KINDS)}")
     named = {"place": table["name"]} if isinstance(table.get("name"), str) else {"place": "?"}
-    return _convert(place, {**TYPICAL[kind], **named, **table}, Site)
+    return _convert(where, {**TYPICAL[kind], **named, **table}, Site)
 
 
 def _read_refit(source: str, entries: object) -> Refit | None:
     if entries is None:
         return None
-    place = f"{source}: [refit]"
-    table = _table(place, entries)
-    _refuse_unknown(place, table, Refit.__struct_fields__)
-    return _convert(place, table, Refit)
+    where = f"{source}: [refit]"
+    table = _table(where, entries)
+    _refuse_unknown(where, table, Refit.__struct_fields__)
+    return _convert(where, table, Refit)
 
 
-def _table(place: str, entries: object) -> Mapping[str, Any]:
+def _table(where: str, entries: object) -> Mapping[str, Any]:
     if not isinstance(entries, Mapping):
-        raise SceneError(f"{place} must be a table, not {entries!r}")
+        raise SceneError(f"{where} must be a table, not {entries!r}")
     return entries
 
 
-def _refuse_unknown(place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+def _refuse_unknown(where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
     for key in table:
         if key not in known:
-            raise SceneError(f"{place}: unknown key {key!r}; {suggest(key, known)}")
+            raise SceneError(f"{where}: unknown key {key!r}; {suggest(key, known)}")
 
 
-def _convert(place: str, entries: Mapping[str, Any], made: type[_Made]) -> _Made:
+def _convert(where: str, entries: Mapping[str, Any], struct: type[_Struct]) -> _Struct:
     try:
-        return msgspec.convert(entries, made)
+        return msgspec.convert(entries, struct)
     except msgspec.ValidationError as problem:
-        _refuse(place, entries, str(problem))
+        _refuse(where, entries, str(problem))
 
 
-def _refuse(place: str, entries: Mapping[str, Any], said: str) -> NoReturn:
-    """Say what a decoder says of a value, in the words of the file."""
+def _refuse(where: str, entries: Mapping[str, Any], said: str) -> NoReturn:
+    """Raise SceneError for a decoder's message about a value, in terms of the file."""
     complaint = _COMPLAINT.fullmatch(said)
     assert complaint is not None, said
     what, path = complaint["what"], complaint["path"]
     missing = re.fullmatch("Object missing required field `(.*)`", what)
     if missing is not None:
-        raise SceneError(f"{place}: {missing[1]} is missing") from None
+        raise SceneError(f"{where}: {missing[1]} is missing") from None
     expected = _EXPECTED.fullmatch(what)
     if expected is None or not path:
-        raise SceneError(f"{place}: {f'{path}: ' if path else ''}{what}") from None
+        raise SceneError(f"{where}: {f'{path}: ' if path else ''}{what}") from None
     bound = expected["bound"] or ""
     wanted = _WORDS.get(expected["type"], expected["type"]) + (bound if bound[1:2] in "<>" else "")
-    raise SceneError(f"{place}: {path} is {_shown(entries, path)}; it must be {wanted}") from None
+    raise SceneError(f"{where}: {path} is {_shown(entries, path)}; it must be {wanted}") from None
 
 
 def _shown(entries: Mapping[str, Any], path: str) -> str:

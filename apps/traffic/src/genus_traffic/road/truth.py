@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 
 
 def write_truth(passages: Iterable[Passage], path: str | Path) -> Path:
-    """Write passages to a file, in their order, and give its path; SceneError if it cannot be written."""
+    """Write passages to a file, in their order, and return its path; SceneError if it cannot be written."""
     rows = msgspec.to_builtins(list(passages))
     try:
         with Path(path).open("wb") as file:
@@ -39,7 +39,7 @@ def write_truth(passages: Iterable[Passage], path: str | Path) -> Path:
 
 
 def read_truth(path: str | Path) -> list[Passage]:
-    """The passages of a file; SceneError says what is wrong with it."""
+    """Read the passages of a file; SceneError says what is wrong with it."""
     table = _read_table(Path(path))
     absent = [name for name in SCHEMA.names if name not in table.column_names]
     if absent:
@@ -63,7 +63,7 @@ def _read_table(path: Path) -> pa.Table:
 
 
 def _short(problem: Exception) -> str:
-    """The first line of what went wrong: that of Arrow goes on about where in its own code."""
+    """The first line of an error: Arrow's messages go on with its own source files."""
     if isinstance(problem, OSError) and problem.strerror:
         return problem.strerror
     return str(problem).strip().partition("\n")[0]

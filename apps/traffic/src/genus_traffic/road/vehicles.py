@@ -1,8 +1,8 @@
 """Vehicles and how they are driven: the Intelligent Driver Model of Treiber, Hennecke and Helbing (2000).
 
 A driver accelerates towards a desired speed and keeps a standstill gap and a time headway to what is in front. Within
-a step of time the acceleration is constant, so the instant at which a front reaches a line is known exactly. Distances
-are metres, times are seconds, and a vehicle is at the place of its front.
+a time step the acceleration is constant, so the instant at which a front reaches a line is known exactly. Distances are
+in metres, times in seconds, and a vehicle's position is that of its front.
 """
 
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from typing import NamedTuple, TypeAlias
 from genus_traffic.types import DISTANCE_M, Category
 
 UPPER_M = 300.0
-"""Where the upper loops lie, from where vehicles enter the road."""
+"""The position of the upper loops, from the start of the road."""
 LOWER_M = UPPER_M + DISTANCE_M
 
 HARDEST_BRAKING = 8.0
 CLOSEST_M = 0.3
-"""No two vehicles of a lane come closer than that, whatever their drivers think."""
-HESITATION_M = 0.5
-"""How much more than the standstill gap must be free before a driver sets off."""
+"""The least gap between two vehicles of a lane."""
+START_GAP_M = 0.5
+"""A standing driver starts when so much more than the standstill gap is free."""
 
 _CREEPING = 0.2
-"""Slower than that, and close to what is in front: the driver stops rather than roll on for ever."""
+"""Below this speed (m/s), a driver close to what is in front stops."""
 
 Range: TypeAlias = tuple[float, float]
 
 
 class Build(NamedTuple):
-    """What the vehicles of a category are like, and their drivers: each number is drawn between two."""
+    """Ranges of the properties of vehicles of a category and of their drivers."""
 
     length: Range
     eagerness: Range
@@ -50,7 +50,7 @@ BUILDS: Mapping[Category, Build] = {
 
 
 class Change(NamedTuple):
-    """A change of lane: nobody's loops notice the vehicle from when it left the one to when it is in the other."""
+    """A lane change: from when it left one lane to when it arrived in the other, no loop detects the vehicle."""
 
     left: float
     arrived: float
@@ -58,7 +58,7 @@ class Change(NamedTuple):
 
 
 class Vehicle:
-    """A vehicle on its way along a lane: where it is now, and when it was where that matters."""
+    """State: a vehicle in a lane, and when it passed the loops."""
 
     __slots__ = (
         "acceleration", "astride", "braking", "category", "change", "change_at", "desired", "front", "front_before",
@@ -66,19 +66,19 @@ class Vehicle:
         "stops_short", "to_lane",
     )  # fmt: skip
 
-    def __init__(self, category: Category, lane: int, number: int, limit: float, chance: Random) -> None:
+    def __init__(self, category: Category, lane: int, number: int, limit: float, rng: Random) -> None:
         build = BUILDS[category]
         self.category = category
         self.lane = lane
-        """Where it came; `change` says where it is since."""
+        """The lane in which it entered; `change` has a later one."""
         self.number = number
-        self.length = chance.uniform(*build.length)
-        self.desired = limit * chance.uniform(*build.eagerness)
-        self.headway = chance.uniform(*build.headway)
-        self.gap = chance.uniform(*build.gap)
-        self.acceleration = chance.uniform(*build.acceleration)
-        self.braking = chance.uniform(*build.braking)
-        self.stops_short = chance.uniform(0.3, 5.0)
+        self.length = rng.uniform(*build.length)
+        self.desired = limit * rng.uniform(*build.eagerness)
+        self.headway = rng.uniform(*build.headway)
+        self.gap = rng.uniform(*build.gap)
+        self.acceleration = rng.uniform(*build.acceleration)
+        self.braking = rng.uniform(*build.braking)
+        self.stops_short = rng.uniform(0.3, 5.0)
         self.front = self.front_before = 0.0
         self.speed = self.speed_before = 0.0
         self.marks = sorted((UPPER_M, LOWER_M, UPPER_M + self.length, LOWER_M + self.length))
@@ -89,31 +89,31 @@ class Vehicle:
         self.change_at: float | None = None
         self.to_lane = lane
         self.astride = 0.0
-        """How far it goes between two lanes, over the loops of neither."""
+        """How far it drives between two lanes, over the loops of neither."""
         self.change: Change | None = None
 
     @property
     def rear(self) -> float:
-        """Where its rear is."""
+        """The position of its rear."""
         return self.front - self.length
 
     @property
     def rear_before(self) -> float:
-        """Where its rear was a step ago."""
+        """The position of its rear a step ago."""
         return self.front_before - self.length
 
-    def ride_along(self) -> None:
-        """Be in company with the one in front: keep close to it."""
+    def keep_close(self) -> None:
+        """Follow the vehicle in front closely."""
         self.headway *= 0.4
         self.gap *= 0.7
 
-    def wish_to_change(self, to_lane: int, chance: Random) -> None:
-        """Want to change lane so that it arrives in the other one with some part over the loops or between them."""
+    def plan_change(self, to_lane: int, rng: Random) -> None:
+        """Plan a lane change over or between the loops."""
         self.to_lane = to_lane
-        self.astride = chance.uniform(0.5, 5.0)
-        self.change_at = chance.uniform(UPPER_M, LOWER_M + self.length) - self.astride
+        self.astride = rng.uniform(0.5, 5.0)
+        self.change_at = rng.uniform(UPPER_M, LOWER_M + self.length) - self.astride
 
-    def freely(self, limit: float) -> float:
+    def free_acceleration(self, limit: float) -> float:
         """The acceleration on an empty road on which vehicles are no faster than `limit`."""
         desired = min(self.desired, limit)
         if self.speed <= desired:
@@ -122,20 +122,20 @@ class Vehicle:
         return self.braking * (eased - 1.0)
 
     def restraint(self, gap: float, approach: float) -> float:
-        """How much less it accelerates because of something at a distance, to which it comes closer at a speed."""
+        """How much less it accelerates because of an obstacle at a distance, which it approaches at a speed."""
         keep = self.speed * self.headway + self.speed * approach / (2.0 * sqrt(self.acceleration * self.braking))
         wanted = self.gap + max(keep, 0.0)
         wanted /= max(gap, 0.01)
         return self.acceleration * wanted * wanted
 
     def halts(self, gap: float, approach: float) -> bool:
-        """Whether it stands, or stops, behind something that it has come close to."""
+        """Whether it stands, or stops, behind an obstacle."""
         if self.speed == 0.0:
-            return gap < self.gap + HESITATION_M
-        return self.speed < _CREEPING and approach >= 0.0 and gap < self.gap + HESITATION_M
+            return gap < self.gap + START_GAP_M
+        return self.speed < _CREEPING and approach >= 0.0 and gap < self.gap + START_GAP_M
 
     def move(self, acceleration: float, begin: float, step: float) -> None:
-        """Go on for a step of time, and note when the front reaches a mark."""
+        """Drive for a time step, and record when the front reaches a mark."""
         self.front_before, self.speed_before = self.front, self.speed
         speed = self.speed + acceleration * step
         if speed > 0.0:
@@ -149,9 +149,9 @@ class Vehicle:
         while len(self.instants) < 4 and self.front >= self.marks[len(self.instants)]:
             self.instants.append(begin + self.reaches(self.marks[len(self.instants)], acceleration))
 
-    def reaches(self, place: float, acceleration: float) -> float:
-        """How long after the beginning of the last step its front was at a place that it passed in that step."""
-        ahead = place - self.front_before
+    def reaches(self, position_m: float, acceleration: float) -> float:
+        """How long after the start of the last step its front passed a position."""
+        ahead = position_m - self.front_before
         speed_there = sqrt(max(self.speed_before**2 + 2.0 * acceleration * ahead, 0.0))
         return 2.0 * ahead / (self.speed_before + speed_there) if ahead > 0.0 else 0.0
 

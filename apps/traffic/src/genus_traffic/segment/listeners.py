@@ -1,26 +1,21 @@
-"""The programs of a segment that subscribe: the gateway to the city, and the velocity monitor beside the road."""
+"""The subscribing programs of a segment: the gateway to the city, and the roadside velocity monitor."""
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from genus import Bus, Event, Subscription
 from genus.can import EventMissing
-from genus_traffic.passages.finder import Found, PassageFinder, edge_of
+from genus.model import micros_of_time
+from genus_traffic.passages.finder import MeasuredPassage, PassageFinder, to_loop_edge
 from genus_traffic.subscribers import VELOCITY
 from genus_traffic.types import Edge, Occupancy, Roadside
 
 ORDER_US = 500_000
-"""An edge expires long before it could arrive later than that."""
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def microseconds(time: datetime) -> int:
-    """Microseconds since 1970."""
-    return (time - EPOCH) // timedelta(microseconds=1)
+"""How much edges may be out of order: they expire long before that."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -31,33 +26,33 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Gateway:
-    """State: what left a segment, in the order of reception; from here on, the source of every event is the site."""
+    """State: the events that leave a segment, in order of reception, with the site as their source."""
 
     SUBSCRIPTION = Subscription(Roadside)
 
     def __init__(self, site: str, bus: Bus, clock: Callable[[], datetime]) -> None:
-        self.passed: list[Arrival] = []
+        self.forwarded: list[Arrival] = []
         self.troubles: Counter[str] = Counter()
         self._site = site
         self._clock = clock
-        bus.subscribe(self.SUBSCRIPTION, self._pass_on, on_trouble=lambda trouble: count(self.troubles, trouble))
+        bus.subscribe(self.SUBSCRIPTION, self._forward, on_trouble=lambda trouble: count(self.troubles, trouble))
 
-    def _pass_on(self, event: Event) -> None:
-        self.passed.append(Arrival(microseconds(self._clock()), msgspec.structs.replace(event, source=self._site)))
+    def _forward(self, event: Event) -> None:
+        self.forwarded.append(Arrival(micros_of_time(self._clock()), msgspec.structs.replace(event, source=self._site)))
 
 
-class FoundInLane(NamedTuple):
+class LanePassage(NamedTuple):
     """A vehicle, or a hit of one loop only, in a lane."""
 
     lane: int
-    found: Found
+    passage: MeasuredPassage
 
 
 class VelocityMonitor:
-    """State: what is known of the vehicles in each lane.
+    """State: the vehicles of each lane that are being measured, and those that are done.
 
     It subscribes to edges with lane and time, which the events of both loops have; the upper ones carry more.
-    Heartbeats show that time passes, also in lanes without traffic.
+    Heartbeats show that time passes in lanes without traffic too.
     """
 
     EDGES = VELOCITY
@@ -66,7 +61,7 @@ class VelocityMonitor:
     def __init__(self, bus: Bus) -> None:
         self.edges = 0
         """How many edges were received."""
-        self.found: list[FoundInLane] = []
+        self.found: list[LanePassage] = []
         self.troubles: Counter[str] = Counter()
         self._finders: dict[int, PassageFinder] = {}
         for subscription in (self.EDGES, self.HEARTBEATS):
@@ -76,10 +71,10 @@ class VelocityMonitor:
         if isinstance(event, Edge):
             self._observe(event)
         elif event.time is not None:
-            self._advance(microseconds(event.time) - ORDER_US)
+            self._advance(micros_of_time(event.time) - ORDER_US)
 
     def finish(self) -> None:
-        """No more events come: decide what was left open."""
+        """Decide what is still open, as no more events come."""
         for lane, finder in self._finders.items():
             self._add(lane, finder.finish())
 
@@ -87,17 +82,17 @@ class VelocityMonitor:
         self.edges += 1
         if edge.lane not in self._finders:
             self._finders[edge.lane] = PassageFinder(ORDER_US)
-        self._add(edge.lane, self._finders[edge.lane].feed(edge_of(edge)))
+        self._add(edge.lane, self._finders[edge.lane].feed(to_loop_edge(edge)))
 
     def _advance(self, until_us: int) -> None:
         for lane, finder in self._finders.items():
             self._add(lane, finder.advance(until_us))
 
-    def _add(self, lane: int, found: list[Found]) -> None:
-        self.found += [FoundInLane(lane, each) for each in found]
+    def _add(self, lane: int, found: list[MeasuredPassage]) -> None:
+        self.found += [LanePassage(lane, each) for each in found]
 
 
 def count(troubles: Counter[str], trouble: object) -> None:
-    """Count a trouble by its kind; missing heartbeats are in the outcome of the channels."""
+    """Count a trouble by its class; the outcome of the channels has missing heartbeats."""
     if not isinstance(trouble, EventMissing):
         troubles[type(trouble).__name__] += 1

@@ -1,4 +1,4 @@
-"""A short span of a segment's bus that is worth looking at: vehicles, heartbeats, and a sensor that is set up."""
+"""A short span of a segment's bus for the report: with edges, heartbeats and settings, if there is such a span."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -11,13 +11,13 @@ from genus_traffic.types import Setting
 
 LENGTH_NS = 80_000_000
 STEP_NS = 5_000_000
-"""Spans that begin so much earlier are tried too."""
+"""The distance between the starts of spans that are tried."""
 MARGIN_NS = 2_000_000
 """How long before its subject a picture begins."""
 
 
 def picture_of(world: World, site: str, origin_us: int) -> BusPicture:
-    """The span of the bus where most is to be seen."""
+    """The span of the bus with the most different traffic."""
     start_ns = _best_start(world)
     end_ns = start_ns + LENGTH_NS
     names = {station.number: name for name, station in world.stations.items()}
@@ -36,7 +36,7 @@ def picture_of(world: World, site: str, origin_us: int) -> BusPicture:
 
 
 def _best_start(world: World) -> int:
-    """Where settings are sent, if possible by the new sensor; of those spans, where most happens."""
+    """Start of the best span: with settings, if possible of the new sensor, and with the most channels and frames."""
     passages = world.trace.passages
     settings = [each for each in passages if world.channel_name(each).startswith(name_of(Setting))]
     interesting = settings or [each for each in passages if each.traffic_class is TrafficClass.SOFT] or passages[-1:]
@@ -45,11 +45,11 @@ def _best_start(world: World) -> int:
         for passage in interesting
         for back in range(0, LENGTH_NS - 3 * MARGIN_NS, STEP_NS)
     }
-    return max(sorted(candidates), key=lambda start: _worth(world, _within(passages, start, start + LENGTH_NS)))
+    return max(sorted(candidates), key=lambda start: _rank(world, _within(passages, start, start + LENGTH_NS)))
 
 
-def _worth(world: World, passages: Sequence[Passage]) -> tuple[int, int, int]:
-    """How much there is to be seen: all classes of traffic, the new sensor, and then different channels and frames."""
+def _rank(world: World, passages: Sequence[Passage]) -> tuple[int, int, int]:
+    """Rank of a span: by traffic classes and the new sensor, then by channels, then by frames."""
     new = world.stations.get(NEW_UPPER)
     classes = {passage.traffic_class for passage in passages}
     senders = {passage.senders[0] for passage in passages}
@@ -59,7 +59,7 @@ def _worth(world: World, passages: Sequence[Passage]) -> tuple[int, int, int]:
 
 
 def _within(passages: Sequence[Passage], start_ns: int, end_ns: int) -> Sequence[Passage]:
-    """The frames that lie within; the bus carries one at a time, so they are in order."""
+    """The frames within a span; a bus carries one at a time, so they are in order."""
     first = bisect_left(passages, start_ns, key=lambda passage: passage.start_ns)
     last = bisect_left(passages, end_ns, key=lambda passage: passage.end_ns)
     return passages[first:last]
@@ -80,7 +80,7 @@ def _frame(world: World, passage: Passage, start_ns: int, names: dict[int, str])
 
 
 def _slots(world: World, start_ns: int, end_ns: int) -> Iterator[SlotSpan]:
-    """The slots that begin within, as the node that leads the clocks knows them."""
+    """The slots that begin within a span, by the clock of the time master."""
     for begin_ns, deadline_ns, channel in world.slot_spans(start_ns, end_ns, GATEWAY):
         yield SlotSpan(
             start_us=(begin_ns - start_ns) / 1000, deadline_us=(deadline_ns - start_ns) / 1000, channel=channel
@@ -88,7 +88,7 @@ def _slots(world: World, start_ns: int, end_ns: int) -> Iterator[SlotSpan]:
 
 
 def _is_shown(record: EventRecord, start_ns: int, end_ns: int) -> bool:
-    """Whether a soft event was published within."""
+    """Whether a record is of a soft event that was published within a span."""
     return record.deadline_ns is not None and start_ns <= record.published_ns < end_ns
 
 

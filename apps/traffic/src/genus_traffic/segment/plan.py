@@ -1,7 +1,7 @@
-"""The plan of a site's CAN segment: its nodes, their channels with what each promises, and the calendar of heartbeats.
+"""The plan of a site's CAN segment: its nodes, their channels with their qualities of service, and the calendar.
 
-Everything on the segment is known before it is switched on, the sensor of the next generation included: that takes over
-the place of the old upper sensor, and with it the heartbeat's slot. So the calendar stays as it is when sensors change.
+The plan includes the sensor of the next generation, which takes over the position of the old upper sensor, and with it
+the slot of its heartbeat. So the calendar does not change when sensors are replaced.
 """
 
 from datetime import UTC, datetime
@@ -19,29 +19,29 @@ from genus_traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, L
 
 GATEWAY, UPPER, LOWER, MONITOR, NEW_UPPER = "gateway", "upper", "lower", "monitor", "upper2"
 NUMBERS = {GATEWAY: 1, UPPER: 2, LOWER: 3, MONITOR: 4, NEW_UPPER: 5}
-"""Of the nodes on their bus. The gateway leads the clocks."""
-POSTS = {UPPER: UPPER, LOWER: LOWER, NEW_UPPER: UPPER}
-"""The post of each sensor: the slot of a heartbeat belongs to the post, whichever sensor has it."""
+"""Node numbers on the bus. The gateway is the time master."""
+POSITIONS = {UPPER: UPPER, LOWER: LOWER, NEW_UPPER: UPPER}
+"""The position of each sensor: a heartbeat's slot belongs to the position, whichever sensor is there."""
 MOST_LANES = 8
-"""A heartbeat has eight bits for them."""
+"""A heartbeat has one bit per lane, eight in all."""
 
 TIMING = Timing(1_000_000, 4_000_000)
-"""CAN FD: an edge that says where it is takes one frame."""
+"""CAN FD: an edge with a place fits into one frame."""
 SYNC_PERIOD_NS = 250_000_000
-"""How often clocks are synchronised: crystals that drift by 100 ppm are then some microseconds apart."""
+"""How often clocks are synchronised: oscillators that drift by 100 ppm then stay within some microseconds."""
 GAP_NS, PRECISION_NS = 150_000, 70_000
-"""As good a clock must be for the calendar; a sensor that has just been switched on is not better than that."""
+"""The gap between slots, and the clock precision it needs: that of a sensor that was just switched on."""
 HEARTBEAT_NS = 500_000_000
 LANE_PAUSE_NS = 100_000_000
-"""The least time between two leading edges at one loop: nobody drives closer."""
+"""The least time between two leading edges at one loop."""
 DEADLINE_NS, EXPIRES_NS = 20_000_000, 100_000_000
-"""Of an edge, from the moment it was noticed."""
+"""Of an edge, from its detection."""
 SETTING_PAUSE_NS = 1_000_000_000
 FIRMWARE = {
     1: "inductive loop detector 1.9.4, built 2019-05-02, two channels per lane, self-tuning",
     2: "inductive loop detector 2.0.1, built 2026-02-11, two channels per lane, self-tuning, tells its confidence",
 }
-"""By generation of sensors. Longer than a frame, as such texts are: it goes in segments."""
+"""By generation of sensors. The text is longer than a frame, so it is sent in segments."""
 
 CARRIED = {UPPER: ("time", "place"), LOWER: ("time",), NEW_UPPER: ("time", "place")}
 """The context attributes of each sensor's edges and settings."""
@@ -55,7 +55,7 @@ EDGES: dict[str, tuple[type[Edge], ...]] = {
 
 @lru_cache(maxsize=1)
 def city_catalog() -> Catalog:
-    """The catalog that everybody in the city agreed on, the type of the next generation included."""
+    """The catalog of the whole city, with the type of the next generation of sensors."""
     catalog = Catalog()
     catalog.register(*TYPES)
     return catalog
@@ -63,7 +63,7 @@ def city_catalog() -> Catalog:
 
 @lru_cache(maxsize=64)
 def segment_plan(place: str, lanes: int) -> Plan:
-    """The plan of the segment of a place with so many lanes; PlanError if it cannot be.
+    """The plan of the segment at a place; PlanError if the channels do not fit.
 
     >>> found = segment_plan("Ring road", 3)
     >>> [slot.channel for slot in found.calendar.slots], found.load.used < 0.1
@@ -74,7 +74,7 @@ def segment_plan(place: str, lanes: int) -> Plan:
     found = plan(segment_system(place, lanes))
     if not found.ok:
         verdict = found.refused[0]
-        raise PlanError(f"the CAN segment of {place!r} is refused: {verdict.channel} {verdict.reason}")
+        raise PlanError(f"the plan of the CAN segment of {place!r} is refused: {verdict.channel} {verdict.reason}")
     return found
 
 
@@ -90,12 +90,12 @@ def segment_system(place: str, lanes: int) -> System:
 
 def qos_of(cls: type[Event], node: str, place: str, lanes: int) -> QoS:
     """The quality of service with which a sensor publishes a class."""
-    name = channel_name(name_of(cls), POSTS[node] if cls is Occupancy else node)
+    name = channel_name(name_of(cls), POSITIONS[node] if cls is Occupancy else node)
     return next(each.qos for each in segment_plan(place, lanes).system.channels if each.name == name)
 
 
 def channel_name(event: str, node: str) -> str:
-    """The name of what a node publishes of a class."""
+    """The name of the channel on which a node publishes events of a type."""
     return f"{event} of {node}"
 
 
@@ -106,7 +106,7 @@ def _heartbeat(node: str) -> ChannelSpec:
 
 
 def _edges(cls: type[Edge], node: str, place: str, lanes: int) -> ChannelSpec:
-    """Edges of all lanes may come at once, so the least time between two of them is one of jitter as well."""
+    """The channel of edges: those of all lanes may be published at once, which counts as jitter."""
     period = LANE_PAUSE_NS // lanes
     channel = _channel(cls, node, "soft", period, _size_of(_longest_edge(cls, node, place)))
     return msgspec.structs.replace(
@@ -120,7 +120,7 @@ def _settings(node: str, place: str) -> ChannelSpec:
 
 
 def _channel(cls: type[Event], node: str, qos_class: QosName, period_ns: int, size: int) -> ChannelSpec:
-    """What may be of any length goes in segments, be there one only."""
+    """A channel; events of unlimited length are sent in segments, even if there is one only."""
     catalog, name = city_catalog(), name_of(cls)
     any_length = qos_class != "hard" and _layout(cls).max_size_carrying(CARRIED[node]) is None
     return ChannelSpec(
@@ -131,10 +131,10 @@ def _channel(cls: type[Event], node: str, qos_class: QosName, period_ns: int, si
 
 
 def _longest_edge(cls: type[Edge], node: str, place: str) -> Edge:
-    said: dict[str, Any] = {} if cls is Cleared or node == LOWER else {"category": Category.MOTORCYCLE}
+    values: dict[str, Any] = {} if cls is Cleared or node == LOWER else {"category": Category.MOTORCYCLE}
     if cls is ConfidentLoop:
-        said["confidence"] = 0.5
-    return cls(lane=0, **said, **_context(node, place))
+        values["confidence"] = 0.5
+    return cls(lane=0, **values, **_context(node, place))
 
 
 def _context(node: str, place: str) -> dict[str, Any]:

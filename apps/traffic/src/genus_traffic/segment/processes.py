@@ -1,4 +1,4 @@
-"""All segments of a city, generated and simulated in processes, as many at a time as there are cores."""
+"""The segments of a city, generated and simulated in worker processes, as many at a time as there are cores."""
 
 import os
 import queue
@@ -19,30 +19,34 @@ from genus_traffic.road.generator import generate
 from genus_traffic.road.scene import Scene, Site
 from genus_traffic.segment.segment import Segment, SegmentOutcome
 
-Told: TypeAlias = tuple[str, float]
-"""A site, and how much of it is done, up to 1."""
+SiteProgress: TypeAlias = tuple[str, float]
+"""A site, and how much of its run is done, up to 1."""
 CORRUPTED = 0.001
-"""The share of frames that a segment's bus corrupts: they are sent again, and nothing is lost."""
+"""The share of frames that are corrupted on a segment's bus; controllers retransmit them."""
 POLL_S = 0.1
 
 
 class SiteRun(NamedTuple):
-    """A site's traffic, as it was and as its segment told it."""
+    """The true passages of a site, and the outcome of its segment."""
 
     passages: tuple[Passage, ...]
     outcome: SegmentOutcome
 
 
 class SegmentsFailed(GenusError, RuntimeError):
-    """A process that simulated a segment is gone: the machine may be out of memory. Take fewer or smaller sites."""
+    """A process that simulated a segment was killed: the machine may be out of memory. Use fewer or smaller sites."""
 
 
 def run_segments(scene: Scene, progress: Callable[[float], object] | None = None) -> list[SiteRun]:
-    """Every site's run, in the order of the scene; `progress` is told how much of all is done."""
-    with _workers(min(len(scene.sites), _cores())) as (pool, told):
-        with _undisturbed():
+    """Run all sites, in the order of the scene; `progress` is called with how much is done, up to 1.
+
+    Raises:
+        SegmentsFailed: A worker process was killed.
+    """
+    with _workers(min(len(scene.sites), _cores())) as (pool, updates):
+        with _sigint_blocked():
             futures = [pool.submit(_run_site, scene, site.name) for site in scene.sites]
-        _follow(futures, told, progress or (lambda _: None), [site.name for site in scene.sites])
+        _report_progress(futures, updates, progress or (lambda _: None), [site.name for site in scene.sites])
         try:
             return [future.result() for future in futures]
         except BrokenProcessPool as problem:
@@ -50,7 +54,7 @@ def run_segments(scene: Scene, progress: Callable[[float], object] | None = None
 
 
 def simulate_site(scene: Scene, site: Site, progress: Callable[[float], object]) -> SiteRun:
-    """A site's traffic over its CAN segment."""
+    """Generate the traffic of a site and simulate its CAN segment."""
     traffic = generate(site, scene)
     segment = Segment(
         site=site.name,
@@ -60,30 +64,34 @@ def simulate_site(scene: Scene, site: Site, progress: Callable[[float], object])
         start_us=scene.start_us,
         end_us=scene.end_us,
         refit_us=scene.refit_us(site.name),
-        asked_us=(scene.start_us + (scene.end_us - scene.start_us) // 4,),
+        request_settings_us=(scene.start_us + (scene.end_us - scene.start_us) // 4,),
         seed=scene.seed,
         error_share=CORRUPTED,
     )
     return SiteRun(traffic.passages, segment.run(progress))
 
 
-def _follow(
-    futures: Sequence[Future[SiteRun]], told: "Queue[Told]", progress: Callable[[float], object], names: Sequence[str]
+def _report_progress(
+    futures: Sequence[Future[SiteRun]],
+    updates: "Queue[SiteProgress]",
+    progress: Callable[[float], object],
+    names: Sequence[str],
 ) -> None:
+    """Report progress until all workers are done or one has failed."""
     done = dict.fromkeys(names, 0.0)
     left = set[Future[SiteRun]](futures)
     while left:
         left -= wait(left, POLL_S, return_when="FIRST_EXCEPTION").done
-        done.update(_heard(told))
+        done.update(_drain(updates))
         progress(sum(done.values()) / len(done))
         if any(future.done() and future.exception() is not None for future in futures):
             return
 
 
-def _heard(told: "Queue[Told]") -> Iterator[Told]:
+def _drain(updates: "Queue[SiteProgress]") -> Iterator[SiteProgress]:
     while True:
         try:
-            yield told.get_nowait()
+            yield updates.get_nowait()
         except queue.Empty:
             return
 
@@ -92,31 +100,31 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-# In the processes
+# -- in the worker processes -------------------------------------------------------------------------------------------
 
 _stop: Flag
-_told: "Queue[Told]"
+_updates: "Queue[SiteProgress]"
 
 
 @contextmanager
-def _workers(number: int) -> Iterator[tuple[ProcessPoolExecutor, "Queue[Told]"]]:
-    """Processes that end as soon as the block is left by an exception, Ctrl-C among them."""
+def _workers(number: int) -> Iterator[tuple[ProcessPoolExecutor, "Queue[SiteProgress]"]]:
+    """Worker processes that end as soon as an exception, such as KeyboardInterrupt, leaves the block."""
     context = get_context("spawn")
-    stop, told = context.Event(), context.Queue()
-    with ProcessPoolExecutor(number, context, initializer=_begin, initargs=(stop, told)) as pool:
+    stop, updates = context.Event(), context.Queue()
+    with ProcessPoolExecutor(number, context, initializer=_initialise, initargs=(stop, updates)) as pool:
         try:
-            yield pool, told
+            yield pool, updates
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
         finally:
-            told.cancel_join_thread()
+            updates.cancel_join_thread()
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Processes that are started within never hear of Ctrl-C: the one that started them says when to stop."""
+def _sigint_blocked() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C: the parent process stops them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -124,14 +132,14 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(stop: Flag, told: "Queue[Told]") -> None:
-    global _stop, _told
-    _stop, _told = stop, told
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _initialise(stop: Flag, updates: "Queue[SiteProgress]") -> None:
+    global _stop, _updates
+    _stop, _updates = stop, updates
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """A process whose parent was killed has nobody to work for."""
+def _exit_with_parent() -> None:
+    """End this process if its parent is killed."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -142,6 +150,6 @@ def _run_site(scene: Scene, name: str) -> SiteRun:
     def progress(done: float) -> None:
         if _stop.is_set():
             raise KeyboardInterrupt
-        _told.put((name, done))
+        _updates.put((name, done))
 
     return simulate_site(scene, scene.site(name), progress)

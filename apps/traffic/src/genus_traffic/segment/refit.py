@@ -1,4 +1,4 @@
-"""The posts of a site's sensors, and the refit: a sensor of the next generation takes over while everything runs."""
+"""Sensors in service, and the refit: a sensor of the next generation takes over while the segment runs."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,14 +10,14 @@ from genus_traffic.segment.sensors import Sensor
 LEAD_NS = 2_000_000
 """How long before its slot a heartbeat is published."""
 READY_AHEAD_NS = 5_000_000_000
-"""The new sensor is switched on so long before: time to bind its channels and to synchronise its clock."""
+"""How long before the refit the new sensor is switched on, to bind its channels and synchronise its clock."""
 LOOK_AGAIN_NS = 10_000_000
-"""If it is not ready when it is to take over, it is checked so often."""
+"""How often a new sensor that is not ready in time is checked."""
 CLOSE_AFTER_NS = HEARTBEAT_NS
-"""The old sensor stays so long, for what it had published."""
+"""How long the old sensor stays connected to send its queued events."""
 
 
-class Post:
+class SensorPosition:
     """State: the sensor that is in service at the upper loops of a site, or at the lower ones, and its heartbeat.
 
     The heartbeat goes on in the same slot of the calendar when another sensor takes over.
@@ -28,32 +28,32 @@ class Post:
         self._slot = slot
         self._last_ns = last_ns
         sensor.go_into_service()
-        self._beat_before(slot.next_start(first_ns).start_ns)
+        self._schedule_beat(slot.next_start(first_ns).start_ns)
 
-    def relieve(self, sensor: Sensor) -> Sensor:
-        """Let another sensor take over now; returns the one that was in service."""
-        relieved, self.sensor = self.sensor, sensor
-        sensor.go_into_service(relieved.occupied)
-        return relieved
+    def replace_sensor(self, sensor: Sensor) -> Sensor:
+        """Put another sensor into service now; returns the old one."""
+        old, self.sensor = self.sensor, sensor
+        sensor.go_into_service(old.occupied)
+        return old
 
-    def _beat_before(self, start_ns: int) -> None:
+    def _schedule_beat(self, start_ns: int) -> None:
         if start_ns > self._last_ns:
             return
 
         def beat() -> None:
             self.sensor.beat()
-            self._beat_before(start_ns + self._slot.period_ns)
+            self._schedule_beat(start_ns + self._slot.period_ns)
 
         self.sensor.bus.call_at(start_ns - LEAD_NS, beat)
 
 
 class Refit:
-    """State: the replacement of the sensor of a post, at a virtual time."""
+    """State: the replacement of the sensor at a position, at a virtual time."""
 
-    def __init__(self, post: Post, install: Callable[[], Sensor], at_ns: int, world: World) -> None:
+    def __init__(self, position: SensorPosition, install: Callable[[], Sensor], at_ns: int, world: World) -> None:
         self.new: Sensor | None = None
         self.done_ns: int | None = None
-        self._post = post
+        self._position = position
         self._install = install
         self._world = world
         world.at_ns(max(world.now_ns, at_ns - READY_AHEAD_NS), self._switch_on)
@@ -64,12 +64,12 @@ class Refit:
         self.new.set_up()
 
     def _take_over(self) -> None:
-        """Relieve the old sensor as soon as the new one is ready."""
+        """Replace the old sensor as soon as the new one is ready."""
         now = self._world.now_ns
         if self.new is None or not self.new.is_ready:
             self._world.at_ns(now + LOOK_AGAIN_NS, self._take_over)
             return
-        old = self._post.relieve(self.new)
+        old = self._position.replace_sensor(self.new)
         self.done_ns = now
         self._world.at_ns(now + CLOSE_AFTER_NS, old.bus.close)
 
@@ -77,9 +77,11 @@ class Refit:
 class Traffic:
     """State: the detections of a site that are still to come; each goes to the sensor in service."""
 
-    def __init__(self, detections: Iterable[Detection], posts: dict[str, Post], origin_us: int, world: World) -> None:
+    def __init__(
+        self, detections: Iterable[Detection], positions: dict[str, SensorPosition], origin_us: int, world: World
+    ) -> None:
         self._coming: Iterator[Detection] = iter(detections)
-        self._posts = posts
+        self._positions = positions
         self._origin_us = origin_us
         self._world = world
         self._schedule_next()
@@ -89,8 +91,8 @@ class Traffic:
         if detection is None:
             return
 
-        def happen() -> None:
-            self._posts[detection.loop].sensor.notice(detection)
+        def detect() -> None:
+            self._positions[detection.loop].sensor.publish_edge(detection)
             self._schedule_next()
 
-        self._world.at_ns((detection.at_us - self._origin_us) * 1000, happen)
+        self._world.at_ns((detection.at_us - self._origin_us) * 1000, detect)

@@ -1,13 +1,13 @@
-"""A site's CAN segment in the simulator: programs of sensors, monitor and gateway, each on a node of its own.
+"""A site's CAN segment in the simulator: the programs of sensors, monitor and gateway, each on its own node.
 
-Sensors have clocks that drift; the gateway, which has satellite time, leads them over the bus. All random choices
-follow from the seed.
+The clocks of sensors drift; the gateway, which has satellite time, is the master that synchronises them. All random
+choices follow from the seed.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 from random import Random
 
@@ -19,7 +19,7 @@ from genus.errors import BusError, PlanError
 from genus.model import name_of
 from genus_traffic.results import BusPicture, ChannelRow
 from genus_traffic.road.detections import Detection
-from genus_traffic.segment.listeners import EPOCH, Arrival, FoundInLane, Gateway, VelocityMonitor
+from genus_traffic.segment.listeners import Arrival, Gateway, LanePassage, VelocityMonitor
 from genus_traffic.segment.picture import picture_of
 from genus_traffic.segment.plan import (
     GATEWAY,
@@ -31,14 +31,14 @@ from genus_traffic.segment.plan import (
     city_catalog,
     segment_plan,
 )
-from genus_traffic.segment.refit import Post, Refit, Traffic
+from genus_traffic.segment.refit import Refit, SensorPosition, Traffic
 from genus_traffic.segment.sensors import Sensor
 from genus_traffic.types import Occupancy
 
 WARM_UP_US = 5_000_000
-"""The segment is switched on so long before its traffic begins: clocks are synchronised and channels bound by then."""
+"""How long before its traffic the segment is switched on, to synchronise clocks and bind channels."""
 SETTLING_NS = 200_000_000
-"""How long to wait, after the last detection, for what is being sent."""
+"""How long to wait after the last detection for events that are being sent."""
 STEPS = 200
 LONGEST_STEP_NS = 5_000_000_000
 """A run is cut into steps, after each of which it can be ended."""
@@ -49,35 +49,35 @@ class SegmentOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     site: str
     events: tuple[Arrival, ...]
-    """What the gateway passed on, in the order of reception."""
+    """The events that the gateway forwarded, in order of reception."""
     channels: tuple[ChannelRow, ...]
     picture: BusPicture
-    found: tuple[FoundInLane, ...]
-    """What the velocity monitor measured while it ran."""
+    found: tuple[LanePassage, ...]
+    """The passages that the velocity monitor found."""
     frames: int
     errors: int
-    """Frames that were corrupted, and sent again."""
+    """Frames that were corrupted and retransmitted."""
     published: int
-    """Leading edges that upper sensors noticed: what conforms to `Loop has time, place, category`."""
-    unseen: int
-    """Detections that no sensor could publish; 0, unless something is broken."""
+    """Leading edges at upper loops, which conform to `Loop has time, place, category`."""
+    unpublished: int
+    """Detections that no sensor could publish; 0 unless there is a bug."""
     missing_heartbeats: int
-    heard: Mapping[str, int]
-    """Events that each program got."""
+    received: Mapping[str, int]
+    """Events that each program received."""
     filters: Mapping[str, tuple[tuple[int, int], ...]]
     """The acceptance filters of each node."""
     troubles: Mapping[str, int]
-    """Other troubles of the subscribing programs, by kind."""
+    """Other troubles of the subscribing programs, by class."""
     refitted_us: int | None
     """When the new sensor took over."""
     stamp_error_us: int
-    """The largest error of the time of an edge."""
+    """The largest error of an edge's time."""
     seconds: float
     """How long the simulation took."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to happen on the segment of a site; PlanError if it cannot."""
+    """The run of a site's segment to simulate; PlanError if it is not possible."""
 
     site: str
     place: str
@@ -88,11 +88,11 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     end_us: int
     refit_us: int | None = None
     """When the upper sensor is replaced by one of the next generation."""
-    asked_us: tuple[int, ...] = ()
-    """When the sensors are asked for their settings."""
+    request_settings_us: tuple[int, ...] = ()
+    """When sensors are requested to publish their settings."""
     seed: int = 0
     error_share: float = 0.0
-    """The share of frames that are corrupted on the bus; their controllers send them again."""
+    """The share of frames that are corrupted on the bus; controllers retransmit them."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -103,8 +103,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
             yield "ends before it starts"
         if self.refit_us is not None and not self.start_us <= self.refit_us < self.end_us:
             yield "is refitted before it starts or after it ends"
-        if any(not self.start_us <= asked_us < self.end_us for asked_us in self.asked_us):
-            yield "is asked for its settings before it starts or after it ends"
+        if any(not self.start_us <= at_us < self.end_us for at_us in self.request_settings_us):
+            yield "is requested to publish settings before it starts or after it ends"
         if any(after.at_us < before.at_us for before, after in pairwise(self.detections)):
             yield "has detections that are not in order of time"
         if (
@@ -139,14 +139,14 @@ class SegmentRun:
             catalog=city_catalog(),
             seed=Random(f"{segment.seed}/{segment.site}").getrandbits(48),
             faults=[f"errors p={segment.error_share}"] if segment.error_share else [],
-            start=EPOCH + timedelta(microseconds=self._origin_us),
+            start=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self._origin_us),
             masters=[GATEWAY],
             reference=[GATEWAY],
         )
         self.gateway = Gateway(segment.site, open_bus(f"sim:{world.name}?name={GATEWAY}"), self._true_time)
         self.monitor = VelocityMonitor(open_bus(f"sim:{world.name}?name={MONITOR}"))
         self.sensors = [self._install(UPPER), self._install(LOWER)]
-        self.posts: dict[str, Post] = {}
+        self.positions: dict[str, SensorPosition] = {}
         self.refit: Refit | None = None
 
     def __enter__(self) -> "SegmentRun":
@@ -194,7 +194,7 @@ class SegmentRun:
             )
 
     def _begin(self, last_ns: int) -> None:
-        """Put the sensors into service and let the traffic come; troubles of the warm-up do not count."""
+        """Put the sensors into service and start the traffic; troubles of the warm-up are not counted."""
         self.gateway.troubles.clear()
         self.monitor.troubles.clear()
         bus_ns = self.world.stations[GATEWAY].bus_time(self.world.now_ns)
@@ -203,21 +203,21 @@ class SegmentRun:
         self.world.count_alarms(first_slot_ns, last_slot_ns + longest_slot_ns)
         for sensor in self.sensors:
             slot = self.plan.calendar.slot(channel_name(name_of(Occupancy), sensor.name))
-            self.posts[sensor.name] = Post(sensor, slot, first_slot_ns, last_slot_ns)
-        self._arrange()
-        Traffic(self.segment.detections, self.posts, self._origin_us, self.world)
+            self.positions[sensor.name] = SensorPosition(sensor, slot, first_slot_ns, last_slot_ns)
+        self._schedule_changes()
+        Traffic(self.segment.detections, self.positions, self._origin_us, self.world)
 
-    def _arrange(self) -> None:
+    def _schedule_changes(self) -> None:
         """Schedule the refit, and the requests for settings."""
         if self.segment.refit_us is not None:
             at_ns = self._virtual_ns(self.segment.refit_us)
-            self.refit = Refit(self.posts[UPPER], self._install_new, at_ns, self.world)
-        for asked_us in self.segment.asked_us:
-            self.world.at_ns(self._virtual_ns(asked_us), self._ask)
+            self.refit = Refit(self.positions[UPPER], self._install_new, at_ns, self.world)
+        for at_us in self.segment.request_settings_us:
+            self.world.at_ns(self._virtual_ns(at_us), self._request_settings)
 
-    def _ask(self) -> None:
-        for post in self.posts.values():
-            post.sensor.publish_setting()
+    def _request_settings(self) -> None:
+        for position in self.positions.values():
+            position.sensor.publish_setting()
 
     # -- results -----------------------------------------------------------------------------------------------------
 
@@ -227,16 +227,16 @@ class SegmentRun:
         total = self.world.trace.total
         return SegmentOutcome(
             site=self.segment.site,
-            events=tuple(self.gateway.passed),
+            events=tuple(self.gateway.forwarded),
             channels=tuple(channel_row(self.segment.site, result) for result in results),
             picture=picture_of(self.world, self.segment.site, self._origin_us),
             found=tuple(self.monitor.found),
             frames=total.frames,
             errors=total.errors,
             published=sum(map(_is_counted, self.segment.detections)),
-            unseen=sum(sensor.unseen for sensor in self.sensors),
+            unpublished=sum(sensor.unpublished for sensor in self.sensors),
             missing_heartbeats=sum(result.alarms.get(GATEWAY, 0) for result in results),
-            heard={"Gateway": len(self.gateway.passed), "VelocityMonitor": self.monitor.edges},
+            received={"Gateway": len(self.gateway.forwarded), "VelocityMonitor": self.monitor.edges},
             filters={name: station.filters for name, station in self.world.stations.items()},
             troubles=dict(self.gateway.troubles + Counter(self.monitor.troubles)),
             refitted_us=self._refitted_us(),
@@ -261,7 +261,7 @@ def _set_up(sensor: Sensor) -> None:
 
 
 def channel_row(site: str, result: ChannelResult) -> ChannelRow:
-    """A channel, to be shown."""
+    """The result of a channel, for the report."""
     return ChannelRow(
         site=site,
         channel=result.channel,
@@ -276,7 +276,7 @@ def channel_row(site: str, result: ChannelResult) -> ChannelRow:
 
 
 def _missed(result: ChannelResult) -> int:
-    """Events that were not there in time, or not at all, as the gateway sees it, which subscribes to everything."""
+    """Events that the gateway, which subscribes to all channels, got too late or not at all."""
     if result.qos_class == "hard":
         return result.alarms.get(GATEWAY, 0)
     lost = result.wanted.get(GATEWAY, 0) - result.delivered.get(GATEWAY, 0)
@@ -284,10 +284,10 @@ def _missed(result: ChannelResult) -> int:
 
 
 def _micros(ns: int) -> float:
-    """Microseconds, with the precision of clocks."""
+    """Nanoseconds as microseconds with one decimal."""
     return round(ns / 1000, 1)
 
 
 def _is_counted(detection: Detection) -> bool:
-    """Whether the statistics collector wants it: what the upper loop saw come, with its category."""
+    """Whether the statistics collector counts it: a leading edge at the upper loop, with a category."""
     return detection.on and detection.loop == UPPER and detection.category is not None

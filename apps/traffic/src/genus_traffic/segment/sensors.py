@@ -10,15 +10,15 @@ import msgspec
 
 from genus import Event, EventChannel, open_bus
 from genus.can import World
+from genus.model import micros_of_time
 from genus_traffic.road.detections import Detection
-from genus_traffic.segment.listeners import microseconds
 from genus_traffic.segment.plan import (
     CARRIED,
     EDGES,
     FIRMWARE,
     LOWER,
     NEW_UPPER,
-    POSTS,
+    POSITIONS,
     PRECISION_NS,
     UPPER,
     qos_of,
@@ -38,11 +38,11 @@ class Sensor:
 
     def __init__(self, world: World, name: str, place: str, lanes: int) -> None:
         self.name = name
-        self.bus = open_bus(f"sim:{world.name}?name={name}&slots={POSTS[name]}")
+        self.bus = open_bus(f"sim:{world.name}?name={name}&slots={POSITIONS[name]}")
         self.occupied = 0
         """The lanes where something is on the loop, as bits."""
-        self.unseen = 0
-        """Detections that could not be published."""
+        self.unpublished = 0
+        """Detections whose channel was not bound."""
         self.worst_stamp_us = 0
         """The largest error of the time of an edge."""
         self._world = world
@@ -70,18 +70,18 @@ class Sensor:
     # -- service -----------------------------------------------------------------------------------------------------
 
     def go_into_service(self, occupied: int = 0) -> None:
-        """Begin, with what is on the loops at this moment."""
+        """Start, with the lanes that are occupied at this moment."""
         self.occupied = occupied
         self.publish_setting()
 
-    def notice(self, detection: Detection) -> None:
-        """Publish an edge, with the bus's time as this sensor knows it."""
+    def publish_edge(self, detection: Detection) -> None:
+        """Publish a detection as an edge, with this sensor's estimate of the bus time."""
         bit = 1 << detection.lane
         self.occupied = self.occupied | bit if detection.on else self.occupied & ~bit
         event = self._edge(detection)
-        self.unseen += not self._publish(event)
+        self.unpublished += not self._publish(event)
         assert event.time is not None
-        self.worst_stamp_us = max(self.worst_stamp_us, abs(microseconds(event.time) - detection.at_us))
+        self.worst_stamp_us = max(self.worst_stamp_us, abs(micros_of_time(event.time) - detection.at_us))
         if not detection.on and not self._tuned:
             self._tune()
 
@@ -100,7 +100,7 @@ class Sensor:
         self._publish(msgspec.structs.replace(setting, place=self._place) if upper else setting)
 
     def _tune(self) -> None:
-        """Set the sensitivity by the vehicle that has just passed; how much metal it has is random."""
+        """Set the sensitivity after the first vehicle, to a random value."""
         random = Random(f"{self._world.seed}/tuning of {self.name}")
         self._sensitivity, self._tuned = round(random.uniform(0.4, 0.7), 3), True
         self.publish_setting()

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from genus_traffic.in_time import TOO_LATE, told_in_time
+from genus_traffic.late_truth import TOO_LATE, without_late_edges
 from genus_traffic.road.detections import Passage
 from genus_traffic.segment.listeners import Arrival
 from genus_traffic.types import Category, Cleared, Loop, Occupancy
@@ -25,7 +25,7 @@ PASSAGES = [passage(0), passage(5), passage(5, lane=2)]
 
 
 def told(*arriving: Arrival) -> list[Passage]:
-    return told_in_time(PASSAGES, arriving, LATENESS)
+    return without_late_edges(PASSAGES, arriving, LATENESS)
 
 
 def test_an_edge_in_time_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""A report shown by a small web server of this machine's own, until Ctrl-C."""
+"""A web server on this machine that shows one report until Ctrl-C."""
 
 import errno
 import os
@@ -13,30 +13,31 @@ import click
 ADDRESS = "127.0.0.1"
 
 
-class Page(AbstractContextManager["Page"]):
-    """State: a port that is taken before a long run, so that one in use is known at once; None for no port."""
+class ReportServer(AbstractContextManager["ReportServer"]):
+    """State: a port of this machine, opened before a long run so that one in use is reported at once."""
 
     def __init__(self, server: ThreadingHTTPServer | None) -> None:
         self.server = server
+        """None if no report is to be shown."""
 
     @classmethod
-    def at(cls, port: int | None) -> "Page":
-        """Take a port of this machine; 0 is any that is free."""
+    def open(cls, port: int | None) -> "ReportServer":
+        """Bind a port; 0 is any free one, None shows no report."""
         if port is None:
             return cls(None)
         try:
-            return cls(ThreadingHTTPServer((ADDRESS, port), _Quiet))
+            return cls(ThreadingHTTPServer((ADDRESS, port), _ReportHandler))
         except OSError as problem:
-            why = "is in use" if problem.errno == errno.EADDRINUSE else f"cannot be had: {problem.strerror}"
+            why = "is in use" if problem.errno == errno.EADDRINUSE else f"cannot be opened: {problem.strerror}"
             raise click.ClickException(f"port {port} {why}; choose another one by --serve, or 0 for any") from None
 
     def show(self, report: Path) -> None:
         """Serve a report until Ctrl-C."""
         if self.server is None:
             return
-        self.server.RequestHandlerClass = partial(_Quiet, report=report)
+        self.server.RequestHandlerClass = partial(_ReportHandler, report=report)
         click.echo(f"showing it at http://{ADDRESS}:{self.server.server_port}/ until Ctrl-C", err=True)
-        with suppress(KeyboardInterrupt):  # the way to end it
+        with suppress(KeyboardInterrupt):
             self.server.serve_forever()
 
     def __exit__(
@@ -46,16 +47,16 @@ class Page(AbstractContextManager["Page"]):
             self.server.server_close()
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    """Answers every question with the report, and says nothing about it."""
+class _ReportHandler(SimpleHTTPRequestHandler):
+    """Answers every request with the report, and logs nothing."""
 
     def __init__(self, *given: object, report: Path | None = None) -> None:
         self._report = report
         super().__init__(*given)  # type: ignore[arg-type]
 
     def translate_path(self, path: str) -> str:
-        """The report, whatever was asked for; nothing while there is none."""
+        """The report for every path; an empty page while there is none."""
         return str(self._report or os.devnull)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
