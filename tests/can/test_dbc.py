@@ -550,7 +550,7 @@ def test_a_dbc_without_messages_gives_no_types_to_a_command(tmp_path: Path) -> N
     (tmp_path / "empty.dbc").write_text('VERSION ""\n')
     done = CliRunner().invoke(genus, ["types", str(tmp_path / "empty.dbc")])
     assert done.exit_code == 1
-    assert "holds no messages" in done.output
+    assert "has no messages" in done.output
 
 
 def test_subscriptions_see_types_kind_and_labels(house: Dbc) -> None:

@@ -588,7 +588,7 @@ def test_the_command_counts_by_reason(log: Path, tmp_path: Path) -> None:
     assert "frames 7 events 4 rejected 3" in said
     assert "Lamp: too short: 1 of 8 bytes 1" in said
     assert "unknown identifiers 1 7FF 1" in said
-    assert "passed over in the log 2" in said
+    assert "skipped in the log 2" in said
     assert "line 8: damaged line" in done.stderr
     assert len(list(read_recording(tmp_path / "drive.genus", load_dbc(HOUSE).types.values()))) == 4
 

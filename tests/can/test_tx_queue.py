@@ -38,33 +38,38 @@ class Sender:
         self.sent: list[str] = []
         self.missed: list[str] = []
         self.expired: list[str] = []
-        self.queue = TxQueue(self._load, [80_000 + 10_000 * size for size in range(9)], LEVEL)
+        self.queue = TxQueue([80_000 + 10_000 * size for size in range(9)], LEVEL)
         self.queue.number = 5
 
-    def _load(self, frame: Frame | None) -> None:
-        self.mailbox = frame
-        self.loads += 1
+    def update(self, now: int) -> None:
+        if self.queue.update(now):
+            self.mailbox = self.queue.loaded
+            self.loads += 1
 
     def soft(
         self, name: str, deadline: int, expires: int | None = None, channel: Channel | None = None, now: int = 0
     ) -> None:
-        event = OutgoingEvent(channel or Channel(), 200, name.encode(), lambda at: self.sent.append(name), fd=False)
+        channel, payload = channel or Channel(), name.encode()
+        sizes = channel.frame_sizes(len(payload))
+        event = OutgoingEvent(channel, 200, payload, sizes, lambda at: self.sent.append(name))
         event.deadline, event.expires = deadline, expires
         event.on_missed = lambda: self.missed.append(name)
         event.on_expired = lambda: self.expired.append(name)
         self.queue.add_soft(event)
-        self.queue.update(now)
+        self.update(now)
 
     def fixed(self, name: str, channel: Channel | None = None, etag: int = 200) -> None:
         channel = channel or Channel()
         channel.etag = etag & ~1
-        event = OutgoingEvent(channel, etag, name.encode(), lambda at: self.sent.append(name), fd=False)
+        payload = name.encode()
+        sizes = channel.frame_sizes(len(payload))
+        event = OutgoingEvent(channel, etag, payload, sizes, lambda at: self.sent.append(name))
         self.queue.add_fixed(event)
-        self.queue.update(0)
+        self.update(0)
 
     def add_frame(self, frame: Frame, renew: Callable[[], Frame] | None = None) -> None:
         self.queue.add_frame(frame, renew=renew)
-        self.queue.update(0)
+        self.update(0)
 
     def go(self, now: int = 0) -> Frame:
         frame = self.mailbox
@@ -75,19 +80,19 @@ class Sender:
 
     def frame_sent(self, frame: Frame, now: int) -> None:
         self.queue.frame_sent(frame, now)
-        self.queue.update(now)
+        self.update(now)
 
     def frame_deferred(self, now: int) -> None:
         self.queue.frame_deferred()
-        self.queue.update(now)
+        self.update(now)
 
     def wake(self, now: int) -> None:
         self.queue.wake(now)
-        self.queue.update(now)
+        self.update(now)
 
     def resume(self, now: int) -> None:
         self.queue.resume()
-        self.queue.update(now)
+        self.update(now)
 
 
 @pytest.fixture
@@ -267,7 +272,7 @@ def test_a_frame_may_be_withdrawn_while_it_waits(sender: Sender) -> None:
     frame = Frame(Priority.PROTOCOL << 21 | 1)
     sender.add_frame(frame)
     sender.queue.remove_frame(frame)
-    sender.queue.update(0)
+    sender.update(0)
     assert sender.mailbox is None
 
 

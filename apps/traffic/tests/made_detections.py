@@ -57,7 +57,7 @@ def segment_of(
 
 
 def seen(event: Edge) -> tuple[int, int, str, bool]:
-    """Instant, lane, loop and edge that an event tells of."""
+    """Instant, lane, loop and edge of an event."""
     assert event.time is not None
     loop = "lower" if event.place is None else "upper"
     return micros_of_time(event.time), event.lane, loop, not isinstance(event, Cleared)

@@ -1,4 +1,4 @@
-"""The statistics collector on the city's bus: what it counts, and what it is told of a refit."""
+"""The statistics collector on the city's bus: what it counts, and its results of a refit."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,12 +14,12 @@ MINUTE_US = 60_000_000
 
 
 def loop(seconds: float, category: Category = Category.CAR, site: str = "north") -> Loop:
-    """What an upper loop of the first generation tells."""
+    """An event of an upper loop of the first generation."""
     return Loop(lane=0, time=START + timedelta(seconds=seconds), place="Ring", category=category, source=site)
 
 
 def confident(seconds: float, confidence: float | None = 0.9, site: str = "north") -> ConfidentLoop:
-    """What one of the next generation tells."""
+    """An event of an upper loop of the next generation."""
     time = START + timedelta(seconds=seconds)
     return ConfidentLoop(lane=0, time=time, place="Ring", category=Category.CAR, confidence=confidence, source=site)
 
@@ -58,8 +58,8 @@ def test_only_what_conforms_is_counted() -> None:
     assert collector.delivered == 0
 
 
-def test_more_does_no_harm() -> None:
-    """An event that says more than was asked for is counted like any other."""
+def test_events_with_further_attributes_are_counted() -> None:
+    """An event with more attributes than the subscription needs is counted like any other."""
     assert collector_of(loop(1), confident(2), confident(3, None)).delivered == 3
 
 
@@ -81,7 +81,7 @@ def test_the_second_subscription_leaves_the_first_alone() -> None:
     assert (collector.confident, collector.subscribed_us) == (1, START_US + 5)
 
 
-def test_the_refit_is_told_in_spans_without_a_gap() -> None:
+def test_the_spans_of_a_refit_have_no_gaps() -> None:
     """Every span from a site's first vehicle to its last is there, with what came of old and new sensors."""
     story = collector_of(loop(0), loop(1.5), confident(3.2), loop(4.0, site="south")).refit({"north": START_US}, 7)
     assert story.span_us == 1_000_000
@@ -104,7 +104,7 @@ def test_long_runs_have_longer_spans(seconds: int, span_s: int) -> None:
 
 
 def test_the_longest_pause_is_that_around_the_refit() -> None:
-    """Between two vehicles as they passed, in whatever order they were told of; what is long ago does not count."""
+    """Between two vehicles as they passed, in any order of arrival; pauses long before or after do not count."""
     collector = collector_of(*(loop(second) for second in (0, 300, 340, 310, 330)), confident(352), loop(900))
     pauses = collector.refit({"north": START_US + 345_000_000, "nowhere": START_US}, 0).longest_pause_s
     assert pauses["nowhere"] == 0.0
@@ -113,7 +113,7 @@ def test_the_longest_pause_is_that_around_the_refit() -> None:
     assert calm.refit({"north": START_US + 201_000_000}, 0).longest_pause_s == {"north": 4.0}
 
 
-def test_nothing_at_all_is_told_as_that() -> None:
+def test_a_city_without_vehicles_has_empty_results() -> None:
     """A city without a vehicle has no spans and no pauses."""
     story = collector_of().refit({}, 0)
     assert (story.received, story.longest_pause_s, story.delivered) == ((), {}, 0)

@@ -56,7 +56,7 @@ def edges(passage: Passage) -> Iterator[tuple[int, int, str, bool]]:
 
 @pytest.mark.parametrize("kind", range(3))
 def test_vehicles_of_a_lane_keep_their_order_and_never_overlap(kind: int) -> None:
-    """At every step, whoever is in front has its rear before the front of the next; much traffic, many lane changes."""
+    """The vehicle in front has its rear before the front of the next; much traffic, many lane changes."""
     site, _ = one_site(kind, flow_per_hour=1800.0, lane_changes=0.5)
     road = Road(site, 5, 0.0, 150.0)
     changed = 0
@@ -137,7 +137,7 @@ def test_who_stays_in_its_lane_passes_both_loops_front_and_rear(traffic: Mapping
 
 
 def test_at_a_steady_speed_a_loop_is_occupied_for_as_long_as_the_vehicle_is() -> None:
-    """Loops are lines: length is speed times occupancy. On a free street nobody brakes much over five metres."""
+    """Loops are lines: length is speed times occupancy. On a free street vehicles hardly brake over five metres."""
     site, scene = one_site(2, flow_per_hour=300.0, lane_changes=0.0, **FAULTLESS)
     ratios = []
     for passage in generate(site, scene).passages:

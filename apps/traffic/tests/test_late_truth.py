@@ -1,4 +1,4 @@
-"""An edge that was told too late is as good as not noticed."""
+"""An edge that arrived too late counts as missed."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -24,19 +24,19 @@ def passage(after_s: int, lane: int = 1) -> Passage:
 PASSAGES = [passage(0), passage(5), passage(5, lane=2)]
 
 
-def told(*arriving: Arrival) -> list[Passage]:
+def remaining(*arriving: Arrival) -> list[Passage]:
     return without_late_edges(PASSAGES, arriving, LATENESS)
 
 
 def test_an_edge_in_time_changes_nothing() -> None:
     edge = Loop(time=START, source="mill", place="Mill Street", lane=1)
-    assert told(Arrival(START_US + 60 * SECOND, edge)) == PASSAGES
+    assert remaining(Arrival(START_US + 60 * SECOND, edge)) == PASSAGES
 
 
 def test_a_late_edge_is_taken_from_the_passage_it_is_of() -> None:
     """The sensor's clock may be off by some microseconds, and other lanes have vehicles at the same time."""
     edge = Cleared(time=START + timedelta(seconds=5.96, microseconds=3), source="mill", lane=2)
-    first, second, third = told(Arrival(START_US + 99 * SECOND, edge))
+    first, second, third = remaining(Arrival(START_US + 99 * SECOND, edge))
     assert (first, second) == (PASSAGES[0], PASSAGES[1])
     assert third.lower_off_us is None
     assert not third.complete
@@ -44,8 +44,12 @@ def test_a_late_edge_is_taken_from_the_passage_it_is_of() -> None:
 
 
 def test_a_late_heartbeat_is_no_edge() -> None:
-    assert told(Arrival(START_US + 99 * SECOND, Occupancy(time=START, source="mill", occupied=0, beat=1))) == PASSAGES
+    assert (
+        remaining(Arrival(START_US + 99 * SECOND, Occupancy(time=START, source="mill", occupied=0, beat=1))) == PASSAGES
+    )
 
 
-def test_an_edge_of_nobody_is_passed_over() -> None:
-    assert told(Arrival(START_US + 99 * SECOND, Loop(time=START, source="elsewhere", place="x", lane=1))) == PASSAGES
+def test_an_edge_of_no_passage_is_ignored() -> None:
+    assert (
+        remaining(Arrival(START_US + 99 * SECOND, Loop(time=START, source="elsewhere", place="x", lane=1))) == PASSAGES
+    )

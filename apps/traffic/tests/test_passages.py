@@ -187,7 +187,7 @@ def test_edges_are_made_of_events() -> None:
 
 @st.composite
 def some_traffic(draw: st.DrawFn) -> list[LoopEdge]:
-    """Vehicles close to each other and far apart, of which edges are missed, and edges of nobody."""
+    """Vehicles close to each other and far apart, of which edges are missed, and edges without a vehicle."""
     at, found = 0.0, []
     for _ in range(draw(st.integers(0, 9))):
         at += draw(st.sampled_from((0.0, 0.3, 1.1, 2.5, 7.0, 40.0, 700.0)))

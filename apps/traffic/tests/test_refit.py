@@ -1,7 +1,7 @@
-"""Sensors are replaced while everything runs: the statistics collector loses no event, and nobody else notices.
+"""Sensors are replaced while everything runs: the collector loses no event, and no other node changes.
 
 `lost` is the measure: how many events were published for the collector that it did not get. The tests at the end break
-something on purpose and show that the measure tells.
+something on purpose and show that the measure detects it.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,6 @@ from genus import Subscription, open_bus
 from genus.can._node.channels import TxChannel
 from genus.can._node.node import Node
 from genus.can._sim.controller import Controller
-from genus.model import Event
 from genus_traffic.centre import collector as collector_module
 from genus_traffic.centre.collector import StatisticsCollector
 from genus_traffic.centre.uplink import Uplink
@@ -56,7 +55,7 @@ def collect(outcomes: Sequence[SegmentOutcome]) -> StatisticsCollector:
 
 
 def lost(outcomes: Sequence[SegmentOutcome]) -> int:
-    """How many vehicles upper loops noticed that the collector does not know of."""
+    """How many vehicles that upper loops detected the collector did not count."""
     return sum(outcome.published for outcome in outcomes) - collect(outcomes).delivered
 
 
@@ -70,14 +69,14 @@ def refitted() -> list[SegmentOutcome]:
 
 
 def test_the_collector_loses_no_event_during_the_refit(refitted: list[SegmentOutcome]) -> None:
-    """Every vehicle that an upper loop noticed is counted, whichever sensor told of it."""
+    """Every vehicle that an upper loop detected is counted, whichever sensor published it."""
     assert lost(refitted) == 0
     assert sum(outcome.published for outcome in refitted) > 20
     assert [outcome.unpublished for outcome in refitted] == [0, 0]
 
 
-def test_old_and_new_sensors_tell_the_collector_in_turn(refitted: list[SegmentOutcome]) -> None:
-    """Up to the refit it hears the old one, from then on the new one, in one subscription that nobody touched."""
+def test_the_collector_gets_events_of_old_and_then_of_new_sensors(refitted: list[SegmentOutcome]) -> None:
+    """Up to the refit from the old one, then from the new one, in one unchanged subscription."""
     for outcome in refitted:
         at_us = START_US + round(REFITS_S[outcome.site] * SECOND_US)
         loops = [each for each in outcome.events if isinstance(each.event, Loop) and each.event.place]
@@ -86,8 +85,8 @@ def test_old_and_new_sensors_tell_the_collector_in_turn(refitted: list[SegmentOu
         assert outcome.refitted_us == at_us
 
 
-def test_the_second_subscription_gets_what_says_how_sure_it_is(refitted: list[SegmentOutcome]) -> None:
-    """It is asked for when all sites are refitted, and gets the new events from then on; the first goes on."""
+def test_the_second_subscription_gets_events_with_confidence(refitted: list[SegmentOutcome]) -> None:
+    """It is made when all sites are refitted, and gets new events from then on; the first one continues."""
     collector = collect(refitted)
     subscribed_us = collector.subscribed_us
     assert subscribed_us is not None
@@ -97,7 +96,7 @@ def test_the_second_subscription_gets_what_says_how_sure_it_is(refitted: list[Se
     assert all(pause < 5 for pause in story.longest_pause_s.values())
 
 
-def test_nobody_else_restarts_resubscribes_or_changes_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_node_restarts_resubscribes_or_changes_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the moment the traffic begins, only the new sensor starts, and only its controller is given filters."""
     noted: list[tuple[str, int]] = []
 
@@ -140,7 +139,7 @@ def test_no_heartbeat_is_missing_at_the_refit(refitted: list[SegmentOutcome]) ->
 
 
 def test_a_vehicle_on_the_loop_is_handed_over() -> None:
-    """The old sensor sees it come and the new one sees it go; heartbeats say all the time that it is there."""
+    """The old sensor detects its front and the new one its rear; all heartbeats in between show it."""
     stands = [
         Detection(START_US + 6 * SECOND_US, 1, "upper", True, Category.BUS),
         Detection(START_US + 10 * SECOND_US, 1, "upper", False),
@@ -165,7 +164,7 @@ def test_a_sensor_that_is_not_ready_is_waited_for(monkeypatch: pytest.MonkeyPatc
 @examples(8)
 @given(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 2**16))
 def test_the_instant_of_the_refit_does_not_matter(offset_us: int, edge: int, seed: int) -> None:
-    """At an edge, right before or right after it: each edge is told by one of the two."""
+    """At an edge, right before or right after it: each edge is published by one of the two."""
     detections = in_order([*vehicle(START_US + 5_500_000), *vehicle(START_US + 5_500_000, lane=1)])
     at_us = detections[edge].at_us + offset_us
     outcome = segment_of(detections, 7, (at_us - START_US) / SECOND_US, seed=seed).run()
@@ -177,17 +176,17 @@ def test_the_instant_of_the_refit_does_not_matter(offset_us: int, edge: int, see
 # That the measure would tell
 
 
-def test_it_would_tell_if_the_collector_asked_for_one_type_exactly(
+def test_a_subscription_to_one_exact_type_would_lose_events(
     monkeypatch: pytest.MonkeyPatch, refitted: list[SegmentOutcome]
 ) -> None:
-    """A subscription to the old type alone loses all that the new sensors tell."""
+    """A subscription to the old type alone loses all events of the new sensors."""
     exact = Subscription(Loop, exact=True, has=("time", "place", "category"))
     monkeypatch.setattr(collector_module, "STATISTICS", exact)
-    told = [each.event for outcome in refitted for each in outcome.events]
-    assert lost(refitted) == sum(isinstance(event, ConfidentLoop) for event in told) > 0
+    received = [each.event for outcome in refitted for each in outcome.events]
+    assert lost(refitted) == sum(isinstance(event, ConfidentLoop) for event in received) > 0
 
 
-def test_it_would_tell_if_the_old_sensor_left_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_takeover_that_is_too_early_would_lose_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """A takeover before the new sensor is bound and synchronised loses what happens meanwhile."""
     monkeypatch.setattr(refit, "READY_AHEAD_NS", 0)
     monkeypatch.setattr(Sensor, "is_ready", property(lambda sensor: True))
@@ -198,7 +197,7 @@ def test_it_would_tell_if_the_old_sensor_left_too_early(monkeypatch: pytest.Monk
     assert lost([outcome]) > 0
 
 
-def test_it_would_tell_if_the_old_sensor_died_when_it_is_relieved() -> None:
+def test_an_old_sensor_that_stops_at_once_would_lose_events() -> None:
     """What the old sensor has just published is lost if it stops at once, instead of closing its bus."""
     passing = segment_of(vehicle(START_US + 7 * SECOND_US - 20), 9, 7.0)
     assert lost([passing.run()]) == 0
@@ -209,17 +208,16 @@ def test_it_would_tell_if_the_old_sensor_died_when_it_is_relieved() -> None:
         assert lost([run.outcome()]) == 1
 
 
-def test_it_would_tell_if_a_tag_lost_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_presence_bit_would_lose_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the bit of `category` gets lost on the way from the new sensors, their events do not conform any more."""
-    encode = TxChannel.encode
+    render = TxChannel.render
 
-    def forgetful(channel: TxChannel, event: Event) -> tuple[int, bytes]:
-        bits, payload = encode(channel, event)
-        if isinstance(event, ConfidentLoop):
+    def forgetful(channel: TxChannel, payload: bytes) -> Sequence[bytes]:
+        if channel.cls is ConfidentLoop:
             payload = bytes((payload[0], payload[1] & ~0x40, *payload[2:]))
-        return bits, payload
+        return render(channel, payload)
 
-    monkeypatch.setattr(TxChannel, "encode", forgetful)
+    monkeypatch.setattr(TxChannel, "render", forgetful)
     outcomes = city()
     arrived = [each.event for outcome in outcomes for each in outcome.events if isinstance(each.event, ConfidentLoop)]
     assert arrived
@@ -227,7 +225,7 @@ def test_it_would_tell_if_a_tag_lost_a_bit(monkeypatch: pytest.MonkeyPatch) -> N
     assert lost(outcomes) == len(arrived)
 
 
-def test_it_would_tell_if_an_event_did_not_arrive(refitted: list[SegmentOutcome]) -> None:
+def test_an_event_that_does_not_arrive_is_counted_as_lost(refitted: list[SegmentOutcome]) -> None:
     """One event less is one event lost."""
     north, south = refitted
     counted = next(each for each in north.events if isinstance(each.event, ConfidentLoop))

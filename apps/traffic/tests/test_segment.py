@@ -22,7 +22,7 @@ from .examples import examples
 from .made_detections import SECOND_US, START_US, seen, segment_of, traffic, vehicle
 
 STAMP_US = 5
-"""The time of an edge is as good as that, though crystals part by up to 190 microseconds in a second."""
+"""The time of an edge is as good as that, though oscillators drift apart by up to 190 microseconds in a second."""
 
 
 @pytest.fixture(scope="module")
@@ -37,42 +37,42 @@ def edges(outcome: SegmentOutcome) -> list[Edge]:
 
 
 def rows(outcome: SegmentOutcome) -> dict[str, tuple[int, int, int, int]]:
-    """What became of each channel's events: published, delivered, filtered, missed."""
+    """The events of each channel: published, delivered, filtered, missed."""
     return {row.channel: (row.published, row.delivered, row.filtered, row.missed) for row in outcome.channels}
 
 
 def check_all_left(detections: tuple[Detection, ...], events: list[Edge]) -> None:
     """Every detection left as one event, at its time but for the error of the clocks; no other event did."""
-    told = sorted(map(seen, events), key=lambda edge: (edge[1:], edge[0]))
+    published = sorted(map(seen, events), key=lambda edge: (edge[1:], edge[0]))
     happened = sorted(
         ((each.at_us, each.lane, each.loop, each.on) for each in detections), key=lambda edge: (edge[1:], edge[0])
     )
-    assert [edge[1:] for edge in told] == [edge[1:] for edge in happened]
-    assert all(abs(one[0] - other[0]) <= STAMP_US for one, other in zip(told, happened, strict=True))
+    assert [edge[1:] for edge in published] == [edge[1:] for edge in happened]
+    assert all(abs(one[0] - other[0]) <= STAMP_US for one, other in zip(published, happened, strict=True))
 
 
 # Events
 
 
 def test_every_detection_leaves_by_the_gateway_once(quiet: SegmentOutcome) -> None:
-    """What sensors notice is what the city hears of, no more and no less; times are good to some microseconds."""
+    """The city gets every detection once, and nothing else; times are right to some microseconds."""
     check_all_left(tuple(traffic(12)), edges(quiet))
     assert quiet.unpublished == 0
     assert quiet.stamp_error_us <= STAMP_US
 
 
 def test_upper_loops_say_where_and_what_and_lower_ones_do_not(quiet: SegmentOutcome) -> None:
-    """`has place` means the upper loops; these tell the category when a vehicle comes."""
+    """`has place` selects the upper loops, whose leading edges have a category."""
     for event in edges(quiet):
         upper = event.place is not None
         assert event.place in (None, "Ring road, km 31")
         assert not isinstance(event, Loop) or (event.category is not None) == upper
-    told = Counter(event.category for event in edges(quiet) if isinstance(event, Loop) and event.category)
-    assert told == Counter(each.category for each in traffic(12) if each.category)
+    categories = Counter(event.category for event in edges(quiet) if isinstance(event, Loop) and event.category)
+    assert categories == Counter(each.category for each in traffic(12) if each.category)
 
 
 def test_the_gateway_stamps_the_site_on_everything(quiet: SegmentOutcome) -> None:
-    """Within a segment nobody needs its name; outside, everybody does."""
+    """Events carry no site on the segment; outside they need one."""
     assert {arrival.event.source for arrival in quiet.events} == {"north"}
 
 
@@ -96,11 +96,11 @@ def test_the_monitor_finds_while_it_happens_what_is_found_afterwards(quiet: Segm
     assert all(speed is not None and 9.9 < speed < 35.1 for speed in speeds)
 
 
-def test_settings_are_told_in_service_after_the_first_vehicle_and_on_request(quiet: SegmentOutcome) -> None:
-    """Each of the two sensors tells how it is set up three times, in several frames, and tunes itself once."""
-    told = [arrival.event for arrival in quiet.events if isinstance(arrival.event, Setting)]
+def test_settings_are_published_in_service_after_the_first_vehicle_and_on_request(quiet: SegmentOutcome) -> None:
+    """Each of the two sensors publishes its settings three times, in several frames, and tunes itself once."""
+    published = [arrival.event for arrival in quiet.events if isinstance(arrival.event, Setting)]
     for upper in (True, False):
-        own = [setting.sensitivity for setting in told if (setting.place is not None) == upper]
+        own = [setting.sensitivity for setting in published if (setting.place is not None) == upper]
         assert len(own) == 3
         assert own[0] == 0.5 != own[1] == own[2]
 
@@ -149,8 +149,8 @@ def test_a_missing_heartbeat_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     assert [row.channel for row in outcome.channels if row.missed] == ["Occupancy of lower"]
 
 
-def test_acceptance_filters_keep_away_what_nobody_asked_for(quiet: SegmentOutcome) -> None:
-    """Sensors hear no events at all; the monitor hears no settings; both listeners hear the rest."""
+def test_acceptance_filters_reject_events_without_a_subscription(quiet: SegmentOutcome) -> None:
+    """Sensors receive no events, the monitor no settings; gateway and monitor receive the rest."""
     found = rows(quiet)
     for channel, (published, delivered, filtered, missed) in found.items():
         listeners = 1 if channel.startswith("Setting") else 2
@@ -189,7 +189,7 @@ def test_whatever_happens_leaves(edges_ms: list[tuple[int, int, str, bool]]) -> 
 
 
 def test_the_picture_shows_all_classes_of_traffic() -> None:
-    """At the refit: the new sensor tells how it is set up, a vehicle passes, a heartbeat has its slot."""
+    """At the refit: settings of the new sensor, edges of a vehicle, a heartbeat in its slot."""
     picture = segment_of([*traffic(12), *vehicle(START_US + 6_020_000)], refit_s=6.0).run().picture
     assert {frame.qos for frame in picture.frames} == {"hard", "soft", "none", "system"}
     assert {"upper2", "gateway"} <= {frame.node for frame in picture.frames}
@@ -218,7 +218,7 @@ def test_the_picture_is_true(quiet: SegmentOutcome) -> None:
 
 
 def test_a_segment_comes_to_the_same_every_time() -> None:
-    """The same seed gives the same outcome but for how long it took; another site draws other lots."""
+    """The same seed gives the same outcome except its duration; each site has its own random generator."""
     segment = segment_of(traffic(4), seconds=4, error_share=0.1)
     first, again = (msgspec.structs.replace(segment.run(), seconds=0.0) for _ in range(2))
     assert first == again
@@ -233,13 +233,13 @@ def test_segments_and_outcomes_can_be_sent_to_other_processes(quiet: SegmentOutc
     assert pickle.loads(pickle.dumps(quiet)) == quiet
 
 
-def test_progress_is_told_and_may_end_the_run() -> None:
+def test_progress_is_reported_and_may_end_the_run() -> None:
     """It grows up to 1; what it raises ends the run at once."""
-    told: list[float] = []
+    reported: list[float] = []
     segment = segment_of([], seconds=2)
-    segment.run(told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    segment.run(reported.append)
+    assert reported == sorted(reported)
+    assert reported[-1] == 1.0
 
     def stop(done: float) -> None:
         if done > 0.2:
@@ -249,8 +249,8 @@ def test_progress_is_told_and_may_end_the_run() -> None:
         segment.run(stop)
 
 
-def test_crystals_drift_and_the_bus_keeps_them_together() -> None:
-    """Crystals part by far more than the time of an edge may be off; by the bus's time all nodes agree."""
+def test_clocks_drift_and_are_synchronised() -> None:
+    """Oscillators drift apart by more than the error allowed to an edge's time; all nodes agree on bus time."""
     with SegmentRun(segment_of(traffic(6), seconds=6)) as run:
         for _ in run.advance():
             pass
@@ -265,7 +265,7 @@ def test_crystals_drift_and_the_bus_keeps_them_together() -> None:
 
 
 def test_the_plan_admits_all_sites() -> None:
-    """Up to eight lanes, at any place that can be said in a breath."""
+    """Up to eight lanes, at places of any usual length."""
     for lanes in range(1, 9):
         found = segment_plan("Corner of Long Avenue and the Street of the Fourteenth", lanes)
         assert found.ok
@@ -300,15 +300,15 @@ def test_a_segment_that_cannot_be_is_refused(detections: list[Detection], more: 
         segment_of(detections, **more)
 
 
-def test_a_bus_on_which_nothing_goes_through_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sensors that cannot be bound are no reason to wait for ever."""
+def test_a_bus_on_which_nothing_goes_through_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If sensors cannot be bound, the run ends with an error."""
     monkeypatch.setattr(segment_module, "WARM_UP_US", SECOND_US)
     with pytest.raises(BusError, match="site 'north': sensor upper is not ready after 1 s; 100% of all frames"):
         segment_of([], error_share=1.0).run()
 
 
 def test_detections_out_of_order_are_refused() -> None:
-    """Sensors notice things as they happen."""
+    """Sensors detect vehicles in order of time."""
     segment = segment_of(traffic(4), seconds=4)
     with pytest.raises(PlanError, match="not in order of time"):
         Segment(**{**msgspec.structs.asdict(segment), "detections": segment.detections[::-1]})

@@ -14,7 +14,7 @@ SECOND_US = 1_000_000
 
 
 def leaving(instants: list[int]) -> list[Arrival]:
-    """Events that leave a segment at these instants, each of which can be told from all others."""
+    """Events that leave a segment at these instants, all of them different."""
     return [
         Arrival(at_us, Cleared(lane=number % 256, place=str(number))) for number, at_us in enumerate(sorted(instants))
     ]

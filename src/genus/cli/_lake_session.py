@@ -3,7 +3,7 @@
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -152,7 +152,13 @@ _MASTER, _CONF, _LOG = (
 )
 
 
-def on_spark(command: Callable[..., R], *, memory: str | None = None, spinner: bool = True) -> Callable[..., R]:
+def on_spark(
+    command: Callable[..., R],
+    *,
+    memory: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    spinner: bool = True,
+) -> Callable[..., R]:
     """Add Spark's options to a click command, and pass it the keyword argument `spark`.
 
     The session starts when it is first used; errors of Spark end the command with one line.
@@ -160,6 +166,7 @@ def on_spark(command: Callable[..., R], *, memory: str | None = None, spinner: b
     Args:
         command: The function of the command, before `click.command` is applied.
         memory: The default of `--memory`; without one, half of this machine's memory, at most 8 GB.
+        conf: Settings of Spark that `--conf` may replace.
         spinner: Whether to show a spinner while Spark starts; a command with its own progress bars says no.
     """
 
@@ -176,7 +183,7 @@ def on_spark(command: Callable[..., R], *, memory: str | None = None, spinner: b
 
         def start() -> "SparkSession":
             with Console(stderr=True).status("starting Spark") if spinner else nullcontext():
-                return local_session(master, memory=memory, conf=settings, log=log)
+                return local_session(master, memory=memory, conf={**(conf or {}), **dict(settings)}, log=log)
 
         with failures_in_one_line():
             return command(*given, spark=lazy_session(start), **rest)

@@ -25,7 +25,7 @@ _BARS = 8
 """Bars of the histogram on each side of the one around zero; larger errors are in the outermost bars."""
 _TOLERATED = 9
 """Bars within the tolerance: an odd number, so that one of them is around zero."""
-_FEWEST_BARS, _NARROWEST = 2.5, 0.001
+_FEWEST_BARS, _NARROWEST = 2.5, 1e-5
 """Bars are narrowed, to this many m/s at most, until the largest error is so many bars from zero."""
 
 Lane: TypeAlias = tuple[str, int]

@@ -157,7 +157,9 @@ class LiveHost:
                 if isinstance(output, Call):
                     self._queue_call(output)
                 elif isinstance(output, Load):
-                    self._load(output)
+                    self._unsent.pop(output.mailbox, None)
+                    if output.frame is not None:
+                        self._send(output.mailbox, output.frame)
                 else:
                     self._set_filters(output)
         self._lock.notify_all()
@@ -167,11 +169,6 @@ class LiveHost:
             self._calls.put(call)
         else:
             self._counts["dropped: handlers too slow"] += 1
-
-    def _load(self, load: Load) -> None:
-        self._unsent.pop(load.mailbox, None)
-        if load.frame is not None:
-            self._send(load.mailbox, load.frame)
 
     def _send(self, mailbox: int, frame: Frame) -> None:
         now = self.clock()

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._codec import Rejected
 from genus.bus._qos import QoS, Soft, nanoseconds
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.troubles import Trouble, TroubleHandler
@@ -17,7 +16,6 @@ from genus.can._wire.length import padded_size
 from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import frame_sizes, split_payload
 from genus.catalog import Catalog
-from genus.errors import EventError
 from genus.filters import Subscription
 from genus.model import Event, Vector, name_of
 
@@ -95,7 +93,8 @@ class TxChannel:
         """Whether a report waits to be sent."""
         self.announcements: list[Announcement] = []
         self.counts = TxCounts()
-        self._capacity = capacity
+        self.capacity = capacity
+        """Bytes of data in a frame."""
         self._fd = fd
         self._sequence = 0
         self._transfer = 0
@@ -113,30 +112,26 @@ class TxChannel:
         self.layout = layout_of(self.cls, vector, catalog.tagged_attributes(self.name))
         self.etag = catalog.etag(self.name)
         self.largest = self.layout.max_size_carrying(self.carries)
-        self.segmented = self.largest is None or self.largest > self._capacity
+        self.segmented = self.largest is None or self.largest > self.capacity
 
-    def encode(self, event: Event) -> tuple[int, bytes]:
-        """The presence bits and the payload of an event; EventError if it does not fit the channel."""
-        assert self.layout is not None
-        bits, payload = self.layout.encode(event, 0)
-        if len(payload) > self._capacity and not self.segmented:
-            raise EventError(
-                f"{event!r} takes {len(payload)} bytes, but its channel was announced with frames of {self._capacity}; "
-                "name the context attributes that its events carry when you announce it"
-            )
-        return bits, payload
+    def describe_excess(self, event: Event, size: int) -> str:
+        """Why an event does not fit the channel."""
+        return (
+            f"{event!r} takes {size} bytes, but its channel was announced with frames of {self.capacity}; "
+            "name the context attributes that its events carry when you announce it"
+        )
 
     def frame_sizes(self, size: int) -> Sequence[int]:
         """The data lengths of the frames that a payload takes."""
         if self.segmented:
-            return frame_sizes(size, self._capacity)
+            return frame_sizes(size, self.capacity)
         return (padded_size(size) if self._fd else size,)
 
     def render(self, payload: bytes) -> Sequence[bytes]:
         """The data of an event's frames, with the sequence number of the next event."""
         numbered = bytes((payload[0] | self._sequence << 5,)) + payload[1:]
         if self.segmented:
-            return split_payload(numbered, self._transfer, self._capacity)
+            return split_payload(numbered, self._transfer, self.capacity)
         return (numbered.ljust(padded_size(len(numbered)), b"\0"),) if self._fd else (numbered,)
 
     def commit(self) -> None:
@@ -234,10 +229,6 @@ class RxChannel:
         """By node number."""
         self.interests: list[Interest] = []
         self.slot_receivers: list[SlotReceiver] = []
-
-    def decode(self, bits: int, payload: bytes) -> Event | Rejected:
-        """The event of a payload, or why it is none."""
-        return self.layout.decode(bits, payload)
 
 
 class NodeCounts(msgspec.Struct, frozen=True):

@@ -16,12 +16,13 @@ class Context:
         self.now = 0
         self.fd = timing.data_bitrate is not None
         frame_ns = [timing.worst_case_ns(size, fd=self.fd) for size in range(65 if self.fd else 9)]
-        self.queue = TxQueue(self._load_event, frame_ns, frame_ns[-1])
+        self.queue = TxQueue(frame_ns, frame_ns[-1])
         self._outputs: list[Output] = []
 
     def take(self) -> list[Output]:
         """Load the most urgent frame, and hand over all outputs."""
-        self.queue.update(self.now)
+        if self.queue.update(self.now):
+            self._outputs.append(Load(EVENT_TRIGGERED, self.queue.loaded))
         outputs, self._outputs = self._outputs, []
         return outputs
 
@@ -41,6 +42,3 @@ class Context:
         """Drop everything that waits to be sent."""
         self.queue.clear()
         self._outputs += [Load(EVENT_TRIGGERED, None), Load(TIME_TRIGGERED, None)]
-
-    def _load_event(self, frame: Frame | None) -> None:
-        self._outputs.append(Load(EVENT_TRIGGERED, frame))

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 from genus.bus._link import Clock
 from genus.bus._qos import NonReal, QoS
@@ -79,7 +80,7 @@ class NodeLink:
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish on an announced channel."""
-        self.driver.call(lambda now: self.node.publish(event, now, loop_back=loop_back))
+        self.driver.call(partial(self.node.publish, event, loop_back=loop_back))
 
     def withdraw(self, publisher: "NodePublisher") -> None:
         """End an announcement."""
@@ -161,16 +162,14 @@ class NodePublisher:
         self, link: NodeLink, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...]
     ) -> None:
         self._link = link
+        self.publish = link.publish
+        """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
         self._cls, self._qos, self._on_trouble, self._carries = cls, qos, on_trouble, carries
 
     def announce(self, now: int) -> Announcement:
         """Announce the channel to the link's node."""
         node = self._link.node
         return node.announce(self._cls, self._qos, now, on_trouble=self._on_trouble, carries=self._carries)
-
-    def publish(self, event: Any) -> None:
-        """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
-        self._link.publish(event)
 
     def withdraw(self) -> None:
         """Publish no more."""

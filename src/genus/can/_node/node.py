@@ -22,7 +22,7 @@ from genus.can._node.tx import Transmitter
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.time_service import TimeService
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Frame, ProtocolEtag
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
@@ -77,6 +77,8 @@ class Node:
         self._started = False
         self._claimed: set[int] = set()
         self._context = context = Context(timing)
+        self.take: Callable[[], list[Output]] = context.take
+        """Remove and return the outputs since the last call, in the order in which to handle them."""
         self._clock: TimeService | None = None
         if synchronised:
             self._clock = TimeService(
@@ -247,7 +249,7 @@ class Node:
     def sent(self, frame: Frame, now: int) -> None:
         """A frame of this node was sent."""
         self._context.now = now
-        if frame.priority == 0:
+        if frame.id >> PRIORITY_SHIFT == 0:
             self.tx.hard_frame_sent(frame)
             return
         if self._clock is not None and frame.etag < RESERVED_ETAGS:
@@ -257,7 +259,7 @@ class Node:
     def failed(self, frame: Frame, now: int) -> None:
         """A frame of this node was corrupted."""
         self._context.now = now
-        if frame.priority == 0:
+        if frame.id >> PRIORITY_SHIFT == 0:
             self.tx.hard_frame_failed(frame)
             return
         self._membership.configuration.failed(frame, now)
@@ -300,10 +302,6 @@ class Node:
             at = each.wake_at
             if at is not None and at <= now:
                 each.wake(now)
-
-    def take(self) -> list[Output]:
-        """What is to be done, in order."""
-        return self._context.take()
 
     # -- clock -------------------------------------------------------------------------------------------------------
 

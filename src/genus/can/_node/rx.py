@@ -24,7 +24,7 @@ MAX_FORMS = 1 << 16
 
 
 class ReceiverContext(Protocol):
-    """What a receiver needs of what it is part of."""
+    """What a receiver needs of what it is part of: a node, or a monitor."""
 
     now: int
 
@@ -200,7 +200,7 @@ class Receiver:
         is_hard = not frame.id >> PRIORITY_SHIFT
         if gap and not is_hard:
             self._report(channel.interests, EventsLost(channel.name, frame.id >> NODE_SHIFT & 0x7F, gap))
-        event = channel.decode(bits, payload)
+        event = channel.layout.decode(bits, payload)
         if isinstance(event, Rejected):
             self.dropped[f"not a {channel.name}: {event.reason}"] += 1
         elif is_hard and channel.slot_receivers:

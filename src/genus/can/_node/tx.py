@@ -23,7 +23,7 @@ from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import Frame, Priority
 from genus.catalog import Catalog
-from genus.errors import BusError, QueueFull
+from genus.errors import BusError, EventError, QueueFull
 from genus.model import Event, name_of
 from genus.model._types import micros_of_time
 
@@ -167,7 +167,10 @@ class Transmitter:
         channel = self.channels.get(type(event))
         if channel is None or channel.state != "ready":
             raise BusError(_why_not_ready(type(event), channel))
-        bits, payload = channel.encode(event)
+        assert channel.layout is not None, "a channel that is ready has the layout of its catalog"
+        bits, payload = channel.layout.encode(event, 0)
+        if len(payload) > channel.capacity and not channel.segmented:
+            raise EventError(channel.describe_excess(event, len(payload)))
         etag = channel.etag | bits
         if channel.slot_sender is not None:
             channel.slot_sender.write(event, etag, payload, self._context.now)
@@ -179,10 +182,9 @@ class Transmitter:
 
     def _enqueue(self, channel: TxChannel, event: Event, etag: int, payload: bytes, loop_back: bool) -> None:
         self._check_room(channel)
-        outgoing = OutgoingEvent(
-            channel, etag, payload, partial(self._sent, channel, event, loop_back), fd=self._context.fd
-        )
-        outgoing.on_dropped = partial(self._dropped, channel, event)
+        on_sent, on_dropped = partial(self._sent, channel, event, loop_back), partial(self._dropped, channel, event)
+        sizes = channel.frame_sizes(len(payload))
+        outgoing = OutgoingEvent(channel, etag, payload, sizes, on_sent, on_dropped, self._context.fd)
         channel.counts.published += 1
         channel.waiting += 1
         if isinstance(channel.qos, Soft):

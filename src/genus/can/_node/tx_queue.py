@@ -10,6 +10,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
 
+import msgspec
+
 from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority
 
 LEVELS = Priority.SOFT_LAST - Priority.SOFT_FIRST + 1
@@ -43,43 +45,32 @@ class EventSource(Protocol):
         """Advance the sequence number after an event was sent."""
 
 
-class OutgoingEvent:
-    """State: an event in the queue, by its deadline if it has one, else by a fixed priority."""
-
-    __slots__ = (
-        *("channel", "etag", "payload", "sizes", "pieces", "position", "fd", "start_by", "missed", "done"),
-        *("priority", "deadline", "expires", "on_sent", "on_missed", "on_expired", "on_dropped"),
-    )
-
-    def __init__(
-        self, channel: EventSource, etag: int, payload: bytes, on_sent: Callable[[int], None], *, fd: bool
-    ) -> None:
-        self.channel = channel
-        self.etag = etag
-        self.payload = payload
-        self.on_sent = on_sent
-        self.fd = fd
-        self.sizes = channel.frame_sizes(len(payload))
-        self.pieces: Sequence[bytes] = ()
-        """The data of its frames, rendered when the first of them gets into the mailbox."""
-        self.position = 0
-        self.start_by = 0
-        self.missed = False
-        self.done = False
-        self.priority: int = Priority.NONE
-        self.deadline = 0
-        self.expires: int | None = None
-        self.on_missed: Callable[[], None] = _do_nothing
-        self.on_expired: Callable[[], None] = _do_nothing
-        self.on_dropped: Callable[[], None] = _do_nothing
-
-    def has_expired(self, now: int) -> bool:
-        """Whether it is no longer valid."""
-        return self.expires is not None and self.expires <= now
-
-
 def _do_nothing() -> None:
     """The default of callbacks."""
+
+
+class OutgoingEvent(msgspec.Struct, eq=False):
+    """State: an event in the queue, by its deadline if it has one, else by a fixed priority."""
+
+    channel: EventSource
+    etag: int
+    payload: bytes
+    sizes: Sequence[int]
+    """The data lengths of its frames."""
+    on_sent: Callable[[int], None]
+    on_dropped: Callable[[], None] = _do_nothing
+    fd: bool = False
+    priority: int = Priority.NONE
+    deadline: int = 0
+    expires: int | None = None
+    on_missed: Callable[[], None] = _do_nothing
+    on_expired: Callable[[], None] = _do_nothing
+    pieces: Sequence[bytes] = ()
+    """The data of its frames, rendered when the first of them gets into the mailbox."""
+    position: int = 0
+    start_by: int = 0
+    missed: bool = False
+    done: bool = False
 
 
 class OutgoingFrame:
@@ -96,17 +87,17 @@ class OutgoingFrame:
 
 
 class TxQueue:
-    """State: the event-triggered frames of one node; `update` puts the most urgent one into the mailbox."""
+    """State: the event-triggered frames of one node; `update` chooses the most urgent one for the mailbox."""
 
-    def __init__(self, load: Callable[[Frame | None], None], frame_ns: Sequence[int], level_ns: int) -> None:
-        self._load = load
+    def __init__(self, frame_ns: Sequence[int], level_ns: int) -> None:
         self._frame_ns = frame_ns
         self._level_ns = level_ns
         self._order = count()
         self._soft: list[tuple[int, int, OutgoingEvent]] = []
         self._timers: list[tuple[int, int, OutgoingEvent]] = []
         self._fixed: list[tuple[int, int, OutgoingEvent | OutgoingFrame]] = []
-        self._loaded: Frame | None = None
+        self.loaded: Frame | None = None
+        """The frame that is to be in the mailbox."""
         self._owner: OutgoingEvent | OutgoingFrame | None = None
         self._replaced: list[tuple[Frame, OutgoingEvent | OutgoingFrame]] = []
         """Frames that were replaced in the mailbox, one of which may be on the wire."""
@@ -169,7 +160,7 @@ class TxQueue:
 
     def mailbox_emptied(self) -> None:
         """The controller lost what was in the mailbox; `resume` loads it again."""
-        self._loaded, self._owner, self._replaced = None, None, []
+        self.loaded, self._owner, self._replaced = None, None, []
 
     def resume(self) -> None:
         """Load the mailbox again."""
@@ -177,8 +168,8 @@ class TxQueue:
 
     def frame_sent(self, frame: Frame, now: int) -> None:
         """A frame was sent."""
-        if frame is self._loaded:
-            owner, self._loaded, self._owner = self._owner, None, None
+        if frame is self.loaded:
+            owner, self.loaded, self._owner = self._owner, None, None
         else:
             owner = next((owner for old, owner in self._replaced if old is frame), None)
         self._replaced.clear()
@@ -215,25 +206,30 @@ class TxQueue:
             if not event.done:
                 if at >= event.deadline:
                     self._miss(event)
-                if event.has_expired(at):
+                if event.expires is not None and event.expires <= at:
                     self._expire(event)
 
-    def update(self, now: int) -> None:
-        """Put the most urgent frame into the mailbox, if something changed."""
+    def update(self, now: int) -> bool:
+        """Choose the most urgent frame; returns whether it is another one, which is to be `loaded`."""
         if not self._changed:
-            return
+            return False
         self._changed = False
-        urgent = self._most_urgent(now)
-        if urgent is not None:
-            self._load_event(urgent, now)
-        elif self._fixed:
-            first = self._fixed[0][2]
-            if isinstance(first, OutgoingFrame):
-                self._load_frame(first)
-            else:
-                self._load_event(first, now)
-        elif self._loaded is not None:
-            self._replace(None, None)
+        owner: OutgoingEvent | OutgoingFrame | None = self._most_urgent(now)
+        if owner is None and self._fixed:
+            owner = self._fixed[0][2]
+        if isinstance(owner, OutgoingEvent):
+            owner = owner.channel.started or owner
+            frame: Frame | None = self._event_frame(owner, now)
+        elif owner is None or owner is self._owner:
+            frame = None if owner is None else self.loaded
+        else:
+            frame = owner.frame = owner.frame if owner.renew is None else owner.renew()
+        if frame is self.loaded and owner is self._owner:
+            return False
+        if self.loaded is not None and self._owner is not None:
+            self._replaced.append((self.loaded, self._owner))
+        self.loaded, self._owner = frame, owner
+        return True
 
     def _most_urgent(self, now: int) -> OutgoingEvent | None:
         """The soft event that must start first; expired events are dropped."""
@@ -241,7 +237,7 @@ class TxQueue:
         while soft:
             start_by, _, event = soft[0]
             event = event.channel.started or event if not event.done else event
-            if not event.done and event.has_expired(now):
+            if not event.done and event.expires is not None and event.expires <= now:
                 self._expire(event)
             elif soft[0][2].done or start_by != soft[0][2].start_by:
                 heappop(soft)
@@ -249,29 +245,18 @@ class TxQueue:
                 return event
         return None
 
-    def _load_event(self, event: OutgoingEvent, now: int) -> None:
-        event = event.channel.started or event
+    def _event_frame(self, event: OutgoingEvent, now: int) -> Frame:
+        """The next frame of an event under its present priority."""
         if event.position == 0 and event is not self._owner:
             event.pieces = event.channel.render(event.payload)
         priority = event.priority
         if event.deadline:
             priority = soft_priority(event.start_by - now, self._level_ns)
         identifier = priority << PRIORITY_SHIFT | self.number << NODE_SHIFT | event.etag
-        loaded, piece = self._loaded, event.pieces[event.position]
-        if event is not self._owner or loaded is None or loaded.id != identifier or loaded.data is not piece:
-            self._replace(Frame(identifier, piece, event.fd), event)
-
-    def _load_frame(self, outgoing: OutgoingFrame) -> None:
-        if outgoing is not self._owner:
-            if outgoing.renew is not None:
-                outgoing.frame = outgoing.renew()
-            self._replace(outgoing.frame, outgoing)
-
-    def _replace(self, frame: Frame | None, owner: OutgoingEvent | OutgoingFrame | None) -> None:
-        if self._loaded is not None and self._owner is not None:
-            self._replaced.append((self._loaded, self._owner))
-        self._loaded, self._owner = frame, owner
-        self._load(frame)
+        loaded, piece = self.loaded, event.pieces[event.position]
+        if event is self._owner and loaded is not None and loaded.id == identifier and loaded.data is piece:
+            return loaded
+        return Frame(identifier, piece, event.fd)
 
     # -- what becomes of an event ------------------------------------------------------------------------------------
 

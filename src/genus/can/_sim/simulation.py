@@ -1,6 +1,7 @@
 """A simulation: virtual time, a bus, stations that run protocol code, a seed, and injected faults."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -157,13 +158,13 @@ class Host:
             elif type(output) is Accept:
                 self.controller.set_filters(output.filters)
             elif type(output) is Call:
-                self._call(output, machine)
+                call = partial(self._call, output, machine)
+                call() if self._run_handler is None else self._run_handler(call)
 
     def _call(self, call: Call, machine: Machine) -> None:
-        if self._run_handler is None:
+        """Call a handler, unless the station crashed since the machine asked for it."""
+        if self._machine is machine:
             call.handler(*call.arguments)
-        else:
-            self._run_handler(lambda: call.handler(*call.arguments) if self._machine is machine else None)
 
     def _set_alarm(self) -> None:
         """Set the alarm for the machine's next timer, unless it is set for an earlier time, when it is set again."""

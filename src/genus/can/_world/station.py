@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
 from genus.bus._link import TroubleHandler, WaitFor
@@ -201,12 +202,12 @@ class Station(NodeLink):
         if channel is not None and channel.state == "binding":
             self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
         try:
-            self.driver.call(lambda now: self._publish(event, now, loop_back))
+            self.driver.call(partial(self._publish, event, loop_back))
         except QueueFull:
             self._observer.event_refused(self, event)
             raise
 
-    def _publish(self, event: Event, now: int, loop_back: bool) -> None:
+    def _publish(self, event: Event, loop_back: bool, now: int) -> None:
         etag, payload = self.node.publish(event, now, loop_back=loop_back)
         self._observer.event_published(self, event, etag, payload)
 

@@ -80,16 +80,17 @@
     },
     errors() {
       const shown = data.errors, reach = Math.max(...shown.flatMap((bar) => [-bar.start, bar.end]));
+      const [scale, unit] = reach < 0.01 ? [1000, "mm/s"] : [1, "m/s"], speed = (x) => +(scale * x).toPrecision(3);
       const count = (isRight) => shown.map((bar) => (bar.is_right === isRight ? bar.passages : null));
       return {
         height: 220, x: [-reach, reach],
-        axes: [axis({ size: 22, values: (_, at) => at.map((x) => (x ? `${x > 0 ? "+" : "−"}${Math.abs(x)} m/s` : "0")) }), valueAxis("vehicles")],
+        axes: [axis({ size: 22, space: 90, values: (_, at) => at.map((x) => (x ? `${x > 0 ? "+" : "−"}${speed(Math.abs(x))} ${unit}` : "0")) }), valueAxis("vehicles")],
         series: [bars("green", 0.92), bars("red", 0.92)],
         marks: [-data.tolerance, data.tolerance].filter((at) => Math.abs(at) <= reach).map((at) => ({ at, name: "ink" })),
         rows: () => [shown.map((bar) => (bar.start + bar.end) / 2), count(true), count(false)],
         tip: (x) => {
           const bar = shown.find((one) => one.start <= x && x < one.end);
-          return bar ? `${+bar.start.toPrecision(3)} to ${+bar.end.toPrecision(3)} m/s\n${format(bar.passages)} vehicles` : "";
+          return bar ? `${speed(bar.start)} to ${speed(bar.end)} ${unit}\n${format(bar.passages)} vehicles` : "";
         },
       };
     },
