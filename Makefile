@@ -4,6 +4,7 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN     = $(VENV)/bin
 EXTRAS ?= dev
+WORKERS ?= 2
 
 .PHONY: demo test test-all lint bench docs clean
 .DEFAULT_GOAL := help
@@ -31,10 +32,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: lint
-	$(BIN)/python -m pytest -m ''
+	$(BIN)/python -m pytest -n $(WORKERS) -m '' --hypothesis-profile full
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m bench

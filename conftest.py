@@ -1,16 +1,52 @@
-"""The code in README.md and docs/ is run as tests, each page from top to bottom."""
+"""For all tests: the order of files, profiles, the Spark session; code in README.md and docs/ is run page by page."""
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from doctest import ELLIPSIS
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from hypothesis import settings
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("full", max_examples=100, deadline=None)  # `make test-all`
+settings.load_profile("quick")
+
+LONG = (
+    "lake/test_lake_commands", "lake/test_stream", "can/test_faults", "lake/test_inboxes", "lake/test_windows",
+    "lake/test_route", "lake/test_data_source", "lake/test_pairing", "test_truth_table", "lake/test_derived",
+    "targets/test_spark", "tests/test_run", "lake/test_hadoop", "lake/test_hard_cases", "test_typing",
+    "codes/test_schemes", "lake/test_lake", "lake-analytics", "cli/test_bus_commands", "tests/test_loops",
+    "lake/test_json_lines",
+)  # fmt: skip
+"""Files that take long, which workers begin with, so that none is left with one of them at the end."""
 
 collect_ignore = [
     "tests/typing",  # for type checkers to read, not to run
     "docs/hooks",  # needs the extra `docs`
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take long first."""
+    items.sort(key=lambda item: next((n for n, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
+
+
+@pytest.fixture(scope="session")
+def spark(pytestconfig: pytest.Config) -> "Iterator[SparkSession]":
+    """The Spark session of a worker; by the profile `full` it compiles expressions, as Spark usually does."""
+    from genus.testing import compiled_expressions, spark_session
+
+    session = spark_session()
+    full = pytestconfig.getoption("--hypothesis-profile") == "full"
+    with compiled_expressions(session) if full else nullcontext():
+        yield session
 
 
 def _with_session(namespace: dict[str, Any]) -> None:

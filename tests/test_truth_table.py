@@ -18,7 +18,7 @@ from genus.filters import AllOf
 from genus.model import vector
 from genus.targets import arrow, can, python
 from genus.targets.index import SubscriptionIndex
-from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, spark_session
+from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
 from genus.testing import _generators as generators
 
 from .lake.stored import answers
@@ -131,7 +131,8 @@ def acceptance_filters(subscriptions: Sequence[Subscription], events: Sequence[E
 
 def lake_tables(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
     """Conditions on the columns of a lake's tables, one table to a family."""
-    return answers(spark_session(), subscriptions, events)
+    with compiled_expressions(session := spark_session()):
+        return answers(session, subscriptions, events)
 
 
 TARGETS: dict[str, Target] = {

@@ -303,7 +303,7 @@ class TestInboxes:
             with pytest.raises(TimeoutError):
                 inbox.get(timeout=0)
             threading.Timer(0.05, bus.publish, [Loop(lane=3)]).start()
-            assert inbox.get(timeout=5).lane == 3
+            assert inbox.get(timeout=60).lane == 3
 
     def test_cancelled_it_gives_what_is_left_and_then_ends(self) -> None:
         with open_bus() as bus:
@@ -345,7 +345,7 @@ class TestInboxes:
             waiting.join(0.05)
             assert waiting.is_alive()
             assert inbox.get().lane == 1
-            waiting.join(5)
+            waiting.join(60)
             assert not waiting.is_alive()
             assert inbox.get(timeout=0).lane == 2
 
@@ -360,8 +360,8 @@ class TestInboxes:
         publisher.start()
         reader.start()
         bus.close()
-        publisher.join(5)
-        reader.join(5)
+        publisher.join(60)
+        reader.join(60)
         assert not publisher.is_alive()
         assert not reader.is_alive()
         assert full.counters.waiting == 1

@@ -41,14 +41,14 @@ class TestQueuesUnderContention:
 
             def read() -> None:
                 for _ in range(200):
-                    found.append(inbox.get(timeout=20).number)
+                    found.append(inbox.get(timeout=120).number)
 
             publishers = [threading.Thread(target=publish) for _ in range(3)]
             readers = [threading.Thread(target=read) for _ in range(3)]
             for thread in (*publishers, *readers):
                 thread.start()
             for thread in (*publishers, *readers):
-                thread.join(30)
+                thread.join(120)
                 assert not thread.is_alive()
         assert sorted(found) == sorted(list(range(200)) * 3)
 

@@ -304,7 +304,7 @@ def test_the_thread_ticks_on_after_an_error_and_says_it_once(caplog: pytest.LogC
             raise RecordingError("the disk is full")
 
     ticking = Ticking(call, 0.001)
-    assert enough.wait(30)
+    assert enough.wait(120)
     ticking.stop()
     assert [record.getMessage() for record in caplog.records] == [
         "a recording cannot be written and is tried again: the disk is full"
@@ -316,5 +316,5 @@ def test_by_default_a_thread_lands_what_is_old_enough(tmp_path: Path, monkeypatc
     monkeypatch.setattr(landing_module, "_sync", lambda _: seen.set())
     with open_bus() as bus, record_to_folder(bus, tmp_path / "landing", every=0.001, flush=0.001):
         bus.publish(Step(number=1))
-        assert seen.wait(30)
+        assert seen.wait(120)
         assert list(landed(tmp_path).values()) == [[1]]

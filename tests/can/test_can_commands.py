@@ -60,7 +60,7 @@ class Running:
 
     def end(self) -> tuple[str, str, int]:
         self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=120)
         return out, err, self.process.returncode
 
 

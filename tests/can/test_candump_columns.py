@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from genus.can._dbc.candump import parse_candump, read_candump
 from genus.can._dbc.columns import EXTENDED, FrameColumns
 from genus.can._dbc.log_file import HARMLESS, LogFile, SkippedRecords
+from tests.examples import examples
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
 
@@ -85,7 +86,7 @@ texts = st.lists(good | good | lines | noise, max_size=20).map("\n".join)
 @example("(1.1) can0 20000080#0000\n(1.2) can0 FFFFFFFF#", "\n", "utf-8")
 @example("(1.5) a 123#00\n(.5) a 123#00\n(1.) a 123#00\n(.) a 123#00", "", "utf-8")
 @example("(1.1) can0 123#00\n(1.1) can0\x00 123#00", "\n", "utf-8")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_text_is_read_as_line_by_line(text: str, end: str, encoding: str) -> None:
     """Frames, their times and channels, and the reasons for which lines are none."""
     raw = (text + end).encode(encoding, "replace")

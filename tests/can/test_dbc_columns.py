@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from genus.bus._codec import Rejected
@@ -22,6 +22,7 @@ from genus.can._dbc.candump import parse_candump
 from genus.can._dbc.columns import EXTENDED, ColumnDecoder, DecodedFrames, FrameColumns, RefusedFrames
 from genus.can._dbc.message_types import MessageDecoder, declare_kind, declare_type
 from genus.model import Event, name_of, vector
+from tests.examples import examples
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "can"
 TESLA = DATA / "tesla"
@@ -172,7 +173,7 @@ def signal_layouts(draw: st.DrawFn, length: int, number: int) -> SignalLayout:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_signal_has_the_values_it_has_frame_by_frame(data: st.DataObject) -> None:
     """Whatever its place, width, byte order, sign, scale, offset and table, in messages of up to 64 bytes."""
     length = data.draw(st.integers(1, 8) | st.integers(9, 64))
@@ -214,7 +215,6 @@ def multiplexed(draw: st.DrawFn) -> MessageLayout:
 
 
 @given(multiplexed(), st.lists(st.binary(max_size=5), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_any_tree_of_multiplexers_chooses_and_refuses_as_frame_by_frame(
     message: MessageLayout, payloads: list[bytes]
 ) -> None:

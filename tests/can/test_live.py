@@ -59,7 +59,7 @@ def virtual(catalog: Path, request: pytest.FixtureRequest) -> Callable[..., str]
     return address
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     ends = time.monotonic() + seconds
     while not condition() and time.monotonic() < ends:
         time.sleep(0.005)
@@ -330,7 +330,7 @@ def run_rate(multicast: Callable[[int], str], catalog: Path, tmp_path: Path, rat
             lost = bus.traffic().link.get("lost: Beacon", 0)
     finally:
         monitor.terminate()
-        found = json.loads(monitor.communicate(timeout=20)[0])
+        found = json.loads(monitor.communicate(timeout=120)[0])
     assert int(printed[0]) == count
     assert len(received) == len(set(received))
     assert len(received) + lost == count

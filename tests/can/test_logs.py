@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import can
@@ -23,6 +23,7 @@ from genus.can._dbc import CanLog, Decoding, LoggedFrame, decode_log, load_dbc, 
 from genus.can._wire.frame import Frame
 from genus.cli._can_dbc import decode
 from genus.errors import GenusError, RecordingError
+from tests.examples import examples
 
 HOUSE = Path(__file__).parent / "golden" / "house.dbc"
 START = 1_700_000_000
@@ -203,7 +204,7 @@ def test_flipped_bytes_never_raise(ending: str, tmp_path: Path) -> None:
             assert all(isinstance(each, LoggedFrame) for each in read_log(bad))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.binary(max_size=400), ending=st.sampled_from(sorted(WRITERS)))
 def test_any_bytes_are_a_log_or_one_clear_error(
     data: bytes, ending: str, tmp_path_factory: pytest.TempPathFactory

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._plan import BusSpec, Calendar, ChannelSpec, System, plan
@@ -12,6 +12,7 @@ from genus.can._plan.interference import ErrorInterference, HardInterference
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._wire.length import Timing
 from tests.can.bus_model import random_releases, run, simultaneous_releases, streams
+from tests.examples import examples
 
 FRAME = 160
 
@@ -106,7 +107,7 @@ def system_of(parts: list[tuple[int, int, int, int]]) -> System:
     return System(bus, tuple(channels), {channel.node: channel.number for channel in channels})
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(soft_sets, st.integers(0, 10**6))
 def test_no_pattern_exceeds_the_bound(parts: list[tuple[int, int, int, int]], seed: int) -> None:
     system = system_of(parts)

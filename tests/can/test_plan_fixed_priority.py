@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._plan.fixed_priority import Message, response_time, response_times
@@ -64,7 +64,6 @@ def test_the_bound_is_reached_at_the_critical_instant(messages: list[Message]) -
         assert observed(messages, first, 1 + 20_000)[message.name] == bound
 
 
-@settings(deadline=None)
 @given(message_sets, st.data())
 def test_no_phase_makes_it_longer(messages: list[Message], data: st.DataObject) -> None:
     first = [data.draw(st.integers(0, message.period)) for message in messages]

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can import PATTERNS, Outcome, PreparedSystem, Scenario, ScenarioRun, simulate
@@ -25,6 +25,7 @@ from genus.cli._can_sim import sim
 from genus.errors import BusError, PlanError
 from genus.testing import run_command as genus
 from genus.testing._systems import random_system
+from tests.examples import examples
 
 ROOT = Path(__file__).parents[2]
 CROSSING = ROOT / "examples" / "crossing.toml"
@@ -79,7 +80,7 @@ def run(prepared: PreparedSystem, *faults: str, **options: object) -> Outcome:
 
 
 @given(size=st.integers(3, 600), open_ended=st.booleans(), number=st.integers(0, 255))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_stand_in_is_exactly_as_long_as_asked_for(size: int, open_ended: bool, number: int) -> None:
     made = stand_in("Loop", size, open_ended)
     catalog = Catalog()
@@ -92,7 +93,7 @@ def test_a_stand_in_is_exactly_as_long_as_asked_for(size: int, open_ended: bool,
 
 
 @given(seed=st.integers(0, 500))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_types_change_no_channel_but_its_name_tag_and_least_size(seed: int) -> None:
     """Among the channels of a node the order of identifiers, which is that of priorities, stays."""
     system = random_system(seed)

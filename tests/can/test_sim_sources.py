@@ -4,7 +4,7 @@ from random import Random
 from statistics import mean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.soft_policies import CHANNELS, POLICIES, soft_channels, soft_misses
@@ -12,6 +12,7 @@ from genus.can._sim.bus import SimBus
 from genus.can._sim.sources import QUEUE_LIMIT, FrameSink, FrameSource, periodic, poisson, sporadic
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, frame, worst_case_bus
+from tests.examples import examples
 
 
 def test_a_periodic_source_releases_every_period_and_measures_response_times() -> None:
@@ -61,7 +62,7 @@ def test_impossible_gaps_raise_a_bus_error() -> None:
 
 
 @given(st.floats(0.05, 1.5), st.integers(0, 1000))
-@settings(max_examples=30)
+@examples(30)
 def test_channels_have_the_given_load_and_periods_in_bounds(load: float, seed: int) -> None:
     channels = soft_channels(load, Random(seed), 160_000)
     assert len(channels) == CHANNELS

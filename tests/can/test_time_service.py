@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._protocol.clock_model import (
@@ -29,6 +29,7 @@ from genus.can._protocol.time_service import (
 from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag
 from genus.errors import BusError
 from genus.testing import VirtualClock
+from tests.examples import examples
 
 from .drifting import MS, SECOND, Crystal, Fault, Station, Wires, losses
 
@@ -112,7 +113,7 @@ class Alone:
 # Precision
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=seeds, share=shares)
 def test_clocks_differ_by_at_most_their_precisions_and_never_go_back(seed: int, share: float) -> None:
     bus = wires(seed, share=share)
@@ -120,7 +121,7 @@ def test_clocks_differ_by_at_most_their_precisions_and_never_go_back(seed: int, 
     assert all(station.precision(bus.true) < UNBOUNDED_PRECISION for station in bus.alive) or share > 0
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=seeds, share=shares)
 def test_precision_holds_while_masters_die_and_return(seed: int, share: float) -> None:
     bus = wires(seed, share=share)
@@ -133,7 +134,7 @@ def test_precision_holds_while_masters_die_and_return(seed: int, share: float) -
         bus.run(bus.random.randint(0, 300) * MS)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=seeds, share=st.sampled_from([0.0, 0.3, 0.7]))
 def test_the_bound_holds_against_the_masters_own_clock_whatever_is_lost(seed: int, share: float) -> None:
     random = Random(seed)
@@ -292,7 +293,7 @@ def test_the_lowest_number_is_the_master_and_no_other_node_sends() -> None:
     assert {frame.node for _, frame in bus.frames} == {lowest}
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(seed=seeds)
 def test_the_next_takes_over_within_three_periods_and_stagger_without_a_jump(seed: int) -> None:
     bus = wires(seed)
@@ -374,7 +375,7 @@ def test_who_takes_over_goes_on_with_a_rate_between_its_own_and_the_one_it_knew(
     assert line.global_ == estimate_clock(samples, assumptions).line.at(line.local)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(seed=seeds, apart=st.sampled_from([0, 1, 5]))
 def test_of_two_masters_after_a_partition_the_lower_number_stays(seed: int, apart: int) -> None:
     bus = wires(seed, count=5)

@@ -93,8 +93,8 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     [
         ("import no_such_module", "cannot be imported: No module named 'no_such_module'"),
         ("class 3", r"cannot be imported: invalid syntax"),
-        ("x = 3", "holds no event types"),
-        ("from genus import Event, Kind", "holds no event types"),
+        ("x = 3", "declares no event types"),
+        ("from genus import Event, Kind", "declares no event types"),
         ("import sys\nsys.exit('bye')", "cannot be imported: bye"),
         ("from genus import Event\nclass A(Event):\n    x: complex", r"cannot be imported: A\.x has type"),
     ],

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Float32, Int8, Int16, Kind, Maybe, Subscription, UInt8, UInt16, UInt32, Unit, check
 from genus.catalog import Catalog
 from genus.errors import DeclarationError, EventError, NotRegistered
 from genus.model import Int32, attributes, name_of, parents, tagged_attributes, vector
+from tests.examples import examples
 
 from .declaring import event_type, hierarchies, kind, reread
 
@@ -115,7 +116,7 @@ def test_another_process_declares_all_and_adds_nothing(tmp_path: Path) -> None:
     assert int(done.stdout) == len(catalog.types)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(hierarchies())
 def test_whatever_is_declared_from_a_catalog_adds_nothing_to_it(made: list[type]) -> None:
     catalog = elsewhere(*made)
@@ -132,7 +133,7 @@ def test_whatever_is_declared_from_a_catalog_adds_nothing_to_it(made: list[type]
             assert [a.name for a in vector(cls)] == [a.name for a in catalog.vector(cls)]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(hierarchies(size=6), st.integers(0, 99))
 def test_events_of_declared_classes_have_the_tags_of_the_real_ones(made: list[type], seed: int) -> None:
     from genus.testing import Generator

@@ -5,17 +5,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event
 from genus.catalog import Catalog
 from genus.model import attributes, is_event_type, name_of, tagged_attributes
 from genus.testing import Generator
+from tests.examples import examples
 
 from .declaring import event_types, hierarchies, reread
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = examples(60)
 
 
 def calls(made: Sequence[type], seed: int) -> list[list[type]]:

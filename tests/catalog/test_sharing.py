@@ -81,7 +81,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file_and_no_lock(tmp_pa
     process.communicate(timeout=60)
     assert process.returncode in (-signal.SIGKILL, -signal.SIGABRT)
     assert Catalog.load(path).types[:2] == ("Event", "Before")
-    after, _ = Catalog.update(path, event_type("After"), timeout=1)
+    after, _ = Catalog.update(path, event_type("After"), timeout=30)
     assert after.types[-1] == "After"
     assert ("Victim" in after.types) == (moment == "after it took its place")
     assert sorted(os.listdir(tmp_path)) == ["catalog.json", "catalog.json.lock"]
@@ -103,12 +103,15 @@ def test_a_process_killed_at_any_time_leaves_a_whole_file(tmp_path: Path) -> Non
         types = Catalog.load(path).types
         assert types[: len(known)] == known
         known = types
-    Catalog.update(path, event_type("After"), timeout=1)
+    Catalog.update(path, event_type("After"), timeout=30)
 
 
 def test_waiting_too_long_is_an_error(tmp_path: Path) -> None:
     path = str(tmp_path / "catalog.json")
-    with lock_file(path, timeout=1), pytest.raises(CatalogUnavailable, match=r"held .*catalog\.json\.lock for 0\.02 s"):
+    with (
+        lock_file(path, timeout=30),
+        pytest.raises(CatalogUnavailable, match=r"held .*catalog\.json\.lock for 0\.02 s"),
+    ):
         Catalog.update(path, event_type("Late"), timeout=0.02)
     Catalog.update(path, event_type("Late"), timeout=0.02)
 
@@ -118,7 +121,7 @@ def test_what_is_registered_already_needs_no_lock_and_writes_nothing(tmp_path: P
     cls = event_type("Known")
     Catalog.update(path, cls)
     before = path.stat()
-    with lock_file(str(path), timeout=1):
+    with lock_file(str(path), timeout=30):
         catalog, added = Catalog.update(path, cls, timeout=0)
     assert not added
     assert "Known" in catalog

@@ -68,7 +68,7 @@ class Running:
     def end(self, number: int | None = None) -> tuple[str, str, int]:
         if number is not None:
             self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=120)
         return out, err, self.process.returncode
 
 

@@ -262,7 +262,7 @@ class Running:
     def end(self, number: int) -> tuple[str, int]:
         """Stop it; what it still said, and how it ended."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=120)
         return (out + err).strip(), self.process.returncode
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.codes import Block, EtagSpace, Grant
 from genus.errors import HierarchyError
+from tests.examples import examples
 
 from .laws import Hierarchy, ancestors, shuffled, trees
 
@@ -33,7 +34,7 @@ def one_by_one(space: EtagSpace, tree: Hierarchy, order: list[str]) -> None:
 
 
 @given(tree=trees(size=40, roots=3), seed=st.integers(0, 9))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_filters_accept_exactly_what_is_below_in_any_order(tree: Hierarchy, seed: int) -> None:
     space = EtagSpace()
     one_by_one(space, tree, shuffled(tree, seed))
@@ -43,7 +44,7 @@ def test_filters_accept_exactly_what_is_below_in_any_order(tree: Hierarchy, seed
 
 
 @given(tree=trees(size=40), rooms=st.lists(st.integers(1, 64), min_size=40, max_size=40))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_nothing_given_ever_changes(tree: Hierarchy, rooms: list[int]) -> None:
     space = EtagSpace()
     for name, room in zip(tree, rooms, strict=False):
@@ -58,7 +59,7 @@ def test_nothing_given_ever_changes(tree: Hierarchy, rooms: list[int]) -> None:
 
 
 @given(tree=trees(size=40, roots=2), cut=st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_restored_space_continues_identically(tree: Hierarchy, cut: int) -> None:
     whole, part = EtagSpace(), EtagSpace()
     one_by_one(whole, tree, list(tree))
@@ -69,7 +70,7 @@ def test_a_restored_space_continues_identically(tree: Hierarchy, cut: int) -> No
 
 
 @given(tree=trees(size=40, roots=3))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_whole_tree_costs_one_filter_per_type(tree: Hierarchy) -> None:
     space = EtagSpace()
     space.add_all(tree)
@@ -78,7 +79,7 @@ def test_a_whole_tree_costs_one_filter_per_type(tree: Hierarchy) -> None:
 
 
 @given(tree=trees(size=40), bits=st.integers(3, 5))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_full_space_refuses_and_stays_right(tree: Hierarchy, bits: int) -> None:
     space, added = EtagSpace(bits, reserved=2), dict[str, list[str]]()
     for name, parents in tree.items():
@@ -93,7 +94,7 @@ def test_a_full_space_refuses_and_stays_right(tree: Hierarchy, bits: int) -> Non
 
 
 @given(tree=trees(size=30, roots=3), units=st.lists(st.sampled_from([1, 2, 4, 8]), min_size=30, max_size=30))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_type_does_not_share_its_own_event_tags(tree: Hierarchy, units: list[int]) -> None:
     """Whatever units are mixed: own tags are aligned, disjoint and inside the type's filters, also when restored."""
     space, unit = EtagSpace(), dict(zip(tree, units, strict=False))

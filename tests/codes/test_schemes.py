@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.codes import CodeEntry, CompactPrimes, LinePrimes, OriginalPrimes, Scheme
 from genus.codes._topological import order_breadth_first
 from genus.errors import HierarchyError
+from tests.examples import examples
 
 from .laws import Hierarchy, dags, lines_and_kinds, shuffled, trees, wrong_pairs
 
@@ -35,27 +36,27 @@ def add_checking(scheme: Scheme, hierarchy: Hierarchy, order: list[str]) -> None
 
 @pytest.mark.parametrize("make", FOR_TREES.values(), ids=FOR_TREES)
 @given(tree=trees(), seed=st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_tree_in_any_order_has_no_wrong_pair(make: Callable[[], Scheme], tree: Hierarchy, seed: int) -> None:
     add_checking(make(), tree, shuffled(tree, seed))
 
 
 @pytest.mark.parametrize("make", [lambda: CompactPrimes(rooted=False), LinePrimes], ids=["compact", "line"])
 @given(forest=trees(roots=3), seed=st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_forest_in_any_order_has_no_wrong_pair(make: Callable[[], Scheme], forest: Hierarchy, seed: int) -> None:
     add_checking(make(), forest, shuffled(forest, seed))
 
 
 @pytest.mark.parametrize("make", FOR_DAGS.values(), ids=FOR_DAGS)
 @given(dag=dags(), seed=st.integers(0, 9))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_any_joins_in_any_order_make_no_wrong_pair(make: Callable[[], Scheme], dag: Hierarchy, seed: int) -> None:
     add_checking(make(), dag, shuffled(dag, seed))
 
 
 @given(drawn=lines_and_kinds(), seed=st.integers(0, 9))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_lines_with_any_kinds_in_any_order_make_no_wrong_pair(drawn: tuple[Hierarchy, set[str]], seed: int) -> None:
     hierarchy, kinds = drawn
     scheme = LinePrimes()
@@ -66,7 +67,7 @@ def test_lines_with_any_kinds_in_any_order_make_no_wrong_pair(drawn: tuple[Hiera
 
 
 @given(dag=dags(), later=dags(), seed=st.integers(0, 9))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_batch_followed_by_any_joins_makes_no_wrong_pair(dag: Hierarchy, later: Hierarchy, seed: int) -> None:
     """Later types may join any types of the batch."""
     whole = dict(dag) | {
@@ -79,7 +80,7 @@ def test_a_batch_followed_by_any_joins_makes_no_wrong_pair(dag: Hierarchy, later
 
 @pytest.mark.parametrize("make", [OriginalPrimes, LinePrimes, lambda: LinePrimes(joins="any")])
 @given(dag=dags())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_whole_hierarchy_has_no_wrong_pair(make: Callable[[], Scheme], dag: Hierarchy) -> None:
     scheme = make()
     scheme.add_all(dag)
@@ -88,7 +89,7 @@ def test_a_whole_hierarchy_has_no_wrong_pair(make: Callable[[], Scheme], dag: Hi
 
 @pytest.mark.parametrize("make", FOR_TREES.values(), ids=FOR_TREES)
 @given(tree=trees(), cut=st.integers(0, 24))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_additions_after_a_whole_tree_make_no_wrong_pair(make: Callable[[], Scheme], tree: Hierarchy, cut: int) -> None:
     scheme, first = make(), list(tree)[: cut + 1]
     scheme.add_all({name: tree[name] for name in first})
@@ -97,7 +98,7 @@ def test_additions_after_a_whole_tree_make_no_wrong_pair(make: Callable[[], Sche
 
 @pytest.mark.parametrize("make", FOR_TREES.values(), ids=FOR_TREES)
 @given(tree=trees(), cut=st.integers(0, 24))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_restored_scheme_continues_identically(make: Callable[[], Scheme], tree: Hierarchy, cut: int) -> None:
     whole, part = make(), make()
     for name in list(tree)[:cut]:
@@ -115,7 +116,7 @@ def test_a_restored_scheme_continues_identically(make: Callable[[], Scheme], tre
 
 
 @given(drawn=lines_and_kinds())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_restoring_keeps_kinds(drawn: tuple[Hierarchy, set[str]]) -> None:
     hierarchy, kinds = drawn
     scheme = LinePrimes()

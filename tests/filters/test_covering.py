@@ -1,13 +1,14 @@
 """Covering and merging: sound always, and good enough to be of use."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.filters import count_bindings, merge
 from genus.filters._covering import covers
 from genus.testing import Generator
+from tests.examples import examples
 
 
 class Sensor(Kind):
@@ -90,7 +91,7 @@ def test_not_covered(wide: str, narrow: str) -> None:
     assert not covers(sub(wide), sub(narrow))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**9))
 def test_covering_is_sound_on_generated_cases(seed: int) -> None:
     """If it says that one covers the other, no event matches the narrow one only."""
@@ -104,7 +105,7 @@ def test_covering_is_sound_on_generated_cases(seed: int) -> None:
                 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**9))
 def test_merged_subscriptions_cover_all_and_without_excess_nothing_more(seed: int) -> None:
     generator = Generator(seed)

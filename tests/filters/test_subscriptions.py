@@ -5,13 +5,14 @@ from enum import Enum
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.errors import SubscriptionError, SyntaxProblem
 from genus.filters import Compare, Not, Or
 from genus.testing import Generator
+from tests.examples import examples
 
 
 class Category(Enum):
@@ -319,13 +320,13 @@ class TestText:
         deep = Subscription(Loop, where=where)
         assert Subscription.parse(str(deep), TYPES) == deep
 
-    @settings(max_examples=200, deadline=None)
+    @examples(200)
     @given(st.text(max_size=40))
     def test_any_text_parses_or_is_refused_never_more(self, text: str) -> None:
         with pytest.raises(SyntaxProblem):
             Subscription.parse(f"Loop where {text} ;", TYPES)
 
-    @settings(max_examples=150, deadline=None)
+    @examples(150)
     @given(st.integers(0, 10**9))
     def test_generated_subscriptions_read_back_equal(self, seed: int) -> None:
         for subscription in Generator(seed).subscriptions(5):

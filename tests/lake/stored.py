@@ -3,8 +3,10 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +17,7 @@ from genus.lake._tables.columns import OWN_SCHEMA, POSITION, TYPE, file_schema, 
 from genus.model import Event, vector
 from genus.targets import arrow, spark
 
-COLUMNS_AT_ONCE = 60
+COLUMNS_AT_ONCE = 200
 """Conditions per job; about as many as Spark compiles into one loop."""
 
 _FILLERS = {pa.string(): "1", pa.int64(): 0, pa.timestamp("us", tz="UTC"): datetime(2024, 1, 1, tzinfo=UTC)}
@@ -49,15 +51,27 @@ def by_family(events: Sequence[Event]) -> Iterator[tuple[str, list[int]]]:
 def answers(session: SparkSession, subscriptions: Sequence[Subscription], events: Sequence[Event]) -> list[list[bool]]:
     """Whether each subscription's condition is true for each event, many conditions per job."""
     table = [[False] * len(events) for _ in subscriptions]
+    conditions_of = conditions_by_subscription(subscriptions)
     for family, positions in by_family(events):
         asked = [n for n, one in enumerate(subscriptions) if family in {vector(cls).scope for cls in one.classes()}]
-        conditions = [spark.compile(subscriptions[n]).condition() for n in asked]
+        conditions = [conditions_of[n] for n in asked]
         with tempfile.TemporaryDirectory() as folder:
             frame = stored_frame(session, [events[position] for position in positions], Path(folder))
             for n, column in zip(asked, truths(frame, conditions), strict=True):
                 for position, answer in zip(positions, column, strict=True):
                     table[n][position] = answer
     return table
+
+
+def conditions_by_subscription(subscriptions: Sequence[Subscription]) -> list[Column]:
+    """The condition of each subscription; the tests of types, most of which are equal, are made once for all.
+
+    Making columns takes longer than evaluating them, and of a condition's columns most are names of types.
+    """
+    make = spark._match_type
+    match_type = cache(lambda names: make(list(names)))
+    with patch.object(spark, "_match_type", lambda names: match_type(tuple(names))):
+        return [spark.compile(subscription).condition() for subscription in subscriptions]
 
 
 def truths(frame: DataFrame, conditions: Sequence[Column]) -> Iterator[list[bool]]:

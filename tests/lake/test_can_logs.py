@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -25,6 +25,7 @@ from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.model import name_of
+from tests.examples import examples
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
 
@@ -140,7 +141,7 @@ def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
 
 
 @given(st.binary(max_size=300), st.integers(1, 400))
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_no_bytes_make_reading_fail(tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int) -> None:
     """Whatever stands in a file, of every format, good frames before it are read, or the damage is reported."""
     folder = tmp_path_factory.getbasetemp()

@@ -1,5 +1,6 @@
 """Inboxes have every match once, in few files, and each subscriber can read its own."""
 
+import shutil
 from collections import Counter as Tally
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,11 +22,18 @@ WANTED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a lake with 200 events, to be copied."""
+    folder = tmp_path_factory.mktemp("filled")
+    made = Lake.create(spark, folder / "lake", *ALL)
+    made.ingest(write_recording(folder / "first.genus", traffic(200)))
+    return folder / "lake"
+
+
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    made = Lake.create(spark, tmp_path / "lake", *ALL)
-    made.ingest(write_recording(tmp_path / "first.genus", traffic(200)))
-    return made
+def lake(spark: SparkSession, filled: Path, tmp_path: Path) -> Lake:
+    return Lake(spark, shutil.copytree(filled, tmp_path / "lake"))
 
 
 def expected(events: Iterable[Event], wanted: Iterable[RouteEntry] = WANTED) -> Tally[tuple[str, str, object]]:
@@ -122,9 +130,10 @@ def test_subscriptions_come_in_many_forms(lake: Lake, tmp_path: Path) -> None:
     file = tmp_path / "wanted.txt"
     file.write_text("# who: what\n" + "\n".join(f"{name}: {text}" for name, text in texts.items()))
     table = lake.spark.createDataFrame(list(texts.items()), "subscriber string, subscription string")
-    total = expected(traffic(200), WANTED[1:]).total()
     for given in (WANTED[1:], list(texts.items()), texts, file, str(file), table, lambda: WANTED[1:]):
-        assert lake.route(given).count() == total
+        found = [(each.subscriber, str(each.subscription)) for each in lake.route(given).subscriptions()]
+        assert sorted(found) == sorted(texts.items())
+    assert lake.route(file).count() == expected(traffic(200), WANTED[1:]).total()
     assert lake.route(["Radar"]).frame().select("subscriber").distinct().collect()[0][0] == "Radar"
     counts = {row["subscription"]: row["matches"] for row in lake.route(WANTED).counts().collect()}
     assert counts == {number: expected(traffic(200), [each]).total() for number, each in enumerate(WANTED)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -21,6 +21,7 @@ from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.mapping import read_mapping
 from genus.model import Float32, Int8, OpaqueType, UInt32
 from genus.testing._generators import Generator, Stranger, WatchedSampler, pool
+from tests.examples import examples
 from tests.lake.foreign_files import Found, expected, format_for, json_line, stored, types_for, written
 
 SIGNALK = Path(__file__).parents[3] / "shared/data/signalk/aava_n2k_decoded.jsonl.gz"
@@ -451,7 +452,7 @@ def test_a_file_that_is_not_compressed_but_called_so_is_one_dead_letter(tmp_path
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32))
 def test_random_events_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Compared with an independent writer and with the batches of the Arrow target."""
@@ -463,7 +464,7 @@ def test_random_events_are_read_as_they_were_written(tmp_path_factory: pytest.Te
     assert read.events() == expected(events)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.data())
 def test_damage_harms_the_damaged_lines_alone(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject
@@ -487,7 +488,7 @@ def test_damage_harms_the_damaged_lines_alone(
             assert row == expected([event])[0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32), st.integers(1, 400), st.integers(10, 900))
 def test_how_a_file_is_cut_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, seed: int, target: int, block: int

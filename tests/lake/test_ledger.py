@@ -25,6 +25,7 @@ from genus.lake._tables.ledger import (
     Part,
     count_rows,
 )
+from tests.examples import examples
 
 
 class Killed(BaseException):
@@ -198,7 +199,7 @@ class Writers(RuleBasedStateMachine):
 def test_any_writers_and_kills_add_up_to_the_fold_of_commits(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with frequent and with rare state files."""
     monkeypatch.setattr(ledger_module, "STATE_INTERVAL", every)
-    Writers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+    Writers.TestCase.settings = settings(examples(60), stateful_step_count=30)
     Writers.TestCase("runTest").debug()
 
 

@@ -1,11 +1,8 @@
 """A stream ingests each file once, and every follower gets every event once, wherever the stream was killed."""
 
-import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter as Tally
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +14,7 @@ from genus import Subscription
 from genus.errors import LakeError
 from genus.lake import Inboxes, Lake, Progress, RouteEntry, Windows
 from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
+from tests.lake.stream_program import POINTS
 from tests.lake.test_inboxes import WANTED, delivered, expected
 
 
@@ -119,30 +117,22 @@ def test_broken_files_do_not_stop_a_stream(lake: Lake, tmp_path: Path) -> None:
 FILES, EVENTS_EACH = 8, 200
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
+def run_until_killed(folder: Path, point: str, count: int = 1, whom: str = "all") -> None:
+    """Run a stream in another process, which dies at a point of its work."""
     script = Path(__file__).with_name("stream_program.py")
+    command = [sys.executable, str(script), str(folder), point, str(count), whom]
     with (folder / "stream.log").open("ab") as log:
-        command = [sys.executable, str(script), str(folder)]
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        ended = process.wait(timeout=240)
+    finally:
+        process.kill()
+    assert ended == -signal.SIGKILL, (folder / "stream.log").read_text()[-2000:]
 
 
-def kill_and_restart(folder: Path, kills: int, seed: int) -> None:
-    """Run a stream in another process, kill it at random moments, then let it finish."""
-    moments = random.Random(seed)
-    for _ in range(kills):
-        process = start(folder)
-        began = folder / "began"
-        while not began.exists() and process.poll() is None:
-            time.sleep(0.05)  # the session starts; nothing is tested by waiting
-        time.sleep(moments.uniform(0, 4))  # the moment of death is the input
-        if moments.random() < 0.5:
-            os.killpg(process.pid, signal.SIGKILL)  # Python and Spark's JVM at once
-        else:
-            process.kill()  # Spark's JVM notices later, and may still be at work when the next process begins
-        process.wait()
-        began.unlink(missing_ok=True)
-    final = start(folder)
-    assert final.wait(timeout=240) == 0, (folder / "stream.log").read_text()[-2000:]
+def run_to_the_end(spark: SparkSession, folder: Path) -> None:
+    stream = Lake(spark, folder / "lake").stream(folder / "landing", files_per_batch=4)
+    stream.route(WANTED).to_inboxes(folder / "inboxes").run()
 
 
 def check_exactly_once(spark: SparkSession, folder: Path, files: int) -> None:
@@ -160,16 +150,22 @@ def prepare(spark: SparkSession, folder: Path, files: int) -> None:
 
 
 def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path) -> None:
-    """One kill at a random moment, then a run to the end."""
-    prepare(spark, tmp_path, FILES)
-    kill_and_restart(tmp_path, kills=1, seed=1)
-    check_exactly_once(spark, tmp_path, FILES)
+    """Killed when the second file is ingested and some of its matches are written; then run to the end."""
+    prepare(spark, tmp_path, 3)
+    run_until_killed(tmp_path, "after write", count=3)
+    assert Lake(spark, tmp_path / "lake").read(Roadside).count() == 2 * EVENTS_EACH
+    run_to_the_end(spark, tmp_path)
+    check_exactly_once(spark, tmp_path, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_killed_with_9_fifty_times_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Ten streams, killed five times each."""
+    """Ten streams, killed at five points each, every point alone and with Spark."""
     prepare(spark, tmp_path, FILES)
-    kill_and_restart(tmp_path, kills=5, seed=seed)
+    deaths = [(point, whom) for whom in ("all", "python") for point in POINTS]
+    for number in range(5):
+        point, whom = deaths[(5 * seed + number) % len(deaths)]
+        run_until_killed(tmp_path, point, whom=whom)
+    run_to_the_end(spark, tmp_path)
     check_exactly_once(spark, tmp_path, FILES)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -23,6 +23,7 @@ from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.model import Float32, Int8
 from genus.targets.arrow import to_batch
 from genus.testing._generators import Generator, Sampler, Stranger, WatchedSampler
+from tests.examples import examples
 from tests.lake.foreign_files import Found, csv_text, expected, format_for, stored, types_for, written
 
 SUMO = Path(__file__).parents[3] / "shared/data/sumo_road"
@@ -314,7 +315,7 @@ def test_a_damaged_row_group_costs_no_other(tmp_path: Path) -> None:
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32))
 def test_random_events_are_read_from_csv_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -334,7 +335,7 @@ def test_random_events_are_read_from_csv_as_they_were_written(
     assert read.events() == expected(events)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32))
 def test_random_events_are_read_from_parquet_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -351,7 +352,7 @@ def test_random_events_are_read_from_parquet_as_they_were_written(
     assert read.events() == expected(events)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.data())
 def test_damage_to_csv_without_quotes_harms_the_damaged_rows_alone(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject
@@ -377,7 +378,7 @@ def test_damage_to_csv_without_quotes_harms_the_damaged_rows_alone(
     assert len(kept) >= 30 - 2 * len(places) - (3 * len(places) if is_quoted else 0)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32), st.data())
 def test_damage_to_parquet_never_raises(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -53,7 +53,6 @@ def some_rows(draw: st.DrawFn) -> list[Row]:
     return [(lane, at, number) for number, (lane, at) in enumerate(drawn)]
 
 
-@settings(deadline=None)
 @given(rows=some_rows(), batch=st.integers(1, 20), block=st.integers(1, 12))
 def test_results_do_not_depend_on_how_rows_come_in_blocks(rows: list[Row], batch: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -64,7 +63,6 @@ def test_results_do_not_depend_on_how_rows_come_in_blocks(rows: list[Row], batch
     assert not kept
 
 
-@settings(deadline=None)
 @given(rows=some_rows(), limits=st.lists(st.integers(0, 95), max_size=5), block=st.integers(1, 30))
 def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int], block: int) -> None:
     waiting: list[Row] = []

@@ -18,6 +18,7 @@ from .hits import START, Hit, followed, frame, in_order, increments, micros, sid
 
 MICRO = timedelta(microseconds=1)
 SHAPES = [(20, None), (20, 7), (30, 10)]
+OTHER_SHAPES = [pytest.param(*shape, marks=pytest.mark.slow) for shape in SHAPES[::2]]
 SPEEDS = [None, math.nan, 0.0, -0.0, 0.1, 0.2, 0.3, 1e16, -7.5, 33.3, math.inf]
 FIGURES: list[Statistic] = ["count", "mean", "min", "max", 0, 0.5, 0.85, 1]
 
@@ -108,7 +109,7 @@ def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
         assert [row[name] for name in names] == pytest.approx(row["found"], nan_ok=True)
 
 
-@pytest.mark.parametrize(("every", "slide"), SHAPES)
+@pytest.mark.parametrize(("every", "slide"), [SHAPES[1], *OTHER_SHAPES])
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, every: int, slide: int | None) -> None:
     """Each window is a result once, complete, though its events come in several increments, some of them late."""
     analysis = Windows(
@@ -127,7 +128,8 @@ def test_batch_and_increments_agree_row_for_row(spark: SparkSession, every: int,
     assert len(on_time) < len(hits)
 
 
-def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession) -> None:
+@pytest.mark.parametrize("cuts", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession, cuts: int) -> None:
     """Pairs that are settled at a watermark make windows that are settled at it."""
     hits = traffic(300, seed=8, delay=20)
     pairing = Pairing(by=("lane",), within=25 * MICRO, lateness=20 * MICRO)
@@ -136,7 +138,7 @@ def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession) -> No
     waiting: tuple[DataFrame | None, DataFrame | None] = (None, None)
     given_out: list[dict[str, Any]] = []
     recorded = 0
-    for new in [*increments(hits, cuts=2, seed=1), []]:
+    for new in [*increments(hits, cuts, seed=1), []]:
         recorded = max([recorded, *(hit.recorded for hit in new)])
         watermark = watermark_of(START + recorded * MICRO, pairing.lateness) if new else END_OF_STREAM
         pairs = pairing.settle(union_waiting(waiting[0], pairing.take(*sides(spark, new))), watermark)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, this
@@ -21,6 +21,7 @@ from genus.filters import Predicate, Term
 from genus.filters._evaluate import COMPARE, COMPUTE
 from genus.model import Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32, name_of
 from genus.model._types import INT64_MAX, INT64_MIN, int_range
+from tests.examples import examples
 
 pa = pytest.importorskip("pyarrow", reason="the arrow target needs the extra genus[arrow]")
 
@@ -296,7 +297,7 @@ def test_agrees_on_type_has_lacks_and_where_together(seed: int) -> None:
 INT64 = st.one_of(st.sampled_from(INTS), st.integers(INT64_MIN, INT64_MAX))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20), INT64)
 def test_an_integer_result_outside_64_bits_is_unknown(pairs: list[tuple[int, int]], constant: int) -> None:
     """Asked for both a comparison and its opposite, so that unknown and false are distinguished."""
@@ -327,7 +328,7 @@ def test_overflow_is_found_at_the_very_border(off: int) -> None:
 FLOAT = st.one_of(st.sampled_from(FLOATS), st.floats())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(FLOAT, FLOAT), min_size=1, max_size=20), st.floats(allow_nan=False))
 def test_floats_follow_ieee_but_nan_and_division_by_zero_are_unknown(
     pairs: list[tuple[float, float]], constant: float
@@ -353,7 +354,7 @@ def test_negative_zero_is_zero_also_in_a_list() -> None:
         assert answers(Subscription(Sample, where=this.f64 == zero), batch) == [True, True]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.text(max_size=3), min_size=1, max_size=10), st.text(max_size=2))
 def test_text_is_ordered_by_code_point_and_parts_are_literal(texts: list[str], part: str) -> None:
     events = [Sample(text=text, blob=text.encode()) for text in [*texts, *TEXTS]]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, this
@@ -14,6 +14,7 @@ from genus.filters import AllOf, Predicate, Term
 from genus.model import is_event_type, vector
 from genus.targets import can
 from genus.testing import Generator
+from tests.examples import examples
 
 from ..catalog.declaring import event_type, hierarchies
 
@@ -254,7 +255,7 @@ def questions(draw: st.DrawFn) -> tuple[list[type], list[Subscription]]:
     return made, found
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(questions(), st.integers(0, 10_000))
 def test_filter_and_residual_together_are_the_subscription(
     asked: tuple[list[type], list[Subscription]], seed: int

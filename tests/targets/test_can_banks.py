@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Subscription
@@ -16,6 +16,7 @@ from genus.targets import can
 from genus.targets.can import FilterBank, Pair, SharedFilters, fit_bank
 from genus.targets.can import _banks as banks_module
 from genus.targets.can._masks import EtagWeights, Weight, condense, drop_covered
+from tests.examples import examples
 
 from ..catalog.declaring import event_type, kind
 
@@ -50,7 +51,7 @@ class World:
         return fit_bank(self.asked, self.catalog, banks=banks, traffic=self.traffic)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(PAIRS, max_size=12))
 def test_condensed_pairs_accept_exactly_the_same(pairs: list[Pair]) -> None:
     found = condense(pairs)
@@ -59,7 +60,7 @@ def test_condensed_pairs_accept_exactly_the_same(pairs: list[Pair]) -> None:
     assert condense(found) == found
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(PAIRS, PAIRS)
 def test_covering_and_joining_are_those_of_sets(one: Pair, other: Pair) -> None:
     assert one.covers(other) == (tags([one]) >= tags([other]))
@@ -283,7 +284,7 @@ def test_a_handle_is_good_once() -> None:
     assert shared.add(Subscription(Event)) != handle
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.integers(0, 14), max_size=25), st.sampled_from([None, 1, 3]))
 def test_whoever_came_and_went_the_filters_are_of_those_who_stayed(steps: list[int], banks: int | None) -> None:
     world = World(5, wanted=(10, 10))

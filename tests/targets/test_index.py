@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, targets, this
@@ -21,6 +21,7 @@ from genus.model import Float32
 from genus.targets.index import SubscriptionIndex
 from genus.targets.index import _family_index as family_index
 from genus.targets.index._bitmaps import MAX_BUCKETS
+from tests.examples import examples
 
 
 class Category(Enum):
@@ -201,7 +202,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_matches_what_the_oracle_matches(seed: int) -> None:
     rng = random.Random(seed)
     subscriptions = [random_subscription(rng) for _ in range(40)]

@@ -31,7 +31,7 @@ from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vec
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import spark
 from genus.targets.spark._compiler import SparkCompiler, StoredTest, stored_constant, stored_test
-from genus.testing import Generator, Sampler, edge_events, edge_subscriptions, spark_session
+from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
 from genus.testing._generators import pool
 
 from ..lake.stored import answers, by_family, stored_frame, truths
@@ -74,8 +74,9 @@ def gauge(n: int) -> Gauge:
 
 
 @pytest.fixture(scope="module")
-def session() -> SparkSession:
-    return spark_session()
+def session() -> Iterator[SparkSession]:
+    with compiled_expressions(made := spark_session()):
+        yield made
 
 
 @pytest.fixture(scope="module")

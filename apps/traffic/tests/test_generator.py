@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from genus_traffic.road.city import default_city
@@ -23,6 +23,8 @@ from genus_traffic.road.lanes import AMBER_S, STEP_S, Road, is_green
 from genus_traffic.road.scene import Scene, SceneError, Site
 from genus_traffic.road.vehicles import CLOSEST_M, LOWER_M, Vehicle
 from genus_traffic.types import DISTANCE_M, Category
+
+from .examples import examples
 
 CITY = default_city(sites=4, minutes=10, seed=1)
 FAULTLESS: dict[str, Any] = {"missed_hits": 0.0, "missed_edges": 0.0, "misread": 0.0}
@@ -69,7 +71,7 @@ def test_vehicles_of_a_lane_keep_their_order_and_never_overlap(kind: int) -> Non
 
 
 @given(speed=st.floats(0, 60), room=st.floats(0, 15))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_no_speed_is_too_high_to_stop_behind_the_one_in_front(speed: float, room: float) -> None:
     """A driver who noticed far too late still does not run into a vehicle that stands."""
     site, _ = one_site(2, flow_per_hour=0.0)
@@ -163,7 +165,6 @@ def test_a_speed_is_known_only_where_the_front_crossed_both_loops_in_one_lane() 
     assert {"simultaneous"} <= {trap for passage in speedless for trap in passage.traps}
 
 
-@settings(deadline=None)
 @given(speed=st.floats(0.1, 40), acceleration=st.floats(-8, 4), share=st.floats(0.001, 1), begin=st.floats(-100, 1000))
 def test_the_instant_at_a_mark_is_when_the_motion_is_there(
     speed: float, acceleration: float, share: float, begin: float
@@ -357,7 +358,7 @@ def test_a_site_of_another_city_is_refused() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @example(kind=0, seed=454, flow=1003.0, limit=38.0, lanes=7, changes=0.5)
 @given(
     kind=st.integers(0, 2),

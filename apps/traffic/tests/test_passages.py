@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.errors import EventError
@@ -24,6 +24,8 @@ from genus_traffic.passages.finder import (
 from genus_traffic.passages.hits import LoopEdge
 from genus_traffic.results import Accuracy
 from genus_traffic.types import Category, Cleared, Loop
+
+from .examples import examples
 
 MORNING = datetime(2026, 5, 1, 6, tzinfo=UTC)
 SUMO = Path("/work/shared/data/sumo_road")
@@ -198,7 +200,7 @@ def some_traffic(draw: st.DrawFn) -> list[LoopEdge]:
     return [*found, *draw(st.lists(stray, max_size=4))]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(given_edges=some_traffic(), shares=st.lists(st.floats(0, 1), max_size=6))
 def test_edges_may_be_cut_anywhere(given_edges: list[LoopEdge], shares: list[float]) -> None:
     """What waits, fed again with what came later, gives what all edges at once give; and no edge is lost or doubled."""
@@ -219,7 +221,6 @@ def test_edges_may_be_cut_anywhere(given_edges: list[LoopEdge], shares: list[flo
     assert sorted(at for each in given_out for at in each[:4] if at is not None) == sorted(e.at_us for e in given_edges)
 
 
-@settings(deadline=None)
 @given(given_edges=some_traffic())
 def test_a_speed_needs_all_four_edges_and_is_one_that_vehicles_have(given_edges: list[LoopEdge]) -> None:
     for found in find_passages(given_edges):
@@ -228,7 +229,6 @@ def test_a_speed_needs_all_four_edges_and_is_one_that_vehicles_have(given_edges:
             assert 0 < found.speed <= 80
 
 
-@settings(deadline=None)
 @given(given_edges=some_traffic(), seed=st.integers())
 def test_the_order_in_which_edges_are_given_does_not_matter(given_edges: list[LoopEdge], seed: int) -> None:
     shuffled = list(given_edges)

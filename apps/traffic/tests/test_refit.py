@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Subscription, open_bus
@@ -25,6 +25,7 @@ from genus_traffic.segment.segment import SegmentOutcome, SegmentRun
 from genus_traffic.segment.sensors import Sensor
 from genus_traffic.types import Category, Cleared, ConfidentLoop, Loop, Occupancy
 
+from .examples import examples
 from .made_detections import SECOND_US, START_US, in_order, segment_of, traffic, vehicle
 
 REFITS_S = {"north": 7.0, "south": 9.0}
@@ -160,7 +161,7 @@ def test_a_sensor_that_is_not_ready_is_waited_for(monkeypatch: pytest.MonkeyPatc
         assert outcome.refitted_us > START_US + round(REFITS_S[outcome.site] * SECOND_US)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 2**16))
 def test_the_instant_of_the_refit_does_not_matter(offset_us: int, edge: int, seed: int) -> None:
     """At an edge, right before or right after it: each edge is published by one of the two."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus_traffic.road.city import TYPICAL, default_city
@@ -144,7 +144,6 @@ def test_no_value_of_any_key_makes_more_than_one_clear_line(key: str) -> None:
         assert "\n" not in said
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_no_text_makes_more_than_one_clear_line(text: str) -> None:
     with pytest.raises(SceneError) as caught:
@@ -193,7 +192,6 @@ def test_more_sites_leave_those_before_them_as_they_are() -> None:
     assert {site.kind for site in full.sites[:3]} == set(KINDS)
 
 
-@settings(deadline=None)
 @given(
     sites=st.integers(1, 30),
     minutes=st.floats(0.1, 600),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.errors import BusError, PlanError
@@ -18,6 +18,7 @@ from genus_traffic.segment.segment import Segment, SegmentOutcome, SegmentRun
 from genus_traffic.segment.sensors import Sensor
 from genus_traffic.types import Category, Edge, Loop, Occupancy, Setting
 
+from .examples import examples
 from .made_detections import SECOND_US, START_US, seen, segment_of, traffic, vehicle
 
 STAMP_US = 5
@@ -166,7 +167,7 @@ def test_corrupted_frames_are_sent_again_and_nothing_is_lost() -> None:
     assert [row.missed for row in outcome.channels if row.qos != "hard"] == [0] * 6
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3_000), st.integers(0, 1), st.sampled_from(["upper", "lower"]), st.booleans()),

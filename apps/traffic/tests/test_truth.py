@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from genus_traffic.road.city import default_city
@@ -14,6 +14,8 @@ from genus_traffic.road.generator import generate
 from genus_traffic.road.scene import SceneError
 from genus_traffic.road.truth import SCHEMA, read_truth, write_truth
 from genus_traffic.types import Category
+
+from .examples import examples
 
 INSTANTS = st.none() | st.integers(0, 2**62)
 PASSAGES = st.builds(
@@ -32,7 +34,7 @@ PASSAGES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.lists(PASSAGES, max_size=5))
 def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, passages: list[Passage]) -> None:
     path = tmp_path_factory.mktemp("truth") / "truth.parquet"

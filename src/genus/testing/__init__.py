@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from genus.testing._clock import VirtualClock
     from genus.testing._command import CommandResult, run_command
     from genus.testing._generators import Generator, Sampler, edge_events, edge_subscriptions
-    from genus.testing._spark import spark_session
+    from genus.testing._spark import compiled_expressions, spark_session
     from genus.testing._systems import random_system
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Generator",
     "Sampler",
     "VirtualClock",
+    "compiled_expressions",
     "edge_events",
     "edge_subscriptions",
     "random_system",
@@ -29,6 +30,6 @@ if not TYPE_CHECKING:
         _clock="VirtualClock",
         _command="CommandResult run_command",
         _generators="Generator Sampler edge_events edge_subscriptions",
-        _spark="spark_session",
+        _spark="compiled_expressions spark_session",
         _systems="random_system",
     )
