@@ -1,6 +1,7 @@
 """Programs in the simulator: what runs on a live bus runs there as it is, in virtual time and under faults."""
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from genus import Event, Hard, Maybe, NonReal, Soft, UInt8, UInt16, open_bus, read_recording, record, this
+from genus.bus import Bus
 from genus.can import DeadlineMissed, EventMissing, EventsLost, Expired, World, parse_system
-from genus.errors import BusError, QueueFull
+from genus.errors import BusError, GenusError, QueueFull
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -186,7 +188,7 @@ def test_handlers_may_block_and_others_go_on_meanwhile(world: World) -> None:
     world.at("100ms", lambda: samples.publish(TankLevel(number=1)))
     world.at("110ms", lambda: samples.publish(TankLevel(number=2)))
     world.run("1s")
-    assert seen == [("quick", 100), ("quick", 110), ("slow", 150), ("slow", 160)]
+    assert seen == [("quick", 100), ("quick", 110), ("slow", 150), ("slow", 200)]  # one after the other, as live
 
 
 def test_a_program_that_fails_fails_the_run(world: World) -> None:
@@ -205,14 +207,14 @@ def test_closing_the_world_ends_programs_that_wait() -> None:
     def wait() -> None:
         try:
             open_node("waiting").collection(TankLevel).inbox().get()
-        except BusError as problem:
-            ended.append(str(problem))
+        finally:
+            ended.append("waiting")
 
     before = threading.active_count()
     with World("road", catalog=[TankLevel]) as world:
         world.start(wait)
         world.run("1s")
-    assert ended == ["the simulation ended while this program waited"]
+    assert ended == ["waiting"]
     assert threading.active_count() == before
     with pytest.raises(BusError, match="no world 'road'"):
         open_node("late")
@@ -346,6 +348,112 @@ def test_a_program_ends_with_its_node_and_starts_again_with_it(world: World) -> 
     commands.publish(Command(number=3))
     assert done.get(timeout=1).number == 3
     assert seen == [3]
+
+
+def test_a_program_starts_again_after_every_crash_of_its_node(world: World) -> None:
+    """Under its old number, and also if it did not close its bus, or ignores errors."""
+    buses: list[Bus] = []
+
+    def persist() -> None:
+        bus = open_node("persistent")
+        buses.append(bus)
+        while True:
+            with contextlib.suppress(Exception):
+                bus.sleep("10ms")
+
+    program = world.start(persist)
+    for at in (100, 300, 500):
+        world.run("5ms")
+        world.inject(f"crash node=persistent at={at}ms restart={at + 50}ms")
+        world.run("195ms")
+    assert program.starts == len(buses) == 4
+    assert world.stations["persistent"].number == 1
+
+
+def test_handlers_end_with_their_node(world: World) -> None:
+    """One that waits gets no further, and events that waited for it are not handled."""
+    seen: list[int] = []
+    sensor, slow = open_node("sensor"), open_node("slow")
+
+    def handle(event: TankLevel) -> None:
+        slow.sleep("50ms")
+        seen.append(event.number)
+
+    slow.collection(TankLevel).subscribe(handle)
+    samples = sensor.channel(TankLevel)
+    samples.announce()
+    for number in range(3):
+        samples.publish(TankLevel(number=number))
+    world.inject("crash node=slow at=100ms")
+    world.run("1s")
+    assert seen in ([0], [0, 1])
+
+
+def test_a_name_can_be_used_again_at_once(world: World) -> None:
+    """What was published under it before is still sent, and the node has its number."""
+    inbox = open_node("logger").collection(TankLevel).inbox()
+    numbers = set()
+    for number in range(5):
+        with open_node("sensor") as bus, bus.channel(TankLevel) as samples:
+            samples.announce()
+            samples.publish(TankLevel(number=number))
+            numbers.add(world.stations["sensor"].number)
+    world.run("1s")
+    assert [inbox.get(timeout=0).number for _ in range(5)] == list(range(5))
+    assert len(numbers) == 1
+
+
+def test_a_world_that_is_closed_takes_nothing_more() -> None:
+    with World("road", catalog=[TankLevel]) as world:
+        bus = open_node("sensor")
+        samples = bus.channel(TankLevel)
+        samples.announce()
+    uses: list[Callable[[], object]] = [
+        lambda: samples.publish(TankLevel(number=1)),
+        lambda: bus.every("1s", lambda: None),
+        lambda: bus.collection(TankLevel).inbox(),
+        lambda: world.run("1s"),
+        lambda: world.start(lambda: None),
+        lambda: world.inject("errors p=0.1"),
+        lambda: world.at("1h", lambda: None),
+    ]
+    for use in uses:
+        with pytest.raises(BusError):
+            use()
+    bus.close()
+
+
+def test_a_condition_that_waits_is_refused(world: World) -> None:
+    inbox = open_node("logger").collection(TankLevel).inbox()
+    with pytest.raises(BusError, match="must not wait itself"):
+        world.run("1s", until=lambda: inbox.get(timeout=0.1) is not None)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"faults": ["erors p=1"]}, "erors"),
+        ({"faults": "crash at=1s"}, "crash"),
+        ({"clocks": "fast"}, "it is 'real' or 'perfect'"),
+        ({"seed": "a"}, "whole numbers"),
+        ({"start": datetime(2026, 1, 1)}, "no time zone"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(GenusError, match=says):
+        World("wrong", **given)
+    World("wrong", catalog=TankLevel).close()  # type: ignore[arg-type]
+
+
+def test_the_outcome_of_a_channel_is_found_by_its_name_or_type(world: World) -> None:
+    samples = open_node("sensor").channel(TankLevel)
+    samples.announce()
+    samples.publish(TankLevel(number=1))
+    world.run("100ms")
+    outcome = world.outcome()
+    assert outcome.channel("TankLevel") is outcome.channel("TankLevel of sensor")
+    with pytest.raises(BusError, match="no channel 'Tank'; there are 'TankLevel of sensor'"):
+        outcome.channel("Tank")
 
 
 def test_a_node_that_is_down_says_so(world: World) -> None:
@@ -550,7 +658,8 @@ def test_equal_events_are_counted_one_by_one(world: World) -> None:
         ("sim:road?name", "write options as name=value"),
         ("sim:road?name=taken", "there is a node 'taken' already"),
         ("sim:road?name=a&number=many", "number is 'many'"),
-        ("sim:road?name=a&number=1", "no node number is free"),
+        ("sim:road?name=a&number=1", "number 1 is that of 'taken'"),
+        ("sim:road?name=a&number=127", "number is '127'; it is 1 to 126"),
         ("sim:road?name=a&banks=0", "banks is '0'"),
     ],
 )

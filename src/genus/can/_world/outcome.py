@@ -9,6 +9,7 @@ from genus.bus._qos import Soft
 from genus.can._plan import Verdict
 from genus.can._plan.system import QOS_NAMES, ChannelSpec, QosName
 from genus.can._world.tracker import ChannelTracker
+from genus.errors import BusError
 
 
 class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,8 +149,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """When the programs began to publish, after power-on."""
 
     def channel(self, name: str) -> ChannelResult:
-        """The result of one channel."""
-        return next(each for each in self.channels if each.channel == name)
+        """The result of one channel, such as `Loop of sensor`; of a type if only one node published it.
+
+        Raises:
+            BusError: There is no such channel, or several.
+        """
+        found = [each for each in self.channels if each.channel == name]
+        found = found or [each for each in self.channels if each.channel.partition(" of ")[0] == name]
+        if len(found) != 1:
+            known = ", ".join(repr(each.channel) for each in self.channels) or "none"
+            raise BusError(f"there is {'more than one' if found else 'no'} channel {name!r}; there are {known}")
+        return found[0]
 
     def of_class(self, qos_class: QosName) -> tuple[ChannelResult, ...]:
         """The results of one class."""

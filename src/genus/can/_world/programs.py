@@ -16,11 +16,18 @@ Condition: TypeAlias = Callable[[], bool]
 FOREVER = 1 << 62
 
 
-class SimulationClosed(BusError):
-    """The simulation was closed while a program waited in it."""
+class ProgramEnded(BaseException):
+    """Raised in a program of the simulator where it waits, to end it.
+
+    It is not an `Exception`, so that a program which handles errors and tries again ends too.
+    """
 
 
-class NodeDown(BusError):
+class WorldClosed(ProgramEnded):
+    """The world was closed while a program waited in it."""
+
+
+class NodeDown(ProgramEnded):
     """The node of a program is down. It ends the program; when the node restarts, the program starts again."""
 
 
@@ -32,7 +39,7 @@ class _Waiter:
         self.until_ns = until_ns
         self.program = program
         self.turn = threading.Semaphore(0)
-        self.error: BusError | None = None
+        self.error: ProgramEnded | None = None
 
 
 class _Worker(threading.Thread):
@@ -71,6 +78,8 @@ class ProgramRunner:
 
         Called from a program within the simulation, it blocks that program only.
         """
+        if getattr(self._local, "is_checking", False):
+            raise BusError("a condition of run(until=...) or of a wait must not wait itself")
         if self.is_inside:
             return self._park(condition or _never, until_ns)
         if self._closing:
@@ -115,7 +124,7 @@ class ProgramRunner:
         finally:
             self._local.program = None
 
-    def abort(self, program: object, error: BusError) -> None:
+    def abort(self, program: object, error: ProgramEnded) -> None:
         """Raise an error in a program where it waits."""
         for waiter in self._waiters:
             if waiter.program is program:
@@ -149,11 +158,14 @@ class ProgramRunner:
                 return
             try:
                 next_turn = self._advance()
+            except ProgramEnded:
+                next_turn = self._caller if self._closing else worker.turn
             except BaseException as problem:
                 if not self._closing:
                     self._error = problem
                 next_turn = self._caller
-            self._idle.append(worker)
+            if next_turn is not worker.turn:
+                self._idle.append(worker)
             next_turn.release()
 
     def _advance(self) -> threading.Semaphore:
@@ -161,15 +173,23 @@ class ProgramRunner:
         scheduler = self._scheduler
         while not self._closing:
             for waiter in self._waiters:
-                if waiter.error is not None or waiter.condition() or waiter.until_ns <= scheduler.now:
+                if waiter.error is not None or self._check(waiter.condition) or waiter.until_ns <= scheduler.now:
                     self._waiters.remove(waiter)
                     scheduler.paused = True  # its thread may return into `advance`, which must not run on blindly
                     return waiter.turn
-            if self._condition is not None and self._condition():
+            if self._condition is not None and self._check(self._condition):
                 return self._caller
             if not self._proceed():
                 return self._caller
         return self._caller
+
+    def _check(self, condition: Condition) -> bool:
+        """Whether a condition holds; it cannot wait, because time does not pass meanwhile."""
+        self._local.is_checking = True
+        try:
+            return condition()
+        finally:
+            self._local.is_checking = False
 
     def _proceed(self) -> bool:
         """Make a callback, or many if no condition has to be checked in between; False at the end."""
@@ -196,7 +216,7 @@ class ProgramRunner:
             self._idle_worker().turn.release()
             waiter.turn.acquire()
         if self._closing:
-            raise SimulationClosed("the simulation ended while this program waited")
+            raise WorldClosed("the world was closed while this program waited")
         if waiter.error is not None:
             raise waiter.error
         return condition()

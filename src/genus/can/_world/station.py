@@ -1,5 +1,6 @@
 """A node in the simulator as the link of a bus: `open_bus("sim:WORLD?name=NODE")`."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,7 +12,6 @@ from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
 from genus.can._sim.simulation import Host
-from genus.can._world.programs import NodeDown
 from genus.errors import QueueFull
 from genus.filters import Subscription
 from genus.model import Event
@@ -45,6 +45,12 @@ class StationWorld(Protocol):
 
     def station_crashed(self, station: "Station") -> None:
         """A station went down."""
+
+    def down_error(self, station: "Station") -> BaseException:
+        """What is raised if a station is used while it is down."""
+
+    def run_handler(self, handlers: "HandlerQueue", call: Callable[[], object]) -> None:
+        """Run a handler as part of the program that the queue belongs to."""
 
 
 class StationObserver(Protocol):
@@ -96,6 +102,7 @@ class Station(NodeLink):
         self._tests: dict[type, bool | tuple[PythonFilter, ...]] = {}
         """Per class: whether all events match, or the subscriptions that decide."""
         self._started: Node | None = None
+        self.handlers = HandlerQueue(world)
         self.at_restart: list[Callable[[], object]] = []
         """Timers that were due while the station was down."""
 
@@ -127,7 +134,11 @@ class Station(NodeLink):
         if self.is_up:
             super().close()
         else:
-            self._driver = None
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the bus of the program without a word on the wire: its node is down, or the world is closed."""
+        self._driver = None
 
     @property
     def has_node(self) -> bool:
@@ -142,7 +153,7 @@ class Station(NodeLink):
     @property
     def is_up(self) -> bool:
         """Whether it runs."""
-        return self.host.is_up
+        return self._node is not None and self.host.is_up
 
     @property
     def is_ready(self) -> bool:
@@ -197,7 +208,7 @@ class Station(NodeLink):
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
         if not self.is_up:
-            raise NodeDown(f"node {self.name!r} is down")
+            raise self._world.down_error(self)
         channel = self.node.tx.channels.get(type(event))
         if channel is not None and channel.state == "binding":
             self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
@@ -264,6 +275,43 @@ class Station(NodeLink):
         self._deliver(event)
 
 
+class HandlerQueue:
+    """State: the handlers that a station is to call: one after the other, as on a live bus.
+
+    Each is a callback of its own in the simulation, so that it may wait; the next one waits for it.
+    """
+
+    def __init__(self, world: StationWorld) -> None:
+        self._world = world
+        self._calls: deque[Callable[[], object]] = deque()
+        self._is_busy = False
+        self._postponed = 0
+
+    def add(self, call: Callable[[], object]) -> None:
+        """Call a handler at this instant, or when those before it have returned."""
+        self._calls.append(call)
+        self._world.at_ns(self._world.now_ns, self._run_next)
+
+    def clear(self) -> None:
+        """Call none of those that wait: the node is down."""
+        self._calls.clear()
+
+    def _run_next(self) -> None:
+        if self._is_busy:
+            self._postponed += 1
+            return
+        if not self._calls:
+            return
+        self._is_busy = True
+        try:
+            self._world.run_handler(self, self._calls.popleft())
+        finally:
+            self._is_busy = False
+            postponed, self._postponed = self._postponed, 0
+            for _ in range(postponed):
+                self._world.at_ns(self._world.now_ns, self._run_next)
+
+
 class StationDriver:
     """Runs the node of a station in virtual time."""
 
@@ -274,7 +322,7 @@ class StationDriver:
     def call(self, action: Callable[[int], R]) -> R:
         """Call a function of the node with the reading of its clock."""
         if not self._station.is_up:
-            raise NodeDown(f"node {self._station.name!r} is down")
+            raise self._world.down_error(self._station)
         return self._station.host.call(action)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:

@@ -33,7 +33,7 @@ from genus.can._world.guards import guardian_of
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, Outcome, result_of
 from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
-from genus.can._world.station import Station, datetime_of
+from genus.can._world.station import HandlerQueue, Station, datetime_of
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
 from genus.errors import BusError
@@ -149,6 +149,7 @@ class World:
         confinement: bool = True,
         trace: bool = True,
     ) -> None:
+        _check_arguments(clocks, seed, bitrate, start)
         if name in _WORLDS:
             raise BusError(f"there is a world {name!r} in this process already; close it, or choose another name")
         self.name = name
@@ -161,7 +162,8 @@ class World:
         self._masters, self._reference = tuple(masters), frozenset(reference)
         self._has_broker = broker
         self._has_guards = guards
-        self._pending_faults = list(faults)
+        self._is_closed = False
+        self._pending_faults: list[Fault | str] = [faults] if isinstance(faults, str) else list(faults)
         timing = self.plan.system.bus.timing if self.plan is not None else Timing(bitrate, data_bitrate)
         self.simulation = Simulation(
             timing, seed=seed, slots=self._slot_starts(), exact_lengths=exact_lengths, confinement=confinement
@@ -175,6 +177,9 @@ class World:
         self.store = self._make_store()
         if broker:
             self.simulation.add_host(BROKER_NODE, self._make_broker, run_handler=self._run_handler)
+        for fault in self._pending_faults:
+            if isinstance(fault, str):  # its nodes may join later, but what is wrong with it is said now
+                parse_fault(fault, {**dict.fromkeys(node_names(fault), FIRST_NODE), **self._numbers()})
         _WORLDS[name] = self
 
     def __enter__(self) -> "World":
@@ -184,8 +189,11 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End all programs that wait in the world; its name can be used again."""
+        """End all programs that wait in the world, and close their buses; its name can be used again."""
         self._runner.close()
+        self._is_closed = True
+        for station in self.stations.values():
+            station.abandon()
         _WORLDS.pop(self.name, None)
         pending, self._pending_faults = self._pending_faults, []
         for fault in pending:
@@ -206,7 +214,8 @@ class World:
     def run(self, span: Span | None = None, *, until: Callable[[], bool] | None = None) -> bool:
         """Let virtual time pass: for a span (`"2s"`), or until a condition holds, for at most a span.
 
-        Returns whether the condition holds; False without one. What a program or handler raises is raised here.
+        Returns whether the condition holds; False without one. What a program, a timer or a function of `at` raises is
+        raised here. A handler that raises is reported as on any bus: to `on_error` of `open_bus`, else to the log.
         """
         if span is None and until is None:
             raise BusError("run needs a span of time, or a condition (until=...)")
@@ -233,8 +242,8 @@ class World:
     def start(self, function: Callable[..., object], *arguments: object) -> Program:
         """Run a program in the world, beside others: a function that may block (`inbox.get()`, `bus.sleep()`).
 
-        It begins with the next `run`. If a node that it opened crashes, the program ends there (`NodeDown` is raised in
-        it), and starts again when the node restarts. When the world is closed, a program that waits gets a BusError.
+        It begins with the next `run`. If a node that it opened crashes, the program ends where it waits, and starts
+        again when the node restarts; its handlers end too. When the world is closed, programs that wait end.
         """
         program = Program(function, arguments)
         self._start_program(program)
@@ -253,6 +262,7 @@ class World:
 
     def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None:
         """Call a function at a virtual time in nanoseconds since power-on."""
+        self._check_open()
         self.simulation.at(time_ns, callback)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
@@ -271,13 +281,22 @@ class World:
 
     def inject(self, fault: Fault | str) -> None:
         """Inject a fault, as text or as a `Fault`; its times count from power-on."""
-        self.simulation.inject(parse_fault(fault, self._numbers()) if isinstance(fault, str) else fault)
+        self._check_open()
+        try:
+            self.simulation.inject(parse_fault(fault, self._numbers()) if isinstance(fault, str) else fault)
+        except BusError as problem:
+            raise BusError(f"the fault {str(fault)!r}: {problem}") from problem
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise BusError(f"the world {self.name!r} is closed")
 
     def _inject_pending(self) -> None:
         """Inject the faults of the constructor when time begins to pass; those that name a node when it has joined."""
         if self._pending_faults:
             known = set(self._numbers())
-            pending, self._pending_faults = self._pending_faults, []
+            pending = self._pending_faults
+            self._pending_faults = []
             for fault in pending:
                 if isinstance(fault, str) and node_names(fault) - known:
                     self._pending_faults.append(fault)
@@ -406,9 +425,11 @@ class World:
         known = self.stations.get(name)
         if known is not None and not known.is_closed:
             raise BusError(f"sim:{self.name}: there is a node {name!r} already; give each program a name of its own")
+        if known is not None and known.is_up:  # its last frames are on their way
+            self.wait_for(lambda: not known.is_up, CLOSING_STEPS * CLOSING_STEP_NS / 1e9)
         if known is not None:
             self._switch_off(known)
-        number = self._number(name, options.get("number"))
+        number = self._number(name, options.get("number"), known)
         banks = options.get("banks")
         if banks is not None and not (banks.isdigit() and int(banks)):
             raise BusError(f"sim:{self.name}: banks is {banks!r}; a controller has one filter or more")
@@ -419,23 +440,35 @@ class World:
         self.stations[name] = station
         return station
 
-    def _number(self, name: str, given: str | None) -> int:
+    def _number(self, name: str, given: str | None, known: Station | None) -> int:
+        """The given number; else that of the plan, the one a node had before under this name, or a free one."""
         planned = self.plan.system.nodes if self.plan is not None else {}
-        number = planned.get(name) if given is None else int(given) if given.isdigit() else None
-        if given is not None and number is None:
-            raise BusError(f"sim:{self.name}: number is {given!r}; it is {FIRST_NODE} to {LAST_NODE}")
+        if given is not None:
+            return self._check_number(given)
         taken = {*planned.values(), *(station.number for station in self.stations.values())}
-        if number is None:
-            number = next((n for n in range(FIRST_NODE, LAST_NODE + 1) if n not in taken), None)
+        free = (n for n in range(FIRST_NODE, LAST_NODE + 1) if n not in taken)
+        number = planned.get(name, known.number if known is not None else next(free, None))
         if number is None or number in self.simulation.hosts:
             raise BusError(f"sim:{self.name}: no node number is free for {name!r}")
         return number
+
+    def _check_number(self, given: str) -> int:
+        if not given.isdigit() or not FIRST_NODE <= int(given) <= LAST_NODE:
+            raise BusError(f"sim:{self.name}: number is {given!r}; it is {FIRST_NODE} to {LAST_NODE}")
+        if int(given) in self.simulation.hosts:
+            whose = next((repr(name) for name, number in self._numbers().items() if number == int(given)), "the broker")
+            raise BusError(f"sim:{self.name}: number {given} is that of {whose}")
+        return int(given)
 
     def add_host(self, station: Station) -> Host:
         """Put a station on the bus."""
         guardian = guardian_of(self.plan, station) if self._has_guards and self.plan is not None else None
         return self.simulation.add_host(
-            station.number, station.boot, clock=self._clock(station), guardian=guardian, run_handler=self._run_handler
+            station.number,
+            station.boot,
+            clock=self._clock(station),
+            guardian=guardian,
+            run_handler=station.handlers.add,
         )
 
     def make_node(self, station: Station, on_event: Callable[[Event], object]) -> Node:
@@ -469,16 +502,30 @@ class World:
         self.at_ns(self.now_ns + CLOSING_STEP_NS, check)
 
     def station_crashed(self, station: Station) -> None:
-        """A station went down: its program ends."""
+        """A station went down: its program and its handlers end."""
+        station.handlers.clear()
+        self._runner.abort(station.handlers, NodeDown(f"node {station.name!r} is down"))
         if station.program is not None and not station.is_closed:
             self._runner.abort(station.program, NodeDown(f"node {station.name!r} is down"))
+
+    def down_error(self, station: Station) -> BaseException:
+        """What is raised if a station is used while it is down: in its own program, what ends that."""
+        text = f"node {station.name!r} is down"
+        own = [each for each in (station.program, station.handlers) if each is not None]
+        return NodeDown(text) if self._runner.program in own else BusError(text)
+
+    def run_handler(self, handlers: HandlerQueue, call: Callable[[], object]) -> None:
+        """Run a handler, so that it ends with its node."""
+        self._runner.run_program(handlers, call)
 
     def _restart_program(self, number: int) -> bool:
         """Start the program of a station again, if it has one."""
         station = next((each for each in self.stations.values() if each.number == number), None)
         if station is None or not isinstance(station.program, Program):
             return False
-        self._switch_off(station)
+        for each in [each for each in self.stations.values() if each.program is station.program]:
+            each.abandon()
+            self._switch_off(each)
         self._start_program(station.program)
         return True
 
@@ -539,6 +586,15 @@ def open_station(rest: str) -> Station:
     return _WORLDS[name].join(options)
 
 
+def _check_arguments(clocks: str, seed: int, bitrate: int, start: datetime) -> None:
+    if clocks not in ("real", "perfect"):
+        raise BusError(f"clocks is {clocks!r}; it is 'real' or 'perfect'")
+    if not isinstance(seed, int) or not isinstance(bitrate, int):
+        raise BusError(f"seed and bitrate are whole numbers, not {seed!r} and {bitrate!r}")
+    if start.tzinfo is None:
+        raise BusError(f"start has no time zone; write for example datetime({start.year}, 1, 1, tzinfo=UTC)")
+
+
 def _plan_of(given: Plan | System | str | PathLike[str] | None) -> Plan | None:
     if given is None or isinstance(given, Plan):
         return given
@@ -552,5 +608,5 @@ def _catalog_of(given: Catalog | str | PathLike[str] | Iterable[type[Event]]) ->
     if isinstance(given, str | PathLike):
         return Catalog.load(given)
     catalog = Catalog()
-    catalog.register(*given)
+    catalog.register(*([given] if isinstance(given, type) else given))
     return catalog
