@@ -1,4 +1,4 @@
-"""CAN in the simulator: a controller and an actuator with command, acknowledgement and time-out, under a fault.
+"""CAN in the simulator: a controller and an actuator with command, acknowledgement and timeout, under a fault.
 
 Both programs are what runs on a real bus: only the address says `sim:` instead of `can:`.
 """
@@ -8,12 +8,12 @@ from genus.can import World
 
 
 class Move(Event):  # a command to a valve
-    valve: UInt8
+    number: UInt8
     percent: UInt8
 
 
-class Moved(Event):  # its acknowledgement
-    valve: UInt8
+class Moved(Event):  # the acknowledgement of the command with this number
+    number: UInt8
     percent: UInt8
 
 
@@ -23,7 +23,7 @@ def valve(address: str) -> None:
         acknowledgements.announce()
         for command in bus.collection(Move).inbox():
             bus.sleep("30ms")
-            acknowledgements.publish(Moved(valve=command.valve, percent=command.percent))
+            acknowledgements.publish(Moved(number=command.number, percent=command.percent))
 
 
 def move(address: str, percents: list[int]) -> None:
@@ -31,11 +31,13 @@ def move(address: str, percents: list[int]) -> None:
     with open_bus(address) as bus, bus.channel(Move, Soft(deadline="5ms", expires="50ms")) as commands:
         commands.announce(on_trouble=print)
         moved = bus.collection(Moved).inbox()
-        for percent in percents:
+        for number, percent in enumerate(percents):
             for attempt in (1, 2, 3):
-                commands.publish(Move(valve=1, percent=percent))
+                commands.publish(Move(number=number, percent=percent))
                 try:
-                    print(f"{moved.get(timeout=0.1)} after attempt {attempt}")
+                    while (answer := moved.get(timeout=0.1)).number != number:
+                        print("late:", answer)
+                    print(f"{answer} after attempt {attempt}")
                     break
                 except TimeoutError:
                     print(f"no acknowledgement of {percent} % within 100 ms")

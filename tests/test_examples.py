@@ -18,9 +18,9 @@ PRINTED = {
     "two_processes": ["answer 3 from another process"],
     "record_and_replay": ["3 of 4 events recorded", "2 events left; damaged at byte 8"],
     "can_in_the_simulator": [
-        "Moved(valve=1, percent=20) after attempt 1",
+        "Moved(number=0, percent=20) after attempt 1",
         "no acknowledgement of 50 % within 100 ms",
-        "Moved(valve=1, percent=50) after attempt 3",
+        "Moved(number=1, percent=50) after attempt 3",
     ],
     "dbc_log_to_table": ["speed: [[95.2,170.8]]", "mean speed: 133.0"],
     "lake_and_sql": ["ingested: 48 events", "strong sun: 5 hours", "hall: 515 W on average"],

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Hard, Maybe, NonReal, Soft, UInt8, UInt16, open_bus, read_recording, record, this
-from genus.bus import Bus
+from genus import Event, Hard, Maybe, NonReal, Soft, UInt8, UInt16, open_bus, read_recording, record, replay, this
+from genus.bus import Bus, record_to_folder
 from genus.can import DeadlineMissed, EventMissing, EventsLost, Expired, World, parse_system
 from genus.errors import BusError, GenusError, QueueFull
 
@@ -387,6 +387,21 @@ def test_handlers_end_with_their_node(world: World) -> None:
     world.inject("crash node=slow at=100ms")
     world.run("1s")
     assert seen in ([0], [0, 1])
+
+
+def test_files_land_and_recordings_are_replayed_in_virtual_time(tmp_path: Path) -> None:
+    with World("road", catalog=[TankLevel], clocks="perfect") as world:
+        sensor, logger = open_node("sensor"), open_node("logger")
+        with record_to_folder(logger, tmp_path / "landing", every=0.5), record(logger, tmp_path / "all.genus"):
+            publish_every(sensor, "100ms", NonReal())
+            world.run("2s")
+            assert len(list((tmp_path / "landing").glob("*.genus"))) >= 2
+        times: list[int] = []
+        begin = world.now_ns
+        recording = read_recording(tmp_path / "all.genus", [TankLevel])
+        count = replay(recording, lambda event: times.append(world.now_ns - begin), speed=2.0, bus=logger)
+    assert count == 19
+    assert [round(time / 1e6) for time in times] == [50 * number for number in range(19)]
 
 
 def test_a_name_can_be_used_again_at_once(world: World) -> None:

@@ -266,7 +266,9 @@ class Bus:
         if isinstance(self._link, ChannelLink):
             return self._link.announce(cls, qos, on_trouble, carries)
         if not isinstance(qos, NonReal):
-            raise BusError(f"{qos} needs a medium that keeps deadlines, such as can:; this one takes NonReal() only")
+            raise BusError(
+                f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes NonReal() only"
+            )
         return _CollectionPublisher(self.collection(cls))
 
     def round_robin(self, types: tuple[type, ...]) -> RoundRobin:

@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -40,7 +42,7 @@ def record_to_folder(
     most: int = 100_000,
     flush: float = 0.2,
     clock: Callable[[], int] | None = None,
-    steady: Callable[[], float] = time.monotonic,
+    steady: Callable[[], float] | None = None,
     ticker: "Callable[[Callable[[], None], float], Ticker] | None" = None,
 ) -> "FolderRecorder":
     """Write every event that matches a subscription (default: all) to files in a folder, until the recorder is closed.
@@ -57,7 +59,7 @@ def record_to_folder(
         most: or with so many events.
         flush: Seconds after which buffered events are handed to the operating system.
         clock: Gives the time of recording in nanoseconds since 1970; by default the bus's time.
-        steady: Replaces the system's monotonic clock in tests.
+        steady: Replaces the system's monotonic clock in tests; in the simulator, the bus's time is used.
         ticker: Replaces the timer thread in tests.
 
     Raises:
@@ -77,8 +79,10 @@ def record_to_folder(
     """
     if every <= 0 or most < 1 or flush <= 0:
         raise ValueError(f"every, most and flush must be more than 0, not {every}, {most} and {flush}")
+    is_virtual = bus.wait_for is not None
+    steady = steady or ((lambda: bus.time_ns() / 1e9) if is_virtual else time.monotonic)
     landing = LandingFolder(Path(folder), name, every, most, steady)
-    ticking = (ticker or Ticking)(landing.tick, flush)
+    ticking = (ticker or (partial(BusTicker, bus) if is_virtual else Ticking))(landing.tick, flush)
     return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking)
 
 
@@ -87,6 +91,17 @@ class Ticker(Protocol):
 
     def stop(self) -> None:
         """Make no more calls; returns when none is in progress."""
+
+
+class BusTicker:
+    """Calls a function at an interval of a bus's own time, as in the simulator."""
+
+    def __init__(self, bus: Bus, call: Callable[[], None], seconds: float) -> None:
+        self._timer = bus.every(timedelta(seconds=seconds), call)
+
+    def stop(self) -> None:
+        """Make no more calls."""
+        self._timer.cancel()
 
 
 class Ticking:

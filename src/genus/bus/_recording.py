@@ -294,6 +294,7 @@ def replay(
     subscription: Subscription | str | None = None,
     *,
     speed: float | None = None,
+    bus: Bus | None = None,
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
@@ -306,6 +307,7 @@ def replay(
         publish: Is called with each event, such as `bus.publish`.
         subscription: Which events, as a subscription or its text.
         speed: 1.0 keeps the original intervals, 2.0 is twice as fast; None is as fast as possible.
+        bus: Keep the intervals in the time of this bus, as a program in the simulator must.
         sleep: Replaces `time.sleep`; it may return early.
         clock: Replaces `time.monotonic`.
 
@@ -314,6 +316,8 @@ def replay(
     """
     if speed is not None and speed <= 0:
         raise ValueError(f"speed must be more than 0, not {speed}")
+    if bus is not None:
+        sleep, clock = bus.sleep, lambda: bus.time_ns() / 1e9
     wanted = as_subscription(subscription)
     began, first, count = clock(), None, 0
     for recorded in recording:

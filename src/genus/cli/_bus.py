@@ -30,7 +30,7 @@ from genus.bus import record as start_recording
 from genus.bus import replay as replay_events
 from genus.cli._completion import complete_bus
 from genus.cli._events import TYPES, as_text, complete_types, event_type, lines_of_json, load_all, make_event, pairs
-from genus.cli._exit import DAMAGED, INTERRUPTED, stopped_by_signals, undisturbed
+from genus.cli._exit import DAMAGED, INTERRUPTED, saying_what_is_kept, stopped_by_signals, undisturbed
 from genus.cli._format import FOR, Span, counted
 from genus.errors import RecordingError
 from genus.filters import Subscription
@@ -73,21 +73,19 @@ def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str,
         with undisturbed():
             bus = stack.enter_context(open_bus(shared(address)))
         reach = Reach(bus)
-        count = _publish_all(reach, cls, lines_of_json() if lines else [pairs(values)], lines)
-        reach.report(f"published {counted(count, 'event')}")
+        with saying_what_is_kept(lambda: f"published {counted(reach.published, 'event')} before"):
+            _publish_all(reach, cls, lines_of_json() if lines else [pairs(values)], lines)
+        reach.report(f"published {counted(reach.published, 'event')}")
 
 
-def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str, Any]], lines: bool) -> int:
-    count = 0
+def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str, Any]], lines: bool) -> None:
     for number, given in enumerate(all_given, 1):
         try:
             reach.publish(make_event(cls, given))
         except click.ClickException as problem:
             where = f"line {number}: " if lines else ""
-            before = f" ({count} published before)" if count else ""
+            before = f" ({reach.published} published before)" if reach.published else ""
             raise click.ClickException(f"{where}{problem.message}{before}") from None
-        count += 1
-    return count
 
 
 @click.command()
@@ -145,6 +143,7 @@ class Reach:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
+        self.published = 0
         self._reached: set[str] = set()
 
     def publish(self, event: Event) -> None:
@@ -152,12 +151,13 @@ class Reach:
         if isinstance(self._bus.link, IpcLink):  # before: a subscriber that has all it waits for may leave at once
             self._reached |= self._bus.link.subscribers(event, known=self._reached)
         self._bus.publish(event)
+        self.published += 1
 
     def report(self, done: str) -> None:
         """Print what was done and how many processes subscribed to it; ClickException if events were dropped."""
         reached = f"; reached {counted(len(self._reached), 'process', 'processes')}" if self._reached else ""
         if isinstance(self._bus.link, IpcLink):
-            reached = reached or "; no other process subscribed to it"
+            reached = reached or "; no other process subscribed"
         click.echo(done + reached, err=True)
         counters = self._bus.traffic().link
         if lost := [f"{key}: {count}" for key, count in counters.items() if key.startswith("dropped")]:
@@ -222,6 +222,8 @@ def record(
             _finish(recorder)
     files = f" ({counted(recorder.landed, 'file')})" if isinstance(recorder, FolderRecorder) else ""
     click.echo(f"{counted(recorder.written, 'event')} in {file}{files}", err=True)
+    if recorder.lost:
+        raise click.ClickException(f"{counted(recorder.lost, 'event')} lost: {file} could not be written")
 
 
 @contextmanager

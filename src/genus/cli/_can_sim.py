@@ -32,7 +32,7 @@ from genus.can import (
 )
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
-from genus.cli._format import Span
+from genus.cli._format import Span, counted
 
 SEED = click.option(
     "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."
@@ -137,6 +137,9 @@ def sim(
         outcomes = _run_all(scenario, runs, stop, keep=lambda run: _write(run, trace, png))
     _show(scenario, outcomes, as_json)
     if stop.is_set():
+        part = f"{outcomes[-1].seconds:g} s of {seconds:g} s" if outcomes else "nothing"
+        done = part if runs == 1 else f"{len(outcomes):,} of {counted(runs, 'run')}"
+        click.echo(f"interrupted; these are the results of {done}", err=True)
         sys.exit(INTERRUPTED)
     if strict and any(outcome.broken for outcome in outcomes):
         sys.exit(1)

@@ -131,6 +131,8 @@ class _Parser:
         letter = self.text[at]
         if letter == "'":
             return "this text has no closing quote"
+        if letter in "[]{}":
+            return f"{letter!r} is not understood: write a list as (1, 2)"
         if letter not in _OTHER_QUOTES:
             return f"{letter!r} is not understood"
         quoted = self.text[at + 1 :].partition(_OTHER_QUOTES[letter])[0]

@@ -32,10 +32,10 @@ def read_subscriptions(
             opened.
 
     >>> from genus import Event
-    >>> class Tide(Event):
+    >>> class EbbTide(Event):
     ...     level: float
-    >>> read_subscriptions(["ann: Tide where level > 3", "# both", "Tide"])
-    [('ann', Subscription('Tide where level > 3.0')), ('Tide', Subscription('Tide'))]
+    >>> read_subscriptions(["ann: EbbTide where level > 3", "# both", "EbbTide"])
+    [('ann', Subscription('EbbTide where level > 3.0')), ('EbbTide', Subscription('EbbTide'))]
     """
     name, lines = _lines(source)
     return [_read_line(line, f"{name} {number}", parse) for number, line in _significant(lines)]
