@@ -272,7 +272,9 @@ def test_a_command_that_waits_for_input_leaves_no_socket_behind(number: int, fol
     sockets = folder / "genus" / "genus"
     while not (sockets.is_dir() and any(sockets.iterdir())):
         assert running.process.poll() is None
-    assert running.end(number) == ("interrupted; published 0 events before", 130)
+    said, code = running.end(number)
+    assert code == 130
+    assert said in ("", "interrupted; published 0 events before")  # the first, if it had not begun to read
     assert not any(sockets.iterdir())
 
 
