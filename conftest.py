@@ -1,5 +1,6 @@
 """For all tests: the order of files, profiles, the Spark session; code in README.md and docs/ is run page by page."""
 
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from doctest import ELLIPSIS
@@ -14,7 +15,13 @@ from sybil.sybil import SybilCollection
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-settings.register_profile("quick", max_examples=40, deadline=None)
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
+"""For short runs of Java: no optimising compiler, no verification of classes; also in processes that tests start."""
+
+settings.register_profile("quick", max_examples=25, deadline=None)
 settings.register_profile("full", max_examples=100, deadline=None)  # `make test-all`
 settings.load_profile("quick")
 

@@ -35,7 +35,11 @@ def figures_in(text: str) -> list[str]:
     return re.findall(r"\d[\d,.]*\d|\d", text)
 
 
-@pytest.mark.parametrize("number", sorted(ROWS))
+LONG = (1, 4, 7, 15)
+"""Rows whose small runs take several seconds."""
+
+
+@pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in sorted(ROWS)])
 def test_a_small_run_of_a_row_is_as_expected(number: int) -> None:
     observation = check_row(number, full=False)
     assert number in LIVE or figures_in(observation.text) == FIGURES[str(number)], observation.text

@@ -26,6 +26,7 @@ def rows(frame: DataFrame) -> list[str]:
     return sorted(str(row) for row in frame.toArrow().to_pylist())
 
 
+@pytest.mark.slow
 def test_step_by_step_is_the_same_as_at_once(lake: Lake, tmp_path: Path) -> None:
     """Windows and pairs over three ingests, each in a new object as after a restart, equal the batch, row for row."""
     for number in range(3):

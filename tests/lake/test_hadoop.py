@@ -53,6 +53,7 @@ def test_tasks_cannot_open_it(elsewhere: str) -> None:
     assert not arrow_opens(elsewhere)
 
 
+@pytest.mark.slow
 def test_the_whole_pipeline_gives_the_same_answers(
     lakes: tuple[Lake, Lake], recordings: list[Path], elsewhere: str, tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_missing_files_elsewhere_are_found(lakes: tuple[Lake, Lake], recordings:
     assert "is missing" in problem.text
 
 
+@pytest.mark.slow
 def test_a_local_lake_is_found_where_the_clusters_default_is_elsewhere(
     spark: SparkSession, tmp_path: Path, recordings: list[Path], elsewhere: str
 ) -> None:

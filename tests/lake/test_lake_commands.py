@@ -536,6 +536,7 @@ def running(temporary: Path) -> Iterator[Any]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_stream_after_its_batch(copy: Path, running: Any, temporary: Path) -> None:
     """Nothing of Spark is on the terminal, from its start to its end, and nothing stays behind."""
     Path("landing").mkdir()

@@ -168,6 +168,7 @@ def test_values_and_ranges_at_every_edge_are_keys(stored: Stored, count: int) ->
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
+@pytest.mark.slow
 def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stored) -> None:
     """For types without listed presence bits, presence is tested on events; other types are not affected."""
     subscriptions = [*keyed_subscriptions(12, 30), *Generator(13).subscriptions(10)]
@@ -176,6 +177,7 @@ def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stor
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
+@pytest.mark.slow
 def test_counting_agrees_with_matching(stored: Stored) -> None:
     """Counting by list sizes and by shape equals counting the matches."""
     subscriptions = [*keyed_subscriptions(14, 24), *(Subscription(Sampler, has=name) for name in ("place", "text"))]

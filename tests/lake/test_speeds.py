@@ -84,6 +84,7 @@ def streamed(lake: Lake, paths: Iterable[Path], derived: DerivedTable) -> list[S
     return rows(derived.read())
 
 
+@pytest.mark.slow
 def test_batch_and_stream_give_what_the_algorithm_gives(spark: SparkSession, tmp_path: Path) -> None:
     """Over sites and lanes, out of order, with a new generation of sensors half way."""
     events: list[Edge] = []

@@ -149,6 +149,7 @@ def prepare(spark: SparkSession, folder: Path, files: int) -> None:
         land(folder / "landing", number, EVENTS_EACH)
 
 
+@pytest.mark.slow
 def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path) -> None:
     """Killed when the second file is ingested and some of its matches are written; then run to the end."""
     prepare(spark, tmp_path, 3)

@@ -128,6 +128,7 @@ def test_batch_and_increments_agree_row_for_row(spark: SparkSession, every: int,
     assert len(on_time) < len(hits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession, cuts: int) -> None:
     """Pairs that are settled at a watermark make windows that are settled at it."""
