@@ -21,7 +21,7 @@ os.environ.setdefault(
 )
 """For short runs of Java: no optimising compiler, no verification of classes; also in processes that tests start."""
 
-settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("full", max_examples=100, deadline=None)  # `make test-all`
 settings.load_profile("quick")
 

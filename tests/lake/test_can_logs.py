@@ -301,6 +301,7 @@ def test_a_format_is_sent_to_tasks_as_data(car: Path, monkeypatch: pytest.Monkey
     assert pickle.loads(sent).messages[0].type_name == "Drive"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TESLA.exists(), reason=f"real data not found: {TESLA}")
 def test_a_real_log_of_many_messages_fills_a_table_each(tmp_path: Path) -> None:
     """5,368 frames of 159 messages: no frame is lost, and every family gets one file per day."""
