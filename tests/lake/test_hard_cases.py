@@ -114,6 +114,7 @@ def test_a_subscription_list_that_changes_at_any_moment_keeps_names_and_texts_to
     assert found == {("ann", "Counter"), ("bob", "Radar")}
 
 
+@pytest.mark.slow
 def test_a_subscriptions_file_that_breaks_on_the_way_leaves_the_last_good_list(lake: Lake, tmp_path: Path) -> None:
     """The stream continues with the previous list and reports the problem."""
     (tmp_path / "landing").mkdir()

@@ -65,6 +65,7 @@ def test_every_match_is_in_its_inbox_once(lake: Lake, tmp_path: Path) -> None:
     assert delivered(inboxes) == expected([*traffic(200), *traffic(100, first=1000)])
 
 
+@pytest.mark.slow
 def test_compacting_the_lake_delivers_nothing_again(lake: Lake, tmp_path: Path) -> None:
     """A compaction is a version without new events; events in replaced files are still delivered."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")

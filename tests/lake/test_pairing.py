@@ -184,6 +184,7 @@ def test_spark_pairs_as_the_definition_does(spark: SparkSession, choose: Choice)
     assert len(expected) > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choose", CHOICES_ON_SPARK)
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, choose: Choice) -> None:
     """Cut by time of recording, with late events, a stream has the results of the batch."""

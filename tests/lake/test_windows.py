@@ -109,6 +109,7 @@ def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
         assert [row[name] for name in names] == pytest.approx(row["found"], nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "slide"), [SHAPES[1], *OTHER_SHAPES])
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, every: int, slide: int | None) -> None:
     """Each window is a result once, complete, though its events come in several increments, some of them late."""
