@@ -13,23 +13,10 @@ from types import ModuleType
 import click
 import pytest
 
+from tests.front_doors import DOORS
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
-TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark"))
-ROOMS = (
-    "genus.bus",
-    "genus.can",
-    "genus.catalog",
-    "genus.cli",
-    "genus.codes",
-    "genus.errors",
-    "genus.filters",
-    "genus.lake",
-    "genus.model",
-    "genus.targets",
-    "genus.testing",
-)
-DOORS = ("genus", *ROOMS, *TARGETS)
 ENTRY = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 PRIVATE_IMPORT = re.compile(r">>> (?:from|import) genus[\w.]*\._.*")
 LINK = re.compile(r"\[`(\w+)`\]\[(genus[\w.]*)\]")

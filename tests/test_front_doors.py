@@ -9,22 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.front_doors import DOORS, ROOMS, TARGETS
+
 ROOT = Path(__file__).parents[1]
-ROOMS = (
-    "genus.bus",
-    "genus.can",
-    "genus.catalog",
-    "genus.cli",
-    "genus.codes",
-    "genus.errors",
-    "genus.filters",
-    "genus.lake",
-    "genus.model",
-    "genus.targets",
-    "genus.testing",
-)
-TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark"))
-DOORS = {"genus", *ROOMS, *TARGETS}
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "apps").glob("*/src/**/*.py"))]

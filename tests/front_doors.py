@@ -1,0 +1,17 @@
+"""The modules that programs may import from."""
+
+ROOMS = (
+    "genus.bus",
+    "genus.can",
+    "genus.catalog",
+    "genus.cli",
+    "genus.codes",
+    "genus.errors",
+    "genus.filters",
+    "genus.lake",
+    "genus.model",
+    "genus.targets",
+    "genus.testing",
+)
+TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark"))
+DOORS = ("genus", *ROOMS, *TARGETS)
