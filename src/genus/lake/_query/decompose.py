@@ -13,18 +13,16 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import genus.filters._expression as x
 from genus.filters import Subscription
-from genus.filters._covering import conjuncts
 from genus.lake._query.templates import Templates, ValueType, value_type_of
 from genus.model import AttributeType
 from genus.model._types import INT64_MIN
-from genus.targets.index._decompose import Profile
-from genus.targets.index._intervals import (
+from genus.targets._decompose import Parts, Profile, Spans, take_apart
+from genus.targets._intervals import (
     Choices,
     Codes,
     Domain,
     Floats,
     Interval,
-    attribute_of,
     domain_of,
     intervals,
     key_float,
@@ -37,7 +35,6 @@ MIN_SUBSCRIPTIONS = 16
 SAMPLE_SIZE = 20_000
 """Subscriptions from which the selectivity of tests is estimated."""
 
-Spans: TypeAlias = list[Interval]
 Method: TypeAlias = Literal["equal", "range"]
 LookupKind: TypeAlias = tuple[Method, ValueType | None]
 """There is one lookup for all equalities, and one for the ranges of each value type."""
@@ -134,27 +131,6 @@ class Key(NamedTuple):
         return self.method, self.dimension.value_type if self.method == "range" else None
 
 
-class _DimensionTests(NamedTuple):
-    """The tests of one dimension: the intervals where all are true, and the predicates."""
-
-    spans: Spans
-    predicates: list[x.Predicate]
-
-
-class SubscriptionParts(NamedTuple):
-    """The parts of a subscription; their conjunction is the subscription."""
-
-    profile: Profile
-    tests: dict[int, _DimensionTests]
-    """By number of the dimension."""
-    rest: list[x.Predicate]
-
-    @property
-    def is_void(self) -> bool:
-        """Whether no event can match."""
-        return not self.profile.has.isdisjoint(self.profile.lacks) or any(not one.spans for one in self.tests.values())
-
-
 class KeyColumns:
     """State: the keys of one lookup, as columns."""
 
@@ -188,16 +164,16 @@ class DecomposedSubscriptions:
     def learn(self, subscriptions: Sequence[Subscription]) -> None:
         """Estimate from a sample which tests are selective, and which kinds of lookup are worthwhile."""
         every = max(1, len(subscriptions) // SAMPLE_SIZE)
-        sample = [self._decompose(subscription) for subscription in subscriptions[::every]]
+        sample = [take_apart(subscription, self._dimension) for subscription in subscriptions[::every]]
         for parts in sample:
-            for number, found in parts.tests.items():
-                self.dimensions[number].add_sample(found.spans)
+            for found in parts.tests.values():
+                found.attribute.add_sample(found.spans)
         kinds = Counter(key.lookup_kind for parts in sample if (key := self._choose_key(parts)))
         self._worthwhile = {kind for kind, count in kinds.items() if count * every >= MIN_SUBSCRIPTIONS}
 
     def add(self, subscription: Subscription) -> None:
         """Add the next subscription."""
-        number, parts = len(self.profile_of), self._decompose(subscription)
+        number, parts = len(self.profile_of), take_apart(subscription, self._dimension)
         self.profile_of.append(-1 if parts.is_void else self._number(parts.profile))
         if parts.is_void:
             return
@@ -224,43 +200,14 @@ class DecomposedSubscriptions:
         rows.low.append(key.dimension.native(key.spans[0][0]))
         rows.high.append(key.dimension.native(key.spans[-1][1]))
 
-    def _choose_key(self, parts: SubscriptionParts) -> Key | None:
+    def _choose_key(self, parts: Parts[KeyDimension]) -> Key | None:
         """The most selective key of a worthwhile kind."""
-        keys = [key for number, found in parts.tests.items() if (key := _key(self.dimensions[number], found.spans))]
+        keys = [key for found in parts.tests.values() if (key := _key(found.attribute, found.spans))]
         if self._worthwhile is not None:
             keys = [key for key in keys if key.lookup_kind in self._worthwhile]
         if len(keys) < 2:
             return keys[0] if keys else None
         return min(keys, key=lambda key: (key.dimension.selectivity(key), key.method))
-
-    def _decompose(self, subscription: Subscription) -> SubscriptionParts:
-        tests: dict[int, _DimensionTests] = {}
-        rest: list[x.Predicate] = []
-        has, lacks = list(subscription.has), list(subscription.lacks)
-        for part in conjuncts(subscription.where):
-            match part:
-                case x.Present(attribute):
-                    has.append(attribute.name)
-                case x.Not(x.Present(attribute)):
-                    lacks.append(attribute.name)
-                case _ if not self._add_test(part, tests):
-                    rest.append(part)
-        profile = Profile(subscription.types, subscription.exact, frozenset(has), frozenset(lacks))
-        return SubscriptionParts(profile, tests, rest)
-
-    def _add_test(self, part: x.Predicate, tests: dict[int, _DimensionTests]) -> bool:
-        """Add a test of one attribute against constants; False if the predicate is not such a test."""
-        attribute = attribute_of(part)
-        if attribute is None:
-            return False
-        dimension = self._dimension(attribute)
-        spans = dimension.spans(part)
-        if spans is None:
-            return False
-        known = tests.get(dimension.number)
-        both = spans if known is None else list(_intersection(known.spans, spans))
-        tests[dimension.number] = _DimensionTests(both, [*(known.predicates if known else ()), part])
-        return True
 
     def _dimension(self, attribute: x.AttributeRef) -> KeyDimension:
         assert attribute.type is not None, "a subscription's predicate is bound"
@@ -292,7 +239,7 @@ def _key(dimension: KeyDimension, spans: Spans) -> Key | None:
     return Key(dimension, "range", spans, len(spans) == 1) if dimension.ordered else None
 
 
-def _residual(parts: SubscriptionParts, key: Key | None) -> x.Predicate | None:
+def _residual(parts: Parts[KeyDimension], key: Key | None) -> x.Predicate | None:
     covered = key.dimension.number if key is not None and key.exact else None
     tests = [test for number, found in parts.tests.items() if number != covered for test in found.predicates]
     tests += parts.rest
@@ -316,8 +263,3 @@ def _without_minus_zero(spans: Spans) -> Iterable[Interval]:
     """
     ends = ((low + (low == -1), high - (high == -1)) for low, high in spans)
     return (span for span in ends if span[0] <= span[1])
-
-
-def _intersection(first: Spans, second: Spans) -> Iterable[Interval]:
-    pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in first for b in second)
-    return (pair for pair in pairs if pair[0] <= pair[1])

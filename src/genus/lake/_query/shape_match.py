@@ -21,7 +21,7 @@ import numpy.typing as npt
 from genus.catalog import Catalog
 from genus.lake._tables.columns import Shape
 from genus.model import Vector, name_of, pure_kind
-from genus.targets.index._decompose import Profile
+from genus.targets._decompose import Profile
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]

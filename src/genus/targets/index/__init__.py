@@ -1,17 +1,16 @@
 """The index target: which of very many subscriptions match an event; of a million, in less than a millisecond.
 
-A compiled filter tests one subscription; the index finds those that match among all. Conjuncts that compare an
-attribute with constants become intervals of integers (`_intervals`). Per attribute, bucket bitmaps reject the
-subscriptions whose interval cannot contain the event's value (`_bitmaps`); the few that no bitmap rejects are compared
-exactly (`_family_index`). What is not an interval, such as `or`, arithmetic or a text test, is evaluated last, for
-these few only.
+A compiled filter tests one subscription; the index finds those that match among all. Each subscription is stored where
+the cheapest of its tests finds it: in a hash table by value or by part of a text, in bitmaps over the intervals of all
+attributes, or among those of the same form, which are tested at once. `_family_index` has the details. The bus uses the
+same index for classes with many subscriptions.
 
 Each family has an index of its own, as an attribute name has one type within a family; `Event` and kinds share one
 more. An event is looked up in its family's index and in that one.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 from genus._extras import missing_extra
 
@@ -23,15 +22,18 @@ except ImportError as missing:
 
 from genus.errors import SubscriptionError
 from genus.filters import Subscription, this
+from genus.filters._evaluate import raise_event_error
 from genus.filters._expression import And, Predicate
 from genus.model import Event, FloatType, name_of, pure_kind, vector
-from genus.targets.index._bitmaps import float_keys
-from genus.targets.index._decompose import Profile
-from genus.targets.index._family_index import BATCH, FamilyIndex
-from genus.targets.index._interval_tables import GrowingArray, Numbers
-from genus.targets.index._intervals import Floats, Interval, key_float
+from genus.targets._decompose import Profile
+from genus.targets._intervals import Floats, Interval, key_float
+from genus.targets.index._family_index import BucketPlace, FamilyIndex, Place
+from genus.targets.index._forms import Misfit
+from genus.targets.index._segments import float_keys
 
 __all__ = ["SubscriptionIndex", "compile"]
+
+I = TypeVar("I", bound=Hashable)  # noqa: E741 - an item: what a caller stores for a subscription
 
 Handles: TypeAlias = npt.NDArray[np.int64]
 Bounds: TypeAlias = npt.NDArray[np.float64]
@@ -69,42 +71,33 @@ class SubscriptionIndex:
     """
 
     def __init__(self, subscriptions: Iterable[Subscription] = ()) -> None:
-        self._families: dict[object, FamilyIndex] = {}
-        self._owners: list[FamilyIndex | None] = []
+        self._families = Families[int]()
+        self._places: list[tuple[FamilyIndex[int], Place[int]] | None] = []
         self._subscriptions: list[Subscription | type | None] = []
-        self._slots = GrowingArray(np.int64)
         self._free: list[int] = []
         self.add_all(subscriptions)
 
     def __len__(self) -> int:
-        return sum(map(len, self._families.values()))
+        return len(self._places) - len(self._free)
 
     def __iter__(self) -> Iterator[int]:
-        return (handle for handle, owner in enumerate(self._owners) if owner is not None)
+        return (handle for handle, place in enumerate(self._places) if place is not None)
 
     def add(self, subscription: Subscription) -> int:
         """Add a subscription and return its handle."""
-        family = self._family_index(_lookup_type(subscription))
-        handle = self._new_handle(subscription, family)
-        family.add(handle, subscription)
+        handle = self._new_handle(subscription)
+        self._places[handle] = self._families.add(handle, subscription)
         return handle
 
     def add_all(self, subscriptions: Iterable[Subscription]) -> list[int]:
-        """Add many subscriptions and return their handles in the same order; faster than one by one.
+        """Add many subscriptions and return their handles in the same order.
 
         >>> from genus import Event, Subscription
         >>> index = SubscriptionIndex()
         >>> index.add_all([Subscription(Event, has="place"), Subscription(Event, lacks="place")])
         [0, 1]
         """
-        handles = []
-        for subscription in subscriptions:
-            family = self._family_index(_lookup_type(subscription))
-            handles.append(self._new_handle(subscription, family))
-            family.stage(handles[-1], subscription)
-        for family in self._families.values():
-            family.update_bitmaps()
-        return handles
+        return [self.add(subscription) for subscription in subscriptions]
 
     def add_ranges(self, type: type, attributes: Sequence[str], low: Bounds, high: Bounds) -> Handles:
         """Add subscriptions that are given by arrays: row i wants `low[i, a] <= attribute a <= high[i, a]`, for all a.
@@ -124,44 +117,32 @@ class SubscriptionIndex:
         >>> index.match(Spot(x=0.7, y=0.7)).tolist(), str(index.subscription(1))
         ([1], 'Spot where x >= 0.5')
         """
-        family = self._family_index(type)
-        numbers = np.array([self._float_dimension(type, family, name) for name in attributes], np.uint16)
-        profile = family.decomposition.number(Profile((type,), False, frozenset(), frozenset()))
+        types = [_float_type(type, name) for name in attributes]
         low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
         if low.shape != high.shape or low.shape != (len(low), len(attributes)):
             raise SubscriptionError(
                 f"bounds must have one row per subscription and {len(attributes)} columns, one per attribute; "
                 f"low has shape {low.shape} and high {high.shape}"
             )
-        family.reserve(((low == low) | (high == high)).sum(axis=1))
-        handles = np.array([self._new_handle(type, family) for _ in range(len(low))], np.int64)
-        for start in range(0, len(low), BATCH):
-            rows = slice(start, start + BATCH)
-            self._append_ranges(family, handles[rows], profile, numbers, low[rows], high[rows])
-        family.update_bitmaps()
-        return handles
-
-    def _float_dimension(self, type: type, family: FamilyIndex, name: str) -> int:
-        attribute = vector(type).find(name)
-        if not isinstance(attribute.type, FloatType):
-            raise SubscriptionError(f"{attribute} is not a float; add_ranges takes bounds of floats only")
-        return family.decomposition.dimension(name, attribute.type).number
-
-    def _append_ranges(
-        self, family: FamilyIndex, handles: Handles, profile: int, numbers: Numbers, low: Bounds, high: Bounds
-    ) -> None:  # fmt: skip
+        family = self._families.of_type(type)
+        handles = [self._new_handle(type) for _ in range(len(low))]
         bounded_below, bounded_above = low == low, high == high
         tested = bounded_below | bounded_above
         low_keys = np.where(bounded_below, float_keys(low), Floats.low)[tested]
         high_keys = np.where(bounded_above, float_keys(high), Floats.high)[tested]
-        which = np.broadcast_to(numbers, tested.shape)[tested]
-        family.append_columns(handles, profile, tested.sum(axis=1), which, low_keys, high_keys)
+        which = np.broadcast_to(np.arange(len(attributes), dtype=np.uint16), tested.shape)[tested]
+        profile = Profile((type,), False, frozenset(), frozenset())
+        lengths = tested.sum(axis=1)
+        places = family.add_intervals(handles, profile, list(attributes), types, lengths, which, low_keys, high_keys)
+        for handle, place in zip(handles, places, strict=True):
+            self._places[handle] = (family, place)
+        return np.array(handles, np.int64)
 
     def remove(self, handle: int) -> None:
         """Remove a subscription; its handle may be used again for another. KeyError if the handle is unknown."""
-        family = self._owner(handle)
-        self._owners[handle] = self._subscriptions[handle] = None
-        family.remove(handle)
+        family, place = self._place(handle)
+        self._places[handle] = self._subscriptions[handle] = None
+        family.remove(place)
         self._free.append(handle)
 
     def match(self, event: Event) -> Handles:
@@ -169,18 +150,9 @@ class SubscriptionIndex:
 
         Raises EventError if a value that is tested does not have its declared type.
         """
-        found = [self._match_in(family, event) for family in self._families_for(type(event))]
-        handles = found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+        handles = np.array(self._families.match(event, self.subscription), np.int64)
         handles.sort()
         return handles
-
-    def _match_in(self, family: FamilyIndex, event: Event) -> Handles:
-        slots, verified = family.match(event)
-        handles = family.handles_of(slots)
-        if verified:
-            return handles
-        matching = [handle for handle in handles.tolist() if self.subscription(handle).matches(event)]
-        return np.array(matching, np.int64)
 
     def count(self, event: Event) -> int:
         """The number of subscriptions that match an event."""
@@ -188,25 +160,27 @@ class SubscriptionIndex:
 
     def subscription(self, handle: int) -> Subscription:
         """The subscription of a handle; one of `add_ranges` is created. KeyError if the handle is unknown."""
-        family = self._owner(handle)
+        family, place = self._place(handle)
         known = self._subscriptions[handle]
         if isinstance(known, Subscription):
             return known
         assert isinstance(known, type)
-        tests = family.intervals_of(handle)
+        assert not isinstance(place, BucketPlace)
+        tests = family.intervals_at(place)
         where = tuple(test for name, interval in tests.items() for test in _range_tests(name, interval))
         return Subscription(known, where=And(where) if where else None)
 
     def compact(self) -> None:
-        """Free the memory of removed subscriptions and choose the buckets again; the index also does so by itself."""
-        for family in self._families.values():
-            family.rebuild(tight=True)
+        """Free the memory of removed subscriptions and choose the buckets of the bitmaps again."""
+        for family in self._families:
+            for handle, place in family.compact().items():
+                self._places[handle] = (family, place)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays, without the subscriptions themselves and their texts."""
-        own = self._slots.nbytes + 8 * (len(self._owners) + len(self._subscriptions))
-        return own + sum(sum(family.nbytes.values()) for family in self._families.values())
+        own = 8 * (len(self._places) + len(self._subscriptions))
+        return own + sum(sum(family.nbytes.values()) for family in self._families)
 
     def explain(self, handle: int | None = None) -> str:
         """What the index holds, and its memory, as text; with a handle, how that subscription is found.
@@ -215,59 +189,90 @@ class SubscriptionIndex:
         >>> class Lorry(Event):
         ...     axles: int
         >>> index = SubscriptionIndex([Subscription(Lorry, where=(this.axles > n) | (this.axles == 2)) for n in (3, 4)])
-        >>> print(index.explain())  # doctest: +ELLIPSIS
-        index: 2 subscriptions, ... MB
-          Lorry: 2 subscriptions, 0 in bitmaps and 2 compared one by one
-            1 combination of type and attributes, 2 subscriptions with a part that is evaluated
-            ...
+        >>> print(index.explain())
+        index: 2 subscriptions
+          Lorry: 2 subscriptions: 0 by equality or part of a text, 0 by intervals, 2 by form
+            1 combination of type and attributes, 1 form of predicates
         >>> print(index.explain(0))
         index: Lorry where axles > 3 or axles == 2
           type: Lorry and its subtypes, decided once for each class and set of attributes
           attributes: any
-          contents: axles > 3 or axles == 2, evaluated if all else matches
+          contents: axles > 3 or axles == 2, tested together with those of the same form
         """
         if handle is not None:
             return "\n".join([f"index: {self.subscription(handle)}", *self._explain_one(handle)])
-        lines = [f"index: {len(self)} subscriptions, {self.nbytes / 1e6:.1f} MB"]
-        for family in self._families.values():
+        lines = [f"index: {len(self)} subscriptions"]
+        for family in self._families:
             lines += family.explain()
         return "\n".join(lines)
 
     def _explain_one(self, handle: int) -> Iterator[str]:
+        family, _ = self._place(handle)
         asked = self.subscription(handle)
         names = " and ".join(map(name_of, asked.types)) + ("" if asked.exact else " and its subtypes")
         yield f"  type: {names}, decided once for each class and set of attributes"
-        present, looked_up, evaluated = self._owner(handle).decomposition.classify(asked)
+        present, looked_up, tested = family.classify(asked)
         yield f"  attributes: {', '.join(present) or 'any'}"
         contents = [f"{' and '.join(looked_up)}, looked up by value"] if looked_up else []
-        contents += [f"{' and '.join(evaluated)}, evaluated if all else matches"] if evaluated else []
+        contents += [f"{' and '.join(tested)}, tested together with those of the same form"] if tested else []
         yield f"  contents: {'; '.join(contents) or 'any'}"
 
-    def _family_index(self, type: type) -> FamilyIndex:
-        key = _family_key(type)
-        if key not in self._families:
-            self._families[key] = FamilyIndex(vector(type).scope, self._slots)
-        return self._families[key]
-
-    def _families_for(self, cls: type) -> list[FamilyIndex]:
-        keys = dict.fromkeys((_family_key(cls), None))
-        return [self._families[key] for key in keys if key in self._families]
-
-    def _owner(self, handle: int) -> FamilyIndex:
-        owner = self._owners[handle] if 0 <= handle < len(self._owners) else None
-        if owner is None:
+    def _place(self, handle: int) -> tuple[FamilyIndex[int], Place[int]]:
+        place = self._places[handle] if 0 <= handle < len(self._places) else None
+        if place is None:
             raise KeyError(f"no subscription has the handle {handle}")
-        return owner
+        return place
 
-    def _new_handle(self, subscription: Subscription | type, family: FamilyIndex) -> int:
+    def _new_handle(self, subscription: Subscription | type) -> int:
         """A handle that was freed, or else a new one."""
         if not self._free:
             self._subscriptions.append(subscription)
-            self._owners.append(family)
-            return len(self._owners) - 1
+            self._places.append(None)
+            return len(self._places) - 1
         handle = self._free.pop()
-        self._subscriptions[handle], self._owners[handle] = subscription, family
+        self._subscriptions[handle] = subscription
         return handle
+
+
+class Families(Generic[I]):
+    """State: the index of each family, and of `Event` and kinds together; items are what callers store."""
+
+    def __init__(self) -> None:
+        self._families: dict[object, FamilyIndex[I]] = {}
+
+    def __iter__(self) -> Iterator[FamilyIndex[I]]:
+        return iter(self._families.values())
+
+    def add(self, item: I, subscription: Subscription) -> tuple[FamilyIndex[I], Place[I]]:
+        """Add a subscription; returns the index it is in and its place there, to remove it."""
+        family = self.of_type(_lookup_type(subscription))
+        return family, family.add(item, subscription)
+
+    def of_type(self, type: type) -> FamilyIndex[I]:
+        """The index of a type's family, made if it is new."""
+        key = _family_key(type)
+        if key not in self._families:
+            self._families[key] = FamilyIndex(vector(type).scope)
+        return self._families[key]
+
+    def match(self, event: Event, subscription: Callable[[I], Subscription]) -> list[I]:
+        """The items of the subscriptions that match; `subscription` gives that of an item.
+
+        Raises EventError if a value that is tested does not have its declared type.
+        """
+        found: list[I] = []
+        key = _family_key(type(event))
+        families = [
+            self._families[one] for one in ((key, None) if key is not None else (None,)) if one in self._families
+        ]
+        try:
+            for family in families:
+                family.match(event, found)
+        except Misfit:
+            return [item for family in families for item in family if subscription(item).matches(event)]
+        except (TypeError, AttributeError, OverflowError) as problem:
+            raise_event_error(event, problem)
+        return found
 
 
 def _lookup_type(subscription: Subscription) -> type:
@@ -277,6 +282,13 @@ def _lookup_type(subscription: Subscription) -> type:
 
 def _family_key(type: type) -> object:
     return getattr(type, "__genus_family__", None)
+
+
+def _float_type(type: type, name: str) -> FloatType:
+    attribute = vector(type).find(name)
+    if not isinstance(attribute.type, FloatType):
+        raise SubscriptionError(f"{attribute} is not a float; add_ranges takes bounds of floats only")
+    return attribute.type
 
 
 def _range_tests(name: str, interval: Interval) -> list[Predicate]:

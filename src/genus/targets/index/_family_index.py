@@ -1,348 +1,449 @@
-"""The index of one family: its subscriptions in columns, one slot each, and the three steps of a look-up.
+"""The index of one family: each subscription is stored where the cheapest key finds it.
 
-1. Shape: the slots that accept the event's class and present attributes. Their bits are cached per shape, as there are
-   few shapes.
-2. Bitmaps: the rows of the buckets that the event's values fall into, or-ed together; a slot that no row rejects is a
-   candidate.
-3. Verification: the candidates' intervals are compared exactly, and then residual predicates are evaluated.
+* Equality with constants: a hash table per attribute, by value.
+* A text that begins with, ends with or contains a constant: a hash table by the constant; an event's text is looked up
+  piece by piece.
+* Intervals only: bitmaps over all attributes (`_segments`).
+* Nothing of these: one bucket for all, in which subscriptions are tested by form (`_buckets`, `_forms`).
 
-Slots are appended. The last few are not in the bitmaps yet and are all candidates; bitmaps are extended by some
-hundreds of slots at once. A removed slot is rejected for every shape until the bitmaps are rebuilt: on growth by a
-quarter, or when most slots are removed.
+What a key does not decide is tested by form. Type and attributes are decided once per shape. Adding and removing touch
+the places of one subscription, and the next event sees the change.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 import genus.filters._expression as x
 from genus.filters import Subscription
-from genus.filters._evaluate import evaluate, raise_event_error
-from genus.model import Event, attributes
-from genus.targets.index._bitmaps import SAMPLE, WORD, AttributeBitmaps, Words, clear_bits, pack, whole_words
-from genus.targets.index._decompose import Decomposition, Parts
-from genus.targets.index._interval_tables import Flags, GrowingArray, IntervalTables, Numbers, Slots
-from genus.targets.index._intervals import UNKNOWN, Codes, Interval
+from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
+from genus.targets._decompose import Parts, Profile, Spans, take_apart
+from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
+from genus.targets.index._buckets import Bucket, Entry
+from genus.targets.index._columns import Flags, matching_parts
+from genus.targets.index._forms import Forms, Misfit
+from genus.targets.index._segments import Dimension, Keys, Numbers, RangeStore, Segment, ShapeKeys, Slots
 
-MAX_UNINDEXED = 256
-"""So many slots are compared one by one before they are added to the bitmaps."""
-CHUNK = 1 << 14
-"""So many slots are added to the bitmaps at a time: their temporary arrays stay in the cache."""
-MIN_ROOM = 4096
-"""The least room for more slots; usually a quarter."""
-BATCH = 1 << 13
-"""So many subscriptions are appended at a time."""
+I = TypeVar("I", bound=Hashable)  # noqa: E741 - an item: what the index stores for a subscription
+
+MAX_KEYS = 64
+"""An interval with at most so many keys is looked up by each of them."""
+LARGE_BUCKET = 256
+"""If a key selects more subscriptions than this, those with intervals of other attributes go to the bitmaps."""
 MAX_SHAPES = 64
 """So many shapes are cached."""
 
 
-def holds(residual: x.Predicate, event: Event) -> bool:
-    """Whether a residual predicate is true of an event; EventError if a value does not have its declared type."""
-    try:
-        return evaluate(residual, event) is True
-    except (TypeError, AttributeError, OverflowError) as problem:
-        raise_event_error(event, problem)
+class KeyTable(Generic[I]):
+    """State: the buckets of an attribute by value."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.buckets: dict[Any, Bucket[I]] = {}
+
+    def add(self, key: Any, entry: Entry[I]) -> None:
+        """Add an entry to the bucket of a key."""
+        bucket = self.buckets.get(key)
+        if bucket is None:
+            bucket = self._begin(key)
+        bucket.add(entry)
+
+    def remove(self, key: Any, entry: Entry[I]) -> None:
+        """Remove an entry from the bucket of a key."""
+        if self.buckets[key].remove(entry):
+            self._drop(key)
+
+    def _begin(self, key: Any) -> Bucket[I]:
+        bucket = self.buckets[key] = Bucket()
+        return bucket
+
+    def _drop(self, key: Any) -> None:
+        del self.buckets[key]
+
+    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+        """The buckets that a value of an event selects; Misfit if it does not have its declared type."""
+        raise NotImplementedError
+
+
+class NumberTable(KeyTable[I]):
+    """State: the buckets of an attribute with ordered or few values, by the value's key; it may have intervals too."""
+
+    def __init__(self, name: str, number: int, type_: AttributeType) -> None:
+        super().__init__(name)
+        self.number = number
+        self.domain: Domain = domain_of(type_)
+        self.is_exact = not isinstance(type_, TextType | BytesType | OpaqueType)
+
+    def spans(self, part: x.Predicate) -> Spans | None:
+        """The keys for which a test is true; None for text and bytes, which have tables of their own."""
+        return intervals(part, self.domain) if self.is_exact else None
+
+    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+        """The bucket of the value's key."""
+        key = self.domain.key(value)
+        if key is None:
+            raise Misfit
+        bucket = self.buckets.get(key)
+        return () if bucket is None else (bucket,)
+
+
+class TextTable(KeyTable[I]):
+    """State: the buckets of a text or bytes attribute, by value."""
+
+    def __init__(self, name: str, type_: AttributeType) -> None:
+        super().__init__(name)
+        self._kind = str if isinstance(type_, TextType) else bytes
+
+    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+        """The bucket of the value."""
+        if type(value) is not self._kind:
+            raise Misfit
+        bucket = self.buckets.get(value)
+        return () if bucket is None else (bucket,)
+
+
+class PartTable(KeyTable[I]):
+    """State: the buckets of a text test of an attribute, by the part that the text must have."""
+
+    def __init__(self, name: str, op: str) -> None:
+        super().__init__(name)
+        self.op = op
+        self._lengths: Counter[int] = Counter()
+
+    def _begin(self, key: str) -> Bucket[I]:
+        self._lengths[len(key)] += 1
+        return super()._begin(key)
+
+    def _drop(self, key: str) -> None:
+        super()._drop(key)
+        self._lengths[len(key)] -= 1
+
+    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+        """The buckets of all parts for which the test is true."""
+        if type(value) is not str:
+            raise Misfit
+        return [self.buckets[part] for part in matching_parts(self.op, value, self.buckets, self._lengths)]
+
+
+class BucketPlace(NamedTuple, Generic[I]):
+    """Where a subscription is found by keys: its entry, and the table and key of each bucket that has it."""
+
+    entry: Entry[I]
+    keys: list[tuple[KeyTable[I], Any]]
+
+
+SegmentPlace: TypeAlias = tuple[Segment[I], int]
+Place: TypeAlias = BucketPlace[I] | SegmentPlace[I]
 
 
 @dataclass(slots=True)
 class IndexedShape:
-    """State: a class and its present attributes, with the slots it cannot match."""
+    """State: a class and its present attributes, and which profiles accept it."""
 
+    number: int
     cls: type
     present: set[str]
-    accepted: Flags
-    """By profile: whether it accepts the shape."""
-    rejected: Words
-    """By slot in the bitmaps: of another profile, removed, or with a test of an absent attribute."""
-    dimensions: list[AttributeBitmaps]
-    """The bitmaps of the attributes that are present."""
+    accepted: list[bool] = field(default_factory=list)
+    flags: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
 
 
-class FamilyIndex:
-    """State: the subscriptions of one family, or of `Event` and kinds together."""
+class FamilyIndex(Generic[I]):
+    """State: the subscriptions of one family, or of `Event` and kinds together, by item."""
 
-    def __init__(self, name: str, slots: GrowingArray) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.decomposition = Decomposition()
-        self.removed = 0
-        self.residuals: dict[int, x.Predicate] = {}
-        self._staged: list[tuple[int, Parts]] = []
-        self._slot_of_handle = slots
-        self._indexed = self._room = 0
-        self._handles, self._alive = GrowingArray(np.int64), GrowingArray(np.bool_)
-        self._profile = GrowingArray(np.int32)
-        self._intervals = IntervalTables()
+        self.profiles: list[Profile] = []
+        self.forms = Forms()
+        self.count = 0
+        self._profile_numbers: dict[Profile, int] = {}
+        self._watched: dict[str, None] = {}
+        """The attributes whose presence distinguishes shapes."""
+        self._numbers: dict[str, NumberTable[I]] = {}
+        self._texts: dict[str, TextTable[I]] = {}
+        self._parts: dict[tuple[str, str], PartTable[I]] = {}
+        self._tables: list[KeyTable[I]] = []
+        self._rest: Bucket[I] = Bucket()
+        self._dimensions: list[Dimension] = []
+        self._dimension_numbers: dict[int, int] = {}
+        self._ranges: RangeStore[I] = RangeStore(self._dimensions)
         self._shapes: dict[tuple[object, ...], IndexedShape] = {}
-        self._carried: dict[type, list[str | None]] = {}
-        self._buffer = np.empty(0, np.uint64)
+        self._next_shape = 0
+        self._carried: dict[type, tuple[frozenset[str], list[KeyTable[I]], list[str], list[Dimension]]] = {}
 
     def __len__(self) -> int:
-        return len(self._alive) + len(self._staged) - self.removed
+        return self.count
+
+    def __iter__(self) -> Iterator[I]:
+        """All items, those found by several keys once."""
+        items: dict[I, None] = {}
+        for bucket in (self._rest, *(bucket for table in self._tables for bucket in table.buckets.values())):
+            items.update((item, None) for item, _ in bucket)
+        for segment in self._ranges.segments:
+            items.update((item, None) for item in segment.items if item is not None)
+        return iter(items)
+
+    # Adding and removing
+
+    def add(self, item: I, subscription: Subscription) -> "Place[I]":
+        """Add a subscription; returns its place."""
+        self.count += 1
+        parts = take_apart(subscription, self._number_table)
+        profile = self.profile_number(parts.profile)
+        keys = None if parts.is_void else self._choose_keys(parts)
+        if keys is None and not parts.is_void and parts.tests and not parts.rest and self._are_intervals(parts):
+            return self._ranges.add(item, profile, self._intervals_of(parts))
+        decided, table, values = keys if keys is not None else ((), None, [])
+        left = [one for test in parts.tests.values() for one in test.predicates if one not in decided]
+        left += [one for one in parts.rest if one not in decided]
+        form, constants = self.forms.take_apart(left) if left else (None, ())
+        entry = Entry(item, profile, form, constants)
+        if table is None:
+            self._rest.add(entry)
+            return BucketPlace(entry, [])
+        for value in values:
+            table.add(value, entry)
+        return BucketPlace(entry, [(table, value) for value in values])
+
+    def add_intervals(
+        self, items: Sequence[I], profile: Profile, names: list[str], types: Sequence[AttributeType], lengths: Slots,
+        which: Numbers, low: Keys, high: Keys,
+    ) -> "list[SegmentPlace[I]]":  # fmt: skip
+        """Add many subscriptions of one profile that are given as arrays; `which` are positions in `names`."""
+        numbers = [self._dimension(self._table_of(name, type_)) for name, type_ in zip(names, types, strict=True)]
+        self.count += len(items)
+        chosen = np.array(numbers, np.uint16)[which]
+        return self._ranges.add_all(items, self.profile_number(profile), lengths, chosen, low, high)
+
+    def remove(self, place: "Place[I]") -> None:
+        """Remove a subscription by its place."""
+        self.count -= 1
+        if isinstance(place, BucketPlace):
+            if not place.keys:
+                self._rest.remove(place.entry)
+            for table, value in place.keys:
+                table.remove(value, place.entry)
+        else:
+            self._ranges.remove(*place)
+
+    def intervals_at(self, place: "SegmentPlace[I]") -> dict[str, Interval]:
+        """The interval of each attribute of a subscription in the bitmaps, by name."""
+        segment, slot = place
+        return {self._dimensions[number].name: found for number, found in segment.intervals_of(slot).items()}
+
+    def compact(self) -> "dict[I, SegmentPlace[I]]":
+        """Free the memory of removed subscriptions and choose the buckets of the bitmaps again; returns new places."""
+        return self._ranges.compact()
+
+    def _choose_keys(
+        self, parts: Parts[NumberTable[I]]
+    ) -> "tuple[tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None":
+        """The tests that a key decides, its table and its values; None if there is no key.
+
+        Of several equalities the one whose buckets are smallest is chosen.
+        """
+        best: tuple[int, tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None = None
+        for test in parts.tests.values():
+            values = _points(test.spans)
+            if values is not None:
+                table = test.attribute
+                size = max([len(table.buckets[v]) if v in table.buckets else 0 for v in values], default=0)
+                if best is None or size < best[0]:
+                    best = size, tuple(test.predicates), table, values
+        if best is not None and best[0] > LARGE_BUCKET and not parts.rest and len(parts.tests) > 1:
+            return None
+        if best is None or best[0] > LARGE_BUCKET:
+            return self._text_key(parts.rest) or (None if best is None else best[1:])
+        return best[1:]
+
+    def _text_key(self, rest: list[x.Predicate]) -> "tuple[tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None":
+        found: tuple[tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None = None
+        for part in rest:
+            match part:
+                case x.Compare("==", x.AttributeRef(name, TextType() | BytesType() as type_), x.Literal(value)):
+                    return (part,), self._text_table(name, type_), [value]
+                case x.OneOf(x.AttributeRef(name, TextType() | BytesType() as type_), options):
+                    values = list(dict.fromkeys(option.value for option in options))
+                    return (part,), self._text_table(name, type_), values
+                case x.TextTest(op, x.AttributeRef(name, TextType()), x.Literal(str(value))) if found is None:
+                    if op in ("startswith", "endswith", "contains"):
+                        found = (part,), self._part_table(name, op), [value]
+        return found
+
+    def _are_intervals(self, parts: Parts[NumberTable[I]]) -> bool:
+        return all(len(test.spans) == 1 for test in parts.tests.values())
+
+    def _intervals_of(self, parts: Parts[NumberTable[I]]) -> dict[int, Interval]:
+        return {self._dimension(test.attribute): test.spans[0] for test in parts.tests.values()}
+
+    def _dimension(self, table: NumberTable[I]) -> int:
+        """The number of an attribute in the bitmaps."""
+        number = self._dimension_numbers.get(table.number)
+        if number is None:
+            number = self._dimension_numbers[table.number] = len(self._dimensions)
+            self._dimensions.append(Dimension(table.name, number, table.domain))
+            self._watch({table.name})
+            self._carried.clear()
+        return number
+
+    def _number_table(self, reference: x.AttributeRef) -> NumberTable[I]:
+        known = self._numbers.get(reference.name)
+        if known is not None:
+            return known
+        assert reference.type is not None, "a subscription's predicate is bound"
+        return self._table_of(reference.name, reference.type)
+
+    def _table_of(self, name: str, type_: AttributeType) -> NumberTable[I]:
+        if name not in self._numbers:
+            self._numbers[name] = NumberTable(name, len(self._numbers), type_)
+            self._register(self._numbers[name])
+        return self._numbers[name]
+
+    def _text_table(self, name: str, type_: AttributeType) -> TextTable[I]:
+        if name not in self._texts:
+            self._texts[name] = TextTable(name, type_)
+            self._register(self._texts[name])
+        return self._texts[name]
+
+    def _part_table(self, name: str, op: str) -> PartTable[I]:
+        if (name, op) not in self._parts:
+            self._parts[name, op] = PartTable(name, op)
+            self._register(self._parts[name, op])
+        return self._parts[name, op]
+
+    def _register(self, table: KeyTable[I]) -> None:
+        self._tables.append(table)
+        self._carried.clear()
+
+    def profile_number(self, profile: Profile) -> int:
+        """The number of a profile, given if it is new."""
+        number = self._profile_numbers.get(profile)
+        if number is None:
+            number = self._profile_numbers[profile] = len(self.profiles)
+            self.profiles.append(profile)
+            self._watch(profile.has | profile.lacks)
+        return number
+
+    def _watch(self, names: "set[str] | frozenset[str]") -> None:
+        if not names <= self._watched.keys():
+            self._watched.update(dict.fromkeys(sorted(names)))
+            self._carried.clear()
+
+    # Matching
+
+    def match(self, event: Event, found: list[I]) -> None:
+        """Append the items of the subscriptions that match.
+
+        Raises Misfit if a value that may be tested does not have its declared type; `found` is then of no use.
+        """
+        _, tables, watched, dimensions = self._carried.get(type(event)) or self._carry(type(event))
+        shape = self._shape(event, watched)
+        accepted = shape.accepted
+        for table in tables:
+            if table.buckets:
+                value = getattr(event, table.name)
+                if value is not None:
+                    for bucket in table.find(value):
+                        bucket.select(event, accepted, found)
+        self._rest.select(event, accepted, found)
+        if self._ranges.segments:
+            self._match_ranges(event, shape, dimensions, found)
+
+    def _match_ranges(self, event: Event, shape: IndexedShape, dimensions: list[Dimension], found: list[I]) -> None:
+        keys = np.full(len(self._dimensions), UNKNOWN, np.int64)
+        present = []
+        for name, number, domain in dimensions:
+            value = getattr(event, name)
+            if value is not None:
+                key = domain.key(value)
+                if key is None:
+                    raise Misfit
+                keys[number] = key
+                present.append((number, key))
+        known = {number for number, _ in present}
+        absent = [number for number in range(len(self._dimensions)) if number not in known]
+        asked = ShapeKeys(shape.number, present, absent)
+        for segment in self._ranges.segments:
+            if segment.count:
+                found += segment.match(asked, shape.flags, keys)
+
+    def _carry(self, cls: type) -> tuple[frozenset[str], list[KeyTable[I]], list[str], list[Dimension]]:
+        """What a class has: its attributes, and of them the tables, the watched names and the dimensions."""
+        declared = frozenset(attribute.name for attribute in attributes(cls))
+        carried = (
+            declared,
+            [table for table in self._tables if table.name in declared],
+            [name for name in self._watched if name in declared],
+            [dimension for dimension in self._dimensions if dimension.name in declared],
+        )
+        self._carried[cls] = carried
+        return carried
+
+    def _shape(self, event: Event, watched: list[str]) -> IndexedShape:
+        presence = tuple([getattr(event, name) is not None for name in watched])
+        key = (type(event), len(self._watched), presence)
+        shape = self._shapes.get(key)
+        if shape is None:
+            present = {name for name, there in zip(watched, presence, strict=True) if there}
+            if len(self._shapes) >= MAX_SHAPES:
+                oldest = self._shapes.pop(next(iter(self._shapes)))
+                for segment in self._ranges.segments:
+                    segment.forget(oldest.number)
+            self._next_shape += 1
+            shape = self._shapes[key] = IndexedShape(self._next_shape, type(event), present)
+        if len(shape.accepted) < len(self.profiles):
+            more = self.profiles[len(shape.accepted) :]
+            shape.accepted += [profile.accepts(shape.cls, shape.present) for profile in more]
+            shape.flags = np.array(shape.accepted, np.bool_)
+        return shape
+
+    # Explaining
+
+    def classify(self, subscription: Subscription) -> tuple[list[str], list[str], list[str]]:
+        """The tests of a subscription as texts: of presence, by key or interval, and by form."""
+        parts = take_apart(subscription, self._number_table)
+        keys = self._choose_keys(parts)
+        by_value = [one for test in parts.tests.values() for one in test.predicates]
+        by_intervals = keys is None and not parts.rest and self._are_intervals(parts)
+        looked_up = by_value if by_intervals else list(keys[0]) if keys is not None else []
+        tested = [one for one in (*by_value, *parts.rest) if one not in looked_up]
+        present = [f"{name} present" for name in sorted(parts.profile.has)]
+        present += [f"{name} absent" for name in sorted(parts.profile.lacks)]
+        return present, list(map(str, looked_up)), list(map(str, tested))
 
     @property
     def nbytes(self) -> dict[str, int]:
         """The bytes of the arrays, by their purpose."""
-        shapes = sum(shape.rejected.nbytes + shape.accepted.nbytes for shape in self._shapes.values())
-        return {
-            "bitmaps": sum(dimension.nbytes for dimension in self.decomposition.dimensions),
-            "ranges": self._intervals.nbytes,
-            "subscriptions": self._handles.nbytes + self._alive.nbytes + self._profile.nbytes,
-            "shapes": shapes + self._buffer.nbytes,
-        }
-
-    def handles_of(self, slots: Slots) -> Slots:
-        """The handles of some slots."""
-        handles: Slots = self._handles.values[slots]
-        return handles
-
-    def intervals_of(self, handle: int) -> dict[str, Interval]:
-        """The interval of each attribute that a subscription tests, by name."""
-        which, low, high = self._intervals.of_slot(int(self._slot_of_handle.values[handle]))
-        names = [self.decomposition.dimensions[number].name for number in which]
-        return dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+        total: Counter[str] = Counter(bitmaps=0, ranges=0, subscriptions=0, shapes=0)
+        for segment in self._ranges.segments:
+            total.update(segment.nbytes)
+        return dict(total)
 
     def explain(self) -> list[str]:
         """What is in the index, and its memory, as lines of text."""
-        self.append_staged()
         memory = ", ".join(f"{what} {size / 1e6:.1f} MB" for what, size in self.nbytes.items())
-        profiles = len(self.decomposition.profiles)
-        waiting = len(self._alive) - self._indexed
-        counts = f"{self._indexed} in bitmaps and {waiting} compared one by one"
-        gone = f", {self.removed} removed" if self.removed else ""
-        return [
-            f"  {self.name}: {len(self)} subscriptions, {counts}{gone}",
-            f"    {profiles} combination{'s' if profiles != 1 else ''} of type and attributes, "
-            f"{len(self.residuals)} subscriptions with a part that is evaluated",
-            *(
-                f"    {dimension.name}: {len(self._intervals.of_attribute(dimension.number)[0])} ranges "
-                f"in {dimension.buckets} buckets, {dimension.nbytes / 1e6:.1f} MB"
-                for dimension in self.decomposition.dimensions
-            ),
-            f"    memory: {memory}",
+        in_tables = sum(len(bucket) for table in self._tables for bucket in table.buckets.values())
+        lines = [
+            f"  {self.name}: {len(self)} subscriptions: {in_tables} by equality or part of a text, "
+            f"{len(self._ranges)} by intervals, {len(self._rest)} by form",
+            f"    {_count(len(self.profiles), 'combination')} of type and attributes, "
+            f"{_count(len(self.forms), 'form')} of predicates",
         ]
-
-    # Adding and removing
-
-    def add(self, handle: int, subscription: Subscription) -> None:
-        """Add a subscription; the bitmaps are updated when enough have been added."""
-        self.stage(handle, subscription)
-        if len(self._alive) + len(self._staged) - self._indexed >= MAX_UNINDEXED:
-            self.update_bitmaps()
-
-    def stage(self, handle: int, subscription: Subscription) -> None:
-        """Decompose a subscription, to be appended with others before the next event."""
-        self._staged.append((handle, self.decomposition.decompose(subscription)))
-        if len(self._staged) >= BATCH:
-            self.append_staged()
-
-    def append_staged(self) -> None:
-        """Append the staged subscriptions."""
-        if not self._staged:
-            return
-        staged, self._staged = self._staged, []
-        found = [found for _, (_, found, _) in staged]
-        for slot, (_, (_, _, residual)) in enumerate(staged, len(self._alive)):
-            if residual is not None:
-                self.residuals[slot] = residual
-        self.append_columns(
-            np.array([handle for handle, _ in staged], np.int64),
-            [profile for _, (profile, _, _) in staged],
-            np.array([len(one) for one in found], np.int64),
-            [number for one in found for number in one],
-            [low for one in found for low, _ in one.values()],
-            [high for one in found for _, high in one.values()],
-        )
-
-    def append_columns(
-        self, handles: Slots, profile: object, lengths: Slots, which: npt.ArrayLike, low: npt.ArrayLike,
-        high: npt.ArrayLike,
-    ) -> None:  # fmt: skip
-        """Append subscriptions whose profiles, numbers of intervals and intervals are given as columns."""
-        first, count = len(self._alive), len(handles)
-        self._slot_of_handle.extend(0, max(0, int(handles.max()) + 1 - len(self._slot_of_handle)))
-        self._slot_of_handle.values[handles] = np.arange(first, first + count)
-        self._handles.extend(handles, count)
-        self._alive.extend(True, count)
-        self._profile.extend(profile, count)
-        self._intervals.append(lengths, which, low, high)
-
-    def reserve(self, lengths: Slots) -> None:
-        """Make room for slots with these numbers of intervals."""
-        self._intervals.reserve(lengths)
-        for column in (self._handles, self._alive, self._profile):
-            column.reserve(len(column) + len(lengths))
-
-    def remove(self, handle: int) -> None:
-        """Remove a subscription: it matches nothing from now on."""
-        self.append_staged()
-        slot = int(self._slot_of_handle.values[handle])
-        self._alive.values[slot] = False
-        self.removed += 1
-        self.residuals.pop(slot, None)
-        if slot < self._indexed:
-            for shape in self._shapes.values():
-                shape.rejected.view(np.uint8)[slot >> 3] |= np.uint8(1 << (slot & 7))
-        if self.removed > len(self) + MIN_ROOM:
-            self.rebuild()
-
-    # Bitmaps
-
-    def update_bitmaps(self) -> None:
-        """Add the appended slots to the bitmaps, if they are enough."""
-        self.append_staged()
-        fresh = len(self._alive) - self._indexed
-        if fresh < MAX_UNINDEXED:
-            return
-        if len(self._alive) > self._room:
-            self.rebuild(tight=fresh >= self._indexed)
-        else:
-            self._build_bitmaps()
-
-    def rebuild(self, *, tight: bool = False) -> None:
-        """Drop removed slots, choose the buckets for the subscriptions there are now, and build all bitmaps.
-
-        `tight` leaves no room to grow: used after a bulk that was larger than all before.
-        """
-        self.append_staged()
-        self._drop_removed()
-        for dimension in self.decomposition.dimensions:
-            dimension.clear()
-        size = len(self._alive)
-        self._room = whole_words(size + (0 if tight else max(size // 4, MIN_ROOM)))
-        self._choose_buckets()
-        self._indexed = 0
-        self._build_bitmaps()
-
-    def _drop_removed(self) -> None:
-        alive = self._alive.values
-        if self.removed:
-            moved = np.cumsum(alive) - 1
-            self._intervals.keep(alive, moved)
-            self.residuals = {int(moved[slot]): residual for slot, residual in self.residuals.items()}
-            for column in (self._handles, self._profile, self._alive):
-                column.keep(alive)
-            self._slot_of_handle.values[self._handles.values] = np.arange(len(self._handles))
-            self.removed = 0
-
-    def _choose_buckets(self) -> None:
-        """Choose the buckets of each attribute by a sample of its intervals; drop codes that are not used."""
-        count = len(self.decomposition.dimensions)
-        which, low, high = self._intervals.sample(SAMPLE * max(count, 1))
-        sampled_slots = max(1, len(self._alive) * len(which) // max(1, len(self._intervals)))
-        for dimension, chosen in zip(self.decomposition.dimensions, _group_positions(which, count), strict=True):
-            if len(chosen):
-                dimension.choose_buckets(low[chosen], high[chosen], self._room // WORD, len(chosen) / sampled_slots)
-            if isinstance(dimension.domain, Codes):
-                self._drop_unused_codes(dimension)
-
-    def _drop_unused_codes(self, dimension: AttributeBitmaps) -> None:
-        assert isinstance(dimension.domain, Codes)
-        low, high = self._intervals.of_attribute(dimension.number)
-        codes = np.array(list(dimension.domain.codes.values()), np.int64)
-        begun = np.searchsorted(np.sort(low), codes, "right")
-        ended = np.searchsorted(np.sort(high), codes, "left")
-        dimension.domain.keep((begun > ended).tolist())
-
-    def _build_bitmaps(self) -> None:
-        """Add the slots that are not in the bitmaps, from the beginning of the last word."""
-        until = whole_words(len(self._alive))
-        for first in range(self._indexed // WORD * WORD, until, CHUNK):
-            self._build_chunk(first, min(first + CHUNK, until))
-        self._indexed = len(self._alive)
-        self._shapes.clear()
-        self._buffer = np.empty(until // WORD, np.uint64)
-        for dimension in self.decomposition.dimensions:
-            dimension.truncate_rows(until // WORD)
-
-    def _build_chunk(self, first: int, last: int) -> None:
-        owners, which, low, high = self._intervals.between(first, last)
-        dimensions = self.decomposition.dimensions
-        for dimension, chosen in zip(dimensions, _group_positions(which, len(dimensions)), strict=True):
-            if not len(chosen):
-                continue
-            if not dimension.nbytes:
-                dimension.choose_buckets(low[chosen], high[chosen], self._room // WORD, len(chosen) / (last - first))
-            dimension.set_bits(first, last - first, owners[chosen], low[chosen], high[chosen])
-
-    # Matching
-
-    def match(self, event: Event) -> tuple[Slots, bool]:
-        """The slots that match, ascending, and True; or candidates and False, if a value does not have its type.
-
-        Every slot that matches is among the candidates.
-        """
-        self.append_staged()
-        shape = self._shape(event)
-        keys = [UNKNOWN] * len(self.decomposition.dimensions)
-        buffer, rejected, valid = self._buffer, shape.rejected, True
-        for dimension in shape.dimensions:
-            key = dimension.domain.key(getattr(event, dimension.name))
-            if key is None:
-                valid = False
-                continue
-            keys[dimension.number] = key
-            if dimension.rows:
-                rejected = np.bitwise_or(rejected, dimension.row(key), buffer)
-        candidates = self._candidates(rejected, shape)
-        return (self._verify(candidates, keys, event), True) if valid else (candidates, False)
-
-    def _candidates(self, rejected: Words, shape: IndexedShape) -> Slots:
-        found = clear_bits(rejected)
-        if self._indexed == len(self._alive):
-            return found
-        fresh = shape.accepted[self._profile.values[self._indexed :]] & self._alive.values[self._indexed :]
-        return np.concatenate([found, np.flatnonzero(fresh) + self._indexed])
-
-    def _verify(self, candidates: Slots, keys: list[int], event: Event) -> Slots:
-        passed = candidates[~self._intervals.failing(candidates, np.array(keys, np.int64))]
-        return self._evaluate_residuals(passed, event) if self.residuals else passed
-
-    def _evaluate_residuals(self, slots: Slots, event: Event) -> Slots:
-        residuals = self.residuals
-        passed = [slot for slot in slots.tolist() if slot not in residuals or holds(residuals[slot], event)]
-        return np.array(passed, np.int64)
-
-    def _shape(self, event: Event) -> IndexedShape:
-        present = tuple(
-            [name is not None and getattr(event, name) is not None for name in self._watched_names(type(event))]
-        )
-        shape = self._shapes.get((type(event), present))
-        if shape is None:
-            shape = self._new_shape(type(event), present)
-        elif len(shape.accepted) < len(self.decomposition.profiles):
-            shape.accepted = self._accept_profiles(shape.cls, shape.present, shape.accepted)
-        return shape
-
-    def _watched_names(self, cls: type) -> list[str | None]:
-        """The watched attributes in order, with None for those that a class does not have."""
-        names = self._carried.get(cls)
-        if names is None or len(names) < len(self.decomposition.watched):
-            declared = {attribute.name for attribute in attributes(cls)}
-            names = self._carried[cls] = [name if name in declared else None for name in self.decomposition.watched]
-        return names
-
-    def _new_shape(self, cls: type, presence: tuple[bool, ...]) -> IndexedShape:
-        present = {name for name, there in zip(self.decomposition.watched, presence, strict=True) if there}
-        accepted = self._accept_profiles(cls, present, np.empty(0, np.bool_))
-        indexed = slice(self._indexed)
-        rejected = ~pack(accepted[self._profile.values[indexed]] & self._alive.values[indexed])
-        for dimension in self.decomposition.dimensions:
-            if dimension.rows and dimension.name not in present:
-                rejected |= dimension.rows[-1]
-        if len(self._shapes) >= MAX_SHAPES:
-            del self._shapes[next(iter(self._shapes))]
-        carried = [dimension for dimension in self.decomposition.dimensions if dimension.name in present]
-        shape = IndexedShape(cls, present, accepted, rejected, carried)
-        self._shapes[cls, presence] = shape
-        return shape
-
-    def _accept_profiles(self, cls: type, present: set[str], known: Flags) -> Flags:
-        more = [profile.accepts(cls, present) for profile in self.decomposition.profiles[len(known) :]]
-        return np.concatenate([known, np.array(more, np.bool_)])
+        lines += [f"    {table.name}: {_count(len(table.buckets), 'key')}" for table in self._tables if table.buckets]
+        if self._ranges.segments:
+            lines.append(f"    bitmaps of {', '.join(one.name for one in self._dimensions)}; {memory}")
+        return lines
 
 
-def _group_positions(which: Numbers, count: int) -> list[Slots]:
-    """For each number below `count`, its positions."""
-    order = np.argsort(which, kind="stable")
-    return np.split(order, np.searchsorted(which[order], np.arange(1, count)))[:count]
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _points(spans: Spans) -> list[int] | None:
+    """The keys of some spans, if they are few or each is given."""
+    size = sum(high - low + 1 for low, high in spans)
+    if size > max(MAX_KEYS, len(spans)):
+        return None
+    return [key for low, high in spans for key in range(low, high + 1)]

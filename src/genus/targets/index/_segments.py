@@ -1,0 +1,473 @@
+"""Segments: subscriptions whose predicate is one interval per attribute, found by bitmaps.
+
+A segment has a fixed number of slots, one per subscription. Per attribute, the keys are divided into buckets at
+quantiles of the bounds that were known when the segment was begun. Each bucket has one row of bits that *reject*: a set
+bit says that the slot's interval has no key in the bucket. The rows of the buckets that an event's values fall into are
+or-ed; the slots that no row rejects are compared exactly. A last row rejects all slots that have an interval of the
+attribute; it is for values that are unknown. After the bitmap indexes of databases (O'Neil, Quass: Improved query
+performance with variant indexes, 1997).
+
+Adding and removing touch the bits of one slot: nothing is rebuilt, copied or sorted, however many subscriptions there
+are. The last slots of a segment are not in the bitmaps yet, so that bits are set for many slots at once; they are all
+compared exactly. When a segment is full, a larger one is begun.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from genus.model._types import INT64_MAX
+from genus.targets._intervals import UNKNOWN, Domain, Interval
+from genus.targets.index._columns import Flags
+
+I = TypeVar("I")  # noqa: E741 - an item: what the index stores for a subscription
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+Slots: TypeAlias = npt.NDArray[np.int64]
+Keys: TypeAlias = npt.NDArray[np.int64]
+Rows: TypeAlias = npt.NDArray[np.int32]
+Numbers: TypeAlias = npt.NDArray[np.uint16]
+
+WORD = 64
+MAX_BUCKETS = 96
+MIN_BUCKETS = 4
+SAMPLE = 4_000
+"""So many intervals of an attribute decide its buckets."""
+PENDING = 256
+"""So many slots are compared one by one before they are added to the bitmaps."""
+CHUNK = 1 << 14
+"""So many slots are added to the bitmaps at a time: their temporary arrays stay in the cache."""
+MIN_INTERVALS = 32
+"""With fewer intervals of an attribute it gets no bitmaps: their buckets would be chosen badly."""
+FIRST_SEGMENT = 4096
+GROWTH = 3
+"""A new segment has so many times the slots of all before it, so that segments are few."""
+ALL_SET = np.uint64(2**64 - 1)
+
+
+class Dimension(NamedTuple):
+    """An attribute with intervals: its name, its number in the family, and the keys of its values."""
+
+    name: str
+    number: int
+    domain: Domain
+
+
+class AttributeBitmaps:
+    """State: the buckets of one attribute in a segment, and the slots that each rejects."""
+
+    def __init__(self, domain: Domain, low: Keys, high: Keys, slots: int, share: float) -> None:
+        buckets = min(MAX_BUCKETS, max(MIN_BUCKETS, round(MAX_BUCKETS * share)))
+        self.edges = quantiles(_cuts(domain, low, high), buckets)
+        self._edge_keys = np.array(self.edges, np.int64)
+        self.matrix = np.zeros((len(self.edges) + 2, slots // WORD), np.uint64)
+        self._octets = self.matrix.view(np.uint8)
+        self._numbers = np.arange(len(self.matrix), dtype=np.uint8)
+
+    def row(self, key: int) -> Words:
+        """The row of bits that reject a key."""
+        row: Words = self.matrix[bisect_right(self.edges, key) if key != UNKNOWN else -1]
+        return row
+
+    def set_range(self, first: int, last: int, owners: Slots, low: Keys, high: Keys) -> None:
+        """Set the bits of the slots from `first` to `last`, multiples of 8; owners are counted from the first."""
+        lowest, highest = np.zeros(last - first, np.uint8), np.full(last - first, 255, np.uint8)
+        lowest[owners] = np.searchsorted(self._edge_keys, low, "right")
+        highest[owners] = np.searchsorted(self._edge_keys, high, "right")
+        rejected = (lowest > self._numbers[:, None]) | (highest < self._numbers[:, None])
+        self._octets[:, first // 8 : last // 8] = np.packbits(rejected, axis=1, bitorder="little")
+
+    def set_one(self, slot: int, interval: Interval | None) -> None:
+        """Set the bits of one slot; None if its subscription does not test the attribute."""
+        column, bit = self._octets[:, slot >> 3], np.uint8(1 << (slot & 7))
+        column &= ~bit
+        if interval is not None:
+            low, high = (bisect_right(self.edges, bound) for bound in interval)
+            column[:low] |= bit
+            column[high + 1 :] |= bit
+
+
+def _cuts(domain: Domain, low: Keys, high: Keys) -> Keys:
+    """The keys where acceptance begins or ends: a lower bound, and the key after an upper one."""
+    inner = high[high < min(domain.high, INT64_MAX)]
+    return np.concatenate([low[low > domain.low], inner + 1])
+
+
+class WidthTable:
+    """State: the slots with one number of intervals, and the attribute and bounds of each interval, a row per slot.
+
+    A slot's intervals are adjacent in memory: comparing candidates is bound by the time to read them. The arrays have
+    room for all slots of the segment, which takes memory only where it is used.
+    """
+
+    def __init__(self, width: int, room: int) -> None:
+        self.width = width
+        self.used = 0
+        self._free: list[int] = []
+        self.which = np.empty((room, width), np.uint16)
+        self.low, self.high = np.empty((room, width), np.int64), np.empty((room, width), np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes in use."""
+        return self.used * self.width * (2 + 8 + 8)
+
+    def add(self, which: list[int], low: list[int], high: list[int]) -> int:
+        """Store the intervals of a slot and return their row."""
+        row = self._free.pop() if self._free else self.used
+        self.used = max(self.used, row + 1)
+        self.which[row], self.low[row], self.high[row] = which, low, high
+        return row
+
+    def add_all(self, which: Numbers, low: Keys, high: Keys) -> Slots:
+        """Store the intervals of many slots and return their rows."""
+        first, self.used = self.used, self.used + len(which)
+        rows = slice(first, self.used)
+        self.which[rows], self.low[rows], self.high[rows] = which, low, high
+        return np.arange(first, self.used)
+
+    def remove(self, row: int) -> None:
+        """Free a row."""
+        self._free.append(row)
+
+    def failing(self, rows: Rows, keys: Keys) -> Flags:
+        """Whether each row has an interval that does not contain the key of its attribute."""
+        values = keys.take(self.which.take(rows, axis=0))
+        failed = (self.low.take(rows, axis=0) > values) | (self.high.take(rows, axis=0) < values)
+        return failed.ravel() if self.width == 1 else np.asarray(failed.any(axis=1))
+
+
+class View:
+    """State: what a shape sees of a segment: the bits of the slots it cannot match, as of a position in the log."""
+
+    __slots__ = ("rejected", "seen")
+
+    def __init__(self, rejected: Words) -> None:
+        self.rejected, self.seen = rejected, 0
+
+
+class Segment(Generic[I]):
+    """State: subscriptions in slots, with their intervals and bitmaps."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.used = self.count = self._indexed = 0
+        self.items: list[I | None] = []
+        self._profile = np.zeros(room, np.int32)
+        self._alive = np.zeros(room, np.bool_)
+        self._width, self._row = np.zeros(room, np.uint16), np.zeros(room, np.int32)
+        self._tables: dict[int, WidthTable] = {}
+        self._bitmaps: dict[int, AttributeBitmaps] = {}
+        self._free: list[int] = []
+        self._changed: list[int] = []
+        """The words of slots that were changed, in order; views remember how far they have followed."""
+        self._views: dict[int, View] = {}
+        self._buffer = np.empty(room // WORD, np.uint64)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another subscription can be added."""
+        return bool(self._free) or self.used < self.room
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """The bytes in use, by purpose."""
+        words = -(-self.used // WORD)
+        return {
+            "bitmaps": sum(len(one.matrix) * words * 8 for one in self._bitmaps.values()),
+            "ranges": sum(table.nbytes for table in self._tables.values()),
+            "subscriptions": self.used * (4 + 1 + 2 + 4 + 8),
+            "shapes": (len(self._views) + 1) * words * 8,
+        }
+
+    # Adding and removing
+
+    def add(self, item: I, profile: int, intervals: dict[int, Interval], store: "RangeStore[I]") -> int:
+        """Add a subscription and return its slot."""
+        slot = self._free.pop() if self._free else self.used
+        which = list(intervals)
+        low, high = [one[0] for one in intervals.values()], [one[1] for one in intervals.values()]
+        if slot == self.used:
+            self.used += 1
+            self.items.append(item)
+        else:
+            self.items[slot] = item
+        self._profile[slot], self._alive[slot] = profile, True
+        self._width[slot], self._row[slot] = len(which), self._table(len(which)).add(which, low, high)
+        self.count += 1
+        self._changed.append(slot // WORD)
+        if slot < self._indexed:
+            for number, bitmaps in self._bitmaps.items():
+                bitmaps.set_one(slot, intervals.get(number))
+        elif self.used - self._indexed >= PENDING:
+            self.extend_bitmaps(store)
+        return slot
+
+    def add_all(
+        self, items: Sequence[I], profile: int | Slots, lengths: Slots, which: Numbers, low: Keys, high: Keys
+    ) -> None:
+        """Append many subscriptions; their intervals are concatenated, `lengths` of each."""
+        first, last = self.used, self.used + len(items)
+        self.used, self.count = last, self.count + len(items)
+        self.items += items
+        self._profile[first:last], self._alive[first:last], self._width[first:last] = profile, True, lengths
+        starts = np.cumsum(lengths) - lengths
+        for width in np.unique(lengths).tolist():
+            chosen = (lengths == width).nonzero()[0]
+            places = starts[chosen][:, None] + np.arange(width)
+            rows = self._table(width).add_all(which[places], low[places], high[places])
+            self._row[first + chosen] = rows
+        self._changed += range(first // WORD, -(-last // WORD))
+
+    def remove(self, slot: int) -> None:
+        """Remove a subscription; its slot may be used again."""
+        self._tables[int(self._width[slot])].remove(int(self._row[slot]))
+        self.items[slot] = None
+        self._alive[slot] = False
+        self.count -= 1
+        self._free.append(slot)
+        self._changed.append(slot // WORD)
+
+    def contents(self) -> "tuple[list[I], Slots, Slots, Numbers, Keys, Keys]":
+        """All subscriptions, as `add_all` takes them."""
+        slots = self._alive.nonzero()[0]
+        owners, which, low, high = self._intervals_between(0, self.used)
+        order = np.argsort(owners, kind="stable")
+        items = [self.items[slot] for slot in slots.tolist()]
+        lengths = self._width[slots].astype(np.int64)
+        return items, self._profile[slots], lengths, which[order], low[order], high[order]  # type: ignore[return-value]
+
+    def intervals_of(self, slot: int) -> dict[int, Interval]:
+        """The intervals of a slot, by number of the attribute."""
+        table, row = self._tables[int(self._width[slot])], int(self._row[slot])
+        bounds = zip(table.low[row].tolist(), table.high[row].tolist(), strict=True)
+        return dict(zip(table.which[row].tolist(), bounds, strict=True))
+
+    def _table(self, width: int) -> WidthTable:
+        if width not in self._tables:
+            self._tables[width] = WidthTable(width, self.room)
+        return self._tables[width]
+
+    # Bitmaps
+
+    def extend_bitmaps(self, store: "RangeStore[I]") -> None:
+        """Add the pending slots to the bitmaps."""
+        first, last = self._indexed // WORD * WORD, -(-self.used // WORD) * WORD
+        for start in range(first, last, CHUNK):
+            self._set_chunk(start, min(start + CHUNK, last), store)
+        self._changed += range(first // WORD, last // WORD)
+        self._indexed = self.used
+
+    def _set_chunk(self, first: int, last: int, store: "RangeStore[I]") -> None:
+        owners, which, low, high = self._intervals_between(first, min(last, self.used))
+        order = np.argsort(which, kind="stable")
+        numbers, starts = np.unique(which[order], return_index=True)
+        for number, chosen in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            if number in self._bitmaps or self._begin_bitmaps(store, number, low[chosen], high[chosen]):
+                self._bitmaps[number].set_range(first, last, owners[chosen] - first, low[chosen], high[chosen])
+
+    def _begin_bitmaps(self, store: "RangeStore[I]", number: int, low: Keys, high: Keys) -> bool:
+        """Choose the buckets of an attribute, if enough of its intervals are known: in a chunk, or in all segments.
+
+        Slots that were added before have no bits then; they stay candidates.
+        """
+        known_low, known_high, share = store.sample(number)
+        if len(low) > len(known_low):
+            known_low, known_high, share = low, high, len(low) / max(1, self.used - self._indexed)
+        if len(known_low) < MIN_INTERVALS:
+            return False
+        domain = store.dimensions[number].domain
+        self._bitmaps[number] = AttributeBitmaps(domain, known_low, known_high, self.room, share)
+        return True
+
+    def _intervals_between(self, first: int, last: int) -> tuple[Slots, Numbers, Keys, Keys]:
+        """The slot, attribute and bounds of all intervals of a range of slots."""
+        slots = np.arange(first, last)[self._alive[first:last]]
+        parts = []
+        for width in np.unique(self._width[slots]).tolist():
+            chosen = slots[self._width[slots] == width]
+            table, rows = self._tables[width], self._row[chosen]
+            columns = (one[rows].ravel() for one in (table.which, table.low, table.high))
+            parts.append((np.repeat(chosen, width), *columns))
+        empty = (np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
+        owners, which, low, high = (np.concatenate(one) for one in zip(empty, *parts, strict=True))
+        return owners, which, low, high
+
+    def sample(self, number: int, size: int) -> tuple[Keys, Keys, float]:
+        """Bounds of some intervals of an attribute, and the share of slots that have one."""
+        step = max(1, self.used // size)
+        slots = np.arange(0, self.used, step)[self._alive[: self.used : step]]
+        low, high = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for width, table in self._tables.items():
+            rows = self._row[slots[self._width[slots] == width]]
+            chosen = table.which[rows] == number
+            low.append(table.low[rows][chosen])
+            high.append(table.high[rows][chosen])
+        lows = np.concatenate(low)
+        return lows, np.concatenate(high), len(lows) / max(1, len(slots))
+
+    # Matching
+
+    def match(self, shape: "ShapeKeys", accepted: Flags, keys: Keys) -> list[I]:
+        """The items of the slots that match."""
+        words = -(-self.used // WORD)
+        rejected = self._view(shape, accepted)[:words]
+        buffer = self._buffer[:words]
+        for number, key in shape.present:
+            bitmaps = self._bitmaps.get(number)
+            if bitmaps is not None:
+                rejected = np.bitwise_or(rejected, bitmaps.row(key)[:words], buffer)
+        candidates = clear_bits(rejected)
+        if not len(candidates):
+            return []
+        slots = candidates[~self._failing(candidates, keys)]
+        return list(map(self.items.__getitem__, slots.tolist()))  # type: ignore[arg-type]
+
+    def _failing(self, candidates: Slots, keys: Keys) -> Flags:
+        rows = self._row.take(candidates)
+        if len(self._tables) == 1:
+            (table,) = self._tables.values()
+            return table.failing(rows, keys)
+        failed = np.zeros(len(candidates), np.bool_)
+        widths = self._width.take(candidates)
+        for width in np.unique(widths).tolist():
+            chosen = (widths == width).nonzero()[0]
+            failed[chosen] = self._tables[width].failing(rows[chosen], keys)
+        return failed
+
+    def _view(self, shape: "ShapeKeys", accepted: Flags) -> Words:
+        """The bits of the slots that a shape cannot match: of another profile, removed, or of an absent attribute."""
+        view = self._views.get(shape.number)
+        if view is None:
+            rejected = np.full(self.room // WORD, ALL_SET, np.uint64)
+            view = self._views[shape.number] = View(rejected)
+            self._reject(view.rejected, np.arange(-(-self.used // WORD)), shape, accepted)
+        elif view.seen < len(self._changed):
+            words = np.unique(np.array(self._changed[view.seen :], np.int64))
+            self._reject(view.rejected, words, shape, accepted)
+        view.seen = len(self._changed)
+        return view.rejected
+
+    def _reject(self, rejected: Words, words: Slots, shape: "ShapeKeys", accepted: Flags) -> None:
+        slots = words[:, None] * WORD + np.arange(WORD)
+        passing = accepted[self._profile[slots]] & self._alive[slots]
+        bits = ~np.packbits(passing, axis=1, bitorder="little").view(np.uint64).ravel()
+        for number in shape.absent:
+            if (bitmaps := self._bitmaps.get(number)) is not None:
+                bits |= bitmaps.matrix[-1][words]
+        rejected[words] = bits
+
+    def forget(self, number: int) -> None:
+        """Drop the view of a shape."""
+        self._views.pop(number, None)
+
+    def trim_log(self) -> None:
+        """Drop the views and the log of changes, when the log has become longer than the segment."""
+        if len(self._changed) > self.room + 4096:
+            self._views.clear()
+            self._changed.clear()
+
+
+class ShapeKeys(NamedTuple):
+    """A shape's number, and for an event of it the attributes: those present with their keys, and those absent."""
+
+    number: int
+    present: list[tuple[int, int]]
+    absent: list[int]
+
+
+class RangeStore(Generic[I]):
+    """State: the segments of one family."""
+
+    def __init__(self, dimensions: list[Dimension]) -> None:
+        self.dimensions = dimensions
+        self.segments: list[Segment[I]] = []
+        self._with_room: list[Segment[I]] = []
+
+    def __len__(self) -> int:
+        return sum(segment.count for segment in self.segments)
+
+    def add(self, item: I, profile: int, intervals: dict[int, Interval]) -> tuple[Segment[I], int]:
+        """Add a subscription; returns its place."""
+        while self._with_room and not self._with_room[-1].has_room:
+            self._with_room.pop()
+        segment = self._with_room[-1] if self._with_room else self._begin(1)
+        segment.trim_log()
+        return segment, segment.add(item, profile, intervals, self)
+
+    def add_all(
+        self, items: Sequence[I], profile: int | Slots, lengths: Slots, which: Numbers, low: Keys, high: Keys
+    ) -> list[tuple[Segment[I], int]]:
+        """Add many subscriptions to a segment of their own; returns their places."""
+        segment = self._begin(len(items))
+        segment.add_all(items, profile, lengths, which, low, high)
+        segment.extend_bitmaps(self)
+        return [(segment, slot) for slot in range(len(items))]
+
+    def remove(self, segment: Segment[I], slot: int) -> None:
+        """Remove a subscription by its place."""
+        if not segment.has_room:
+            self._with_room.append(segment)
+        segment.remove(slot)
+        segment.trim_log()
+
+    def sample(self, number: int) -> tuple[Keys, Keys, float]:
+        """Bounds of some intervals of an attribute and how frequent it is, from the segment with most of them."""
+        samples = [segment.sample(number, SAMPLE) for segment in self.segments[-2:]]
+        return max(samples, key=lambda one: len(one[0]))
+
+    def compact(self) -> dict[I, tuple[Segment[I], int]]:
+        """Put all subscriptions into one segment without room to grow; returns their new places."""
+        parts = [segment.contents() for segment in self.segments if segment.count]
+        self.segments, self._with_room = [], []
+        if not parts:
+            return {}
+        items = [item for part in parts for item in part[0]]
+        profile, lengths, which, low, high = (np.concatenate(column) for column in list(zip(*parts, strict=True))[1:])
+        segment: Segment[I] = Segment(-(-len(items) // WORD) * WORD)
+        self.segments.append(segment)
+        segment.add_all(items, profile, lengths, which, low, high)
+        segment.extend_bitmaps(self)
+        return {item: (segment, slot) for slot, item in enumerate(items)}
+
+    def _begin(self, least: int) -> Segment[I]:
+        size = max(FIRST_SEGMENT, GROWTH * sum(segment.room for segment in self.segments), least)
+        segment: Segment[I] = Segment(-(-size // WORD) * WORD)
+        self.segments.append(segment)
+        self._with_room.append(segment)
+        return segment
+
+
+def quantiles(cuts: Keys, buckets: int) -> list[int]:
+    """At most `buckets - 1` of the cuts, with about as many cuts between any two; all if they are few.
+
+    >>> quantiles(np.arange(100), 4), quantiles(np.array([5, 5, 5, 9]), 4)
+    ([25, 50, 75], [5, 9])
+    """
+    distinct = np.unique(cuts)
+    if len(distinct) < buckets:
+        return [int(cut) for cut in distinct]
+    places = np.arange(1, buckets) * len(cuts) // buckets
+    return [int(cut) for cut in np.unique(np.sort(cuts)[places])]
+
+
+def clear_bits(words: Words) -> Slots:
+    """The positions of the bits that are not set, ascending; only words that have one are unpacked.
+
+    >>> clear_bits(np.array([2**64 - 1, 2**64 - 1 - 2**40], np.uint64))
+    array([104])
+    """
+    open_words = (words != ALL_SET).nonzero()[0]
+    octets = np.invert(words[open_words]).view(np.uint8)
+    bits = np.unpackbits(octets, bitorder="little").view(np.bool_).nonzero()[0]
+    found: Slots = (open_words[bits >> 6] << 6) + (bits & 63)
+    return found
+
+
+def float_keys(numbers: npt.NDArray[np.float64]) -> Keys:
+    """The keys of many floats, as `float_key` gives them."""
+    bits = (numbers + 0.0).view(np.int64)
+    return np.where(bits < 0, bits ^ INT64_MAX, bits)
