@@ -167,6 +167,7 @@ def edge_cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("target", "attribute"), list(edge_cases()))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_every_operator_at_every_edge_value(target: str, attribute: str) -> None:
     """Each comparison of each attribute type with each edge value, plain and negated, present, absent and NaN."""
     check(target, list(edge_subscriptions(attribute)), edge_events(attribute))
@@ -174,6 +175,7 @@ def test_every_operator_at_every_edge_value(target: str, attribute: str) -> None
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_random_subscriptions_on_random_events(target: str, seed: int) -> None:
     """Types, kinds, exact, all_of, has, lacks and nested predicates, all mixed."""
     generator = Generator(seed)
@@ -182,6 +184,7 @@ def test_random_subscriptions_on_random_events(target: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_two_hundred_thousand_random_cases(target: str) -> None:
     """The long run: no disagreement in 200,000 cases per target."""
     cases = 0
