@@ -1,4 +1,4 @@
-"""Type checkers know what a collection carries and a subscription selects: mypy and pyright refuse a handler of the wrong type."""
+"""Type checkers know what a collection carries and a subscription selects, and refuse a handler of another type."""
 
 import json
 import subprocess

@@ -1,9 +1,7 @@
 """Type checkers must accept all of this (test_typing.py asks them)."""
 
 from datetime import datetime
-from typing import Any
-
-from typing_extensions import assert_type
+from typing import Any, assert_type
 
 from genus import Collection, Event, Inbox, Int8, Kind, Listener, Maybe, Subscription, all_of, open_bus, this
 
