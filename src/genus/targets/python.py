@@ -65,6 +65,10 @@ class PythonFilter:
         except (TypeError, AttributeError, OverflowError) as problem:
             raise_event_error(event, problem)
 
+    def for_class(self, cls: type) -> Callable[[Event], bool]:
+        """The function for events of one class; it raises what a test raises on a value of another type."""
+        return self._by_class[cls]
+
     def sources(self) -> tuple[str, ...]:
         """The generated functions of all classes declared so far that the subscription accepts.
 
