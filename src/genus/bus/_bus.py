@@ -57,8 +57,10 @@ class Bus:
         stamp: bool = False,
     ) -> None:
         self._link = link
+        self._listening_link = link if isinstance(link, ListeningLink) else None
         self._on_error = on_error
         self._stamp = _stamp(source, self.now if stamp else None)
+        self._stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
         self._router = Router(_in_turn(self._stamp, check if check_events else None, link.send if link else None))
         self.lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
@@ -108,7 +110,9 @@ class Bus:
         """
         if flavour not in ("bag", "set", "queue"):
             raise BusError(f"flavour {flavour!r} is none of bag, set, queue")
-        types = drop_implied(type.types if isinstance(type, AllOf) else (type,))
+        return self._collection(drop_implied(type.types if isinstance(type, AllOf) else (type,)), flavour, remember)
+
+    def _collection(self, types: tuple[type, ...], flavour: Flavour = "bag", remember: int = 0) -> Collection[Any]:
         with self.lock:
             self._check_open()
             key = (types, flavour, remember if flavour == "set" else None)
@@ -139,7 +143,7 @@ class Bus:
         the same here.
         """
         asked = Subscription.parse(subscription) if isinstance(subscription, str) else subscription
-        return self.collection(AllOf[Any](asked.types)).add_handler(asked, handler, capacity, full, on_trouble)
+        return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble)
 
     def inbox(
         self,
@@ -151,7 +155,7 @@ class Bus:
     ) -> Inbox[Any]:
         """A bounded queue of what a ready-made subscription, or its text, matches; see `Collection.inbox`."""
         asked = Subscription.parse(subscription) if isinstance(subscription, str) else subscription
-        return self.collection(AllOf[Any](asked.types)).add_inbox(asked, capacity, full, on_trouble)
+        return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -245,8 +249,8 @@ class Bus:
         """Deliver events to a listener from now on."""
         self._check_open()
         self._router.add(listener)
-        if isinstance(self._link, ListeningLink):
-            self._unlisten[listener] = self._link.listen(listener.subscription, on_trouble)
+        if self._listening_link is not None:
+            self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
         if listener.is_cancelled or self._closed:  # by another thread, in the meantime
             self.remove(listener)
 
@@ -262,6 +266,7 @@ class Bus:
     ) -> Publisher:
         """Prepare to publish a type with a quality of service; BusError if the medium cannot keep it."""
         if isinstance(self._link, ChannelLink):
+            carries = (*carries, *(name for name in self._stamped if name not in carries))
             publisher = self._link.announce(cls, qos, on_trouble, carries)
             return publisher if self._stamp is None else _StampingPublisher(publisher, self._stamp)
         if not isinstance(qos, NonReal):

@@ -176,6 +176,7 @@ class ClassRoute:
     def discard_code(self) -> None:
         """Find the listeners of the next event by their subscriptions; the router's lock is held."""
         if self._code is not None:
+            self._code.counts.is_replaced = True
             self._code, self.deliver = None, self.find_and_deliver
             for audience in self.audiences:
                 audience.compiled.discard(self)

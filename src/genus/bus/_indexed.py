@@ -8,6 +8,7 @@ listener whose handler raised it.
 
 import operator
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -18,7 +19,6 @@ import numpy as np
 from genus.bus._listener import Listener
 from genus.model import Event
 from genus.targets.index._family_index import FamilyIndex, Place
-from genus.targets.index._segments import Handles
 
 
 class FoundListeners(NamedTuple):
@@ -26,7 +26,7 @@ class FoundListeners(NamedTuple):
 
     owner: "IndexedListeners"
     token: int
-    handles: Handles
+    handles: list[int]
     handlers: list[Callable[[Any], object]]
 
     def deliver(self, event: Event) -> Exception | None:
@@ -41,7 +41,7 @@ class FoundListeners(NamedTuple):
                     return refusal
                 except Exception as problem:
                     position = len(self.handlers) - 1 - operator.length_hint(calls)
-                    refusal = self.owner.failed(int(self.handles[position]), event, problem) or refusal
+                    refusal = self.owner.failed(self.handles[position], event, problem) or refusal
         finally:
             self.owner.release(self.token)
 
@@ -56,7 +56,9 @@ class IndexedListeners:
         self._listeners: list[Listener[Any] | None] = []
         self._handlers: list[Callable[[Any], object]] = []
         self._places: list[Place | None] = []
-        self._counts = np.zeros(64, np.int64)
+        self._counts = array("q", bytes(8 * 64))
+        self._count_array = np.frombuffer(self._counts, np.int64)
+        """The same numbers: the one is quicker for single handles, the other for many."""
         self._tokens = count()
         self._removals = 0
         self._calling: dict[int, int] = {}
@@ -91,7 +93,8 @@ class IndexedListeners:
         self._handlers.append(id)
         self._places.append(None)
         if len(self._listeners) > len(self._counts):
-            self._counts = np.concatenate([self._counts, np.zeros(len(self._counts), np.int64)])
+            self._counts = self._counts + array("q", bytes(8 * len(self._counts)))
+            self._count_array = np.frombuffer(self._counts, np.int64)
         return len(self._listeners) - 1
 
     def remove(self, listener: Listener[Any]) -> None:
@@ -103,7 +106,7 @@ class IndexedListeners:
             place = self._places[handle]
             assert place is not None
             self._index.remove(place)
-            deliveries = int(self._counts[handle])
+            deliveries = self._counts[handle]
             listener.counted += deliveries
             self._counts[handle] = 0
             self._removals += 1
@@ -115,9 +118,15 @@ class IndexedListeners:
         Raises Misfit if a value does not have its declared type.
         """
         with self.lock:
-            handles = self._index.match(event)
-            self._counts[handles] += 1
-            handlers = list(map(self._handlers.__getitem__, handles.tolist()))
+            found = self._index.match(event)
+            handles = found.single
+            for handle in handles:
+                self._counts[handle] += 1
+            if found.arrays:
+                many = np.concatenate(found.arrays)
+                self._count_array[many] += 1
+                handles += many.tolist()
+            handlers = list(map(self._handlers.__getitem__, handles))
             token = next(self._tokens)
             self._calling[token] = self._removals
         return FoundListeners(self, token, handles, handlers)
@@ -136,4 +145,4 @@ class IndexedListeners:
         """The deliveries to a listener, with those that it counted itself."""
         with self.lock:
             handle = self._handle_of.get(listener)
-            return listener.counted + (0 if handle is None else int(self._counts[handle]))
+            return listener.counted + (0 if handle is None else self._counts[handle])

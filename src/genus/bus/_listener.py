@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -131,12 +132,15 @@ class Listener(Generic[T]):
     def count_by(self, counts: "EventCounts", most: int) -> None:
         """Count the events of generated code as delivered; the bus's lock is held.
 
-        The last `most` generations of code are kept, as a thread may still run one that was replaced.
+        The last `most` generations of code that were replaced are kept, as a thread may still run them.
         """
         self._counts.append(counts)
         if len(self._counts) > most:
-            events = self._counts.pop(0).events
-            self.counted += events
+            replaced = [one for one in self._counts if one.is_replaced]
+            for one in replaced[: max(0, len(replaced) - most)]:
+                events = one.events
+                self._counts.remove(one)
+                self.counted += events
 
     def failed(self, event: Event, problem: Exception) -> Exception | None:
         """Count and report a handler's error; returns it if the publisher is to get it."""
@@ -269,6 +273,8 @@ def is_async(handler: Callable[..., object]) -> bool:
     """Whether a handler, or its `__call__`, is a coroutine function."""
     import inspect
 
+    if type(handler) is FunctionType:
+        return inspect.iscoroutinefunction(handler)
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 

@@ -48,6 +48,8 @@ class EventCounts:
     """State: the counters of generated functions."""
 
     def __init__(self) -> None:
+        self.is_replaced = False
+        """Whether the functions are not used any more, but by threads that are in them now."""
         self._cells: list[CellType] = []
 
     def add(self, function: FunctionType) -> None:

@@ -261,7 +261,7 @@ class Families:
         names = (key, None) if key is not None else (None,)
         families = [self._families[name] for name in names if name in self._families]
         try:
-            return np.concatenate([_NONE, *(family.match(event) for family in families)])
+            return np.concatenate([_NONE, *(family.match(event).handles() for family in families)])
         except Misfit:
             matching = [handle for family in families for handle in family if subscription(handle).matches(event)]
             return np.array(matching, np.int64)

@@ -329,8 +329,8 @@ class FamilyIndex:
 
     # Matching
 
-    def match(self, event: Event) -> Handles:
-        """The handles of the subscriptions that match, in no order.
+    def match(self, event: Event) -> Found:
+        """The handles of the subscriptions that match, each once, in no order.
 
         Raises Misfit if a value that may be tested does not have its declared type.
         """
@@ -347,7 +347,7 @@ class FamilyIndex:
         self._rest.select(event, accepted, found)
         if self._ranges.segments:
             self._match_ranges(event, shape, dimensions, found)
-        return found.handles()
+        return found
 
     def _match_ranges(self, event: Event, shape: IndexedShape, dimensions: list[Dimension], found: Found) -> None:
         keys = [UNKNOWN] * len(self._dimensions)
@@ -363,9 +363,7 @@ class FamilyIndex:
         asked = ShapeKeys(shape.number, present, keys)
         lower = np.array(keys, np.int64)
         pairs = np.stack([lower, ~lower], axis=1)
-        for segment in self._ranges.segments:
-            if segment.count:
-                found.arrays.append(segment.match(asked, shape.flags, pairs))
+        found.arrays.extend(self._ranges.match(asked, shape.flags, pairs))
 
     def _carry(self, cls: type) -> tuple[frozenset[str], list[KeyTable], list[str], list[Dimension]]:
         """What a class has: its attributes, and of them the tables, the watched names and the dimensions."""

@@ -13,6 +13,7 @@ compared exactly. When a segment is full, a larger one is begun.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,9 +43,11 @@ CHUNK = 1 << 14
 """So many slots are added to the bitmaps at a time: their temporary arrays stay in the cache."""
 MIN_INTERVALS = 32
 """With fewer intervals of an attribute it gets no bitmaps: their buckets would be chosen badly."""
-FIRST_SEGMENT = 4096
+FIRST_SEGMENT = 1 << 16
 GROWTH = 3
 """A new segment has so many times the slots of all before it, so that segments are few."""
+MAX_WASTE = 64
+"""The buckets are chosen again when so many candidates per slot have failed the exact comparison."""
 ALL_SET = np.uint64(2**64 - 1)
 FEW_WORDS = 64
 """Up to so many words, unpacking all of them is quicker than choosing those with a clear bit."""
@@ -113,15 +116,10 @@ class WidthTable:
         self._bounds = np.empty((room, width, 2), np.int64)
         """The lower bound, and the complement of the upper one, so that one comparison tests both."""
 
-    @property
-    def low(self) -> Keys:
-        """The lower bounds of all rows."""
-        return self._bounds[:, :, 0]
-
-    @property
-    def high(self) -> Keys:
-        """The upper bounds of all rows."""
-        return ~self._bounds[: self.used, :, 1]
+    def intervals(self, rows: Rows) -> tuple[Numbers, Keys, Keys]:
+        """The attributes, lower and upper bounds of some rows."""
+        bounds = self._bounds.take(rows, axis=0)
+        return self.which.take(rows, axis=0), bounds[:, :, 0], ~bounds[:, :, 1]
 
     @property
     def nbytes(self) -> int:
@@ -168,7 +166,8 @@ class Segment:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self.used = self.count = self._indexed = 0
+        self.used = self.count = self._indexed = self._wasted = 0
+        self._max_waste = MAX_WASTE
         self._handles = np.empty(room, np.int64)
         self._profile = np.zeros(room, np.int32)
         self._alive = np.zeros(room, np.bool_)
@@ -254,9 +253,9 @@ class Segment:
 
     def intervals_of(self, slot: int) -> dict[int, Interval]:
         """The intervals of a slot, by number of the attribute."""
-        table, row = self._tables[int(self._width[slot])], int(self._row[slot])
-        bounds = zip(table.low[row].tolist(), table.high[row].tolist(), strict=True)
-        return dict(zip(table.which[row].tolist(), bounds, strict=True))
+        columns = self._tables[int(self._width[slot])].intervals(self._row[slot : slot + 1])
+        which, low, high = (column[0].tolist() for column in columns)
+        return dict(zip(which, zip(low, high, strict=True), strict=True))
 
     def _table(self, width: int) -> WidthTable:
         if width not in self._tables:
@@ -272,6 +271,17 @@ class Segment:
             self._set_chunk(start, min(start + CHUNK, last), store)
         self._changed += range(first // WORD, last // WORD)
         self._indexed = self.used
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether the buckets were chosen badly, for other intervals than there are now."""
+        return self._wasted > self._max_waste * max(self.used, WORD)
+
+    def renew_bitmaps(self, store: "RangeStore") -> None:
+        """Choose the buckets again. If that does not help, the next time comes later."""
+        self._bitmaps.clear()
+        self._wasted, self._max_waste, self._indexed = 0, 4 * self._max_waste, 0
+        self.extend_bitmaps(store)
 
     def _set_chunk(self, first: int, last: int, store: "RangeStore") -> None:
         owners, which, low, high = self._intervals_between(first, min(last, self.used))
@@ -302,8 +312,7 @@ class Segment:
         for width in np.unique(self._width[slots]).tolist():
             chosen = slots[self._width[slots] == width]
             table, rows = self._tables[width], self._row[chosen]
-            columns = (one[rows].ravel() for one in (table.which, table.low, table.high))
-            parts.append((np.repeat(chosen, width), *columns))
+            parts.append((np.repeat(chosen, width), *(column.ravel() for column in table.intervals(rows))))
         empty = (np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
         owners, which, low, high = (np.concatenate(one) for one in zip(empty, *parts, strict=True))
         return owners, which, low, high
@@ -314,10 +323,9 @@ class Segment:
         slots = np.arange(0, self.used, step)[self._alive[: self.used : step]]
         low, high = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for width, table in self._tables.items():
-            rows = self._row[slots[self._width[slots] == width]]
-            chosen = table.which[rows] == number
-            low.append(table.low[rows][chosen])
-            high.append(table.high[rows][chosen])
+            which, lower, upper = table.intervals(self._row[slots[self._width[slots] == width]])
+            low.append(lower[which == number])
+            high.append(upper[which == number])
         lows = np.concatenate(low)
         return lows, np.concatenate(high), len(lows) / max(1, len(slots))
 
@@ -333,9 +341,11 @@ class Segment:
             if bitmaps is not None:
                 rejected = np.bitwise_or(rejected, bitmaps.row(key)[:words], buffer)
         candidates = clear_bits(rejected)
-        if len(candidates):
-            candidates = candidates[self._passing(candidates, keys)]
-        return self._handles.take(candidates)
+        if not len(candidates):
+            return self._handles[:0]
+        passed = candidates[self._passing(candidates, keys)]
+        self._wasted += len(candidates) - len(passed)
+        return self._handles.take(passed)
 
     def _passing(self, candidates: Slots, keys: KeyPairs) -> Flags:
         rows = self._row.take(candidates)
@@ -426,6 +436,14 @@ class RangeStore:
             self._with_room.append(segment)
         segment.remove(slot)
         segment.trim_log()
+
+    def match(self, shape: ShapeKeys, accepted: Flags, keys: KeyPairs) -> Iterator[Handles]:
+        """The handles of the subscriptions that match."""
+        for segment in self.segments:
+            if segment.count:
+                yield segment.match(shape, accepted, keys)
+                if segment.is_wasteful:
+                    segment.renew_bitmaps(self)
 
     def sample(self, number: int) -> tuple[Keys, Keys, float]:
         """Bounds of some intervals of an attribute and how frequent it is, from the segment with most of them."""
