@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._constants import DURATION, FLOAT, INT, TEXT, TIME, check_literal, check_text, convert, split_options
-from genus.filters._expression import MAX_DEPTH, MAX_STEPS
+from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH
 from genus.filters._like import read_pattern
 from genus.filters._term import Term, as_value
 from genus.model import (
@@ -61,26 +61,27 @@ class Binder:
         self.vector: Vector = vector(cls)
         self.types = {attribute.name: attribute.type for attribute in self.vector}
         self._tracing: list[str] = []
-        self._depth = 0
+        self._depth = self._value_depth = 0
 
     def predicate(self, node: x.Predicate) -> x.Predicate:
         """A bound predicate."""
-        self._descend()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise SubscriptionError(f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it")
         bound = self._predicate(node)
         self._depth -= 1
         return bound
 
     def value(self, node: x.Value) -> x.Value:
         """A bound value."""
-        self._descend()
+        self._value_depth += 1
+        if self._value_depth > MAX_VALUE_DEPTH:
+            raise SubscriptionError(f"a value is nested more than {MAX_VALUE_DEPTH} levels deep; simplify it")
+        while isinstance(node, x.ToFloat | x.Micros):
+            node = node.operand
         bound = self._value(node)
-        self._depth -= 1
+        self._value_depth -= 1
         return bound
-
-    def _descend(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise SubscriptionError(f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it")
 
     def _predicate(self, node: x.Predicate) -> x.Predicate:
         match node:
@@ -184,8 +185,6 @@ class Binder:
                 return self._function(_known_operator(op, x.FUNCTIONS), self.value(operand))
             case x.Negation(operand):
                 return self._negation(self.value(operand))
-            case x.ToFloat(operand) | x.Micros(operand):
-                return self.value(operand)
         raise SubscriptionError(f"{node!r} is not a value")
 
     def _attribute(self, name: str) -> x.Value:
@@ -230,6 +229,7 @@ class Binder:
 
     def _chain(self, first: x.Value, steps: tuple[x.Step, ...]) -> x.Value:
         """A chain of arithmetic, step by step; a chain of integers that becomes one of floats is nested in it."""
+        first, steps = _unfold(first, steps)
         result = self.value(first)
         for step in steps:
             result = self._arithmetic(_known_operator(step.op, x.ARITHMETIC), result, self.value(step.operand))
@@ -334,6 +334,16 @@ def _describe_time(value: object) -> str:
 
 def _is_computed(*values: x.Value) -> bool:
     return any(isinstance(value, x.Arithmetic | x.Negation | x.Function) for value in values)
+
+
+def _unfold(first: x.Value, steps: tuple[x.Step, ...]) -> tuple[x.Value, tuple[x.Step, ...]]:
+    """A chain without chains of the same precedence as its first value."""
+    signs = x.SUMS if steps and steps[0].op in x.SUMS else x.PRODUCTS
+    while True:
+        inner = first.operand if isinstance(first, x.ToFloat) else first
+        if not isinstance(inner, x.Arithmetic) or inner.steps[0].op not in signs:
+            return first, steps
+        first, steps = inner.first, (*inner.steps, *steps)
 
 
 def _known_operator(op: str, known: tuple[str, ...]) -> str:

@@ -27,6 +27,8 @@ DURATION_UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s
 
 MAX_DEPTH = 64
 """The deepest nesting of a predicate; a chain of `and`, of `+` or of `*` is one level, however long."""
+MAX_VALUE_DEPTH = 24
+"""The deepest nesting of a value: of arithmetic and functions within each other."""
 MAX_STEPS = 4096
 """The most operators in one chain of arithmetic."""
 

@@ -332,8 +332,8 @@ class Generator:
         if numeric:
             return self._compute_number(self._calculate(term, other))
         if isinstance(attribute.type, DurationType) and self.random.random() < 0.4:
-            return self.random.choice([term % other, term // self.random.choice(SMALL)])
-        return self.random.choice([term - other, term + self.random.choice(SPANS)])
+            return self._choose(term % other, term // self.random.choice(SMALL))
+        return self._choose(term - other, term + self.random.choice(SPANS))
 
     def _compute_number(self, term: Term) -> Term:
         """A number, or more steps of arithmetic on it."""
@@ -342,8 +342,10 @@ class Generator:
         return abs(term) if self.random.random() < 0.1 else term
 
     def _calculate(self, left: Term, right: Any) -> Term:
-        made = [left + right, left - right, left * right, left / right, left // right, left % right]
-        return self.random.choice(made)
+        return self._choose(left + right, left - right, left * right, left / right, left // right, left % right)
+
+    def _choose(self, *terms: Term) -> Term:
+        return self.random.choice(terms)
 
     def _operand(self, attribute: Attribute, among: list[Attribute]) -> Any:
         """A value to compare with: a constant, or sometimes another attribute of a similar type."""

@@ -15,6 +15,7 @@ from genus.model._types import INT64_MIN
 
 MAX_HEIGHT = 48
 """Arithmetic that is nested higher is an aggregation."""
+_FEW = 32
 FLOOR_OPERATORS = frozenset({"//", "%"})
 
 
@@ -45,22 +46,34 @@ def aggregate_steps(
 ) -> Column:
     """The steps of a chain as an aggregation of the array of its operands, each with the letter of its sign."""
     letters = {sign: chr(ord("a") + number) for number, sign in enumerate(dict.fromkeys(signs))}
-    said = F.lit("".join(letters[sign] for sign in signs))
 
-    def with_sign(operand: Column, position: Column) -> Column:
-        sign = F.substr(said, position + F.lit(1), F.lit(1))
-        return F.struct(operand.alias("operand"), sign.alias("sign"))
-
-    def step(result: Column, pair: Column) -> Column:
+    def step(result: Column, element: Column) -> Column:
         *others, last = letters
-        made = operators[last](result, pair["operand"])
+        operand = element["operand"] if others else element
+        made = operators[last](result, operand)
         for sign in others:
-            made = F.when(pair["sign"] == F.lit(letters[sign]), operators[sign](result, pair["operand"])).otherwise(
-                made
-            )
+            made = F.when(element["sign"] == F.lit(letters[sign]), operators[sign](result, operand)).otherwise(made)
         return made
 
-    return F.aggregate(F.transform(F.array(*operands), with_sign), first, step)
+    elements = _with_signs(operands, [letters[sign] for sign in signs]) if len(letters) > 1 else F.array(*operands)
+    return F.aggregate(elements, first, step)
+
+
+def _with_signs(operands: Sequence[Column], letters: Sequence[str]) -> Column:
+    """An array of operands with the letters of their signs.
+
+    Of many, letters are taken from one text, as making a column costs a call of Java. Of few, they are constants: a
+    function of an array within another costs rounds of Spark's analyzer, which ends after 100.
+    """
+    if len(operands) <= _FEW:
+        pairs = zip(operands, letters, strict=True)
+        return F.array(*(F.struct(one.alias("operand"), F.lit(letter).alias("sign")) for one, letter in pairs))
+    text = F.lit("".join(letters))
+
+    def pair(operand: Column, position: Column) -> Column:
+        return F.struct(operand.alias("operand"), F.substr(text, position + F.lit(1), F.lit(1)).alias("sign"))
+
+    return F.transform(F.array(*operands), pair)
 
 
 def floor_remainder(left: Column, right: Column) -> Column:
@@ -77,16 +90,34 @@ def floor_quotient(left: Column, right: Column) -> Column:
     return F.when(_signs_differ(F.try_mod(left, divisor), divisor), quotient - F.lit(1)).otherwise(quotient)
 
 
-def float_floor_quotient(left: Column, right: Column) -> Column:
+Use = Callable[[Column], Column]
+
+
+def _repeat(value: Column, use: Use) -> Column:
+    return use(value)
+
+
+def float_floor_quotient(left: Column, right: Column, let: Callable[[Column, Use], Column] = _repeat) -> Column:
     """`left // right` of double, by the steps of Python; NULL for a divisor of zero.
 
-    Spark's `floor` gives a bigint; a double from 2**53 on is an integer already.
+    `let` is `compute_once` where that is not within another one.
     """
-    remainder = F.try_mod(left, right)
-    near = F.try_divide(left - remainder, right)
-    near = F.when(_signs_differ(remainder, right), near - F.lit(1.0)).otherwise(near)
-    whole = F.when(F.abs(near) < F.lit(2.0**53), F.floor(near).cast("double")).otherwise(near)
-    return F.when(near - whole > F.lit(0.5), whole + F.lit(1.0)).otherwise(whole)
+
+    def divide(remainder: Column) -> Column:
+        near = F.try_divide(left - remainder, right)
+        return let(F.when(_signs_differ(remainder, right), near - F.lit(1.0)).otherwise(near), round_down)
+
+    def round_down(near: Column) -> Column:
+        """A double from 2**53 on is an integer, and `floor` gives a bigint."""
+        whole = F.when(F.abs(near) < F.lit(2.0**53), F.floor(near).cast("double")).otherwise(near)
+        return let(whole, lambda found: F.when(near - found > F.lit(0.5), found + F.lit(1.0)).otherwise(found))
+
+    return let(F.try_mod(left, right), divide)
+
+
+def compute_once(value: Column, use: Use) -> Column:
+    """What a function makes of a value that it uses several times, and that is computed once."""
+    return F.get(F.transform(F.array(value), use), F.lit(0))
 
 
 def _signs_differ(remainder: Column, right: Column) -> Column:

@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -31,6 +31,7 @@ from genus.model._types import int_range
 from genus.targets._compiler import Compiler
 from genus.targets.spark._arithmetic import (
     aggregate_steps,
+    compute_once,
     float_floor_quotient,
     floor_quotient,
     floor_remainder,
@@ -309,10 +310,12 @@ class SparkCompiler(Compiler):
         first: Column = self.visit(node.first)
         operands = [self.visit(step.operand) for step in node.steps]
         signs = [step.op for step in node.steps]
-        floats = {"//": float_floor_quotient} if isinstance(type_of(node), FloatType) else {}
-        operators = {**self.operators, **floats}
+        is_float = isinstance(type_of(node), FloatType)
         if must_aggregate(node):
-            return aggregate_steps(first, signs, operands, operators)
+            floats = {"//": float_floor_quotient} if is_float else {}
+            return aggregate_steps(first, signs, operands, {**self.operators, **floats})
+        floats = {"//": partial(float_floor_quotient, let=compute_once)} if is_float else {}
+        operators = {**self.operators, **floats}
         return reduce(
             lambda result, step: operators[step[0]](result, step[1]), zip(signs, operands, strict=True), first
         )
