@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.filters._evaluate import COMPARE, TEXT
+from genus.filters._like import matcher
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -108,6 +109,15 @@ class CodedColumn:
         return rows
 
 
+def passes(op: str, text: str, part: str) -> bool:
+    """Whether a text passes a text test; a pattern is compiled when it is first used.
+
+    >>> passes("endswith", "A8", "8"), passes("like", "A8", "_8%")
+    (True, True)
+    """
+    return matcher(part)(text) is not None if op == "like" else TEXT[op](text, part)
+
+
 def matching_parts(op: str, text: str, parts: Mapping[str, Any], lengths: Mapping[int, int]) -> Iterator[str]:
     """Those of many parts for which a text test is true, each once; `lengths` counts the parts by length.
 
@@ -120,7 +130,7 @@ def matching_parts(op: str, text: str, parts: Mapping[str, Any], lengths: Mappin
     fitting = [length for length, count in lengths.items() if count and length <= len(text)]
     pieces = sum(len(text) - length + 1 for length in fitting) if op == "contains" else len(fitting)
     if op not in _PIECES or pieces > 2 * len(parts):
-        return (part for part in parts if TEXT[op](text, part))
+        return (part for part in parts if passes(op, text, part))
     return (piece for length in fitting for piece in _PIECES[op](text, length) if piece in parts)
 
 
