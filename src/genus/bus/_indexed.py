@@ -18,7 +18,11 @@ import numpy as np
 
 from genus.bus._listener import Listener
 from genus.model import Event
+from genus.targets.index._buckets import Found
 from genus.targets.index._family_index import FamilyIndex, Place
+
+FEW = 32
+"""Fewer handles than this are counted one by one."""
 
 
 class FoundListeners(NamedTuple):
@@ -118,18 +122,25 @@ class IndexedListeners:
         Raises Misfit if a value does not have its declared type.
         """
         with self.lock:
-            found = self._index.match(event)
-            handles = found.single
-            for handle in handles:
-                self._counts[handle] += 1
-            if found.arrays:
-                many = np.concatenate(found.arrays)
-                self._count_array[many] += 1
-                handles += many.tolist()
+            handles = self._count(self._index.match(event))
             handlers = list(map(self._handlers.__getitem__, handles))
             token = next(self._tokens)
             self._calling[token] = self._removals
         return FoundListeners(self, token, handles, handlers)
+
+    def _count(self, found: Found) -> list[int]:
+        """All handles that were found; they are counted."""
+        handles = found.single
+        for many in found.arrays:
+            if len(many) < FEW:
+                handles += many.tolist()
+        for handle in handles:
+            self._counts[handle] += 1
+        for many in found.arrays:
+            if len(many) >= FEW:
+                self._count_array[many] += 1
+                handles += many.tolist()
+        return handles
 
     def release(self, token: int) -> None:
         """The handlers that were found were called."""

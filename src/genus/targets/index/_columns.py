@@ -53,6 +53,16 @@ class NumberColumn(GrowingArray):
 
     def __init__(self, is_float: bool) -> None:
         super().__init__(np.float64 if is_float else np.int64)
+        self.uniform: float | None = None
+        """The constant of all rows, if it has always been the same."""
+
+    def append(self, value: Any) -> None:
+        """Append one constant."""
+        if not len(self):
+            self.uniform = value
+        elif value != self.uniform:
+            self.uniform = None
+        super().append(value)
 
 
 class CodedColumn:
@@ -65,6 +75,11 @@ class CodedColumn:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all rows have the same constant."""
+        return len(self.codes) == 1
 
     @property
     def nbytes(self) -> int:

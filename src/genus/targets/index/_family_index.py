@@ -361,8 +361,7 @@ class FamilyIndex:
                 keys[number] = key
                 present.append((number, key))
         asked = ShapeKeys(shape.number, present, keys)
-        lower = np.array(keys, np.int64)
-        pairs = np.stack([lower, ~lower], axis=1)
+        pairs = np.array([(key, ~key) for key in keys], np.int64)
         found.arrays.extend(self._ranges.match(asked, shape.flags, pairs))
 
     def _carry(self, cls: type) -> tuple[frozenset[str], list[KeyTable], list[str], list[Dimension]]:

@@ -141,6 +141,8 @@ def compile_test(node: x.Predicate, wanted: bool) -> Test:
             return compile_test(operand, not wanted)
         case x.Present(attribute):
             return _presence(attribute.name, wanted)
+        case x.Compare(op, x.AttributeRef(name, IntType() | FloatType() as type_), Parameter(number, _)):
+            return _number_comparison(op if wanted else OPPOSITE[op], name, type_, number)
         case x.Compare(op, left, right) if not type(left) is type(right) is Parameter:
             return _comparison(op if wanted else OPPOSITE[op], compile_value(left), compile_value(right))
         case x.OneOf(item, options) if len(options) <= MAX_OPTIONS and type(item) is not Parameter:
@@ -187,6 +189,23 @@ def _both(one: Answer, other: Answer) -> Answer:
 def _presence(name: str, wanted: bool) -> Test:
     def run(event: Event, _: Constants) -> Answer:
         return (name in event.__struct_fields__ and getattr(event, name) is not None) is wanted
+
+    return run
+
+
+def _number_comparison(op: str, name: str, type_: AttributeType, number: int) -> Test:
+    """The same as `_comparison` of an attribute and a parameter, in one function, as most comparisons are such."""
+    compare, read = COMPARE[op], _READERS[type(type_)](type_)
+
+    def run(event: Event, constants: Constants) -> Answer:
+        found = getattr(event, name) if name in event.__struct_fields__ else None
+        value = None if found is None else read(found)
+        if value is None:
+            return False
+        constant = constants[number]
+        if type(constant) is NumberColumn:
+            constant = constant.values if constant.uniform is None else constant.uniform
+        return compare(value, constant)
 
     return run
 
@@ -249,9 +268,15 @@ def compile_value(node: x.Value) -> Compute:
 
 
 def _parameter(number: int) -> Compute:
+    """A column of constants; a single value if all are the same, which is then computed with only once."""
+
     def run(_: Event, constants: Constants) -> Any:
         constant = constants[number]
-        return (constant.values, True) if type(constant) is NumberColumn else constant
+        if type(constant) is NumberColumn:
+            return (constant.values, True) if constant.uniform is None else constant.uniform
+        if type(constant) is CodedColumn and constant.is_uniform:
+            return next(iter(constant.codes))
+        return constant
 
     return run
 
