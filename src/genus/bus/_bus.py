@@ -3,8 +3,9 @@
 Which listeners get an event is decided in `_router` and `_class_route`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -42,6 +43,36 @@ class Traffic(msgspec.Struct, frozen=True):
     published: Mapping[str, int]
     subscriptions: Mapping[str, Counters]
     link: Mapping[str, int]
+
+
+class SubscriptionCounters(Mapping[str, Counters]):
+    """The counters of each subscription, by its text; those with the same text are added up.
+
+    The texts are made when they are first read, as that takes longer than counting.
+    """
+
+    def __init__(self, counted: list[tuple[Subscription, Counters]]) -> None:
+        self._counted = counted
+
+    @cached_property
+    def _by_text(self) -> dict[str, Counters]:
+        found: dict[str, Counters] = {}
+        for subscription, counters in self._counted:
+            text = str(subscription)
+            found[text] = found[text] + counters if text in found else counters
+        return found
+
+    def __getitem__(self, text: str) -> Counters:
+        return self._by_text[text]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_text)
+
+    def __len__(self) -> int:
+        return len(self._by_text)
+
+    def __repr__(self) -> str:
+        return repr(self._by_text)
 
 
 class Bus:
@@ -198,14 +229,9 @@ class Bus:
 
     def traffic(self) -> Traffic:
         """Counters per type and per subscription."""
-        with self.lock:
-            listeners = self._listeners()
-        subscriptions: dict[str, Counters] = {}
-        for listener in listeners:
-            text = str(listener.subscription)
-            known = subscriptions.get(text)
-            subscriptions[text] = listener.counters if known is None else known + listener.counters
-        return Traffic(self._router.published(), subscriptions, dict(self._link.counters()) if self._link else {})
+        counted = [(listener.subscription, listener.counters) for listener in self._listeners()]
+        link = dict(self._link.counters()) if self._link else {}
+        return Traffic(self._router.published(), SubscriptionCounters(counted), link)
 
     async def drain(self) -> None:
         """Wait until async handlers have handled what was published before."""

@@ -23,7 +23,7 @@ Handler: TypeAlias = Callable[[T], object]
 """A function or coroutine function of one event."""
 
 
-class Counters(msgspec.Struct, frozen=True):
+class Counters(msgspec.Struct, frozen=True, gc=False):
     """What became of the events of one subscription.
 
     `delivered` were given to the handler or queue, `failed` made the handler raise, `dropped` found the queue full,
@@ -109,9 +109,12 @@ class Listener(Generic[T]):
     def counters(self) -> Counters:
         """How many events were delivered, failed in the handler, were dropped, and are waiting."""
         own = self.counted if self.index is None else self.index.delivered(self)
-        with self._bus.lock:
-            by_code = sum([counts.events for counts in self._counts]) if self._counts else 0
+        by_code = self._delivered_by_code() if self._counts else 0
         return Counters(own + by_code - self.suppressed, self.failures, 0, 0)
+
+    def _delivered_by_code(self) -> int:
+        with self._bus.lock:
+            return sum([counts.events for counts in self._counts])
 
     @property
     def is_conditional(self) -> bool:
