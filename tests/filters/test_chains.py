@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Maybe, Subscription, this
+from genus import Event, Subscription, this
 from genus.errors import SubscriptionError
 from genus.filters import Arithmetic, Literal, Negation, Not, Predicate, Step, Term
 from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH, AttributeRef, ToFloat
@@ -175,10 +175,10 @@ identifiers = st.one_of(
 )
 
 
-def declare(type_name: str, names: list[str]) -> type[Event]:
+def declare(type_name: str, names: list[str]) -> Any:
     metaclass: Any = type(Event)
-    fields: dict[str, object] = dict.fromkeys(names, Maybe[int])
-    made: type[Event] = metaclass(type_name, (Event,), {"__annotations__": fields, "__module__": __name__})
+    fields: dict[str, object] = dict.fromkeys(names, int | None)
+    made: Any = metaclass(type_name, (Event,), {"__annotations__": fields, "__module__": __name__})
     return made
 
 

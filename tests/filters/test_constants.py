@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,9 @@ class Nowhere(tzinfo):
     def dst(self, _: datetime | None) -> None:
         return None
 
+    def tzname(self, _: datetime | None) -> None:
+        return None
+
 
 NUMBERS: tuple[Any, ...] = (
     0, 1, -1, 3, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 10**30, True, 0.0, -0.0, 0.5, 3.0, 1e308,
@@ -80,9 +84,9 @@ def in_every_operator(name: str, constant: Any) -> Iterator[Callable[[], Predica
     """Functions that make a predicate of an attribute and a constant: by `this`, and of nodes made by hand."""
     term, node = this[name], AttributeRef(name)
     for compare in (term.__eq__, term.__ne__, term.__lt__, term.__ge__):
-        yield lambda compare=compare: compare(constant)
+        yield partial(compare, constant)
     for test in (term.startswith, term.endswith, term.contains, term.like):
-        yield lambda test=test: test(constant)
+        yield partial(test, constant)
     yield lambda: term.isin([constant])
     yield lambda: term.isin([2, constant])
     yield lambda: term + constant > constant
