@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from genus.errors import SubscriptionError
 from genus.filters import Arithmetic, Literal, Negation, Not, Predicate, Step, Term
 from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH, AttributeRef, ToFloat
 from genus.model import is_attribute_name
-from genus.targets import arrow, python
+from genus.targets import arrow, python, spark
 from genus.targets.index import SubscriptionIndex
-from genus.testing import Generator, Sampler
+from genus.testing import Generator, Sampler, compiled_expressions, spark_session
 from tests.examples import examples
+from tests.lake.stored import stored_frame
 from tests.test_truth_table import TARGETS, check
 
 LONG, SHORT = 2000, 100
@@ -59,6 +61,16 @@ def test_long_chains_run_on_every_target(target: str, form: str) -> None:
 def test_long_chains_run_on_spark(length: int) -> None:
     for where in long_ones(length).values():
         check("spark", [Subscription(Sampler, where=where)], EVENTS)
+
+
+@pytest.mark.parametrize("length", [250, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["and", "or"])
+def test_long_filters_of_stored_tables(form: str, length: int, tmp_path: Path) -> None:
+    """Spark takes a conjunction apart to test it on files, and must not nest it again too deep."""
+    frame = stored_frame(spark_session(), EVENTS, tmp_path)
+    asked = Subscription(Sampler, where=long_ones(length)[form])
+    with compiled_expressions(spark_session()):
+        assert spark.compile(asked).filter(frame).count() == sum(map(asked.matches, EVENTS))
 
 
 def nested(wrap: Callable[[Any, int], Any], levels: int, start: Any) -> Any:
