@@ -188,8 +188,6 @@ class Binder:
         raise SubscriptionError(f"{node!r} is not a value")
 
     def _attribute(self, name: str) -> x.Value:
-        if not isinstance(name, str):
-            raise SubscriptionError(f"{name!r} is not the name of an attribute")
         if name not in self.types and self._property(name):
             traced = self._trace(name)
             if isinstance(traced, x.Predicate):
@@ -204,6 +202,8 @@ class Binder:
         return self.types.get(name) or self.vector.find(name, name_of(self.type)).type
 
     def _property(self, name: str) -> Callable[[Any], Any] | None:
+        if not isinstance(name, str):
+            raise SubscriptionError(f"{name!r} is not the name of an attribute")
         found = getattr(self.type, name, None)
         return found.fget if isinstance(found, property) else None
 
@@ -340,8 +340,10 @@ def _unfold(first: x.Value, steps: tuple[x.Step, ...]) -> tuple[x.Value, tuple[x
     """A chain without chains of the same precedence as its first value."""
     signs = x.SUMS if steps and steps[0].op in x.SUMS else x.PRODUCTS
     while True:
+        if not steps:
+            raise SubscriptionError("arithmetic needs at least one operator; write its first value alone")
         inner = first.operand if isinstance(first, x.ToFloat) else first
-        if not isinstance(inner, x.Arithmetic) or inner.steps[0].op not in signs:
+        if not isinstance(inner, x.Arithmetic) or not inner.steps or inner.steps[0].op not in signs:
             return first, steps
         first, steps = inner.first, (*inner.steps, *steps)
 
