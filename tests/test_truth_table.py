@@ -176,6 +176,7 @@ def edge_cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("target", "attribute", "every"), list(edge_cases()))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_every_operator_at_every_edge_value(target: str, attribute: str, every: int) -> None:
     """Each comparison of each attribute type with each edge value, plain and negated, present, absent and NaN."""
     check(target, list(edge_subscriptions(attribute))[::every], edge_events(attribute))
@@ -183,6 +184,7 @@ def test_every_operator_at_every_edge_value(target: str, attribute: str, every: 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_random_subscriptions_on_random_events(target: str, seed: int) -> None:
     """Types, kinds, exact, all_of, has, lacks and nested predicates, all mixed."""
     generator = Generator(seed)
@@ -195,6 +197,7 @@ SEEDS = {"spark": 100, "replay": 100}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_million_random_cases(target: str) -> None:
     """The long run: no disagreement in a million cases per target, in 200,000 on Spark and for recordings."""
     seeds, cases = SEEDS.get(target, 500), 0

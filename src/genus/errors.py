@@ -23,6 +23,7 @@ __all__ = [
     "QueueFull",
     "RecordingError",
     "SubscriptionError",
+    "SubscriptionWarning",
     "SyntaxProblem",
     "TableDamaged",
 ]
@@ -46,6 +47,13 @@ class SubscriptionError(GenusError, ValueError):
 
 class SyntaxProblem(SubscriptionError):
     """A subscription text does not parse; the message points at the column. Change the text."""
+
+
+class SubscriptionWarning(UserWarning):
+    """A subscription can never match; the message says why. Change the call, or refuse such calls by `strict=True`."""
+
+    subscription: object = None
+    """The subscription."""
 
 
 class CatalogConflict(GenusError, ValueError):

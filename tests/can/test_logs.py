@@ -557,7 +557,17 @@ def test_every_frame_is_an_event_or_has_a_reason(log: Path) -> None:
     decoding = Decoding(house, read_log(log), asked, channel="can0")
     assert len(list(decoding)) == 1
     assert decoding.rejected["channel can1"] == 1
-    assert decoding.frames == decoding.events.total() + decoding.rejected.total() + decoding.unwanted
+    assert decoding.log.frames == decoding.frames == 7
+
+
+def test_the_figures_of_a_decoding_stay_when_the_log_is_read_again(log: Path, tmp_path: Path) -> None:
+    """Two decodings of one log, the second interrupted after its first event."""
+    house, shared = load_dbc(HOUSE), read_log(log)
+    done = decode_log(house, shared, tmp_path / "drive.genus")
+    other = iter(Decoding(house, shared))
+    next(other)
+    assert (done.frames, done.skipped) == (7, {"damaged line": 1, "remote frame": 1})
+    assert shared.frames < 7
 
 
 def test_a_recording_that_exists_is_not_overwritten(log: Path, tmp_path: Path) -> None:

@@ -50,3 +50,27 @@ def test_a_typo_names_the_type_that_was_written() -> None:
     done = genus("explain", "-t", "weather.py", "Freezer where celsus > 3")
     assert "Freezer has no attribute 'celsus'; did you mean 'celsius'?" in done.stderr
     assert done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("Freezer where celsius > 3 and celsius < 2", "no value of 'celsius' (float64) meets the conditions on it"),
+        (
+            "Thermometer where hectopascal > 3",
+            "no Thermometer declared so far has the attribute 'hectopascal' (Barometer has it)",
+        ),
+    ],
+)
+def test_a_subscription_that_can_never_match_is_one_line_on_standard_error(asked: str, why: str) -> None:
+    done = genus("explain", "-t", "weather.py", asked, "--target", "python")
+    assert done.returncode == 0
+    assert done.stderr == f"genus: warning: {asked.split()[0]} can never match: {why}\n"
+
+
+def test_each_of_several_is_warned_about_again_in_the_next_command(tmp_path: Path) -> None:
+    (tmp_path / "asked.txt").write_text("ann: Thermometer where celsius < 1 and celsius > 2\nbob: Thermometer\n")
+    for _ in range(2):
+        done = genus("bindings", "-t", "weather.py", "asked.txt")
+        assert done.stderr.startswith("genus: warning: Thermometer can never match: ")
+        assert done.stderr.count("\n") == 1

@@ -328,6 +328,7 @@ class TestText:
 
     @examples(150)
     @given(st.integers(0, 10**9))
+    @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
     def test_generated_subscriptions_read_back_equal(self, seed: int) -> None:
         for subscription in Generator(seed).subscriptions(5):
             assert Subscription.parse(str(subscription), subscription.types) == subscription

@@ -58,6 +58,18 @@ def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, 
     assert rows(derived.read()) == rows(kept)
 
 
+def test_finishing_returns_what_both_of_its_steps_did(lake: Lake, tmp_path: Path) -> None:
+    """New events, results that became final by them, and those that waited; a second call has nothing to do."""
+    derived = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
+    assert derived.finish() == derived.update() == derived.finish(), "there are no events yet"
+    lake.ingest(write_recording(tmp_path / "a.genus", traffic(60, first=600)))
+    derived = DerivedTable(lake, tmp_path / "others", MINUTES, Counter)
+    done = derived.finish()
+    assert (done.upto, done.events, done.rows) == (lake.version, 60, derived.read().count())
+    again = derived.finish()
+    assert (again.upto, again.events, again.rows, again.late) == (lake.version, 0, 0, 0)
+
+
 def test_another_analysis_needs_another_folder(lake: Lake, tmp_path: Path) -> None:
     """Results of two analyses, or of other events, are never mixed."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(60)))

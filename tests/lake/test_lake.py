@@ -1,6 +1,8 @@
 """A lake stores events by family, each once, and reads them as DataFrames; types may be added."""
 
+import gc
 import shutil
+import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
@@ -15,11 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Event, Maybe, Subscription, all_of, this
 from genus.bus._recording import read_recording
-from genus.errors import LakeDamaged, LakeError, NotRegistered
+from genus.errors import LakeDamaged, LakeError, NotRegistered, SubscriptionError, SubscriptionWarning
 from genus.lake import Lake
 from genus.lake._tables import store
 from genus.lake._tables.columns import Shape
-from genus.lake._tables.ledger import Part
+from genus.lake._tables.ledger import CommitConflict, Part
+from genus.model import name_of, subtypes
 from tests.lake.roads import ALL, MORNING, Category, Counter, Gate, Radar, Roadside, traffic, write_recording
 
 
@@ -107,9 +110,44 @@ def test_two_writers_of_one_file_add_it_once(spark: SparkSession, lake: Lake, tm
     own = [write_recording(tmp_path / f"{n}.genus", traffic(20, first=1000 * n)) for n in (1, 2)]
     with ThreadPoolExecutor(2) as pool:
         others = [Lake(spark, lake.path) for _ in own]
-        list(pool.map(lambda pair: pair[0].ingest([shared, pair[1]]), zip(others, own, strict=True)))
+        done = list(pool.map(lambda pair: pair[0].ingest([shared, pair[1]]), zip(others, own, strict=True)))
     assert lake.read(Roadside).count() == 100
     assert not lake.check()
+    assert sum(each.events for each in done) == 100
+    assert sorted((each.files, each.skipped) for each in done) == [(1, 1), (2, 0)]
+
+
+def test_a_writer_that_comes_second_counts_nothing_of_the_first(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other writer commits the same file after this one has read it and before this one commits."""
+    file = write_recording(tmp_path / "a.genus", traffic(40))
+    other, commit = Lake(spark, lake.path), lake.store.commit
+
+    def after_the_other(draft: Any) -> Any:
+        assert other.ingest(file).skipped in (0, 1)
+        return commit(draft)
+
+    monkeypatch.setattr(lake.store, "commit", after_the_other)
+    done = lake.ingest(file)
+    assert (done.files, done.skipped, done.events, done.bytes, done.version) == (0, 1, 0, 0, lake.version)
+
+
+def test_a_compaction_that_comes_second_counts_nothing(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer has replaced the parts meanwhile."""
+    for number in range(2):
+        lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(40, first=100 * number)))
+
+    def conflict(_: object) -> None:
+        raise CommitConflict("compacted by another writer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lake.store, "commit", conflict)
+        done = lake.compact()
+    assert (done.tables, done.files_before, done.files_after, done.rows) == (0, 0, 0, 0)
+    assert lake.compact().rows == 80
 
 
 def test_dead_letters_say_why_and_are_tried_again_when_types_are_known(lake: Lake, tmp_path: Path) -> None:
@@ -368,3 +406,42 @@ def test_midnight_is_a_new_day(lake: Lake, tmp_path: Path) -> None:
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(2, first=0, start=night)))
     days = {str(row["_day"]) for row in lake.read(Event).collect()}
     assert days == {"2026-05-01", "2026-05-02"}
+
+
+def test_a_read_that_can_never_match_warns_once_or_is_refused(lake: Lake, tmp_path: Path) -> None:
+    """At the line that reads; the subscription that the lake makes of it does not warn again."""
+    never = (this.speed > 50) & (this.speed < 30)
+    for read in (lambda: lake.read(Counter, where=never), lambda: lake.read("Counter where speed > 50 and speed < 30")):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert read().count() == 0
+        assert [(each.category, each.filename) for each in found] == [(SubscriptionWarning, __file__)]
+    for what, parts in ((Counter, {"where": never}), ("Counter where speed > 50 and speed < 30", {})):
+        with pytest.raises(SubscriptionError, match="no value of 'speed'"):
+            lake.read(what, strict=True, **parts)  # type: ignore[arg-type]
+
+
+def test_types_that_only_the_lake_knows_count_as_declared(spark: SparkSession, tmp_path: Path) -> None:
+    """A type below has the attribute in the lake's catalog, but no class of it is left in this process."""
+
+    class Boat(Event):
+        pass
+
+    class Barge(Boat):
+        pass
+
+    class Tug(Boat):
+        power: Maybe[int] = None
+
+    def register_pusher() -> None:
+        class Pusher(Barge):
+            power: Maybe[int] = None
+
+        Lake.create(spark, tmp_path / "other", Boat, Barge, Tug, Pusher)
+
+    register_pusher()
+    gc.collect()
+    assert [name_of(cls) for cls in subtypes(Barge)] == ["Barge"]
+    with pytest.warns(SubscriptionWarning, match="no Barge declared so far has the attribute 'power'"):
+        Subscription(Barge, where=this.power > 3)
+    assert Lake(spark, tmp_path / "other").read(Barge, where=this.power > 3).count() == 0, "no warning"

@@ -36,6 +36,7 @@ def file(tmp_path: Path) -> CatalogFile:
     return made
 
 
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_rebound_subscription_equals_the_one_parsed_from_its_text() -> None:
     """Binding a predicate to the classes that the catalog declares keeps its meaning, for predicates of every form."""
     catalog = Catalog()

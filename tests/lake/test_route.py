@@ -159,6 +159,7 @@ def test_many_mixtures_match_as_the_oracle_says(stored: Stored, seed: int) -> No
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_values_and_ranges_at_every_edge_are_keys(stored: Stored, count: int) -> None:
     """-0.0, NaN, infinities, the ends of 64 bits, years 1 and 9999, rounded floats: keys match as predicates do."""
     subscriptions = keyed_subscriptions(11, count)
@@ -169,6 +170,7 @@ def test_values_and_ranges_at_every_edge_are_keys(stored: Stored, count: int) ->
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stored) -> None:
     """For types without listed presence bits, presence is tested on events; other types are not affected."""
     subscriptions = [*keyed_subscriptions(12, 30), *Generator(13).subscriptions(10)]
@@ -178,6 +180,7 @@ def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stor
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_counting_agrees_with_matching(stored: Stored) -> None:
     """Counting by list sizes and by shape equals counting the matches."""
     subscriptions = [*keyed_subscriptions(14, 24), *(Subscription(Sampler, has=name) for name in ("place", "text"))]
@@ -208,6 +211,7 @@ def test_the_subscriber_costs_nothing_where_it_is_not_asked_for(stored: Stored) 
     assert ["scalar-subquery" in text.split("Optimized")[1] for text in plans] == [True, False]
 
 
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_family_that_nothing_can_match_in_is_left_out(stored: Stored) -> None:
     """Its events give no matches, and counting them gives zero."""
     plan = stored.plan([Subscription(Stranger, where=(this.number == "a") & (this.number == "b"))])

@@ -95,6 +95,36 @@ def test_a_batch_that_failed_half_way_is_done_again_once(
     assert lake.read(Roadside).count() == 40
 
 
+def test_a_run_returns_what_it_did_itself(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All batches of the run and the update after them; zeros if there was nothing to do, also after a failure."""
+    stream = lake.stream(tmp_path / "landing", files_per_batch=1).route(WANTED).to_inboxes(tmp_path / "inboxes")
+    idle = stream.run()
+    assert (idle.batch, idle.files, idle.events, idle.delivered, idle.version) == (-1, 0, 0, 0, lake.version)
+    for number in (1, 2):
+        land(tmp_path / "landing", number)
+    first = stream.run()
+    wanted = expected(landed(range(1, 3)))
+    assert (first.batch, first.files, first.events, first.delivered) == (1, 2, 80, len(wanted))
+    assert first.version == lake.version
+    assert stream.progress is not None
+    assert (stream.progress.files, stream.progress.events) == (1, 40), "the last batch"
+    again = stream.run()
+    assert (again.batch, again.files, again.events, again.delivered) == (-1, 0, 0, 0)
+    assert stream.progress is None
+    land(tmp_path / "landing", 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(Inboxes, "_write", lambda *_: 1 / 0)
+        with pytest.raises(Exception, match=r"division by zero"):
+            stream.run()
+    assert stream.progress is None
+    repaired = stream.run()
+    assert (repaired.files, repaired.events) == (1, 0), "the events were ingested before the failure"
+    assert repaired.delivered == len(expected(landed(range(3, 4))))
+    lake.ingest(write_recording(tmp_path / "beside.genus", traffic(40, first=9000)))
+    beside = stream.run()
+    assert (beside.files, beside.events, beside.delivered) == (0, 0, len(expected(traffic(40, first=9000))))
+
+
 def test_a_landing_folder_must_be_there(lake: Lake, tmp_path: Path) -> None:
     """A stream of a misspelled folder would wait forever."""
     with pytest.raises(LakeError, match="is not a folder"):

@@ -1,6 +1,9 @@
 """Subscriptions are read from lines, text files and tables; errors name the line or row."""
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -8,7 +11,7 @@ from pyspark.sql import SparkSession
 from genus import Subscription, this
 from genus.catalog import Catalog
 from genus.errors import LakeError
-from genus.lake._query.subscription_list import RouteEntry, read_entries
+from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, read_entries
 from genus.testing._generators import Sampler, Stranger
 
 TEXT = """
@@ -87,3 +90,18 @@ def test_a_row_that_cannot_be_read_is_named(spark: SparkSession, catalog: Catalo
     missing = spark.createDataFrame([("ann", None)], "subscriber string, subscription string")
     with pytest.raises(LakeError, match="row 1: subscriber and subscription must not be NULL"):
         read_entries(missing, catalog)
+
+
+def test_a_problem_is_forgotten_when_the_file_is_the_one_that_was_read(tmp_path: Path, catalog: Catalog) -> None:
+    """A list that was moved away and back is in use again; its earlier absence is no problem of a later delivery."""
+    file = tmp_path / "subscriptions.txt"
+    file.write_text("ann: Sampler\n")
+    lake: Any = SimpleNamespace(catalog=catalog)
+    read = SubscriptionList(file, lake)
+    known = read.read()
+    os.rename(file, tmp_path / "away.txt")
+    assert read.read() is known
+    assert "cannot read" in str(read.problem)
+    os.rename(tmp_path / "away.txt", file)
+    assert read.read() is known
+    assert read.problem is None

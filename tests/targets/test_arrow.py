@@ -260,6 +260,7 @@ def agree(subscription: Subscription, events: Iterable[Event]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_agrees_with_the_oracle_on_random_predicates_and_edge_values(seed: int) -> None:
     dice = Dice(seed)
     events = [Sample(), *(dice.event(dice.pick([0.0, 0.2, 0.9])) for _ in range(59))]
@@ -275,6 +276,7 @@ def test_agrees_with_the_oracle_on_random_predicates_and_edge_values(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_agrees_on_type_has_lacks_and_where_together(seed: int) -> None:
     dice = Dice(100 + seed)
     events = [dice.event(dice.pick([0.2, 0.7])) for _ in range(60)]
@@ -356,6 +358,7 @@ def test_negative_zero_is_zero_also_in_a_list() -> None:
 
 @examples(100)
 @given(st.lists(st.text(max_size=3), min_size=1, max_size=10), st.text(max_size=2))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_text_is_ordered_by_code_point_and_parts_are_literal(texts: list[str], part: str) -> None:
     events = [Sample(text=text, blob=text.encode()) for text in [*texts, *TEXTS]]
     tests = (this.text < part, this.blob < part.encode(), this.text.startswith(part), this.text.endswith(part))
@@ -366,6 +369,7 @@ def test_text_is_ordered_by_code_point_and_parts_are_literal(texts: list[str], p
 @pytest.mark.parametrize(
     "text", ["1 < 2", "not 1 < 2", "1 / 0 > 1 or i64 == 1", "5 in (5, 6)", "'ab' startswith 'a'", "1 + 2 < f64"]
 )
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_constants_alone_are_answered_for_every_row(text: str) -> None:
     agree(Subscription(Sample, where=text), [Sample(), Sample(i64=1, f64=4.0)])
     assert answers(Subscription(Sample, where=text), arrow.to_batch([], Sample)) == []

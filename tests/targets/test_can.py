@@ -172,6 +172,7 @@ SAID: dict[str, tuple[Callable[[], Predicate | Term], dict[str, bool] | None]] =
 
 
 @pytest.mark.parametrize("what", SAID)
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_what_a_predicate_says_about_presence_is_used(catalog: Catalog, what: str) -> None:
     predicate, said = SAID[what]
     made = compiled(Loop, catalog, where=predicate())
@@ -192,6 +193,7 @@ def test_presence_alone_leaves_nothing_over_and_all_else_the_whole_part(catalog:
     assert compiled(Loop, catalog, where=this.speed.is_present()).residual is not None
 
 
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_subscription_that_contradicts_itself_accepts_nothing(catalog: Catalog) -> None:
     assert compiled(Loop, catalog, lacks="place", where=this.place == "A8").pairs == ()
 
@@ -257,6 +259,7 @@ def questions(draw: st.DrawFn) -> tuple[list[type], list[Subscription]]:
 
 @examples(80)
 @given(questions(), st.integers(0, 10_000))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_filter_and_residual_together_are_the_subscription(
     asked: tuple[list[type], list[Subscription]], seed: int
 ) -> None:

@@ -209,6 +209,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(seed=st.integers(0, 2**32))
 @examples(60)
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_matches_what_the_oracle_matches(seed: int) -> None:
     rng = random.Random(seed)
     subscriptions = [random_subscription(rng) for _ in range(40)]
@@ -219,12 +220,14 @@ def test_matches_what_the_oracle_matches(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_stays_exact_while_subscriptions_come_and_go(seed: int, eager: None) -> None:
     churn(random.Random(seed), steps=500)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_stays_exact_over_long_churn_at_natural_sizes(seed: int) -> None:
     churn(random.Random(seed), steps=12_000, pool=400, checks=0.01)
 
@@ -254,6 +257,7 @@ def churn(rng: random.Random, steps: int, pool: int = 200, checks: float = 0.2) 
     assert all(index.subscription(handle) == one for handle, one in known.items())
 
 
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_stays_exact_across_painting_and_growth() -> None:
     rng = random.Random(7)
     index, known = SubscriptionIndex(), dict[int, Subscription]()
@@ -396,6 +400,7 @@ def test_an_empty_index_matches_nothing() -> None:
     assert len(index) == 0
 
 
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_more_shapes_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_index, "MAX_SHAPES", 2)
     rng = random.Random(5)

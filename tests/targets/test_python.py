@@ -4,6 +4,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import pytest
+
 from genus import Event, Float32, Int8, Kind, Maybe, Subscription, open_bus, this
 from genus.targets import dispatch, python
 
@@ -50,6 +52,7 @@ def test_what_the_class_always_carries_is_not_tested() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_what_cannot_be_is_decided_when_the_code_is_made() -> None:
     assert source(lacks="lane").endswith("    return False")
     assert source(has="lane").endswith("    return True")

@@ -1,8 +1,9 @@
 """Type checkers must accept all of this (test_typing.py asks them)."""
 
 from datetime import datetime
+from typing import Any, assert_type
 
-from genus import Collection, Event, Int8, Kind, Maybe, all_of, open_bus, this
+from genus import Collection, Event, Inbox, Int8, Kind, Listener, Maybe, Subscription, all_of, open_bus, this
 
 
 class Roadside(Kind):
@@ -56,3 +57,39 @@ async def read() -> int:
     async for event in loops.inbox():
         return event.lane
     return 0
+
+
+def on_text(event: Any) -> None:
+    print(event)
+
+
+def on_event(event: Event) -> None:
+    print(event.place)
+
+
+def on_camera(event: Camera) -> None:
+    print(event.plate)
+
+
+fast: Subscription[Loop] = Subscription(Loop, where=this.lane > 1)
+assert_type(Subscription(Loop), Subscription[Loop])
+assert_type(Subscription(all_of(Loop, Roadside), has="lane", strict=True), Subscription[Loop])
+assert_type(Subscription.parse("Loop where lane > 1"), Subscription[Any])
+wide: Subscription[Event] = fast
+plain: Subscription = fast
+of_text: Subscription[Camera] = Subscription.parse("Camera")
+
+with open_bus("local:") as bus:
+    assert_type(bus.subscribe(fast, on_loop), Listener[Loop])
+    assert_type(bus.subscribe(fast, lambda event: print(event.lane)), Listener[Loop])
+    bus.subscribe(fast, on_loop_async)
+    bus.subscribe(fast, print)
+    bus.subscribe(Subscription(Camera), on_loop.handler)
+    bus.subscribe(fast, on_event)
+    bus.subscribe(Subscription(Roadside), on_event)
+    bus.subscribe(Subscription(Roadside), lambda event: print(event))
+    assert_type(bus.subscribe("Loop where lane > 1", on_camera, strict=True), Listener[Any])
+    bus.subscribe("Loop", on_text)
+    assert_type(bus.inbox(fast), Inbox[Loop])
+    assert_type(bus.inbox(fast, capacity=3).get(timeout=1), Loop)
+    assert_type(bus.inbox("Loop"), Inbox[Any])

@@ -1,6 +1,6 @@
 """Type checkers must refuse each line marked `refused`, and no other (test_typing.py asks them)."""
 
-from genus import Event, Kind, Maybe, open_bus
+from genus import Event, Kind, Maybe, Subscription, all_of, open_bus
 
 
 class Roadside(Kind):
@@ -47,3 +47,12 @@ Loop(lane=1, weight=2)  # refused
 loops.get().lane = 3  # refused
 loops.inbox(full="explode")  # refused
 bus.collection(Loop, "heap")  # refused
+bus.subscribe(Subscription(Loop), on_lamp)  # refused
+bus.subscribe(Subscription(Loop), on_camera)  # refused
+bus.subscribe(Subscription(Loop), on_number)  # refused
+bus.subscribe(Subscription(all_of(Loop, Roadside)), on_lamp)  # refused
+bus.subscribe("Loop where lane > 1")  # refused
+print(bus.inbox(Subscription(Loop)).get().plate)  # refused
+lamps: Subscription[Lamp] = Subscription(Loop)  # refused
+cameras: Subscription[Camera] = Subscription(Loop)  # refused
+Subscription(Loop, strict="yes")  # refused

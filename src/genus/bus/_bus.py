@@ -21,7 +21,7 @@ from genus.bus._queue import WhenFull
 from genus.bus._router import Router
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
-from genus.filters._subscription import drop_implied
+from genus.filters._subscription import drop_implied, ensure_subscription
 from genus.model import Event, check
 
 if TYPE_CHECKING:
@@ -159,6 +159,42 @@ class Bus:
         """Publish an event of any type; `Collection.publish` has the errors."""
         self._every_event.publish(event)
 
+    @overload
+    def subscribe(
+        self,
+        subscription: Subscription[T],
+        handler: Handler[T],
+        *,
+        capacity: int = ...,
+        full: WhenFull = ...,
+        on_trouble: TroubleHandler | None = ...,
+        strict: bool = ...,
+    ) -> Listener[T]: ...
+
+    @overload
+    def subscribe(
+        self,
+        subscription: Subscription,
+        handler: Handler[Event],
+        *,
+        capacity: int = ...,
+        full: WhenFull = ...,
+        on_trouble: TroubleHandler | None = ...,
+        strict: bool = ...,
+    ) -> Listener[Any]: ...
+
+    @overload
+    def subscribe(
+        self,
+        subscription: str,
+        handler: Handler[Any],
+        *,
+        capacity: int = ...,
+        full: WhenFull = ...,
+        on_trouble: TroubleHandler | None = ...,
+        strict: bool = ...,
+    ) -> Listener[Any]: ...
+
     def subscribe(
         self,
         subscription: Subscription | str,
@@ -167,14 +203,37 @@ class Bus:
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
         on_trouble: TroubleHandler | None = None,
+        strict: bool = False,
     ) -> Listener[Any]:
         """Call a handler with what a ready-made subscription, or its text, matches.
 
-        `Collection.subscribe` builds the subscription and tells type checkers what the handler gets; its options mean
-        the same here.
+        Type checkers know what the handler gets of a ready-made one, not of a text. The options are those of
+        `Collection.subscribe`.
         """
-        asked = Subscription.parse(subscription) if isinstance(subscription, str) else subscription
+        asked = ensure_subscription(subscription, strict=strict)
         return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble)
+
+    @overload
+    def inbox(
+        self,
+        subscription: Subscription[T],
+        *,
+        capacity: int = ...,
+        full: WhenFull = ...,
+        on_trouble: TroubleHandler | None = ...,
+        strict: bool = ...,
+    ) -> Inbox[T]: ...
+
+    @overload
+    def inbox(
+        self,
+        subscription: str,
+        *,
+        capacity: int = ...,
+        full: WhenFull = ...,
+        on_trouble: TroubleHandler | None = ...,
+        strict: bool = ...,
+    ) -> Inbox[Any]: ...
 
     def inbox(
         self,
@@ -183,9 +242,10 @@ class Bus:
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
         on_trouble: TroubleHandler | None = None,
+        strict: bool = False,
     ) -> Inbox[Any]:
         """A bounded queue of what a ready-made subscription, or its text, matches; see `Collection.inbox`."""
-        asked = Subscription.parse(subscription) if isinstance(subscription, str) else subscription
+        asked = ensure_subscription(subscription, strict=strict)
         return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
 
     # -- time --------------------------------------------------------------------------------------------------------

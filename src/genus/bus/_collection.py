@@ -134,6 +134,7 @@ class Collection(Generic[T]):
         capacity: int = ...,
         full: WhenFull = ...,
         on_trouble: TroubleHandler | None = ...,
+        strict: bool = ...,
     ) -> Listener[T]: ...
 
     @overload
@@ -147,6 +148,7 @@ class Collection(Generic[T]):
         capacity: int = ...,
         full: WhenFull = ...,
         on_trouble: TroubleHandler | None = ...,
+        strict: bool = ...,
     ) -> Callable[[Handler[T]], Listener[T]]: ...
 
     def subscribe(
@@ -160,6 +162,7 @@ class Collection(Generic[T]):
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
         on_trouble: TroubleHandler | None = None,
+        strict: bool = False,
     ) -> Listener[T] | Callable[[Handler[T]], Listener[T]]:
         """Call a handler with every event that matches; pass the handler, or use the call as a decorator.
 
@@ -176,15 +179,19 @@ class Collection(Generic[T]):
             capacity: The length of the queue before a coroutine function.
             full: What happens when that queue is full.
             on_trouble: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
+            strict: Refuse a subscription that can never match; without it, such a one gives a `SubscriptionWarning`.
 
         Returns:
             A listener, to cancel the subscription and to read its counters; without `handler`, a decorator.
 
         Raises:
-            SubscriptionError: The type has no such attribute, or the predicate compares what cannot be compared.
+            SubscriptionError: The type has no such attribute, or the predicate compares what cannot be compared; with
+                `strict`, also if it can never be true.
             BusError: The bus is closed, or the handler is a coroutine function and no event loop is running.
         """
-        subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
+        subscription: Subscription[T] = Subscription(
+            AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where, strict=strict
+        )
 
         def listen(handler: Handler[T]) -> Listener[T]:
             return self.add_handler(subscription, handler, capacity, full, on_trouble)
@@ -201,16 +208,19 @@ class Collection(Generic[T]):
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
         on_trouble: TroubleHandler | None = None,
+        strict: bool = False,
     ) -> Inbox[T]:
         """A bounded queue of matching events: take them with `get`, or iterate over it with `for` or `async for`.
 
-        `exact`, `has`, `lacks`, `where` and `on_trouble` mean what they mean in `subscribe`, with the same errors.
+        `exact`, `has`, `lacks`, `where`, `on_trouble` and `strict` mean what they mean in `subscribe`.
 
         Args:
             capacity: The length of the queue.
             full: What happens when the queue is full.
         """
-        subscription = Subscription(AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where)
+        subscription: Subscription[T] = Subscription(
+            AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where, strict=strict
+        )
         return self.add_inbox(subscription, capacity, full, on_trouble)
 
     def cancel(self, which: Listener[T] | Handler[T] | None = None) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from genus.errors import GenusError
 from genus.filters import Subscription
+from genus.filters._subscription import parse_again
 from genus.model import Event, Kind
 
 SUFFIX = ".subscriptions"
@@ -88,5 +89,5 @@ def _parse(lines: str, cls: type[Event]) -> list[Subscription]:
     found = []
     for line in lines.split("\n"):  # a text may have other line separators in it
         with contextlib.suppress(GenusError):
-            found.append(Subscription.parse(line, types))
+            found.append(parse_again(line, types))
     return found

@@ -108,8 +108,10 @@ def _event_type(
     namespace["__annotations__"] = {own: annotation(agreed[own], must) for own, must in entry.attributes.items()}
     metaclass: Any = type(above[0])
     made: type[Any] = metaclass(name, above, namespace, name=entry.name, tagged=table.tagged.get(entry.name, ()))
+    family = vars(made)["__genus_family__"]
+    family.is_partial = True
     if is_root:  # so that subscriptions to it may name what only types below it carry, declared or not
-        vars(made)["__genus_family__"].append_new(agreed.values())
+        family.append_new(agreed.values())
     return made
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from genus._lazy import lazy
-from genus.cli._exit import end_by, saying_what_is_kept
+from genus.cli._exit import end_by, saying_what_is_kept, warnings_as_lines
 from genus.cli._groups import PluginGroup, SectionedGroup
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     logging.getLogger("can.bus").addFilter(lambda record: "not properly shut down" not in record.getMessage())
     try:
-        status = genus(prog_name="genus", standalone_mode=False)
+        with warnings_as_lines():
+            status = genus(prog_name="genus", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as problem:
         end_by(problem)

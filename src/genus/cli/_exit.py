@@ -8,15 +8,16 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from genus._extras import install_command
-from genus.errors import GenusError
+from genus.errors import GenusError, SubscriptionWarning
 
 
 @contextmanager
@@ -59,6 +60,23 @@ def saying_what_is_kept(describe: Callable[[], str]) -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo(f"interrupted; {describe()}", err=True)
         raise
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Print the warning of a subscription that can never match as one line, without the place in the code."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_line(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+            if isinstance(message, SubscriptionWarning):
+                click.echo(f"genus: warning: {one_line(str(message))}", err=True)
+            else:
+                show(message, category, *place, **options)
+
+        warnings.simplefilter("default", SubscriptionWarning)
+        warnings.showwarning = show_line
+        yield
 
 
 @contextmanager

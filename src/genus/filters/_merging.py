@@ -12,7 +12,7 @@ import msgspec
 from genus.errors import SubscriptionError
 from genus.filters._covering import conjuncts, covers
 from genus.filters._expression import And, AttributeRef, Not, Or, Predicate, Present
-from genus.filters._subscription import AllOf, Subscription
+from genus.filters._subscription import AllOf, Subscription, rebuild
 from genus.model import name_of, parents
 
 
@@ -135,7 +135,7 @@ def _ancestors(types: Iterable[type]) -> list[type]:
 def _with_type(subscription: Subscription, cls: type) -> Subscription | None:
     """The same subscription to another type; None if that type does not have the attributes."""
     try:
-        return Subscription(cls, has=subscription.has, lacks=subscription.lacks, where=subscription.where)
+        return rebuild(cls, has=subscription.has, lacks=subscription.lacks, where=subscription.where)
     except SubscriptionError:
         return None
 
@@ -154,7 +154,7 @@ def _join(group: list[MergedSubscription]) -> MergedSubscription:
     lacks = set(first.lacks).intersection(*(one.subscription.lacks for one in group))
     options = [_rest(one.subscription, has, lacks) for one in group]
     where = None if None in options else Or(tuple(option for option in options if option is not None))
-    joined = Subscription(AllOf(first.types), exact=first.exact, has=has, lacks=lacks, where=where)
+    joined = rebuild(AllOf(first.types), exact=first.exact, has=has, lacks=lacks, where=where)
     members = tuple(member for one in group for member in one.members)
     return MergedSubscription(joined, members, tuple(dict.fromkeys(cls for one in group for cls in one.excess)))
 

@@ -3,7 +3,7 @@
 import builtins
 import typing
 from collections.abc import Iterable
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,11 +20,18 @@ from genus.filters._parser import (
     parse_predicate,
     problem_at,
 )
+from genus.filters._possibility import Reason, describe_types, report_never, warn_never, why_never
 from genus.filters._term import Term
 from genus.model import Event, Kind, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model._types import read_annotation
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    E = TypeVarWithDefault("E", covariant=True, default=Any)
+else:
+    E = TypeVar("E", covariant=True)
 
 AttributeNames: TypeAlias = "int | str | Iterable[str] | type"
 """Attributes given as presence bits, as a name, as names, or as a class whose required fields are the names."""
@@ -48,8 +55,11 @@ def all_of(first: type[T], *others: type) -> AllOf[T]:
     return AllOf((first, *others))
 
 
-class Subscription:
+class Subscription(Generic[E]):
     """A filter on events: of a type, with some attributes, without others, and for which a predicate is true.
+
+    Type checkers know the type of the events: `Subscription(Loop)` is a `Subscription[Loop]`, so that a handler of
+    another type is refused. `Subscription` alone, as an annotation, is `Subscription[Any]`.
 
     Arguments:
         type: an event type, a kind, or `all_of` several.
@@ -57,6 +67,7 @@ class Subscription:
         has: attributes that an event must carry, and `lacks` those it must not: a name, a tuple of names, presence
             bits, or a class whose required fields are the names.
         where: a predicate made with `this`, or its text.
+        strict: refuse a subscription that can never match; without it, such a one gives a `SubscriptionWarning`.
 
     Raises SubscriptionError if an attribute is not in the type's vector or both in `has` and `lacks`, and if the
     predicate compares values of different types. A subscription is immutable and hashable; `str()` gives the text form,
@@ -83,23 +94,16 @@ class Subscription:
 
     def __init__(
         self,
-        type: type | AllOf[Any],
+        type: "builtins.type[E] | AllOf[E]",
         *,
         exact: bool = False,
         has: AttributeNames = (),
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
+        strict: bool = False,
     ) -> None:
-        types = drop_implied(type.types if isinstance(type, AllOf) else (type,))
-        if exact and len(types) > 1:
-            raise SubscriptionError("exact takes one type, not all_of several")
-        required, unwanted = _names("has", has, types[0]), _names("lacks", lacks, types[0])
-        if both := set(required) & set(unwanted):
-            raise SubscriptionError(f"{', '.join(sorted(both))} cannot be both present and absent")
-        predicate = parse_predicate(where) if isinstance(where, str) else where
-        bound = None if predicate is None else bind(as_predicate(predicate), types[0])
-        for field, value in zip(self.__slots__, (exact, required, unwanted, types, bound), strict=True):
-            object.__setattr__(self, field, value)
+        _set_fields(self, _bind_fields(type, exact, has, lacks, where))
+        report_never(self, strict=strict)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a subscription is immutable: cannot set {name}")
@@ -112,6 +116,15 @@ class Subscription:
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+    def __copy__(self) -> "Subscription[E]":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Subscription[E]":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, tuple(getattr(self, field) for field in self.__slots__)
 
     def __repr__(self) -> str:
         return f"Subscription({str(self)!r})"
@@ -150,6 +163,20 @@ class Subscription:
         except (TypeError, AttributeError, OverflowError) as problem:
             raise_event_error(event, problem)
 
+    def why_never(self) -> str | None:
+        """Why no event can match; None if one can, or if it could not be decided.
+
+        A reason is always right for the types declared so far. One that is declared later may have an attribute that
+        only a sibling has now.
+
+        >>> from genus import Event, Subscription, this
+        >>> class Truck(Event):
+        ...     axles: int
+        >>> Subscription(Truck, where=this.axles > 2).why_never()
+        """
+        reason = why_never(self)
+        return None if reason is None else reason.text
+
     def covers(self, other: "Subscription") -> bool:
         """Whether every event that matches the other also matches this one.
 
@@ -166,17 +193,20 @@ class Subscription:
         return covers(self, other)
 
     def __str__(self) -> str:
-        parts = [("exact " if self.exact else "") + " & ".join(map(name_of, self.types))]
+        parts = [describe_types(self)]
         parts += [f"has {', '.join(self.has)}"] if self.has else []
         parts += [f"lacks {', '.join(self.lacks)}"] if self.lacks else []
         parts += [f"where {format_expression(self.where)}"] if self.where is not None else []
         return " ".join(parts)
 
     @classmethod
-    def parse(cls, text: str, types: "Iterable[builtins.type] | None" = None) -> "Subscription":
+    def parse(
+        cls, text: str, types: "Iterable[builtins.type] | None" = None, *, strict: bool = False
+    ) -> "Subscription[Any]":
         """Read the text form of a subscription; types are looked up among those given, or among all declared.
 
-        Raises SyntaxProblem, a SubscriptionError, with the column where the text is wrong.
+        Raises SyntaxProblem, a SubscriptionError, with the column where the text is wrong; with `strict`, also if it
+        can never match.
 
         >>> from genus import Event, Subscription
         >>> class Lamp(Event):
@@ -187,19 +217,71 @@ class Subscription:
           Lamp where watts >
                             ^
         """
-        parsed = parse_parts(text)
-        known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))
-        found: AllOf[Any] = AllOf(tuple(_find_type(token, known, text) for token in parsed.types))
-        try:
-            scope = drop_implied(found.types)[0]
-        except SubscriptionError as problem:
-            raise problem_at(text, parsed.types[0].column, str(problem)) from None
-        _check_names(parsed, scope, text)
-        has, lacks = ([token.text for token in group] for group in (parsed.has, parsed.lacks))
-        try:
-            return cls(found, exact=parsed.exact, has=has, lacks=lacks, where=parsed.where)
-        except SubscriptionError as problem:
-            raise problem_at(text, _column_of_error(parsed, scope), str(problem)) from None
+        parsed, made = _read_text(text, types)
+        if reason := why_never(made):
+            if strict:
+                raise problem_at(text, _column_of_reason(parsed, reason), f"this can never match: {reason.text}")
+            warn_never(made, reason)
+        return made
+
+
+def ensure_subscription(given: Subscription[T] | str, *, strict: bool = False) -> Subscription[T]:
+    """A subscription that was given as it is or as text; with `strict`, SubscriptionError if it can never match."""
+    if isinstance(given, str):
+        return Subscription.parse(given, strict=strict)
+    if strict:
+        report_never(given, strict=True)
+    return given
+
+
+# -- subscriptions that Genus makes from others: whether they can match was tested when the user made the first --------
+
+
+def rebuild(
+    type: type | AllOf[Any],
+    *,
+    exact: bool = False,
+    has: AttributeNames = (),
+    lacks: AttributeNames = (),
+    where: Predicate | Term | str | None = None,
+) -> Subscription[Any]:
+    """The subscription that the constructor makes, without a warning if it can never match."""
+    return _restore(*_bind_fields(type, exact, has, lacks, where))
+
+
+def parse_again(text: str, types: Iterable[type]) -> Subscription[Any]:
+    """The subscription that `Subscription.parse` reads, without a warning if it can never match."""
+    return _read_text(text, types)[1]
+
+
+def _restore(*fields: object) -> Subscription[Any]:
+    made: Subscription[Any] = Subscription.__new__(Subscription)
+    _set_fields(made, fields)
+    return made
+
+
+def _set_fields(made: Subscription[Any], fields: Iterable[object]) -> None:
+    for field, value in zip(made.__slots__, fields, strict=True):
+        object.__setattr__(made, field, value)
+
+
+def _bind_fields(
+    type: type | AllOf[Any],
+    exact: bool,
+    has: AttributeNames,
+    lacks: AttributeNames,
+    where: Predicate | Term | str | None,
+) -> tuple[object, ...]:
+    """The fields of a subscription in the order of its slots, checked against its type."""
+    types = drop_implied(type.types if isinstance(type, AllOf) else (type,))
+    if exact and len(types) > 1:
+        raise SubscriptionError("exact takes one type, not all_of several")
+    required, unwanted = _names("has", has, types[0]), _names("lacks", lacks, types[0])
+    if required and unwanted and (both := set(required) & set(unwanted)):
+        raise SubscriptionError(f"{', '.join(sorted(both))} cannot be both present and absent")
+    predicate = parse_predicate(where) if isinstance(where, str) else where
+    bound = None if predicate is None else bind(as_predicate(predicate), types[0])
+    return exact, required, unwanted, types, bound
 
 
 def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
@@ -211,6 +293,8 @@ def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
         if not is_type(cls):
             hint = "use Subscription.parse for text" if isinstance(cls, str) else "derive it from Event or Kind"
             raise SubscriptionError(f"{cls!r} is not an event type; {hint}")
+    if len(types) == 1:
+        return types
     kept = {cls for cls in types if not any(other is not cls and issubclass(other, cls) for other in types)}
     events = [cls for cls in kept if is_event_type(cls)]
     if len(events) > 1:
@@ -220,6 +304,8 @@ def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
 
 def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
     """The attribute names given as `has` or `lacks`, in vector order."""
+    if given == ():
+        return ()
     scope = vector(cls)
     if isinstance(given, bool):
         raise SubscriptionError(f"{option} takes presence bits, names or a class, not a bool")
@@ -257,6 +343,23 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
 
 
 # -- text: names are looked up, and errors get the column of the part that is wrong ------------------------------------
+
+
+def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscription, Subscription[Any]]:
+    """A subscription of a text, and the parts of the text that it was made of."""
+    parsed = parse_parts(text)
+    known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))
+    found: AllOf[Any] = AllOf(tuple(_find_type(token, known, text) for token in parsed.types))
+    try:
+        scope = drop_implied(found.types)[0]
+    except SubscriptionError as problem:
+        raise problem_at(text, parsed.types[0].column, str(problem)) from None
+    _check_names(parsed, scope, text)
+    has, lacks = ([token.text for token in group] for group in (parsed.has, parsed.lacks))
+    try:
+        return parsed, rebuild(found, exact=parsed.exact, has=has, lacks=lacks, where=parsed.where)
+    except SubscriptionError as problem:
+        raise problem_at(text, _column_of_error(parsed, scope), str(problem)) from None
 
 
 def _find_type(token: Token, known: tuple[type, ...], text: str) -> type:
@@ -301,3 +404,11 @@ def _column_of_error(parsed: ParsedSubscription, scope: type) -> int:
         except SubscriptionError:
             return column
     return next((token.column for token in parsed.lacks if token.text in {t.text for t in parsed.has}), 1)
+
+
+def _column_of_reason(parsed: ParsedSubscription, reason: Reason) -> int:
+    """The column of the first mention of the attribute that a reason is about; else of the first test."""
+    named = (
+        token.column for token in (*parsed.has, *parsed.lacks, *parsed.attributes) if token.text == reason.attribute
+    )
+    return next(named, parsed.tests[0][1] if parsed.tests else 1)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.filters._subscription import rebuild
 from genus.lake._ingest.ingest import COMMIT_BYTES, FormatOptions, IngestResult, ProgressHandler, find_sources, ingest
 from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.sources import PathLike, Unknown
@@ -19,7 +20,7 @@ from genus.lake._stream.route import Route
 from genus.lake._stream.stream import Progress, Stream
 from genus.lake._tables.columns import DAY, DEAD, DEAD_LETTERS, TABLES
 from genus.lake._tables.compaction import CompactionResult, compact_tables
-from genus.lake._tables.lake_catalog import CatalogFile
+from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.ledger import LedgerState, count_files, count_rows
 from genus.lake._tables.store import Store, StoreProblem
@@ -153,6 +154,7 @@ class Lake(LakeTables):
         has: AttributeNames = (),
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
+        strict: bool = False,
     ) -> DataFrame:
         """The events that match a subscription.
 
@@ -165,18 +167,20 @@ class Lake(LakeTables):
             has: Attributes that must be present.
             lacks: Attributes that must be absent.
             where: A predicate.
+            strict: Refuse a subscription that can never match; without it, such a one gives a `SubscriptionWarning`.
 
         Raises:
             NotRegistered: The catalog lacks the type.
             LakeError: The catalog lacks an attribute.
+            SubscriptionError: With `strict`, the subscription can never match.
         """
         if not isinstance(what, Subscription | str):
-            return read_events(
-                self, self.subscription(Subscription(what, exact=exact, has=has, lacks=lacks, where=where))
-            )
+            asked = rebuild(what, exact=exact, has=has, lacks=lacks, where=where)
+            SubscriptionResolver(self.catalog).report_never(asked, strict=strict)
+            return read_events(self, self.subscription(asked))
         if exact or has or lacks or where is not None:
             raise LakeError("what= is a whole subscription; write exact, has, lacks and where into it")
-        return read_events(self, self.subscription(what))
+        return read_events(self, self.subscription(what, strict=strict))
 
     def explain(self, what: type | AllOf[Any] | Subscription | str) -> ReadPlan:
         """What `read` would open and test for a subscription; no events are read."""

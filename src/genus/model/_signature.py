@@ -39,13 +39,14 @@ def signature(cls: type) -> Signature:
     >>> [str(attribute) for attribute in signature(Loop).attributes][-2:]
     ['lane: int64', 'category: str?']
     """
-    family = _family_of(cls)
+    family = family_of(cls)
     return Signature(
         name_of(cls), cls, tuple(name_of(p) for p in parents(cls)), family.name if family else None, attributes(cls)
     )
 
 
-def _family_of(cls: type) -> Family | None:
+def family_of(cls: type) -> Family | None:
+    """The family of an event type; None for `Event` and kinds."""
     family: Family | None = getattr(cls, "__genus_family__", None)
     return family
 
@@ -83,7 +84,7 @@ def _is_kind_root(cls: type) -> bool:
 
 def vector(cls: type) -> Vector:
     """The vector that events of a type are described by: its family's, or that of `Event` for `Event` and kinds."""
-    family = _family_of(cls)
+    family = family_of(cls)
     return family.vector if family is not None else Vector(name_of(cls), attributes(Event))
 
 
@@ -99,7 +100,7 @@ def tagged_attributes(cls: type) -> tuple[str, ...]:
     >>> tagged_attributes(Radar), tagged_attributes(Event)
     (('place', 'category'), ())
     """
-    family = _family_of(cls)
+    family = family_of(cls)
     return family.tagged if family is not None else ()
 
 

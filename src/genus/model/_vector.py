@@ -93,6 +93,8 @@ class Family(msgspec.Struct, eq=False):
     name: str
     vector: Vector
     tagged: tuple[str, ...] = ()
+    is_partial: bool = False
+    """Whether classes of it were generated from a catalog, which may have more types than are declared here."""
 
     def check(self, owner: str, attribute: Attribute) -> None:
         """Raise DeclarationError for an attribute whose name has another type or unit in this family."""

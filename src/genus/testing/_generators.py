@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from genus.errors import SubscriptionError
 from genus.filters import AllOf, Predicate, Subscription, Term, this
+from genus.filters._subscription import rebuild
 from genus.model import (
     Attribute,
     AttributeType,
@@ -258,7 +259,10 @@ class Generator:
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
     def subscription(self, depth: int = 3) -> Subscription:
-        """A subscription to one of the types, kinds or several at once; about half have a predicate."""
+        """A subscription to one of the types, kinds or several at once; about half have a predicate.
+
+        Some can never match; they give no warning.
+        """
         several: list[Any] = [AllOf((Sampler, Watched)), AllOf((Marked, Watched))]
         asked: Any = self.random.choice([*self.types, Event, Marked, Watched, *several])
         scope = asked.types[0] if isinstance(asked, AllOf) else asked
@@ -267,7 +271,7 @@ class Generator:
         has, lacks = picked[:1], picked[1:]
         exact = not isinstance(asked, AllOf) and self.random.random() < 0.2
         where = self.predicate(scope, depth) if self.random.random() < 0.85 else None
-        return Subscription(asked, exact=exact, has=has, lacks=lacks, where=where)
+        return rebuild(asked, exact=exact, has=has, lacks=lacks, where=where)
 
     def subscriptions(self, count: int, depth: int = 3) -> list[Subscription]:
         """Several subscriptions."""
@@ -278,7 +282,7 @@ class Generator:
         while True:
             try:
                 found = self._predicate(list(vector(cls)), depth)
-                Subscription(cls, where=found)
+                rebuild(cls, where=found)
                 return found
             except SubscriptionError:
                 continue
@@ -382,8 +386,8 @@ def edge_subscriptions(name: str) -> Iterator[Subscription]:
     attribute = vector(Sampler).find(name)
     term = this[name]
     for predicate in itertools.chain([term.is_present()], _edge_predicates(term, attribute.type)):
-        yield Subscription(Sampler, where=predicate)
-        yield Subscription(Sampler, where=~predicate)
+        yield rebuild(Sampler, where=predicate)
+        yield rebuild(Sampler, where=~predicate)
 
 
 def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:

@@ -138,20 +138,24 @@ class Decoding:
     unknown_ids: Counter[str] = field(default_factory=Counter)
     """How many frames belong to no message, by identifier (in hexadecimal), for the first 1000 identifiers."""
     unwanted: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    """How many records of the log are no data frames, by reason; known when the iteration has ended."""
 
     @property
     def frames(self) -> int:
         """How many data frames were read from the log: the sum of events, rejected and unwanted."""
-        return self.log.frames
-
-    @property
-    def skipped(self) -> Counter[str]:
-        """How many records of the log are no data frames, by reason."""
-        return self.log.skipped
+        return self.events.total() + self.rejected.total() + self.unwanted
 
     def __iter__(self) -> Iterator[Recorded]:
         """The events, each with the time of its frame."""
         self.events, self.rejected, self.unknown_ids, self.unwanted = Counter(), Counter(), Counter(), 0
+        self.skipped = Counter()
+        try:
+            yield from self._decode()
+        finally:
+            self.skipped = self.log.skipped
+
+    def _decode(self) -> Iterator[Recorded]:
         for at_us, channel, frame in self.log:
             if self.channel is not None and channel != self.channel:
                 self.rejected[f"channel {channel}"] += 1

@@ -76,16 +76,18 @@ def ingest(
     paths = find_files(lake.spark, sources, any_ending=options.format is not None)
     wanted = list(_new_files(lake, fingerprint_files(paths, choose), retry))
     total, done = sum(each.size for each in wanted), 0
-    events = dead = 0
+    files = size = events = dead = 0
     for group in _commit_groups(wanted):
         draft = _commit(lake, group, retry)
         events += sum(part.rows for part in draft.added if part.table != DEAD_LETTERS)
         dead += sum(source.dead for source in draft.sources)
+        files += len(draft.sources)  # without those that another writer has ingested meanwhile
+        size += sum(source.bytes for source in draft.sources)
         done += sum(each.size for each in group)
         if progress is not None:
             progress(done, total)
     seconds = time.monotonic() - began
-    return IngestResult(len(wanted), len(paths) - len(wanted), events, dead, total, seconds, lake.version)
+    return IngestResult(files, len(paths) - files, events, dead, size, seconds, lake.version)
 
 
 def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], options: FormatOptions) -> dict[str, int]:

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters import Subscription
+from genus.filters._subscription import parse_again
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, TypePlan, types_of
 from genus.lake._ingest.job import SPLIT_BYTES
 from genus.lake._ingest.sources import FormatChooser
@@ -173,7 +174,8 @@ def _read_text(path: str) -> str:
 
 @lru_cache(maxsize=4)
 def _subscription(query: EventQuery) -> Subscription:
-    return SubscriptionResolver(types_of(query.catalog).catalog).resolve(query.subscription)
+    resolver = SubscriptionResolver(types_of(query.catalog).catalog, parse_again)  # every worker parses it
+    return resolver.resolve(query.subscription)
 
 
 @lru_cache(maxsize=4)

@@ -58,6 +58,8 @@ class SubscriptionList:
                 if self._known is None:
                     raise
                 self.problem = str(problem)
+        else:
+            self.problem = None  # the file is the one that was read, even if it was another one in between
         return self._known[1]
 
     def _revision(self) -> object:

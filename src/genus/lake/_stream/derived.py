@@ -94,10 +94,13 @@ class DerivedTable:
         return self._step(new, watermark_of(newest, self.analysis.lateness))
 
     def finish(self) -> UpdateResult:
-        """Update, then settle the waiting rows too; events that come later are overtaken."""
-        self.update()
-        nothing_new = Increment(self.version, self.version, (), None)
-        return self._step(nothing_new, END_OF_STREAM)
+        """Update, then settle the waiting rows too; events that come later are overtaken.
+
+        Returns what both steps did together.
+        """
+        updated = self.update()
+        settled = self._step(Increment(self.version, self.version, (), None), END_OF_STREAM)
+        return msgspec.structs.replace(updated, rows=updated.rows + settled.rows)
 
     def _step(self, new: Increment, watermark: datetime) -> UpdateResult:
         draft = self._store.begin("derive")

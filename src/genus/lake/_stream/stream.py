@@ -8,7 +8,7 @@ any point: what a batch had not committed is repeated, what it had committed is 
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -37,10 +37,10 @@ MAX_FILE_AGE = "36500d"
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What one micro-batch of a `Stream` did."""
+    """What one micro-batch of a `Stream` did, or what all of one `Stream.run` did."""
 
     batch: int
-    """Number of the batch."""
+    """Number of the batch; of a run, that of its last batch, or -1 if it had none."""
     files: int
     events: int
     """Events ingested."""
@@ -49,11 +49,11 @@ class Progress(msgspec.Struct, frozen=True):
     delivered: int
     """Rows written by all followers: matches delivered and results of analyses."""
     seconds: float
-    """Duration of the batch."""
+    """Duration of the batch, or of the run."""
     lag_seconds: float | None
-    """Age of the newest event of the lake, by its time of recording, at the end of the batch; None without events."""
+    """Age of the newest event of the lake, by its time of recording, at the end; None without events."""
     version: int
-    """Version of the lake after the batch."""
+    """Version of the lake at the end."""
     late: int = 0
     """New events that analyses left out because they were late or overtaken."""
     problem: str | None = None
@@ -63,6 +63,33 @@ class Progress(msgspec.Struct, frozen=True):
     def rate(self) -> float:
         """Events ingested per second."""
         return self.events / self.seconds if self.seconds else 0.0
+
+
+NOTHING_DONE = Progress(-1, 0, 0, 0, 0, 0.0, None, 0)
+
+
+def _add(total: Progress, batch: Progress) -> Progress:
+    """The figures of several batches; number, lag and version are those of the last."""
+    return msgspec.structs.replace(
+        batch,
+        files=total.files + batch.files,
+        events=total.events + batch.events,
+        dead=total.dead + batch.dead,
+        delivered=total.delivered + batch.delivered,
+        seconds=total.seconds + batch.seconds,
+        late=total.late + batch.late,
+        problem=batch.problem or total.problem,
+    )
+
+
+def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
+    """The figures with what followers did."""
+    return msgspec.structs.replace(
+        total,
+        delivered=total.delivered + sum(step.rows for step in steps),
+        late=total.late + sum(step.late for step in steps),
+        problem=next((step.problem for step in steps if step.problem), total.problem),
+    )
 
 
 class Follower(Protocol):
@@ -131,7 +158,9 @@ class Stream:
         self.landing = absolute_path(landing)
         self.checkpoint = absolute_path(checkpoint) if checkpoint else f"{lake.path}/_streams/{_name(self.landing)}"
         self.progress: Progress | None = None
-        """The progress of the last batch."""
+        """The progress of the last batch since the stream was started; None if it had none."""
+        self._total = NOTHING_DONE
+        """What all batches did since the stream was started."""
         self._pattern, self._files_per_batch, self._on_progress = pattern, files_per_batch, on_progress
         self._options = options
         self._followers: list[Follower] = []
@@ -195,6 +224,7 @@ class Stream:
             every: Shortest interval between batches.
             once: Stop when all files that are present have been ingested.
         """
+        self.progress, self._total = None, NOTHING_DONE
         found = (
             self.lake.spark.readStream.format("binaryFile")
             .schema(FILE_SCHEMA)
@@ -208,12 +238,18 @@ class Stream:
         writer = writer.option("checkpointLocation", spark_path(f"{self.checkpoint}/spark"))
         return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
 
-    def run(self) -> Progress | None:
-        """Ingest all files that are present and update the followers; returns the progress of the last batch."""
-        query = self.start(once=True)
-        query.awaitTermination()
-        self.catch_up()
-        return self.progress
+    def run(self) -> Progress:
+        """Ingest all files that are present and update the followers.
+
+        Returns what this call did, in all its batches and in updating the followers after them; zeros if there was
+        nothing to do.
+        """
+        began = time.monotonic()
+        self.start(once=True).awaitTermination()
+        total = _add_steps(self._total, self.catch_up())
+        return msgspec.structs.replace(
+            total, seconds=time.monotonic() - began, lag_seconds=self._lag_seconds(), version=self.lake.version
+        )
 
     def catch_up(self) -> list[UpdateResult]:
         """Update all followers to the present version of the lake, without ingesting; returns their results."""
@@ -223,19 +259,10 @@ class Stream:
         began = time.monotonic()
         paths = [_local_form(row[0]) for row in found.collect()]
         ingested = ingest(self.lake, paths, self._options)
-        steps = self.catch_up()
-        self.progress = Progress(
-            batch,
-            len(paths),
-            ingested.events,
-            ingested.dead,
-            sum(step.rows for step in steps),
-            time.monotonic() - began,
-            self._lag_seconds(),
-            ingested.version,
-            sum(step.late for step in steps),
-            next((step.problem for step in steps if step.problem), None),
-        )
+        read = Progress(batch, len(paths), ingested.events, ingested.dead, 0, 0.0, None, ingested.version)
+        done = _add_steps(read, self.catch_up())
+        self.progress = msgspec.structs.replace(done, seconds=time.monotonic() - began, lag_seconds=self._lag_seconds())
+        self._total = _add(self._total, self.progress)
         if self._on_progress is not None:
             self._on_progress(self.progress)
 

@@ -35,14 +35,15 @@ def compact_tables(
     catalog = read_catalog()  # read after the state, so that it has every column of the parts in the state
     tables = [table for table in state.tables if table != DEAD_LETTERS]
     todo = {table: crowded for table in tables if (crowded := crowded_parts(state.table(table)))}
-    before = after = rows = 0
+    tables_done = before = after = rows = 0
     for number, (table, parts) in enumerate(todo.items(), 1):
         added = _compact(store, catalog, table, parts)
-        before, after = before + count_files(parts), after + count_files(added)
-        rows += count_rows(added)
+        if added != tuple(parts):
+            tables_done, rows = tables_done + 1, rows + count_rows(added)
+            before, after = before + count_files(parts), after + count_files(added)
         if progress is not None:
             progress(number, len(todo))
-    return CompactionResult(len(todo), before, after, rows, time.monotonic() - began)
+    return CompactionResult(tables_done, before, after, rows, time.monotonic() - began)
 
 
 def crowded_parts(parts: list[Part]) -> list[Part]:

@@ -5,7 +5,7 @@ format that buses and brokers use, and may be shared with them.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +14,8 @@ from typing import Any
 from genus.catalog import Catalog, RegistrationResult, TypeEntry
 from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError
 from genus.filters import AllOf, AttributeRef, Subscription
+from genus.filters._possibility import report_never, why_never
+from genus.filters._subscription import rebuild
 from genus.lake._tables.columns import Shape, check_column_names
 from genus.lake._tables.files import FileSystem, local_path
 from genus.model import ChoiceType, name_of, vector
@@ -146,19 +148,25 @@ def family_name(what: type | str, catalog: Catalog) -> str:
 class SubscriptionResolver:
     """Resolves subscriptions against a catalog; raises NotRegistered or LakeError for what the catalog lacks."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, parse: Callable[[str, list[type]], Subscription] = Subscription.parse) -> None:
         self._catalog = catalog
+        self._parse = parse
         self._outdated: dict[type, bool] = {}
 
     def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
         """The subscription given as such, as text or as a type."""
         if isinstance(what, str):
-            return Subscription.parse(what, self._types)
+            return self._parse(what, self._types)
         found = what if isinstance(what, Subscription) else Subscription(what)
         self._check(found)
         if found.type not in self._outdated:
             self._outdated[found.type] = self._is_outdated(found.type)
         return self._rebind(found) if self._outdated[found.type] else found
+
+    def report_never(self, subscription: Subscription, *, strict: bool) -> None:
+        """Warn if no event of a type that the catalog has can match, or raise SubscriptionError by `strict`."""
+        if why_never(subscription) is not None and self._types:  # a type that only the catalog has may have matches
+            report_never(subscription, strict=strict)
 
     @cached_property
     def _types(self) -> list[type]:
@@ -173,7 +181,7 @@ class SubscriptionResolver:
     def _rebind(self, subscription: Subscription) -> Subscription:
         """The same subscription, bound to classes that the catalog declares instead of those of this process."""
         types = tuple(self._declared.declare(name_of(cls)) for cls in subscription.types)
-        return Subscription(
+        return rebuild(
             AllOf(types),
             exact=subscription.exact,
             has=subscription.has,

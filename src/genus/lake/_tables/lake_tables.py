@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -92,9 +93,14 @@ class LakeTables:
         current = self.spark.createDataFrame(latest, f"{SOURCE} bigint, {COMMIT} string")
         return frame.join(F.broadcast(current), [SOURCE, COMMIT], "left_semi")
 
-    def subscription(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
+    def subscription(self, what: Subscription | str | type | AllOf[Any], *, strict: bool = False) -> Subscription:
         """Resolve a subscription against the catalog; a text may name types for which this process has no class.
 
-        NotRegistered if the catalog lacks a type, LakeError if it lacks an attribute.
+        NotRegistered if the catalog lacks a type, LakeError if it lacks an attribute; with `strict`, SubscriptionError
+        if no event can match.
         """
-        return SubscriptionResolver(self.catalog).resolve(what)
+        resolver = SubscriptionResolver(self.catalog, partial(Subscription.parse, strict=strict))
+        found = resolver.resolve(what)
+        if strict:
+            resolver.report_never(found, strict=True)
+        return found

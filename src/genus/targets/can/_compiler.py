@@ -14,7 +14,7 @@ import msgspec
 import genus.filters._expression as x
 from genus.catalog import Catalog
 from genus.filters._covering import conjuncts
-from genus.filters._subscription import AllOf, Subscription
+from genus.filters._subscription import AllOf, Subscription, rebuild
 from genus.model import Event, is_event_type, name_of, pure_kind, subtypes
 from genus.targets._compiler import Compiler
 from genus.targets.can._masks import Pair, condense
@@ -194,7 +194,7 @@ def _residual(subscription: Subscription, tested: frozenset[str], decided: bool)
     if decided and not (has or lacks or parts):
         return None
     where = None if not parts else parts[0] if len(parts) == 1 else x.And(parts)
-    return Subscription(AllOf(subscription.types), exact=subscription.exact, has=has, lacks=lacks, where=where)
+    return rebuild(AllOf(subscription.types), exact=subscription.exact, has=has, lacks=lacks, where=where)
 
 
 def _presence_of(part: x.Predicate) -> str | None:

@@ -24,6 +24,7 @@ from genus.errors import SubscriptionError
 from genus.filters import Subscription, this
 from genus.filters._evaluate import raise_event_error
 from genus.filters._expression import And, Predicate
+from genus.filters._subscription import rebuild
 from genus.model import Event, FloatType, name_of, pure_kind, vector
 from genus.targets._decompose import Profile
 from genus.targets._intervals import Floats, Interval, key_float
@@ -165,7 +166,7 @@ class SubscriptionIndex:
         assert not isinstance(place, BucketPlace)
         tests = family.intervals_at(place)
         where = tuple(test for name, interval in tests.items() for test in _range_tests(name, interval))
-        return Subscription(known, where=And(where) if where else None)
+        return rebuild(known, where=And(where) if where else None)
 
     def compact(self) -> None:
         """Free the memory of removed subscriptions and choose the buckets of the bitmaps again."""
