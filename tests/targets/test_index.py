@@ -204,6 +204,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "MIN_INTERVALS", 2)
     monkeypatch.setattr(segments, "FIRST_SEGMENT", 64)
     monkeypatch.setattr(segments, "GROWTH", 1)
+    monkeypatch.setattr(segments, "MAX_WASTE", 0.1)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -275,6 +276,17 @@ def test_bitmaps_grow_also_while_events_keep_coming() -> None:
         index.add(Subscription(Weather, where=this.speed > limit))
         assert index.count(Weather(speed=1_000)) == limit + 1
     assert "300 by intervals" in index.explain()
+
+
+def test_buckets_are_chosen_again_for_bounds_that_drift_away() -> None:
+    """The first subscriptions decide the buckets; later ones all lie beyond them."""
+    index = SubscriptionIndex(Subscription(Siren, where=this.tone.between(n, n + 1.5)) for n in range(4_000))
+    (segment,) = next(iter(index._families))._ranges.segments
+    before = segment._bitmaps[0].edges
+    for tone in range(300):
+        assert index.match(Siren(tone=3_000.25 + tone)).tolist() == [2_999 + tone, 3_000 + tone]
+    assert segment._bitmaps[0].edges != before
+    assert not segment.is_wasteful
 
 
 def test_a_removed_subscription_matches_no_more_and_its_handle_is_given_again() -> None:

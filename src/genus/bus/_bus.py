@@ -1,32 +1,34 @@
 """`Bus`: collections, dispatch within a process, and an optional link to others.
 
-Each event class has one dispatcher with generated code; each subscription is in the dispatchers of the classes it
-accepts. Subscribing and cancelling discard the code of those dispatchers; the next event makes it again.
+Which listeners get an event is decided in `_router` and `_class_route`.
 """
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from genus.bus._channel import EventChannel
 from genus.bus._clock import SystemClock
-from genus.bus._collection import CAPACITY, Collection, Flavour
+from genus.bus._collection import CAPACITY, Collection, Flavour, new_collection
 from genus.bus._link import ChannelLink, Clock, ClockLink, Link, ListeningLink, Publisher, Timer, TroubleHandler
 from genus.bus._listener import AsyncListener, Counters, Handler, Inbox, Listener, RoundRobin
 from genus.bus._qos import NonReal, QoS, Span, nanoseconds
 from genus.bus._queue import WhenFull
+from genus.bus._router import Router
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
-from genus.filters._subscription import ensure_subscription
-from genus.model import Event, check, name_of
+from genus.filters._subscription import drop_implied, ensure_subscription
+from genus.model import Event, check
 
 if TYPE_CHECKING:
     import logging
 
-    from genus.targets.dispatch import ClassDispatcher, Deliver
+    from genus.bus._class_route import ClassRoute
+    from genus.targets.dispatch import Deliver, Prepare
 
 T = TypeVar("T")
 
@@ -43,24 +45,61 @@ class Traffic(msgspec.Struct, frozen=True):
     link: Mapping[str, int]
 
 
+class SubscriptionCounters(Mapping[str, Counters]):
+    """The counters of each subscription, by its text; those with the same text are added up.
+
+    The texts are made when they are first read, as that takes longer than counting.
+    """
+
+    def __init__(self, counted: list[tuple[Subscription, Counters]]) -> None:
+        self._counted = counted
+
+    @cached_property
+    def _by_text(self) -> dict[str, Counters]:
+        found: dict[str, Counters] = {}
+        for subscription, counters in self._counted:
+            text = str(subscription)
+            found[text] = found[text] + counters if text in found else counters
+        return found
+
+    def __getitem__(self, text: str) -> Counters:
+        return self._by_text[text]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_text)
+
+    def __len__(self) -> int:
+        return len(self._by_text)
+
+    def __repr__(self) -> str:
+        return repr(self._by_text)
+
+
 class Bus:
     """A program's access to published events; made by `open_bus`, closed by leaving its `with` block."""
 
     def __init__(
-        self, link: Link | None = None, *, on_error: ErrorHandler | None = None, check_events: bool = False
+        self,
+        link: Link | None = None,
+        *,
+        on_error: ErrorHandler | None = None,
+        check_events: bool = False,
+        source: str | None = None,
+        stamp: bool = False,
     ) -> None:
-        self.lock = threading.RLock()
         self._link = link
+        self._listening_link = link if isinstance(link, ListeningLink) else None
         self._on_error = on_error
-        self._before = _in_turn([*([check] if check_events else []), *([link.send] if link else [])])
+        self._stamp = _stamp(source, self.now if stamp else None)
+        self._stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
+        self._router = Router(_in_turn(self._stamp, check if check_events else None, link.send if link else None))
+        self.lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
-        self._listeners: dict[Listener[Any], None] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
-        self._dispatchers: dict[type, ClassDispatcher] = {}
-        self._published: dict[str, int] = {}
         self._closed = False
         self._every_event = self.collection(Event)
+        self._every_event.on_publisher = self._set_publish
         if link is not None:
             link.open(self.receive)
         self._clock: Clock = link.clock if isinstance(link, ClockLink) else SystemClock()
@@ -102,12 +141,14 @@ class Bus:
         """
         if flavour not in ("bag", "set", "queue"):
             raise BusError(f"flavour {flavour!r} is none of bag, set, queue")
-        types = Subscription(type).types
+        return self._collection(drop_implied(type.types if isinstance(type, AllOf) else (type,)), flavour, remember)
+
+    def _collection(self, types: tuple[type, ...], flavour: Flavour = "bag", remember: int = 0) -> Collection[Any]:
         with self.lock:
             self._check_open()
             key = (types, flavour, remember if flavour == "set" else None)
             if key not in self._collections:
-                self._collections[key] = Collection(self, types, flavour, remember)
+                self._collections[key] = new_collection(self, types, flavour, remember)
             return self._collections[key]
 
     def channel(self, type: type[T], qos: QoS = NonReal()) -> EventChannel[T]:  # noqa: B008 - it is frozen
@@ -115,7 +156,7 @@ class Bus:
         return EventChannel(self, type, qos)
 
     def publish(self, event: Event) -> None:
-        """Publish an event of any type; a collection's own `publish` is faster."""
+        """Publish an event of any type; `Collection.publish` has the errors."""
         self._every_event.publish(event)
 
     @overload
@@ -170,7 +211,7 @@ class Bus:
         `Collection.subscribe`.
         """
         asked = ensure_subscription(subscription, strict=strict)
-        return self.collection(AllOf[Any](asked.types)).add_handler(asked, handler, capacity, full, on_trouble)
+        return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble)
 
     @overload
     def inbox(
@@ -205,7 +246,7 @@ class Bus:
     ) -> Inbox[Any]:
         """A bounded queue of what a ready-made subscription, or its text, matches; see `Collection.inbox`."""
         asked = ensure_subscription(subscription, strict=strict)
-        return self.collection(AllOf[Any](asked.types)).add_inbox(asked, capacity, full, on_trouble)
+        return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -248,15 +289,9 @@ class Bus:
 
     def traffic(self) -> Traffic:
         """Counters per type and per subscription."""
-        with self.lock:
-            published = dict(self._published)
-            for cls, dispatcher in self._dispatchers.items():
-                published[name_of(cls)] = published.get(name_of(cls), 0) + dispatcher.published
-            subscriptions: dict[str, Counters] = {}
-            for listener in [one for collection in self._collections.values() for one in collection.listeners]:
-                text = str(listener.subscription)
-                subscriptions[text] = _sum(subscriptions.get(text), listener.counters)
-            return Traffic(published, subscriptions, dict(self._link.counters()) if self._link else {})
+        counted = [(listener.subscription, listener.counters) for listener in self._listeners()]
+        link = dict(self._link.counters()) if self._link else {}
+        return Traffic(self._router.published(), SubscriptionCounters(counted), link)
 
     async def drain(self) -> None:
         """Wait until async handlers have handled what was published before."""
@@ -274,58 +309,52 @@ class Bus:
         if self._link is not None:
             self._link.close()
         self._clock.close()
-        for collection in self._collections.values():
-            collection.cancel()
         with self.lock:
-            self._retire(list(self._dispatchers))
+            collections = list(self._collections.values())
+        for collection in collections:
+            collection.cancel()
+        self._router.close()
 
     # -- for collections, listeners, channels and links --------------------------------------------------------------
 
-    def dispatcher(self, cls: type) -> "ClassDispatcher":
-        """The code that delivers events of a class, made if need be."""
-        from genus.targets.dispatch import ClassDispatcher  # with the first event: `import genus` stays quick
-
-        with self.lock:
-            self._check_open()
-            if cls not in self._dispatchers:
-                entries = [one for one in self._listeners if one.subscription.accepts(cls)]
-                self._dispatchers[cls] = ClassDispatcher(cls, entries, self._before)
-            return self._dispatchers[cls]
+    def route(self, cls: type) -> "ClassRoute":
+        """How events of a class reach their listeners."""
+        self._check_open()
+        return self._router.route(cls)
 
     def receive(self, event: Event) -> None:
         """Deliver an event that came over the link; errors are logged, not raised."""
         if self._closed:
             return
         try:
-            (self._dispatchers.get(type(event)) or self.dispatcher(type(event))).deliver(event)
+            (self._router.known_route(type(event)) or self._router.route(type(event))).deliver(event)
         except Exception:
             log().exception("an event from the link was not delivered: %r", event)
 
     def add(self, listener: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
         """Deliver events to a listener from now on."""
-        with self.lock:
-            self._check_open()
-            self._listeners[listener] = None
-            self._retire_accepting(listener)
-        if isinstance(self._link, ListeningLink):
-            self._unlisten[listener] = self._link.listen(listener.subscription, on_trouble)
+        self._check_open()
+        self._router.add(listener)
+        if self._listening_link is not None:
+            self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+        if listener.is_cancelled or self._closed:  # by another thread, in the meantime
+            self.remove(listener)
 
     def remove(self, listener: Listener[Any]) -> None:
         """Deliver no more events to a listener."""
         unlisten = self._unlisten.pop(listener, None)
         if unlisten is not None:
             unlisten()
-        with self.lock:
-            if listener in self._listeners:
-                self._retire_accepting(listener)
-                del self._listeners[listener]
+        self._router.remove(listener)
 
     def announce(
         self, cls: type, qos: QoS, on_trouble: TroubleHandler | None = None, carries: tuple[str, ...] = ()
     ) -> Publisher:
         """Prepare to publish a type with a quality of service; BusError if the medium cannot keep it."""
         if isinstance(self._link, ChannelLink):
-            return self._link.announce(cls, qos, on_trouble, carries)
+            carries = (*carries, *(name for name in self._stamped if name not in carries))
+            publisher = self._link.announce(cls, qos, on_trouble, carries)
+            return publisher if self._stamp is None else _StampingPublisher(publisher, self._stamp)
         if not isinstance(qos, NonReal):
             raise BusError(
                 f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes NonReal() only"
@@ -341,11 +370,6 @@ class Bus:
                 self.add(self._groups[types])
             return self._groups[types]
 
-    def count_delivered(self, listener: Listener[Any]) -> int:
-        """Events that the current dispatch code delivered to a listener."""
-        with self.lock:
-            return sum(_delivered(dispatcher, listener) for dispatcher in self._dispatchers.values())
-
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
         """Report a handler's error to `on_error`; to the log without one, or if that raises itself."""
         try:
@@ -356,24 +380,16 @@ class Bus:
         if self._on_error is None:
             log().error("a handler of %r failed on %r", str(listener.subscription), event, exc_info=problem)
 
-    def _retire_accepting(self, listener: Listener[Any]) -> None:
-        """Discard the code of the dispatchers that a listener is or will be in."""
-        self._retire([cls for cls in self._dispatchers if listener.subscription.accepts(cls)])
+    def _set_publish(self, publish: Callable[[Any], object]) -> None:
+        """Let `publish` be the function of the collection of all events, which is quicker to call."""
+        self.publish = publish  # type: ignore[method-assign, assignment]
 
-    def _retire(self, classes: list[type]) -> None:
-        """Discard the code of some dispatchers, keeping their counters."""
-        for cls in classes:
-            dispatcher = self._dispatchers.pop(cls)
-            self._published[name_of(cls)] = self._published.get(name_of(cls), 0) + dispatcher.published
-            for position, entry in enumerate(dispatcher.entries):
-                assert isinstance(entry, Listener)
-                entry.counted += dispatcher.delivered(position)
-            for collection in self._collections.values():
-                collection.discard_publisher(cls)
+    def _listeners(self) -> list[Listener[Any]]:
+        with self.lock:
+            return [one for collection in self._collections.values() for one in collection.listeners]
 
     def _async_listeners(self) -> list[AsyncListener[Any]]:
-        live = [one for collection in self._collections.values() for one in collection.listeners]
-        return [one for one in live if isinstance(one, AsyncListener)]
+        return [one for one in self._listeners() if isinstance(one, AsyncListener)]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -387,15 +403,48 @@ def log() -> "logging.Logger":
     return logging.getLogger("genus.bus")
 
 
-def _in_turn(steps: "list[Deliver]") -> "Deliver | None":
-    if len(steps) < 2:
-        return steps[0] if steps else None
+def _stamp(source: str | None, now: Callable[[], datetime] | None) -> "Prepare | None":
+    """A function that returns an event with the source and the time of publishing, where it has none."""
+    if source is None and now is None:
+        return None
 
-    def all_steps(event: Event) -> None:
-        for step in steps:
+    def stamp(event: Event) -> Event:
+        missing: dict[str, Any] = {}
+        if source is not None and event.source is None:
+            missing["source"] = source
+        if now is not None and event.time is None:
+            missing["time"] = now()
+        return replace(event, **missing) if missing else event
+
+    return stamp
+
+
+def _in_turn(stamp: "Prepare | None", *steps: "Deliver | None") -> "Prepare | None":
+    """All that happens to an event before it is delivered; None if nothing does."""
+    needed = [step for step in steps if step is not None]
+    if stamp is None and not needed:
+        return None
+
+    def prepare(event: Event) -> Event:
+        if stamp is not None:
+            event = stamp(event)
+        for step in needed:
             step(event)
+        return event
 
-    return all_steps
+    return prepare
+
+
+class _StampingPublisher:
+    """Publishes events with the source and time of publishing, where they have none."""
+
+    def __init__(self, publisher: Publisher, stamp: "Prepare") -> None:
+        self._publisher, self._stamp = publisher, stamp
+        self.withdraw = publisher.withdraw
+
+    def publish(self, event: Any) -> None:
+        """Publish an event of the type."""
+        self._publisher.publish(self._stamp(event))
 
 
 class _CollectionPublisher:
@@ -440,18 +489,3 @@ def _nanoseconds_of(time: datetime) -> int:
     if time.tzinfo is None:
         raise BusError(f"{time.isoformat()} has no time zone; write for example datetime(..., tzinfo=UTC)")
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000
-
-
-def _delivered(dispatcher: "ClassDispatcher", listener: Listener[Any]) -> int:
-    return sum(dispatcher.delivered(i) for i, entry in enumerate(dispatcher.entries) if entry is listener)
-
-
-def _sum(one: Counters | None, other: Counters) -> Counters:
-    if one is None:
-        return other
-    return Counters(
-        one.delivered + other.delivered,
-        one.failed + other.failed,
-        one.dropped + other.dropped,
-        one.waiting + other.waiting,
-    )

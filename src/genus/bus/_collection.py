@@ -1,9 +1,8 @@
 """`Collection`: the typed object a program publishes to and subscribes from."""
 
-import threading
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from genus.bus._link import TroubleHandler, WaitFor
@@ -23,7 +22,7 @@ from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.model import Event, name_of
 
 if TYPE_CHECKING:
-    from genus.targets.dispatch import ClassDispatcher
+    from genus.bus._class_route import ClassRoute
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Listener[Any])
@@ -38,11 +37,10 @@ CAPACITY = 1024
 class CollectionOwner(ListenerOwner, Protocol):
     """What a collection needs of its bus."""
 
-    lock: threading.RLock
     wait_for: WaitFor | None
 
-    def dispatcher(self, cls: type) -> "ClassDispatcher":
-        """The code that delivers events of a class."""
+    def route(self, cls: type) -> "ClassRoute":
+        """How events of a class reach their listeners."""
 
     def add(self, listener: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
         """Deliver events to a listener."""
@@ -69,50 +67,58 @@ class Collection(Generic[T]):
     Loop(lane=2)
     """
 
-    publish: Callable[[T], None]
-    """`publish(event)` gives an event of this type to every subscriber whose subscription matches it.
-
-    It is generated code, replaced when subscriptions change; a reference to it stays valid.
-    """
-
     def __init__(self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> None:
         self.types = types
         self.flavour = flavour
         self.remember = remember
         self.listeners: dict[Listener[T], None] = {}
+        self.publishers: dict[type, Callable[[Any], object]] = _Publishers(self)
+        self.on_publisher: Callable[[Callable[[Any], object]], None] = lambda _: None
+        """Is called with the function that `publish` is from now on."""
         self._bus = bus
         self._group: RoundRobin | None = None
-        self._hot: tuple[type, FunctionType, CodeType] | None = None
-        self._publishers = _Publishers(self, bus.lock)
-        self.publish = self._publish_first
+        self._hot: type | None = None
 
     def __repr__(self) -> str:
         return f"<Collection of {' & '.join(map(name_of, self.types))}, {self.flavour}>"
 
     # -- publishing --------------------------------------------------------------------------------------------------
 
-    def _publish_first(self, event: T) -> None:
-        self._publishers[type(event)](event)
+    def publish(self, event: T) -> None:
+        """Give an event of this type to every subscriber whose subscription matches it.
 
-    def make_publisher(self, cls: type) -> Callable[[Any], None]:
-        """A function that publishes events of one class; the first one made becomes `publish` itself."""
+        Raises EventError if the event is not of this type, or if a value that a subscription tests does not have its
+        declared type; the subscribers that do not test the value get the event in any case. Raises QueueFull if a queue
+        with `full="raise"` is full.
+        """
+        self.publishers[type(event)](event)
+
+    def make_publisher(self, cls: type) -> Callable[[Any], object]:
+        """A function that publishes events of one class."""
         if not all(issubclass(cls, wanted) for wanted in self.types) or not issubclass(cls, Event):
             raise EventError(
                 f"{self!r} cannot publish a {cls.__name__}: it is no {' & '.join(map(name_of, self.types))}"
             )
-        function, stale = self._bus.dispatcher(cls).publisher(self._publishers)
-        if self._hot is None:
-            self._hot = (cls, function, stale)
-            self.publish = function
-        return function
+        return self._bus.route(cls).publisher(self)
 
-    def discard_publisher(self, cls: type) -> None:
-        """Make the function of a class again with its next event."""
-        self._publishers.pop(cls, None)
-        if self._hot is not None and self._hot[0] is cls:
-            _, function, stale = self._hot
+    def install(self, cls: type, publish: FunctionType) -> None:
+        """Use a method for events of a class; the first one becomes `publish` itself. The bus's lock is held.
+
+        It is set in the class, of which there is one for each collection: Python calls a method of a class quicker than
+        a function in an attribute of the object.
+        """
+        self.publishers[cls] = MethodType(publish, self)
+        if self._hot is None:
+            self._hot = cls
+            type(self).publish = publish  # type: ignore[method-assign]
+            self.on_publisher(self.publishers[cls])
+
+    def discard(self, cls: type) -> None:
+        """Make the method of a class again with its next event; the bus's lock is held."""
+        self.publishers.pop(cls, None)
+        if self._hot is cls:
             self._hot = None
-            function.__code__ = stale
+            del type(self).publish
 
     # -- subscribing -------------------------------------------------------------------------------------------------
 
@@ -219,7 +225,9 @@ class Collection(Generic[T]):
 
     def cancel(self, which: Listener[T] | Handler[T] | None = None) -> None:
         """Cancel a listener, every listener of a handler, or all that were made from this collection."""
-        for listener in [one for one in self.listeners if which is None or which in (one, one.handler)]:
+        with self._bus.lock:
+            chosen = [one for one in self.listeners if which is None or which in (one, one.handler)]
+        for listener in chosen:
             listener.cancel()
 
     # -- for the bus -------------------------------------------------------------------------------------------------
@@ -248,33 +256,45 @@ class Collection(Generic[T]):
     def _add(self, listener: L, on_trouble: TroubleHandler | None) -> L:
         if self.flavour == "set":
             listener.deliver = Deduplicator(listener, self.remember)
+        listener.on_cancel = partial(self._remove, listener)
+        with self._bus.lock:
+            self.listeners[listener] = None
+        try:
+            self._connect(listener, on_trouble)
+        except BaseException:
+            self._remove(listener)
+            raise
+        if isinstance(listener, AsyncListener):
+            listener.start()
+        return listener
+
+    def _connect(self, listener: Listener[Any], on_trouble: TroubleHandler | None) -> None:
         if self.flavour == "queue":
             self._group = self._bus.round_robin(self.types)
             self._group.join(listener)
         else:
             self._bus.add(listener, on_trouble)
-        self.listeners[listener] = None
-        listener.on_cancel = partial(self._remove, listener)
-        if isinstance(listener, AsyncListener):
-            listener.start()
-        return listener
 
     def _remove(self, listener: Listener[Any]) -> None:
-        self.listeners.pop(listener, None)
+        with self._bus.lock:
+            self.listeners.pop(listener, None)
         if self._group is not None:
             self._group.leave(listener)
 
 
-class _Publishers(dict[type, Callable[[Any], None]]):
+def new_collection(bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> Collection[Any]:
+    """A collection with a class of its own, for its `publish`; see `Collection.install`."""
+    cls = type("Collection", (Collection,), {"__doc__": Collection.__doc__, "__module__": Collection.__module__})
+    collection: Collection[Any] = cls(bus, types, flavour, remember)
+    return collection
+
+
+class _Publishers(dict[type, Callable[[Any], object]]):
     """Publishing functions by class, made with the first event of a class."""
 
-    def __init__(self, collection: "Collection[Any]", lock: threading.RLock) -> None:
+    def __init__(self, collection: "Collection[Any]") -> None:
         super().__init__()
         self._collection = collection
-        self._lock = lock
 
-    def __missing__(self, cls: type) -> Callable[[Any], None]:
-        with self._lock:
-            if cls not in self:
-                self[cls] = self._collection.make_publisher(cls)
-            return self[cls]
+    def __missing__(self, cls: type) -> Callable[[Any], object]:
+        return self._collection.make_publisher(cls)

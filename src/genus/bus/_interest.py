@@ -38,14 +38,13 @@ class InterestFile:
 
     def _change(self, text: str, by: int) -> None:
         with self._lock:
-            before = self._listed()
-            self._texts[text] += by
-            self._texts += Counter()  # without those that have come to nothing
-            if (now := self._listed()) != before and not self._is_removed:
-                self._write(now)
-
-    def _listed(self) -> list[str]:
-        return list(self._texts) if len(self._texts) <= MAX_LISTED else ["Event"]
+            count = self._texts[text] = self._texts[text] + by
+            if not count:
+                del self._texts[text]
+            is_new, is_gone = by > 0 and count == by, not count
+            listed_all = len(self._texts) - is_new + is_gone <= MAX_LISTED
+            if (is_new or is_gone) and not self._is_removed and (listed_all or len(self._texts) <= MAX_LISTED):
+                self._write(list(self._texts) if len(self._texts) <= MAX_LISTED else ["Event"])
 
     def _write(self, lines: list[str]) -> None:
         draft = self._path.with_name(self._path.name + ".new")

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from genus.filters import Subscription
 from genus.model import Event
 
 if TYPE_CHECKING:
+    from genus.targets.dispatch import EventCounts
     from genus.targets.python import PythonFilter
 
 T = TypeVar("T")
@@ -21,7 +23,7 @@ Handler: TypeAlias = Callable[[T], object]
 """A function or coroutine function of one event."""
 
 
-class Counters(msgspec.Struct, frozen=True):
+class Counters(msgspec.Struct, frozen=True, gc=False):
     """What became of the events of one subscription.
 
     `delivered` were given to the handler or queue, `failed` made the handler raise, `dropped` found the queue full,
@@ -33,12 +35,19 @@ class Counters(msgspec.Struct, frozen=True):
     dropped: int
     waiting: int
 
+    def __add__(self, other: "Counters") -> "Counters":
+        return Counters(
+            self.delivered + other.delivered,
+            self.failed + other.failed,
+            self.dropped + other.dropped,
+            self.waiting + other.waiting,
+        )
+
 
 class ListenerOwner(Protocol):
     """What a listener needs of its bus."""
 
-    def count_delivered(self, listener: "Listener[Any]") -> int:
-        """Events that the current dispatch code delivered to a listener."""
+    lock: "threading.RLock"
 
     def report_error(self, listener: "Listener[Any]", event: Event, problem: Exception) -> None:
         """Report an error that a handler raised."""
@@ -47,11 +56,23 @@ class ListenerOwner(Protocol):
         """Deliver no more events to a listener."""
 
 
+class DeliveryCounter(Protocol):
+    """What counts the deliveries of very many listeners."""
+
+    def delivered(self, listener: "Listener[Any]") -> int:
+        """The deliveries to a listener, with those in its `counted`."""
+
+
 class Listener(Generic[T]):
     """A handler and its subscription; `cancel()` it to stop. Calling it calls the handler.
 
     As a context manager it is cancelled at the end of the block.
     """
+
+    __slots__ = (
+        "__weakref__", "_bus", "_counts", "_filter", "counted", "deliver", "failures", "handler", "index",
+        "is_cancelled", "on_cancel", "refuses", "subscription", "suppressed",
+    )  # fmt: skip
 
     def __init__(self, bus: ListenerOwner, subscription: Subscription, handler: Handler[T]) -> None:
         self.subscription = subscription
@@ -59,13 +80,17 @@ class Listener(Generic[T]):
         self.deliver: Callable[[Any], object] = handler
         self.refuses = False
         """Whether the publisher may get an error of this listener's queue."""
+        self.is_cancelled = False
         self.counted = 0
-        """Deliveries by dispatch code that was replaced since."""
+        """Deliveries, but for those that `index` counts, and by generated code that tests no condition: `_counts`."""
+        self.index: DeliveryCounter | None = None
         self.suppressed = 0
         """Deliveries that were no new event: the flavour `set`."""
         self.failures = 0
         self.on_cancel: Callable[[], None] = lambda: None
         self._bus = bus
+        self._counts: list[EventCounts] = []
+        self._filter: PythonFilter | None = None
 
     def __call__(self, event: T) -> object:
         """Call the handler itself."""
@@ -83,8 +108,42 @@ class Listener(Generic[T]):
     @property
     def counters(self) -> Counters:
         """How many events were delivered, failed in the handler, were dropped, and are waiting."""
-        delivered = self.counted + self._bus.count_delivered(self) - self.suppressed
-        return Counters(delivered, self.failures, 0, 0)
+        own = self.counted if self.index is None else self.index.delivered(self)
+        by_code = self._delivered_by_code() if self._counts else 0
+        return Counters(own + by_code - self.suppressed, self.failures, 0, 0)
+
+    def _delivered_by_code(self) -> int:
+        with self._bus.lock:
+            return sum([counts.events for counts in self._counts])
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the subscription asks more than a type."""
+        asked = self.subscription
+        return asked.where is not None or bool(asked.has or asked.lacks)
+
+    def matcher(self, cls: type) -> "Callable[[Event], bool] | None":
+        """A function that tests the subscription on events of a class that it accepts; None if all match."""
+        from genus.targets.python import PythonFilter
+
+        if not self.is_conditional:
+            return None
+        if self._filter is None:
+            self._filter = PythonFilter(self.subscription)
+        return self._filter.for_class(cls)
+
+    def count_by(self, counts: "EventCounts", most: int) -> None:
+        """Count the events of generated code as delivered; the bus's lock is held.
+
+        The last `most` generations of code that were replaced are kept, as a thread may still run them.
+        """
+        self._counts.append(counts)
+        if len(self._counts) > most:
+            replaced = [one for one in self._counts if one.is_replaced]
+            for one in replaced[: max(0, len(replaced) - most)]:
+                events = one.events
+                self._counts.remove(one)
+                self.counted += events
 
     def failed(self, event: Event, problem: Exception) -> Exception | None:
         """Count and report a handler's error; returns it if the publisher is to get it."""
@@ -100,6 +159,7 @@ class Listener(Generic[T]):
 
     def cancel(self) -> None:
         """Stop from the next event on; a second call does nothing."""
+        self.is_cancelled = True
         self._bus.remove(self)
         self.on_cancel()
 
@@ -216,6 +276,8 @@ def is_async(handler: Callable[..., object]) -> bool:
     """Whether a handler, or its `__call__`, is a coroutine function."""
     import inspect
 
+    if type(handler) is FunctionType:
+        return inspect.iscoroutinefunction(handler)
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
@@ -293,7 +355,7 @@ class RoundRobin(Listener[Any]):
     def _candidates(self, event: Event) -> list[Listener[Any]]:
         """The consumers that match, the next in turn first; that one moves to the end of the order."""
         with self._lock:
-            matching = [consumer for consumer, matches in self._consumers.items() if matches(event)]
+            matching = [consumer for consumer, matches in self._consumers.items() if _matches(consumer, matches, event)]
             if matching:
                 self._consumers[matching[0]] = self._consumers.pop(matching[0])
         return matching
@@ -306,3 +368,12 @@ class RoundRobin(Listener[Any]):
                 return refusal
         consumer.counted += 1
         return None
+
+
+def _matches(consumer: Listener[Any], matches: "PythonFilter", event: Event) -> bool:
+    """Whether a consumer's subscription matches; a test that fails is reported, and does not affect the others."""
+    try:
+        return matches(event)
+    except Exception as problem:
+        consumer.failed(event, problem)
+        return False

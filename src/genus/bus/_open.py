@@ -6,6 +6,7 @@ from typing import TypeAlias
 from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._link import Link
 from genus.errors import BusError, did_you_mean
+from genus.model._types import is_encodable
 
 LINK_ENTRY_POINTS = "genus.links"
 """The group of entry points by which packages add links: the name is the scheme, the object a `LinkFactory`."""
@@ -14,7 +15,14 @@ LinkFactory: TypeAlias = Callable[[str], Link | None]
 """Makes a link from the part of an address behind the scheme."""
 
 
-def open_bus(address: str = "local:", *, on_error: ErrorHandler | None = None, check: bool = False) -> Bus:
+def open_bus(
+    address: str = "local:",
+    *,
+    on_error: ErrorHandler | None = None,
+    check: bool = False,
+    source: str | None = None,
+    stamp: bool = False,
+) -> Bus:
     """Open the bus at an address; use it in a `with` block.
 
     | address | reaches |
@@ -28,10 +36,17 @@ def open_bus(address: str = "local:", *, on_error: ErrorHandler | None = None, c
         address: A scheme, a colon, and what the scheme's link needs. Packages [add schemes](../extending.md#links).
         on_error: Is called with listener, event and error when a handler raises; without it, errors are logged.
         check: Check every published event against its declared types; costs about a microsecond per attribute.
+        source: The `source` of events that are published here without one.
+        stamp: Give events that are published here without a `time` that of publishing, on the bus's clock.
 
     Raises:
         BusError: The address is wrong, or the link cannot be opened; the message says why.
 
+    >>> from genus import Event
+    >>> with open_bus(source="gate-7") as bus:
+    ...     listener = bus.collection(Event).subscribe(print)
+    ...     bus.publish(Event(place="A8"))
+    Event(source='gate-7', place='A8')
     >>> open_bus("cam:vcan0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     genus.errors.BusError: 'cam:vcan0' is no address of a bus: did you mean 'can'? known are can:, ipc:, local:...
@@ -44,7 +59,9 @@ def open_bus(address: str = "local:", *, on_error: ErrorHandler | None = None, c
         raise BusError(
             f"{address!r} is no address of a bus: {likely}known are {', '.join(f'{name}:' for name in known)}"
         )
-    return Bus(factory(rest), on_error=on_error, check_events=check)
+    if source is not None and (not isinstance(source, str) or not is_encodable(source)):
+        raise BusError(f"source={source!r} is no text that events can carry")
+    return Bus(factory(rest), on_error=on_error, check_events=check, source=source, stamp=stamp)
 
 
 def register_link(scheme: str, factory: LinkFactory) -> None:

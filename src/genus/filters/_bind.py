@@ -4,18 +4,18 @@ After binding, the operands of each comparison and operation have one type, prop
 expressions, and literals have the type of what they are compared with. Targets translate bound trees only.
 """
 
-import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from enum import Enum
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
 
 import genus.filters._expression as x
-from genus.errors import SubscriptionError, did_you_mean
-from genus.filters._expression import MAX_DEPTH
+from genus.errors import SubscriptionError
+from genus.filters._constants import DURATION, FLOAT, INT, TEXT, TIME, check_literal, check_text, convert, split_options
+from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH
+from genus.filters._like import read_pattern
 from genus.filters._term import Term, as_value
 from genus.model import (
     AttributeType,
@@ -32,10 +32,6 @@ from genus.model import (
     name_of,
     vector,
 )
-from genus.model._types import INT64_MAX, INT64_MIN, is_encodable, micros_of_duration
-
-BOOL, INT, FLOAT, TEXT, BYTES = BoolType(), IntType(), FloatType(), TextType(), BytesType()
-TIME, DURATION = TimeType(), DurationType()
 
 _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
     ("-", TimeType, TimeType): DURATION,
@@ -46,6 +42,9 @@ _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
     ("-", DurationType, DurationType): DURATION,
     ("*", DurationType, IntType): DURATION,
     ("*", IntType, DurationType): DURATION,
+    ("//", DurationType, IntType): DURATION,
+    ("//", DurationType, DurationType): INT,
+    ("%", DurationType, DurationType): DURATION,
 }
 
 
@@ -62,26 +61,27 @@ class Binder:
         self.vector: Vector = vector(cls)
         self.types = {attribute.name: attribute.type for attribute in self.vector}
         self._tracing: list[str] = []
-        self._depth = 0
+        self._depth = self._value_depth = 0
 
     def predicate(self, node: x.Predicate) -> x.Predicate:
         """A bound predicate."""
-        self._descend()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise SubscriptionError(f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it")
         bound = self._predicate(node)
         self._depth -= 1
         return bound
 
     def value(self, node: x.Value) -> x.Value:
         """A bound value."""
-        self._descend()
+        self._value_depth += 1
+        if self._value_depth > MAX_VALUE_DEPTH:
+            raise SubscriptionError(f"a value is nested more than {MAX_VALUE_DEPTH} levels deep; simplify it")
+        while isinstance(node, x.ToFloat | x.Micros):
+            node = node.operand
         bound = self._value(node)
-        self._depth -= 1
+        self._value_depth -= 1
         return bound
-
-    def _descend(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise SubscriptionError(f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it")
 
     def _predicate(self, node: x.Predicate) -> x.Predicate:
         match node:
@@ -96,11 +96,13 @@ class Binder:
             case x.OneOf(item, options):
                 return self._one_of(item, options)
             case x.TextTest(op, item, part):
-                return x.TextTest(op, self._text(item, op), replace(part, type=TEXT))
+                return self._text_test(_known_operator(op, x.TEXT_TESTS), item, part)
         raise SubscriptionError(f"{node!r} is not a predicate")
 
     def _combine(self, kind: type[x.And | x.Or], operands: tuple[x.Predicate, ...]) -> x.Predicate:
         """One flat node without repetitions: (a and b) and a is a and b."""
+        if not operands:
+            raise SubscriptionError(f"{kind.__name__} needs at least one operand")
         bound = [self.predicate(operand) for operand in operands]
         flat = dict.fromkeys(part for one in bound for part in (one.operands if isinstance(one, kind) else (one,)))
         return kind(tuple(flat)) if len(flat) > 1 else next(iter(flat))
@@ -110,9 +112,9 @@ class Binder:
             return bare
         first, second = self._unify(left, right)
         type_ = type_of(first)
-        if op not in ("==", "!=") and isinstance(type_, BoolType | ChoiceType):
+        if _known_operator(op, x.COMPARISONS) not in ("==", "!=") and isinstance(type_, BoolType | ChoiceType):
             raise SubscriptionError(f"{describe(first)} has no order; compare it with == or != or .isin")
-        if _is_computed(first, second) and isinstance(type_, TimeType | DurationType):
+        if isinstance(type_, TimeType | DurationType) and _is_computed(first, second):
             first, second = _micros(first), _micros(second)
         return x.Compare(op, first, second)
 
@@ -126,9 +128,15 @@ class Binder:
         if not options:
             raise SubscriptionError("isin needs at least one value")
         bound = self.value(item)
+        checked = tuple(map(check_literal, options))
+        groups = split_options(checked) if isinstance(type_of(bound), IntType) else [checked]
+        tests = tuple(self._one_of_group(bound, group) for group in groups)
+        return tests[0] if len(tests) == 1 else x.Or(tests)
+
+    def _one_of_group(self, bound: x.Value, options: tuple[x.Literal, ...]) -> x.Predicate:
         if isinstance(type_of(bound), IntType) and any(isinstance(option.value, float) for option in options):
             bound = _to_float(bound)
-        fitted = tuple(_convert(option, bound) for option in options)
+        fitted = tuple(convert(option, bound, type_of(bound)) for option in options)
         for option in fitted:
             if type(type_of(option)) is not type(type_of(bound)):
                 raise _incomparable(bound, option)
@@ -136,11 +144,20 @@ class Binder:
             raise SubscriptionError("isin takes a time attribute, not a computed time; use == or between")
         return x.OneOf(bound, tuple(dict.fromkeys(fitted)))
 
-    def _text(self, item: x.Value, op: str) -> x.Value:
+    def _text_test(self, op: str, item: x.Value, part: x.Literal) -> x.Predicate:
         bound = self.value(item)
         if not isinstance(type_of(bound), TextType):
             raise SubscriptionError(f"{op} needs text, but {describe(bound)}")
-        return bound
+        text = check_text(op, check_literal(part).value)
+        if op != "like":
+            return x.TextTest(op, bound, x.Literal(text, TEXT))
+        pattern = read_pattern(text)
+        match pattern.as_plain_test():
+            case "==", whole:
+                return x.Compare("==", bound, x.Literal(whole, TEXT))
+            case plain, found:
+                return x.TextTest(plain, bound, x.Literal(found, TEXT))
+        return x.TextTest(op, bound, x.Literal(pattern.text, TEXT))
 
     def _unify(self, left: x.Value, right: x.Value) -> tuple[x.Value, x.Value]:
         """Both sides with one type: a literal takes that of the other side, an integer and a float become floats."""
@@ -148,7 +165,7 @@ class Binder:
             second, first = self._unify(right, left)
             return first, second
         first = self.value(left)
-        second = _convert(right, first) if isinstance(right, x.Literal) else self.value(right)
+        second = convert(right, first, type_of(first)) if isinstance(right, x.Literal) else self.value(right)
         kinds = {type(type_of(first)), type(type_of(second))}
         if kinds == {IntType, FloatType}:
             first, second = _to_float(first), _to_float(second)
@@ -161,13 +178,13 @@ class Binder:
             case x.AttributeRef(name):
                 return self._attribute(name)
             case x.Literal():
-                return _convert(node, None)
-            case x.Arithmetic(op, left, right):
-                return self._arithmetic(op, self.value(left), self.value(right))
+                return convert(node)
+            case x.Arithmetic(first, steps):
+                return self._chain(first, steps)
+            case x.Function(op, operand):
+                return self._function(_known_operator(op, x.FUNCTIONS), self.value(operand))
             case x.Negation(operand):
                 return self._negation(self.value(operand))
-            case x.ToFloat(operand) | x.Micros(operand):
-                return self.value(operand)
         raise SubscriptionError(f"{node!r} is not a value")
 
     def _attribute(self, name: str) -> x.Value:
@@ -185,6 +202,8 @@ class Binder:
         return self.types.get(name) or self.vector.find(name, name_of(self.type)).type
 
     def _property(self, name: str) -> Callable[[Any], Any] | None:
+        if not isinstance(name, str):
+            raise SubscriptionError(f"{name!r} is not the name of an attribute")
         found = getattr(self.type, name, None)
         return found.fget if isinstance(found, property) else None
 
@@ -208,21 +227,44 @@ class Binder:
         finally:
             self._tracing.pop()
 
+    def _chain(self, first: x.Value, steps: tuple[x.Step, ...]) -> x.Value:
+        """A chain of arithmetic, step by step; a chain of integers that becomes one of floats is nested in it."""
+        first, steps = _unfold(first, steps)
+        result = self.value(first)
+        for step in steps:
+            result = self._arithmetic(_known_operator(step.op, x.ARITHMETIC), result, self.value(step.operand))
+        if isinstance(result, x.Arithmetic) and len(result.steps) > MAX_STEPS:
+            raise SubscriptionError(f"{len(result.steps)} operators in one chain are more than {MAX_STEPS}; split it")
+        return result
+
     def _arithmetic(self, op: str, left: x.Value, right: x.Value) -> x.Value:
         kinds = type(type_of(left)), type(type_of(right))
         if all(kind in (IntType, FloatType) for kind in kinds):
             if op == "/" or FloatType in kinds:
-                return x.Arithmetic(op, _to_float(left), _to_float(right), FLOAT)
-            return x.Arithmetic(op, left, right, INT)
+                return x.arithmetic(op, _to_float(left), _to_float(right), FLOAT)
+            return x.arithmetic(op, left, right, INT)
         result = _RESULT_OF_TIMES.get((op, *kinds))
         if result is None:
             raise SubscriptionError(f"cannot apply {op}: {describe(left)}, and {describe(right)}")
-        return x.Arithmetic(op, _micros(left), _micros(right), result)
+        return x.arithmetic(op, _micros(left), _micros(right), result)
+
+    def _function(self, op: str, operand: x.Value) -> x.Value:
+        type_ = type_of(operand)
+        if op == "length" and isinstance(type_, TextType | BytesType):
+            if isinstance(operand, x.Literal):
+                return x.Literal(len(operand.value), INT)  # type: ignore[arg-type]
+            return x.Function(op, operand, INT)
+        if op == "abs" and isinstance(type_, IntType | FloatType):
+            return x.Function(op, operand, INT if isinstance(type_, IntType) else FLOAT)
+        if op == "abs" and isinstance(type_, DurationType):
+            return x.Function(op, _micros(operand), DURATION)
+        takes = "text or bytes" if op == "length" else "a number or a duration"
+        raise SubscriptionError(f"{op} takes {takes}, but {describe(operand)}")
 
     def _negation(self, operand: x.Value) -> x.Value:
         type_ = type_of(operand)
         if isinstance(operand, x.Literal) and isinstance(type_, IntType | FloatType | DurationType):
-            return _convert(x.Literal(-operand.value), None)  # type: ignore[operator]
+            return convert(x.Literal(-operand.value))  # type: ignore[operator]
         if isinstance(type_, IntType | FloatType):
             return x.Negation(operand, INT if isinstance(type_, IntType) else FLOAT)
         if isinstance(type_, DurationType):
@@ -247,11 +289,11 @@ def type_of(node: x.Value) -> AttributeType:
     """The type of a bound value; a computed time is a time, though it is held in microseconds."""
     if isinstance(node, x.ToFloat):
         return FLOAT
-    if isinstance(node, x.Micros):
-        return type_of(node.operand)
-    assert isinstance(node, x.AttributeRef | x.Literal | x.Arithmetic | x.Negation)
-    assert node.type is not None, "the tree must be bound first"
-    return node.type
+    while isinstance(node, x.Micros):
+        node = node.operand
+    type_: AttributeType | None = node.type  # type: ignore[attr-defined]
+    assert type_ is not None, "the tree must be bound first"
+    return type_
 
 
 def describe(node: x.Value) -> str:
@@ -291,7 +333,26 @@ def _describe_time(value: object) -> str:
 
 
 def _is_computed(*values: x.Value) -> bool:
-    return any(isinstance(value, x.Arithmetic | x.Negation) for value in values)
+    return any(isinstance(value, x.Arithmetic | x.Negation | x.Function) for value in values)
+
+
+def _unfold(first: x.Value, steps: tuple[x.Step, ...]) -> tuple[x.Value, tuple[x.Step, ...]]:
+    """A chain without chains of the same precedence as its first value."""
+    signs = x.SUMS if steps and steps[0].op in x.SUMS else x.PRODUCTS
+    while True:
+        if not steps:
+            raise SubscriptionError("arithmetic needs at least one operator; write its first value alone")
+        inner = first.operand if isinstance(first, x.ToFloat) else first
+        if not isinstance(inner, x.Arithmetic) or not inner.steps or inner.steps[0].op not in signs:
+            return first, steps
+        first, steps = inner.first, (*inner.steps, *steps)
+
+
+def _known_operator(op: str, known: tuple[str, ...]) -> str:
+    """An operator; SubscriptionError if a tree that was not made by `this` or from text has another."""
+    if op not in known:
+        raise SubscriptionError(f"there is no operator {op!r}; use one of {', '.join(known)}")
+    return op
 
 
 def _to_float(node: x.Value) -> x.Value:
@@ -303,64 +364,3 @@ def _to_float(node: x.Value) -> x.Value:
 def _micros(node: x.Value) -> x.Value:
     is_plain_time = isinstance(type_of(node), TimeType | DurationType) and not _is_computed(node)
     return x.Micros(node) if is_plain_time and not isinstance(node, x.Micros) else node
-
-
-def _convert(literal: x.Literal, other: x.Value | None) -> x.Literal:
-    """A literal with the type of the value it is compared with; without one, with the type of its own value."""
-    wanted = type_of(other) if other is not None else None
-    if other is not None and isinstance(wanted, ChoiceType):
-        return _convert_choice(literal, other, wanted)
-    value = literal.value.value if isinstance(literal.value, Enum) else literal.value
-    match value, wanted:
-        case bool(), _:
-            return x.Literal(value, BOOL)
-        case int(), FloatType():
-            return x.Literal(float(_in_range(value)), FLOAT)
-        case int(), _:
-            return x.Literal(_in_range(value), INT)
-        case float(), _:
-            if math.isnan(value):
-                raise SubscriptionError("a comparison with NaN is never true; test for presence instead")
-            return x.Literal(value, FLOAT)
-        case str(), _:
-            return x.Literal(_encodable(value), TEXT)
-        case bytes(), _:
-            return x.Literal(value, BYTES)
-        case datetime(), _:
-            if value.tzinfo is None:
-                raise SubscriptionError(
-                    f"{value!r} has no time zone; write {x.python_time(value)} for UTC (from datetime import UTC)"
-                )
-            return x.Literal(_in_utc(value), TIME)
-        case timedelta(), _:
-            _in_range(micros_of_duration(value))
-            return x.Literal(value, DURATION)
-    raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
-
-
-def _convert_choice(literal: x.Literal, other: x.Value, wanted: ChoiceType) -> x.Literal:
-    value: Any = literal.value.value if isinstance(literal.value, Enum) else literal.value
-    if isinstance(value, bool) or value not in wanted.values:
-        hint = did_you_mean(str(value), map(str, wanted.values))
-        values = ", ".join(map(repr, wanted.values))
-        raise SubscriptionError(f"{x.format_expression(other)} cannot be {value!r}; {hint}it is one of {values}")
-    return x.Literal(value, wanted)
-
-
-def _in_utc(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise SubscriptionError(f"{moment!r} is outside the years 1 to 9999 in UTC") from None
-
-
-def _in_range(value: int) -> int:
-    if INT64_MIN <= value <= INT64_MAX:
-        return value
-    raise SubscriptionError(f"{value} does not fit in 64 bits")
-
-
-def _encodable(value: str) -> str:
-    if is_encodable(value):
-        return value
-    raise SubscriptionError(f"{value!r} holds half a character (a lone surrogate), which no event can carry")

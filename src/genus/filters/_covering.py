@@ -11,8 +11,11 @@ from typing import Any, Protocol
 
 import genus.filters._expression as x
 from genus.filters._evaluate import COMPARE, TEXT
+from genus.filters._like import Pattern, read_pattern
 from genus.model import attributes, pure_kind
 
+_NO_LETTER = "\ud800"
+"""Stands for any one character of a pattern; no constant holds it."""
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 """The comparison that is true where another is false, both sides being known."""
@@ -171,6 +174,21 @@ def _open_set_implies(op: str, bound: Any, weak_op: str, weak_bound: Any) -> boo
 
 
 def _text_implies(op: str, part: str, weak_op: str, weak_part: Any) -> bool:
+    if op == "like":
+        return _pattern_implies(read_pattern(part), weak_op, weak_part)
     if weak_op == "contains":
         return weak_part in part
     return op == weak_op and TEXT[op](part, weak_part)
+
+
+def _pattern_implies(pattern: Pattern, weak_op: str, weak_part: Any) -> bool:
+    """Whether all texts like a pattern pass a test, by the letters at its start and end, or within a segment."""
+    pieces = ["".join(_NO_LETTER if one is None else one for one in segment) for segment in pattern.segments]
+    match weak_op:
+        case "startswith":
+            return pieces[0].startswith(weak_part)
+        case "endswith":
+            return pieces[-1].endswith(weak_part)
+        case "contains":
+            return any(weak_part in piece for piece in pieces)
+    return False

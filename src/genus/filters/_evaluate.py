@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import genus.filters._expression as x
 from genus.errors import EventError
+from genus.filters._like import is_like
 from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType, check
 from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
 
@@ -29,11 +30,17 @@ COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
 }
+DIVISIONS = frozenset({"/", "//", "%"})
+"""The operators that have no result for a right operand of zero."""
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "length": len}
 TEXT: dict[str, Callable[[str, str], bool]] = {
     "startswith": str.startswith,
     "endswith": str.endswith,
     "contains": operator.contains,
+    "like": is_like,
 }
 
 
@@ -84,12 +91,26 @@ def evaluate_value(node: x.Value, event: Event) -> Any:
         case x.Negation(operand):
             number = evaluate_value(operand, event)
             return None if number is None else _result(-number)
-        case x.Arithmetic(op, left, right):
-            first, second = evaluate_value(left, event), evaluate_value(right, event)
-            if first is None or second is None or (op == "/" and second == 0):
-                return None
-            return _result(COMPUTE[op](first, second))
+        case x.Function(op, operand):
+            argument = evaluate_value(operand, event)
+            return None if argument is None else _result(FUNCTIONS[op](argument))
+        case x.Arithmetic(first, steps):
+            result = evaluate_value(first, event)
+            for step in steps:
+                result = compute(step.op, result, evaluate_value(step.operand, event))
+            return result
     raise TypeError(f"cannot evaluate {node!r}")
+
+
+def compute(op: str, left: Any, right: Any) -> Any:
+    """The result of an operator on two numbers; None where an operand is None or there is no result.
+
+    >>> compute("%", -7, 3), compute("//", -7, 3), compute("//", 1, 0)
+    (2, -3, None)
+    """
+    if left is None or right is None or (right == 0 and op in DIVISIONS):
+        return None
+    return _result(COMPUTE[op](left, right))
 
 
 def read_attribute(event: Event, name: str) -> Any:

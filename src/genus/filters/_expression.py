@@ -1,9 +1,12 @@
 """The expression tree of predicates, and its text form.
 
-Values (`AttributeRef`, `Literal`, `Arithmetic`, `Negation`) and predicates (the rest) are frozen nodes that compare by
-structure; predicates combine with `&`, `|` and `~`. A tree is built by operators on `this` or by the text parser. It is
-unbound until `bind` has checked it against a type: then every attribute and literal has a type, and conversions are
-explicit as `ToFloat` and `Micros`, so that targets never decide them.
+Values (`AttributeRef`, `Literal`, `Arithmetic`, `Negation`, `Function`) and predicates (the rest) are frozen nodes that
+compare by structure; predicates combine with `&`, `|` and `~`. A tree is built by operators on `this` or by the text
+parser. It is unbound until `bind` has checked it against a type: then every attribute and literal has a type, and
+conversions are explicit as `ToFloat` and `Micros`, so that targets never decide them.
+
+Chains are flat: `a and b and c` is one `And`, and `a + b - c` one `Arithmetic` with two steps. So a long sum is not a
+deep tree, and no target meets the recursion limit of its language in it.
 """
 
 from collections.abc import Iterator
@@ -23,15 +26,19 @@ DURATION_UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s
 """The units a duration may be written in, each with its microseconds."""
 
 MAX_DEPTH = 64
-"""The deepest nesting of a predicate."""
+"""The deepest nesting of a predicate; a chain of `and`, of `+` or of `*` is one level, however long."""
+MAX_VALUE_DEPTH = 24
+"""The deepest nesting of a value: of arithmetic and functions within each other."""
+MAX_STEPS = 4096
+"""The most operators in one chain of arithmetic."""
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 UNESCAPES = {escaped[1]: letter for letter, escaped in _ESCAPES.items()}
 """The character for each letter after a backslash in a text literal."""
 
 
-class Expression(msgspec.Struct, frozen=True):
-    """A node of an expression tree: a value or a predicate."""
+class Expression(msgspec.Struct, frozen=True, gc=False):
+    """A node of an expression tree: a value or a predicate. Trees have no cycles, so they need no garbage collector."""
 
     def children(self) -> Iterator["Expression"]:
         """The nodes directly below, left to right."""
@@ -41,9 +48,11 @@ class Expression(msgspec.Struct, frozen=True):
 
     def walk(self) -> Iterator["Expression"]:
         """This node and all below it."""
-        yield self
-        for child in self.children():
-            yield from child.walk()
+        waiting: list[Expression] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(list(node.children())))
 
 
 class Value(Expression, frozen=True):
@@ -125,18 +134,41 @@ class Literal(Value, frozen=True, eq=False):
         return type(self.value), repr(self.value) if isinstance(self.value, float) else self.value, self.type
 
 
-class Arithmetic(Value, frozen=True):
-    """`left op right` for op in + - * /; unknown where there is no result, as for a division by zero."""
+class Step(Expression, frozen=True):
+    """A step of `Arithmetic`: an operator, its right operand, and the type of the result so far."""
 
     op: str
-    left: Value
-    right: Value
+    operand: Value
     type: AttributeType | None = None
+
+
+class Arithmetic(Value, frozen=True):
+    """A chain of operators of one precedence, from left to right: + and -, or *, /, // and %.
+
+    `a + b - c` has the first value `a` and the steps `+ b` and `- c`. It is unknown where a step has no result, as for
+    a division by zero. `arithmetic` makes one.
+    """
+
+    first: Value
+    steps: tuple[Step, ...]
+
+    @property
+    def type(self) -> AttributeType | None:
+        """The type of the result, if the tree is bound."""
+        return self.steps[-1].type
 
 
 class Negation(Value, frozen=True):
     """`-operand`."""
 
+    operand: Value
+    type: AttributeType | None = None
+
+
+class Function(Value, frozen=True):
+    """A function of one value: `abs(operand)`, or `length(operand)` of a text in code points, of bytes in bytes."""
+
+    op: str
     operand: Value
     type: AttributeType | None = None
 
@@ -169,7 +201,11 @@ class OneOf(Predicate, frozen=True):
 
 
 class TextTest(Predicate, frozen=True):
-    """Whether a text starts with, ends with or contains a constant; op is startswith, endswith or contains."""
+    """Whether a text starts with, ends with, contains or is like a constant, by the name of the test in `op`.
+
+    The constant of `like` is a pattern: `%` stands for any text, `_` for one character, and a backslash before one of
+    the three for that character.
+    """
 
     op: str
     item: Value
@@ -201,14 +237,40 @@ class Not(Predicate, frozen=True):
 
 
 EXPRESSIONS: tuple[type[Expression], ...] = (
-    AttributeRef, Literal, Arithmetic, Negation, ToFloat, Micros,
+    AttributeRef, Literal, Arithmetic, Negation, Function, ToFloat, Micros,
     Compare, OneOf, TextTest, Present, And, Or, Not,
 )  # fmt: skip
 """Every node class that a target must handle or declare unsupported."""
 
-ARITHMETIC = ("+", "-", "*", "/")
+SUMS = ("+", "-")
+PRODUCTS = ("*", "/", "//", "%")
+ARITHMETIC = (*SUMS, *PRODUCTS)
+FUNCTIONS = ("abs", "length")
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-TEXT_TESTS = ("startswith", "endswith", "contains")
+TEXT_TESTS = ("startswith", "endswith", "contains", "like")
+
+
+def arithmetic(op: str, left: Value, right: Value, type: AttributeType | None = None) -> Arithmetic:
+    """`left op right`; a step more if `left` is a chain of the same precedence.
+
+    >>> len(arithmetic("-", arithmetic("+", Literal(1), Literal(2)), Literal(3)).steps)
+    2
+    """
+    step = Step(op, right, type)
+    if isinstance(left, Arithmetic) and _precedence(left) == _precedence_of(op):
+        return Arithmetic(left.first, (*left.steps, step))
+    return Arithmetic(left, (step,))
+
+
+def _precedence_of(op: str) -> int:
+    return 1 if op in SUMS else 2
+
+
+def _precedence(node: Expression) -> int:
+    """How tightly the parts of a value are bound: 1 for sums, 2 for products, 3 for a minus sign, 4 for the rest."""
+    if isinstance(node, Arithmetic):
+        return _precedence_of(node.steps[0].op)
+    return 3 if isinstance(node, Negation) else 4
 
 
 def as_predicate(thing: object) -> Predicate:
@@ -238,10 +300,13 @@ def format_expression(node: Expression) -> str:
         case ToFloat(operand) | Micros(operand):
             return format_expression(operand)
         case Negation(operand):
-            return f"-{_format_inside(operand, 3)}"
-        case Arithmetic(op, left, right):
-            level = 1 if op in "+-" else 2
-            return f"{_format_inside(left, level)} {op} {_format_inside(right, level + 1)}"
+            return f"-{_format_inside(operand, 4)}"
+        case Function(op, operand):
+            return f"{op}({format_expression(operand)})"
+        case Arithmetic(first, steps):
+            level = _precedence(node)
+            rest = "".join(f" {step.op} {_format_inside(step.operand, level + 1)}" for step in steps)
+            return f"{_format_inside(first, level)}{rest}"
         case Compare(op, left, right):
             return f"{format_expression(left)} {op} {format_expression(right)}"
         case OneOf(item, options):
@@ -267,10 +332,11 @@ def _format_operand(node: Expression, loose: tuple[type, ...]) -> str:
 
 def _format_inside(node: Value, level: int) -> str:
     """A value within an operation that binds at a level; looser ones get parentheses."""
-    inner = node.operand if isinstance(node, ToFloat | Micros) else node
-    if isinstance(inner, Arithmetic) and (1 if inner.op in "+-" else 2) < level:
-        return f"({format_expression(inner)})"
-    return f"({format_expression(inner)})" if isinstance(inner, Negation) and level == 3 else format_expression(inner)
+    inner = node
+    while isinstance(inner, ToFloat | Micros):
+        inner = inner.operand
+    text = format_expression(inner)
+    return f"({text})" if _precedence(inner) < level else text
 
 
 def format_literal(value: object) -> str:

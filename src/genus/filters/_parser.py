@@ -1,7 +1,8 @@
 """The parser of the text form: `Loop has place, category where speed > 30 and category in ('truck', 'car')`.
 
 It reads by recursive descent and never evaluates text as code. Precedence, loosest first: or, and, not, comparison,
-+ -, * /, unary minus. The grammar is in docs/subscriptions.md.
++ -, * / // %, unary minus. The grammar is in docs/subscriptions.md. `abs`, `length`, `like` and `escape` are words only
+where no attribute can be, so attributes may have these names.
 """
 
 import re
@@ -13,8 +14,9 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 import genus.filters._expression as x
-from genus.errors import SyntaxProblem
+from genus.errors import SubscriptionError, SyntaxProblem
 from genus.filters._expression import DURATION_UNITS, MAX_DEPTH, UNESCAPES
+from genus.filters._like import ESCAPE
 from genus.filters._term import Term
 from genus.model import RESERVED_WORDS
 from genus.model._types import INT64_MAX, MICROSECOND
@@ -33,7 +35,7 @@ _OTHER_QUOTES = {'"': '"', "`": "`", "“": "”", "„": "“", "‘": "’", "
 """Quotes of other languages, each with its closing one."""
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(msgspec.Struct, frozen=True, gc=False):
     """A word of the text, its kind and where it starts."""
 
     kind: str
@@ -41,7 +43,7 @@ class Token(msgspec.Struct, frozen=True):
     column: int
 
 
-_TOKENS = r"""(?P<space>\s+)
+_TOKENS = r"""\s*(?:(?P<end>\Z)
     | (?P<bytes>x'(?:[0-9a-fA-F]{2})*')
     | (?P<duration>[0-9]+(?:\.[0-9]+)?(?:us|ms|min|s|h|d)\b)
     | (?P<unit>[0-9]++(?:\.[0-9]*+)?+(?:[eE][+-]?[0-9]+)?+(?!(?:and|or|not|in|is|between)\b)[^\W\d]\w*)
@@ -49,8 +51,8 @@ _TOKENS = r"""(?P<space>\s+)
     | (?P<int>[0-9]+)(?![\w])
     | (?P<time>@[0-9T:.+\-]+Z?)
     | (?P<str>'(?:[^'\\]|\\.)*')
-    | (?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
-    | (?P<op>==|!=|<=|>=|[=<>+\-*/(),&])"""
+    | (?P<name>(?:[^\W\d]|[^\x00-\x7f\s])(?:\w|[^\x00-\x7f\s])*(?:\.(?:\w|[^\x00-\x7f\s])+)*)
+    | (?P<op>==|!=|<=|>=|//|[=<>+\-*/%(),&]))"""
 
 
 @cache
@@ -114,18 +116,24 @@ class _Parser:
         self.tests: list[tuple[x.Predicate, int]] = []
 
     def _tokens(self) -> list[Token]:
-        tokens, at, match = [], 0, _token_pattern().match
-        while at < len(self.text):
+        tokens: list[Token] = []
+        at, kind, match = 0, "", _token_pattern().match
+        while kind != "end":
             found = match(self.text, at)
-            if found is None:
-                raise problem_at(self.text, at + 1, self._describe_unknown(at))
-            kind = found.lastgroup or ""
+            if found is None or found.lastgroup is None:
+                self._refuse_word(at + len(self.text[at:]) - len(self.text[at:].lstrip()))
+            kind, word = found.lastgroup, found[found.lastgroup]
+            start = found.start(kind)
             if kind == "unit":
-                raise problem_at(self.text, at + 1, self._describe_unit(found.group(), at))
-            if kind != "space":
-                tokens.append(Token(kind, found.group(), at + 1))
-            at = found.end()
-        return [*tokens, Token("end", "", len(self.text) + 1)]
+                raise problem_at(self.text, start + 1, self._describe_unit(word, start))
+            if kind == "name" and not word.isidentifier():
+                word = _longest_name(word) or self._refuse_word(start)
+            tokens.append(Token(kind, word, start + 1))
+            at = start + len(word)
+        return tokens
+
+    def _refuse_word(self, at: int) -> NoReturn:
+        raise problem_at(self.text, at + 1, self._describe_unknown(at))
 
     def _describe_unknown(self, at: int) -> str:
         letter = self.text[at]
@@ -159,9 +167,10 @@ class _Parser:
 
     def take(self, *texts: str) -> str | None:
         """The next token's text if it is one of these words or signs."""
-        if self.token.kind in ("name", "op") and self.token.text in texts:
+        token = self.tokens[self.at]
+        if token.text in texts and token.kind in ("name", "op"):
             self.at += 1
-            return self.tokens[self.at - 1].text
+            return token.text
         return None
 
     def expect(self, text: str) -> None:
@@ -208,16 +217,16 @@ class _Parser:
         return result
 
     def alternatives(self) -> x.Predicate:
-        result = self.conjunction()
-        while self.take("or"):
-            result = result | self.conjunction()
-        return result
+        return _joined(x.Or, self.separated("or", self.conjunction))
 
     def conjunction(self) -> x.Predicate:
-        result = self.negation()
-        while self.take("and"):
-            result = result & self.negation()
-        return result
+        return _joined(x.And, self.separated("and", self.negation))
+
+    def separated(self, word: str, rule: Callable[[], x.Predicate]) -> list[x.Predicate]:
+        found = [rule()]
+        while self.take(word):
+            found.append(rule())
+        return found
 
     def negation(self) -> x.Predicate:
         return ~self.deeper(self.negation) if self.take("not") else self.test()
@@ -249,8 +258,7 @@ class _Parser:
             raise problem from None
 
     def _continues_value(self) -> bool:
-        words = {"+", "-", "*", "/", "==", "=", "!=", "<", "<=", ">", ">=", "in", "between", "is", *x.TEXT_TESTS}
-        return self.token.text in words and self.token.kind in ("op", "name")
+        return self.token.text in _AFTER_VALUE and self.token.kind in ("op", "name")
 
     def comparison(self) -> x.Predicate:
         """A test, stored with the column where it begins."""
@@ -260,9 +268,10 @@ class _Parser:
         return found
 
     def _comparison(self) -> x.Predicate:
-        left = Term(self.sum())
-        if op := self.take(*x.COMPARISONS, "="):
-            return x.Compare("==" if op == "=" else op, left.node, self.sum())
+        first = self.sum()
+        if op := self.take(*_COMPARISONS):
+            return x.Compare("==" if op == "=" else op, first, self.sum())
+        left = Term(first)
         if self.take("not"):
             self.expect("in")
             return ~left.isin(self.options())
@@ -272,8 +281,10 @@ class _Parser:
             low = Term(self.sum())
             self.expect("and")
             return left.between(low, Term(self.sum()))
+        if self.take("like"):
+            return self.like(left)
         if op := self.take(*x.TEXT_TESTS):
-            return x.TextTest(op, left.node, self.text_literal())
+            return x.TextTest(op, left.node, x.Literal(self.text_literal()))
         if self.take("is"):
             return self.presence(left)
         if isinstance(left.node, x.AttributeRef):
@@ -307,22 +318,35 @@ class _Parser:
             self.fail("a constant")
         return node.value
 
-    def text_literal(self) -> x.Literal:
+    def like(self, term: Term) -> x.Predicate:
+        column, pattern = self.token.column, self.text_literal()
+        escape = self.text_literal() if self.take("escape") else ESCAPE
+        try:
+            return term.like(pattern, escape)
+        except SubscriptionError as problem:
+            raise problem_at(self.text, column, str(problem)) from None
+
+    def text_literal(self) -> str:
         if self.token.kind != "str":
             self.fail("a text in single quotes")
-        return x.Literal(self.constant())
+        return str(self.constant())
 
     def sum(self) -> x.Value:
-        result = self.product()
-        while op := self.take("+", "-"):
-            result = x.Arithmetic(op, result, self.product())
-        return result
+        return self.chain(x.SUMS, self.product)
 
     def product(self) -> x.Value:
-        result = self.unary()
-        while op := self.take("*", "/"):
-            result = x.Arithmetic(op, result, self.unary())
-        return result
+        return self.chain(x.PRODUCTS, self.unary)
+
+    def chain(self, signs: tuple[str, ...], rule: Callable[[], x.Value]) -> x.Value:
+        """Operands with operators of one precedence between them; `(a + b) + c` is one chain as well."""
+        first, steps = rule(), []
+        while op := self.take(*signs):
+            steps.append(x.Step(op, rule()))
+        if not steps:
+            return first
+        if isinstance(first, x.Arithmetic) and first.steps[0].op in signs:
+            return x.Arithmetic(first.first, (*first.steps, *steps))
+        return x.Arithmetic(first, tuple(steps))
 
     def unary(self) -> x.Value:
         if not self.take("-"):
@@ -338,6 +362,11 @@ class _Parser:
             inner = self.deeper(self.sum)
             self.expect(")")
             return inner
+        if token.text in x.FUNCTIONS and self.tokens[self.at + 1].text == "(":
+            self.at += 2
+            argument = self.deeper(self.sum)
+            self.expect(")")
+            return x.Function(token.text, argument)
         if token.kind == "name" and token.text not in RESERVED_WORDS:
             self.at += 1
             self.attributes.append(token)
@@ -351,10 +380,40 @@ class _Parser:
         self.fail("a value")
 
 
+_COMPARISONS = (*x.COMPARISONS, "=")
+_AFTER_VALUE = frozenset((*x.ARITHMETIC, *_COMPARISONS, "in", "between", "is", *x.TEXT_TESTS))
+"""The operators that can follow a value."""
+
+
+def _joined(kind: type[x.And | x.Or], operands: list[x.Predicate]) -> x.Predicate:
+    """One flat node of all operands; a single one is itself."""
+    if len(operands) == 1:
+        return operands[0]
+    return kind(tuple(part for one in operands for part in (one.operands if isinstance(one, kind) else (one,))))
+
+
+def _longest_name(word: str) -> str:
+    """The longest beginning of a word that is a name: identifiers of Python, joined by dots.
+
+    `\\w` does not know all letters of identifiers: U+00B7 and the vowel signs of many scripts are missing.
+
+    >>> _longest_name("a·b.℘“"), _longest_name("“a”")
+    ('a·b.℘', '')
+    """
+    parts: list[str] = []
+    for part in word.split("."):
+        if not part.isidentifier():
+            fitting = next((n for n, letter in enumerate(part) if not f"{'a' if n else ''}{letter}".isidentifier()), 0)
+            return ".".join([*parts, part[:fitting]] if fitting else parts)
+        parts.append(part)
+    return word
+
+
 def _read_text(token: str) -> str:
     def unescape(found: re.Match[str]) -> str:
         if found[1] not in UNESCAPES:
-            raise ValueError(f"there is no escape \\{found[1]}")
+            hint = f"; in a pattern of like, write \\\\{found[1]}" if found[1] in "%_" else ""
+            raise ValueError(f"there is no escape \\{found[1]}{hint}")
         return UNESCAPES[found[1]]
 
     return re.sub(r"\\(.)", unescape, token[1:-1], flags=re.DOTALL)

@@ -378,9 +378,11 @@ def _find_type(token: Token, known: tuple[type, ...], text: str) -> type:
 
 def _check_names(parsed: ParsedSubscription, scope: type, text: str) -> None:
     names = {attribute.name for attribute in vector(scope)}
-    for token in (*parsed.has, *parsed.lacks, *parsed.attributes):
-        is_property = token in parsed.attributes and isinstance(getattr(scope, token.text, None), property)
-        if token.text not in names and not is_property:
+    for token in (*parsed.has, *parsed.lacks):
+        if token.text not in names:
+            raise _unknown_name(token, parsed, scope, text)
+    for token in parsed.attributes:
+        if token.text not in names and not isinstance(getattr(scope, token.text, None), property):
             raise _unknown_name(token, parsed, scope, text)
 
 

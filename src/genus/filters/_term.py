@@ -5,11 +5,12 @@ from datetime import date, datetime
 from typing import Any, NoReturn
 
 from genus.errors import SubscriptionError
+from genus.filters._constants import check_text
 from genus.filters._expression import (
-    Arithmetic,
     AttributeRef,
     Compare,
     Constant,
+    Function,
     Literal,
     Negation,
     OneOf,
@@ -17,18 +18,20 @@ from genus.filters._expression import (
     Present,
     TextTest,
     Value,
+    arithmetic,
     as_predicate,
     format_expression,
     python_time,
     refuse_truth,
 )
+from genus.filters._like import read_pattern
 
 
 class Term:
     """A value in a predicate, such as `this.speed * 3.6`; made by `this`.
 
-    It has the operators + - * / and, to make a predicate, the comparisons and the methods below. A term of a `bool`
-    attribute is a predicate itself.
+    It has the operators + - * / // %, `abs()` and, to make a predicate, the comparisons and the methods below. A term
+    of a `bool` attribute is a predicate itself.
     """
 
     __hash__ = None  # type: ignore[assignment]
@@ -56,28 +59,43 @@ class Term:
         return Compare(">=", self.node, as_value(other))
 
     def __add__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("+", self.node, as_value(other)))
+        return Term(arithmetic("+", self.node, as_value(other)))
 
     def __radd__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("+", as_value(other), self.node))
+        return Term(arithmetic("+", as_value(other), self.node))
 
     def __sub__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("-", self.node, as_value(other)))
+        return Term(arithmetic("-", self.node, as_value(other)))
 
     def __rsub__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("-", as_value(other), self.node))
+        return Term(arithmetic("-", as_value(other), self.node))
 
     def __mul__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("*", self.node, as_value(other)))
+        return Term(arithmetic("*", self.node, as_value(other)))
 
     def __rmul__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("*", as_value(other), self.node))
+        return Term(arithmetic("*", as_value(other), self.node))
 
     def __truediv__(self, other: "Term | Constant") -> "Term":
-        return Term(Arithmetic("/", self.node, as_value(other)))
+        return Term(arithmetic("/", self.node, as_value(other)))
 
     def __rtruediv__(self, other: Constant) -> "Term":
-        return Term(Arithmetic("/", as_value(other), self.node))
+        return Term(arithmetic("/", as_value(other), self.node))
+
+    def __floordiv__(self, other: "Term | Constant") -> "Term":
+        return Term(arithmetic("//", self.node, as_value(other)))
+
+    def __rfloordiv__(self, other: Constant) -> "Term":
+        return Term(arithmetic("//", as_value(other), self.node))
+
+    def __mod__(self, other: "Term | Constant") -> "Term":
+        return Term(arithmetic("%", self.node, as_value(other)))
+
+    def __rmod__(self, other: Constant) -> "Term":
+        return Term(arithmetic("%", as_value(other), self.node))
+
+    def __abs__(self) -> "Term":
+        return Term(Function("abs", self.node))
 
     def __neg__(self) -> "Term":
         return Term(Negation(self.node))
@@ -113,15 +131,35 @@ class Term:
 
     def startswith(self, part: str) -> Predicate:
         """Whether the text begins with a part."""
-        return TextTest("startswith", self.node, _literal(part))
+        return TextTest("startswith", self.node, _text_literal("startswith", part))
 
     def endswith(self, part: str) -> Predicate:
         """Whether the text ends with a part."""
-        return TextTest("endswith", self.node, _literal(part))
+        return TextTest("endswith", self.node, _text_literal("endswith", part))
 
     def contains(self, part: str) -> Predicate:
         """Whether the text contains a part."""
-        return TextTest("contains", self.node, _literal(part))
+        return TextTest("contains", self.node, _text_literal("contains", part))
+
+    def like(self, pattern: str, escape: str = "\\") -> Predicate:
+        """Whether the text is like a pattern: `%` stands for any text, `_` for one character.
+
+        The escape character before one of them, or before itself, stands for that character; SubscriptionError if it
+        is anywhere else.
+
+        >>> print(this.label.like("50!%_%", escape="!"))
+        label like '50\\\\%_%'
+        """
+        _text_literal("like", pattern)
+        return TextTest("like", self.node, Literal(read_pattern(pattern, escape).text))
+
+    def length(self) -> "Term":
+        """The number of characters (Unicode code points) of the text, or of bytes.
+
+        >>> print(this.label.length() > 8)
+        length(label) > 8
+        """
+        return Term(Function("length", self.node))
 
     def is_present(self) -> Predicate:
         """Whether the event carries this attribute; SubscriptionError if the term is not an attribute."""
@@ -168,3 +206,9 @@ def _literal(value: Any) -> Literal:
     if not isinstance(value, Constant):
         raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
     return Literal(value)
+
+
+def _text_literal(op: str, part: object) -> Literal:
+    """The constant of a text test, which must be a text: not an enum, even if its values are texts."""
+    check_text(op, part)
+    return Literal(part)  # type: ignore[arg-type]

@@ -12,10 +12,12 @@ from genus.filters._expression import (
     ARITHMETIC,
     COMPARISONS,
     EXPRESSIONS,
+    FUNCTIONS,
     TEXT_TESTS,
     Arithmetic,
     Compare,
     Expression,
+    Function,
     TextTest,
 )
 
@@ -24,6 +26,7 @@ TYPE_COLUMN = "_type"
 
 OPERATORS: Mapping[type[Expression], tuple[str, ...]] = {
     Arithmetic: ARITHMETIC,
+    Function: FUNCTIONS,
     Compare: COMPARISONS,
     TextTest: TEXT_TESTS,
 }
@@ -34,7 +37,7 @@ class Compiler:
 
     target: ClassVar[str]
     operators: ClassVar[Mapping[str, Any]]
-    """The translation of each operator of Arithmetic, Compare and TextTest."""
+    """The translation of each operator of Arithmetic, Function, Compare and TextTest."""
     unsupported: ClassVar[Mapping[type[Expression] | str, str]] = {}
     """Expressions and operators this target leaves to the receiver, with the reason."""
 

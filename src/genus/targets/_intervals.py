@@ -76,13 +76,13 @@ class Domain(ABC):
             case "<=":
                 return self.low, upto
             case ">=":
-                return below + 1, self.high
+                return max(below + 1, self.low), self.high
             case "<":
                 return self.low, below
             case ">":
                 return upto + 1, self.high
             case "==":
-                return below + 1, upto
+                return max(below + 1, self.low), upto
         return None
 
     def complement(self, intervals: Iterable[Interval]) -> list[Interval] | None:

@@ -6,7 +6,7 @@ in microseconds), floats as float64. NaN stays NaN in arithmetic and becomes nul
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import attrgetter
 from typing import Any, ClassVar, TypeAlias
 
@@ -16,7 +16,8 @@ import genus.filters._expression as x
 from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
 from genus.filters._bind import type_of
-from genus.filters._evaluate import normalize
+from genus.filters._evaluate import compute, normalize
+from genus.filters._like import read_pattern
 from genus.filters._subscription import Subscription
 from genus.model import (
     Attribute,
@@ -36,14 +37,16 @@ from genus.model import (
     name_of,
     vector,
 )
-from genus.model._types import micros_of_duration
+from genus.model._types import INT64_MIN, micros_of_duration
 from genus.targets._compiler import TYPE_COLUMN, Compiler
 
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
+
+    from genus.targets._floor_division import floor_division
 except ImportError as missing:
-    raise missing_extra("the arrow target needs pyarrow", "arrow") from missing
+    raise missing_extra("the arrow target needs pyarrow and numpy", "arrow") from missing
 
 __all__ = ["TYPE_COLUMN", "ArrowFilter", "arrow_schema", "compile", "to_batch"]
 
@@ -307,11 +310,12 @@ class ArrowCompiler(Compiler):
 
     target: ClassVar[str] = "arrow"
     operators: ClassVar[Mapping[str, str]] = {
-        "+": "add", "-": "subtract", "*": "multiply", "/": "divide",
+        "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "//", "%": "%",
         "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal",
         "startswith": "starts_with", "endswith": "ends_with", "contains": "match_substring",
+        "like": "match_substring_regex", "abs": "abs", "length": "binary_length",
     }  # fmt: skip
-    """The function of pyarrow.compute for each operator."""
+    """The function of pyarrow.compute for each operator; there is none for // and %, which numpy computes."""
 
     def visit_And(self, node: x.And) -> Step:
         """`and_kleene` over all operands."""
@@ -353,9 +357,11 @@ class ArrowCompiler(Compiler):
         return lambda columns: _one_of(pc.add(item(columns), 0.0), unsigned, _is_number)
 
     def visit_TextTest(self, node: x.TextTest) -> Step:
-        """A literal part, compared byte by byte."""
-        item, test = self.visit(node.item), getattr(pc, self.operators[node.op])
-        return lambda columns: test(item(columns), pattern=node.part.value)
+        """A literal part, compared byte by byte; a pattern becomes a regular expression of RE2."""
+        item, test, pattern = self.visit(node.item), getattr(pc, self.operators[node.op]), str(node.part.value)
+        if node.op == "like":
+            pattern = rf"\A(?s:{read_pattern(pattern).regex(backtracks=False)})\z"
+        return lambda columns: test(item(columns), pattern=pattern)
 
     def visit_AttributeRef(self, node: x.AttributeRef) -> Step:
         """A column, which has its computed type already."""
@@ -383,14 +389,41 @@ class ArrowCompiler(Compiler):
             return lambda columns: pc.negate(operand(columns))
         return lambda columns: _exact("subtract", pa.scalar(0), operand(columns))
 
+    def visit_Function(self, node: x.Function) -> Step:
+        """The length in code points or bytes; the smallest integer has no absolute value."""
+        operand: Step = self.visit(node.operand)
+        match node.op, type_of(node.operand):
+            case "length", TextType():
+                return lambda columns: pc.utf8_length(operand(columns)).cast(pa.int64())
+            case "length", _:
+                return lambda columns: pc.binary_length(operand(columns)).cast(pa.int64())
+            case _, FloatType():
+                return lambda columns: pc.abs(operand(columns))
+        return lambda columns: pc.abs(_without_smallest(operand(columns)))
+
     def visit_Arithmetic(self, node: x.Arithmetic) -> Step:
-        """An operation on two integers or two floats; only floats are divided."""
-        left, right, name = self.visit(node.left), self.visit(node.right), self.operators[node.op]
-        if not isinstance(type_of(node), FloatType):
-            return lambda columns: _exact(name, left(columns), right(columns))
-        if node.op == "/":
-            return lambda columns: pc.divide(left(columns), _not_zero(right(columns)))
-        return lambda columns: getattr(pc, name)(left(columns), right(columns))
+        """The steps from left to right, all on integers or all on floats; only floats are divided by `/`."""
+        is_float = isinstance(type_of(node), FloatType)
+        first: Step = self.visit(node.first)
+        rest = [(self._operation(step.op, is_float), self.visit(step.operand)) for step in node.steps]
+
+        def run(columns: Columns) -> Datum:
+            result = first(columns)
+            for operation, operand in rest:
+                result = operation(result, operand(columns))
+            return result
+
+        return run
+
+    def _operation(self, op: str, is_float: bool) -> Callable[[Datum, Datum], Datum]:
+        if op in ("//", "%"):
+            return partial(_floor_divide, op)
+        if not is_float:
+            return partial(_exact, self.operators[op])
+        if op == "/":
+            return lambda left, right: pc.divide(left, _not_zero(right))
+        operation: Callable[[Datum, Datum], Datum] = getattr(pc, self.operators[op])
+        return operation
 
 
 def _fold(combine: Callable[[Datum, Datum], Datum], steps: Sequence[Step]) -> Step:
@@ -417,6 +450,25 @@ def _one_of(item: Datum, options: pa.Array, known: Callable[[Datum], Datum]) -> 
 
 def _not_zero(floats: Datum) -> Datum:
     return pc.if_else(pc.equal(floats, 0.0), pa.scalar(None, pa.float64()), floats)
+
+
+def _without_smallest(integers: Datum) -> Datum:
+    return pc.if_else(pc.equal(integers, INT64_MIN), pa.scalar(None, pa.int64()), integers)
+
+
+def _floor_divide(op: str, left: Datum, right: Datum) -> Datum:
+    """`//` or `%` on int64 or on float64, null where there is no result."""
+    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
+        return pa.scalar(compute(op, left.as_py(), right.as_py()), left.type)
+    values, known = floor_division(op, _as_numpy(left), _as_numpy(right))
+    valid = pc.and_(pa.array(known), pc.and_(pc.is_valid(left), pc.is_valid(right)))
+    return pc.if_else(valid, pa.array(values), pa.scalar(None, left.type))
+
+
+def _as_numpy(numbers: Datum) -> Any:
+    """A column as an array of numpy, a scalar as a number; 1 for null."""
+    filled = pc.fill_null(numbers, pa.scalar(1, numbers.type))
+    return filled.as_py() if isinstance(filled, pa.Scalar) else filled.to_numpy(zero_copy_only=False)
 
 
 def _to_float(integers: Datum) -> Datum:

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias, TypeVar
+from unicodedata import is_normalized
 
 import msgspec
 
 import genus.filters._expression as x
 from genus.filters._bind import type_of
 from genus.filters._covering import OPPOSITE, conjuncts
-from genus.filters._evaluate import normalize, raise_event_error, round_to_float32
+from genus.filters._evaluate import DIVISIONS, normalize, raise_event_error, round_to_float32
+from genus.filters._like import matcher
 from genus.filters._subscription import Subscription
 from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
@@ -31,7 +33,9 @@ ALWAYS: Condition = ()
 NEVER: Condition = ("False",)
 N = TypeVar("N", bound=x.Expression)
 _LEAVES = (x.Compare, x.OneOf, x.TextTest)
-_COMPUTED = (x.Arithmetic, x.Negation, x.ToFloat, x.Micros)
+_COMPUTED = (x.Arithmetic, x.Negation, x.Function, x.ToFloat, x.Micros)
+_MAX_LEVELS = 16
+"""Values nested deeper than this are computed in steps, as Python's compiler has limits for nested expressions."""
 
 
 def compile(subscription: Subscription) -> "PythonFilter":
@@ -64,6 +68,10 @@ class PythonFilter:
             return self._by_class[type(event)](event)
         except (TypeError, AttributeError, OverflowError) as problem:
             raise_event_error(event, problem)
+
+    def for_class(self, cls: type) -> Callable[[Event], bool]:
+        """The function for events of one class; it raises what a test raises on a value of another type."""
+        return self._by_class[cls]
 
     def sources(self) -> tuple[str, ...]:
         """The generated functions of all classes declared so far that the subscription accepts.
@@ -117,6 +125,8 @@ class Operand(msgspec.Struct, frozen=True):
     code: str
     conditions: Condition = ALWAYS
     never_nan: bool = True
+    levels: int = 0
+    """How deep the code is nested."""
 
 
 class PythonCompiler(Compiler):
@@ -128,6 +138,9 @@ class PythonCompiler(Compiler):
         "startswith": "{item}.startswith({part})",
         "endswith": "{item}.endswith({part})",
         "contains": "{part} in {item}",
+        "like": "{part}({item}) is not None",
+        "abs": "abs({operand})",
+        "length": "len({operand})",
     }
 
     def __init__(
@@ -199,8 +212,9 @@ class PythonCompiler(Compiler):
         return all_of_these([item.conditions, number, (f"{item.code} {'in' if wanted else 'not in'} {among}",)])
 
     def _text_test(self, node: x.TextTest, wanted: bool) -> Condition:
-        item, part = self.visit(node.item), self.visit(node.part)
-        test = self.operators[node.op].format(item=item.code, part=part.code)
+        item, constant = self.visit(node.item), str(node.part.value)
+        part = self._name("m", matcher(constant)) if node.op == "like" else repr(constant)
+        test = self.operators[node.op].format(item=item.code, part=part)
         return all_of_these([item.conditions, (test if wanted else f"not {test}",)])
 
     def _presence(self, name: str, wanted: bool) -> Condition:
@@ -232,7 +246,8 @@ class PythonCompiler(Compiler):
         inner: Operand = self.visit(node.operand)
         type_ = type_of(node.operand)
         narrow = isinstance(node.operand, x.AttributeRef) and isinstance(type_, IntType) and type_.bits <= 32
-        return inner if narrow else self._shared_value(node, Operand(f"float({inner.code})", inner.conditions))
+        made = Operand(f"float({inner.code})", inner.conditions, levels=inner.levels + 1)
+        return inner if narrow else self._shared_value(node, made)
 
     def visit_Micros(self, node: x.Micros) -> Operand:
         """Microseconds as an integer."""
@@ -246,27 +261,48 @@ class PythonCompiler(Compiler):
     def visit_Negation(self, node: x.Negation) -> Operand:
         """Minus; the smallest integer has no opposite."""
         inner: Operand = self.visit(node.operand)
-        return self._number(node, Operand(f"-{inner.code}", inner.conditions, inner.never_nan))
+        made = Operand(f"-{inner.code}", inner.conditions, inner.never_nan, inner.levels + 1)
+        return self._shared_value(node, self._number(made, node, bounds(node)))
+
+    def visit_Function(self, node: x.Function) -> Operand:
+        """A function of Python; the smallest integer has no absolute value."""
+        inner: Operand = self.visit(node.operand)
+        code = self.operators[node.op].format(operand=inner.code)
+        made = Operand(code, inner.conditions, inner.never_nan, inner.levels + 1)
+        return self._shared_value(node, self._number(made, node, bounds(node)))
 
     def visit_Arithmetic(self, node: x.Arithmetic) -> Operand:
-        """An operation; integers are kept within 64 bits and nothing is divided by zero."""
-        left, right = self.visit(node.left), self.visit(node.right)
-        conditions = (*left.conditions, *right.conditions)
-        if node.op == "/" and not (isinstance(node.right, x.Literal) and node.right.value != 0):
-            conditions += (f"{right.code} != 0",)
-        return self._number(node, Operand(f"({left.code} {self.operators[node.op]} {right.code})", conditions, False))
+        """The steps from left to right; integers are kept within 64 bits and nothing is divided by zero."""
+        result, span = self.visit(node.first), clip_bounds(bounds(node.first))
+        for step in node.steps:
+            right = self.visit(step.operand)
+            span = combine_bounds(step.op, span, clip_bounds(bounds(step.operand)))
+            result = self._number(self._step(step, result, right), node, span)
+            span = clip_bounds(span)
+        return self._shared_value(node, result)
 
-    def _number(self, node: x.Value, result: Operand) -> Operand:
-        """A result of arithmetic: a float as it is, an integer only if it fits in 64 bits."""
+    def _step(self, step: x.Step, left: Operand, right: Operand) -> Operand:
+        conditions = (*left.conditions, *right.conditions)
+        if step.op in DIVISIONS and not (isinstance(step.operand, x.Literal) and step.operand.value != 0):
+            conditions += (f"{right.code} != 0",)
+        code = f"({left.code} {self.operators[step.op]} {right.code})"
+        return Operand(code, conditions, False, max(left.levels, right.levels) + 1)
+
+    def _number(self, result: Operand, node: x.Value, span: tuple[int, int]) -> Operand:
+        """A result of arithmetic: a float as it is, an integer only if it fits in 64 bits, as `span` may show."""
         if isinstance(type_of(node), FloatType):
-            return self._shared_value(node, result)
-        low, high = bounds(node)
-        if low >= INT64_MIN and high <= INT64_MAX:
-            return self._shared_value(node, Operand(result.code, result.conditions))
+            return self._keep(result, "{} is not None") if result.levels > _MAX_LEVELS else result
+        if span[0] < INT64_MIN or span[1] > INT64_MAX:
+            return self._keep(result, f"{INT64_MIN} <= {{}} <= {INT64_MAX}")
+        plain = Operand(result.code, result.conditions, levels=result.levels)
+        return self._keep(plain, "{} is not None") if result.levels > _MAX_LEVELS else plain
+
+    def _keep(self, operand: Operand, test: str) -> Operand:
+        """The operand in a local variable, which a condition sets: a test that it must pass, or one that is true."""
         self._temporaries += 1
         local = f"t{self._temporaries}"
-        within = f"{INT64_MIN} <= ({local} := {result.code}) <= {INT64_MAX}"
-        return self._shared_value(node, Operand(local, (*result.conditions, within)))
+        never_nan = operand.never_nan or "<=" in test
+        return Operand(local, (*operand.conditions, test.format(f"({local} := {operand.code})")), never_nan)
 
     def _shared_value(self, node: x.Value, operand: Operand) -> Operand:
         if node not in self._repeated:
@@ -296,8 +332,10 @@ class PythonCompiler(Compiler):
 
     def _load(self, name: str, *, as_value: bool = False) -> str:
         """The local variable of an attribute; to be compared, and not only tested for presence, it is normalized."""
-        local = f"a_{name}"
-        lines = self._loads.setdefault(name, [f"{local} = e.{name}"])
+        plain = name.isascii() or is_normalized("NFKC", name)  # Python normalizes names in source code
+        local = f"a_{name}" if plain else f"a{list(self._attributes).index(name)}_"
+        read = f"e.{name}" if plain else f"getattr(e, {name!r})"
+        lines = self._loads.setdefault(name, [f"{local} = {read}"])
         if as_value and len(lines) == 1:
             lines += self._normalize_lines(local, self._attributes[name].type)
         return local
@@ -329,23 +367,42 @@ def bounds(node: x.Value) -> tuple[int, int]:
         case x.AttributeRef(_, IntType(bits, signed)):
             return int_range(bits, signed)
         case x.Negation(operand):
-            low, high = _clip_bounds(operand)
+            low, high = clip_bounds(bounds(operand))
             return -high, -low
-        case x.Arithmetic(op, left, right):
-            return _combine_bounds(op, _clip_bounds(left), _clip_bounds(right))
+        case x.Function("length"):
+            return 0, INT64_MAX
+        case x.Function("abs", operand):
+            low, high = clip_bounds(bounds(operand))
+            return max(low, -high, 0), max(-low, high)
+        case x.Arithmetic(first, steps):
+            span = bounds(first)
+            for step in steps:
+                span = combine_bounds(step.op, clip_bounds(span), clip_bounds(bounds(step.operand)))
+            return span
     return INT64_MIN, INT64_MAX
 
 
-def _clip_bounds(node: x.Value) -> tuple[int, int]:
-    low, high = bounds(node)
-    return max(low, INT64_MIN), min(high, INT64_MAX)
+def clip_bounds(span: tuple[int, int]) -> tuple[int, int]:
+    """The part of a span that fits in 64 bits; all of them for a value that is no integer."""
+    return max(span[0], INT64_MIN), min(span[1], INT64_MAX)
 
 
-def _combine_bounds(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    if op == "+":
-        return left[0] + right[0], left[1] + right[1]
-    if op == "-":
-        return left[0] - right[1], left[1] - right[0]
+def combine_bounds(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """The smallest and largest result of an operator on integers within two spans.
+
+    >>> combine_bounds("%", (-100, 100), (3, 8)), combine_bounds("//", (-100, 7), (2, 3))
+    ((0, 7), (-100, 100))
+    """
+    match op:
+        case "+":
+            return left[0] + right[0], left[1] + right[1]
+        case "-":
+            return left[0] - right[1], left[1] - right[0]
+        case "%":
+            return min(right[0] + 1, 0), max(right[1] - 1, 0)
+        case "//":
+            largest = max(abs(left[0]), abs(left[1]))
+            return -largest, largest
     corners = [a * b for a in left for b in right]
     return min(corners), max(corners)
 

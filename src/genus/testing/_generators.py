@@ -141,6 +141,22 @@ LARGE = (2**31 - 1, -(2**31), 2**32 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62)
 INTEGERS = (*SMALL, *LARGE, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1)
 REALS = (0.0, -0.0, 1.0, -1.0, 0.1, 1.5, 2.0, 3.0, 1e308, -1e308, 5e-324, 2.0**53, 16777217.0, math.inf, -math.inf)
 TEXTS = ("", "a", "A8", "A8/km31", "km", "é", "e\u0301", "\U0001f600", "\uffff", "z", "it's \\ a\nline", "%_.*")
+PATTERNS = (
+    "%",
+    "_",
+    "A%_",
+    "%k_3%",
+    "_%_%_",
+    "e_",
+    "%\\%\\_%",
+    "it%\\\\%_ine",
+    "_\u0301%",
+    "%a%a%b",
+    "A8/km31",
+    "a%",
+    "%a",
+    "%m%",
+)
 BLOBS = (b"", b"\x00", b"\x7f", b"\x80", b"\xff", b"\x00\xff", b"abc")
 ZONES = (UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-11)), ZoneInfo("Europe/Berlin"))
 TIMES = tuple(
@@ -285,10 +301,14 @@ class Generator:
         if isinstance(attribute.type, OpaqueType) or self.random.random() < 0.08:
             return term.is_present()
         if isinstance(attribute.type, TextType) and self.random.random() < 0.4:
+            if self.random.random() < 0.4:
+                return term.like(self.random.choice(PATTERNS))
             test = self.random.choice([term.startswith, term.endswith, term.contains])
             return test(self.random.choice(TEXTS))
+        if isinstance(attribute.type, TextType | BytesType) and self.random.random() < 0.2:
+            return self._comparison(self._compute_number(term.length()), self.random.choice(SMALL))
         if self.random.random() < 0.2:
-            return term.isin(self.random.sample(list(pool(attribute.type)), 2))
+            return term.isin(self._options(attribute.type))
         if isinstance(attribute.type, BoolType | ChoiceType):
             return self.random.choice([term.__eq__, term.__ne__])(self._operand(attribute, among))
         return self._comparison(self._compute(term, attribute, among), self._operand(attribute, among))
@@ -297,19 +317,39 @@ class Generator:
         tests = [left.__eq__, left.__ne__, left.__lt__, left.__le__, left.__gt__, left.__ge__]
         return self.random.choice(tests)(right)
 
+    def _options(self, type_: AttributeType) -> list[Any]:
+        """Two constants; of an integer, sometimes a float among them."""
+        options = self.random.sample(list(pool(type_)), 2)
+        if isinstance(type_, IntType) and self.random.random() < 0.3:
+            options.append(self.random.choice([2.0, 0.5, 2.0**53, 2.0**62, -math.inf]))
+        return options
+
     def _compute(self, term: Term, attribute: Attribute, among: list[Attribute]) -> Term:
-        """The term, or arithmetic on it."""
+        """The term, or arithmetic on it, in one or a few steps."""
         roll = self.random.random()
         numeric = isinstance(attribute.type, IntType | FloatType)
-        if roll < 0.5 or not (numeric or isinstance(attribute.type, TimeType | DurationType)):
+        if roll < 0.45 or not (numeric or isinstance(attribute.type, TimeType | DurationType)):
             return term
         if roll < 0.6 and not isinstance(attribute.type, TimeType):
-            return -term
+            return -term if roll < 0.52 else abs(term)
         other = self._operand(attribute, among)
-        results: list[Term] = [term + other, term - other, term * other, term / other]
-        if not numeric:
-            results = [term - other, term + self.random.choice(SPANS)]
-        return self.random.choice(results)
+        if numeric:
+            return self._compute_number(self._calculate(term, other))
+        if isinstance(attribute.type, DurationType) and self.random.random() < 0.4:
+            return self._choose(term % other, term // self.random.choice(SMALL))
+        return self._choose(term - other, term + self.random.choice(SPANS))
+
+    def _compute_number(self, term: Term) -> Term:
+        """A number, or more steps of arithmetic on it."""
+        while self.random.random() < 0.3:
+            term = self._calculate(term, self.random.choice([*SMALL, *REALS]))
+        return abs(term) if self.random.random() < 0.1 else term
+
+    def _calculate(self, left: Term, right: Any) -> Term:
+        return self._choose(left + right, left - right, left * right, left / right, left // right, left % right)
+
+    def _choose(self, *terms: Term) -> Term:
+        return self.random.choice(terms)
 
     def _operand(self, attribute: Attribute, among: list[Attribute]) -> Any:
         """A value to compare with: a constant, or sometimes another attribute of a similar type."""
@@ -360,10 +400,36 @@ def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:
             yield from (term < value, term <= value, term > value, term >= value)
         if isinstance(type_, IntType | FloatType):
             yield from (term + value > 0, term - value <= 1, term * value != 2, term / value > 0.5, -term >= value)
+            yield from (term // value == 0, term // value < 2, term % value > 0, value % term == 1, value // term < 0)
+            yield from (abs(term) == value, abs(term - value) > 1, term % value % 3 == 1, 7 % (term % value) >= 1)
             yield from (term == float(value), term < float(value))
+        if isinstance(type_, IntType):
+            yield term.isin([value, 2.0**53, 0.5, 3.0])
         if isinstance(type_, TextType):
             yield from (term.startswith(value), term.endswith(value), term.contains(value))
+            yield from (term.length() == len(value), term.length() % 2 < len(value))
+            yield from (
+                term.like(_escaped(value)),
+                term.like(f"_{_escaped(value)}%"),
+                term.like(f"%{_escaped(value)}_%"),
+            )
+        if isinstance(type_, BytesType):
+            yield from (term.length() >= len(value), -term.length() < -len(value))
         if isinstance(type_, DurationType):
-            yield from (term + value > SPANS[3], term - value == SPANS[0], -term <= value)
+            yield from (term + value > SPANS[3], term - value == SPANS[0], -term <= value, abs(term) > value)
+            yield from (
+                term % value > SPANS[0],
+                term // value <= 0,
+                term // 7 < value,
+                abs(term - value) // 2 > SPANS[1],
+            )
         if isinstance(type_, TimeType):
+            yield (term - value) % SPANS[3] > SPANS[0]
             yield from (term - value > SPANS[3], term + SPANS[4] >= value, term - SPANS[5] < value)
+    if isinstance(type_, TextType):
+        yield from map(term.like, PATTERNS)
+
+
+def _escaped(text: str) -> str:
+    """A pattern of `like` for a text itself."""
+    return "".join(f"\\{letter}" if letter in "%_\\" else letter for letter in text)

@@ -17,7 +17,7 @@ from pyspark.sql import Column
 import genus.filters._expression as x
 from genus.filters._evaluate import normalize
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, TextType
-from genus.targets.spark._compiler import SparkCompiler
+from genus.targets.spark._compiler import SparkCompiler, java_regex
 
 
 class ValueType(Enum):
@@ -97,13 +97,16 @@ class Templates:
 
 
 def _take_constants(node: Any, constants: dict[ValueType, list[Any]]) -> Any:
-    """Move the constants of a tree to lists, and replace each by its index there."""
+    """Move the constants of a tree to lists, and replace each by its index there; patterns as Java's."""
     if type(node) is x.Literal:
         assert node.type is not None, "a subscription's predicate is bound"
         values = constants[value_type_of(node.type)]
         constant = normalize(node.value, node.type)
         values.append(int(constant) if isinstance(constant, bool) else constant)
         return x.Literal(len(values) - 1, node.type)
+    if type(node) is x.TextTest and node.op == "like":
+        regex = x.Literal(java_regex(str(node.part.value)), node.part.type)
+        return x.TextTest(node.op, _take_constants(node.item, constants), _take_constants(regex, constants))
     if isinstance(node, tuple):
         return tuple(_take_constants(part, constants) for part in node)
     if not isinstance(node, x.Expression) or type(node) is x.AttributeRef:

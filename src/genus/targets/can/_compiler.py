@@ -156,8 +156,8 @@ class CanCompiler(Compiler):
     target: ClassVar[str] = "can"
     operators: ClassVar[Mapping[str, str]] = {}
     unsupported: ClassVar[Mapping[type[x.Expression] | str, str]] = {
-        **dict.fromkeys((x.AttributeRef, x.Literal, x.Arithmetic, x.Negation, x.ToFloat, x.Micros), VALUES),
-        **dict.fromkeys((*x.ARITHMETIC, *x.COMPARISONS, *x.TEXT_TESTS), VALUES),
+        **dict.fromkeys((x.AttributeRef, x.Literal, x.Arithmetic, x.Negation, x.Function, x.ToFloat, x.Micros), VALUES),
+        **dict.fromkeys((*x.ARITHMETIC, *x.FUNCTIONS, *x.COMPARISONS, *x.TEXT_TESTS), VALUES),
         **dict.fromkeys((x.Compare, x.OneOf, x.TextTest), f"{VALUES}, but presence is tested"),
         x.Present: "unless the attribute is tagged",
         x.Or: "but the common part of its operands is tested",

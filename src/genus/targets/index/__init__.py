@@ -9,8 +9,8 @@ Each family has an index of its own, as an attribute name has one type within a 
 more. An event is looked up in its family's index and in that one.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from genus._extras import missing_extra
 
@@ -30,13 +30,10 @@ from genus.targets._decompose import Profile
 from genus.targets._intervals import Floats, Interval, key_float
 from genus.targets.index._family_index import BucketPlace, FamilyIndex, Place
 from genus.targets.index._forms import Misfit
-from genus.targets.index._segments import float_keys
+from genus.targets.index._segments import Handles, float_keys
 
 __all__ = ["SubscriptionIndex", "compile"]
 
-I = TypeVar("I", bound=Hashable)  # noqa: E741 - an item: what a caller stores for a subscription
-
-Handles: TypeAlias = npt.NDArray[np.int64]
 Bounds: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -72,8 +69,8 @@ class SubscriptionIndex:
     """
 
     def __init__(self, subscriptions: Iterable[Subscription] = ()) -> None:
-        self._families = Families[int]()
-        self._places: list[tuple[FamilyIndex[int], Place[int]] | None] = []
+        self._families = Families()
+        self._places: list[tuple[FamilyIndex, Place] | None] = []
         self._subscriptions: list[Subscription | type | None] = []
         self._free: list[int] = []
         self.add_all(subscriptions)
@@ -126,7 +123,7 @@ class SubscriptionIndex:
                 f"low has shape {low.shape} and high {high.shape}"
             )
         family = self._families.of_type(type)
-        handles = [self._new_handle(type) for _ in range(len(low))]
+        handles = np.array([self._new_handle(type) for _ in range(len(low))], np.int64)
         bounded_below, bounded_above = low == low, high == high
         tested = bounded_below | bounded_above
         low_keys = np.where(bounded_below, float_keys(low), Floats.low)[tested]
@@ -135,9 +132,9 @@ class SubscriptionIndex:
         profile = Profile((type,), False, frozenset(), frozenset())
         lengths = tested.sum(axis=1)
         places = family.add_intervals(handles, profile, list(attributes), types, lengths, which, low_keys, high_keys)
-        for handle, place in zip(handles, places, strict=True):
+        for handle, place in zip(handles.tolist(), places, strict=True):
             self._places[handle] = (family, place)
-        return np.array(handles, np.int64)
+        return handles
 
     def remove(self, handle: int) -> None:
         """Remove a subscription; its handle may be used again for another. KeyError if the handle is unknown."""
@@ -151,7 +148,7 @@ class SubscriptionIndex:
 
         Raises EventError if a value that is tested does not have its declared type.
         """
-        handles = np.array(self._families.match(event, self.subscription), np.int64)
+        handles = self._families.match(event, self.subscription)
         handles.sort()
         return handles
 
@@ -218,7 +215,7 @@ class SubscriptionIndex:
         contents += [f"{' and '.join(tested)}, tested together with those of the same form"] if tested else []
         yield f"  contents: {'; '.join(contents) or 'any'}"
 
-    def _place(self, handle: int) -> tuple[FamilyIndex[int], Place[int]]:
+    def _place(self, handle: int) -> tuple[FamilyIndex, Place]:
         place = self._places[handle] if 0 <= handle < len(self._places) else None
         if place is None:
             raise KeyError(f"no subscription has the handle {handle}")
@@ -235,45 +232,45 @@ class SubscriptionIndex:
         return handle
 
 
-class Families(Generic[I]):
-    """State: the index of each family, and of `Event` and kinds together; items are what callers store."""
+class Families:
+    """State: the index of each family, and of `Event` and kinds together."""
 
     def __init__(self) -> None:
-        self._families: dict[object, FamilyIndex[I]] = {}
+        self._families: dict[object, FamilyIndex] = {}
 
-    def __iter__(self) -> Iterator[FamilyIndex[I]]:
+    def __iter__(self) -> Iterator[FamilyIndex]:
         return iter(self._families.values())
 
-    def add(self, item: I, subscription: Subscription) -> tuple[FamilyIndex[I], Place[I]]:
+    def add(self, handle: int, subscription: Subscription) -> tuple[FamilyIndex, Place]:
         """Add a subscription; returns the index it is in and its place there, to remove it."""
         family = self.of_type(_lookup_type(subscription))
-        return family, family.add(item, subscription)
+        return family, family.add(handle, subscription)
 
-    def of_type(self, type: type) -> FamilyIndex[I]:
+    def of_type(self, type: type) -> FamilyIndex:
         """The index of a type's family, made if it is new."""
         key = _family_key(type)
         if key not in self._families:
             self._families[key] = FamilyIndex(vector(type).scope)
         return self._families[key]
 
-    def match(self, event: Event, subscription: Callable[[I], Subscription]) -> list[I]:
-        """The items of the subscriptions that match; `subscription` gives that of an item.
+    def match(self, event: Event, subscription: Callable[[int], Subscription]) -> Handles:
+        """The handles of the subscriptions that match; `subscription` gives that of a handle.
 
         Raises EventError if a value that is tested does not have its declared type.
         """
-        found: list[I] = []
         key = _family_key(type(event))
-        families = [
-            self._families[one] for one in ((key, None) if key is not None else (None,)) if one in self._families
-        ]
+        names = (key, None) if key is not None else (None,)
+        families = [self._families[name] for name in names if name in self._families]
         try:
-            for family in families:
-                family.match(event, found)
+            return np.concatenate([_NONE, *(family.match(event).handles() for family in families)])
         except Misfit:
-            return [item for family in families for item in family if subscription(item).matches(event)]
+            matching = [handle for family in families for handle in family if subscription(handle).matches(event)]
+            return np.array(matching, np.int64)
         except (TypeError, AttributeError, OverflowError) as problem:
             raise_event_error(event, problem)
-        return found
+
+
+_NONE: Handles = np.empty(0, np.int64)
 
 
 def _lookup_type(subscription: Subscription) -> type:

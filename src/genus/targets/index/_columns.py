@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.filters._evaluate import COMPARE, TEXT
+from genus.filters._like import matcher
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -52,6 +53,16 @@ class NumberColumn(GrowingArray):
 
     def __init__(self, is_float: bool) -> None:
         super().__init__(np.float64 if is_float else np.int64)
+        self.uniform: float | None = None
+        """The constant of all rows, if it has always been the same."""
+
+    def append(self, value: Any) -> None:
+        """Append one constant."""
+        if not len(self):
+            self.uniform = value
+        elif value != self.uniform:
+            self.uniform = None
+        super().append(value)
 
 
 class CodedColumn:
@@ -64,6 +75,11 @@ class CodedColumn:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all rows have the same constant."""
+        return len(self.codes) == 1
 
     @property
     def nbytes(self) -> int:
@@ -108,6 +124,15 @@ class CodedColumn:
         return rows
 
 
+def passes(op: str, text: str, part: str) -> bool:
+    """Whether a text passes a text test; a pattern is compiled when it is first used.
+
+    >>> passes("endswith", "A8", "8"), passes("like", "A8", "_8%")
+    (True, True)
+    """
+    return matcher(part)(text) is not None if op == "like" else TEXT[op](text, part)
+
+
 def matching_parts(op: str, text: str, parts: Mapping[str, Any], lengths: Mapping[int, int]) -> Iterator[str]:
     """Those of many parts for which a text test is true, each once; `lengths` counts the parts by length.
 
@@ -120,7 +145,7 @@ def matching_parts(op: str, text: str, parts: Mapping[str, Any], lengths: Mappin
     fitting = [length for length, count in lengths.items() if count and length <= len(text)]
     pieces = sum(len(text) - length + 1 for length in fitting) if op == "contains" else len(fitting)
     if op not in _PIECES or pieces > 2 * len(parts):
-        return (part for part in parts if TEXT[op](text, part))
+        return (part for part in parts if passes(op, text, part))
     return (piece for length in fitting for piece in _PIECES[op](text, length) if piece in parts)
 
 

@@ -11,9 +11,9 @@ the places of one subscription, and the next event sees the change.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,12 +22,10 @@ from genus.filters import Subscription
 from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
 from genus.targets._decompose import Parts, Profile, Spans, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
-from genus.targets.index._buckets import Bucket, Entry
+from genus.targets.index._buckets import Bucket, Entry, Found
 from genus.targets.index._columns import Flags, matching_parts
 from genus.targets.index._forms import Forms, Misfit
-from genus.targets.index._segments import Dimension, Keys, Numbers, RangeStore, Segment, ShapeKeys, Slots
-
-I = TypeVar("I", bound=Hashable)  # noqa: E741 - an item: what the index stores for a subscription
+from genus.targets.index._segments import Dimension, Handles, Keys, Numbers, RangeStore, Segment, ShapeKeys, Slots
 
 MAX_KEYS = 64
 """An interval with at most so many keys is looked up by each of them."""
@@ -37,38 +35,38 @@ MAX_SHAPES = 64
 """So many shapes are cached."""
 
 
-class KeyTable(Generic[I]):
+class KeyTable:
     """State: the buckets of an attribute by value."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.buckets: dict[Any, Bucket[I]] = {}
+        self.buckets: dict[Any, Bucket] = {}
 
-    def add(self, key: Any, entry: Entry[I]) -> None:
+    def add(self, key: Any, entry: Entry) -> None:
         """Add an entry to the bucket of a key."""
         bucket = self.buckets.get(key)
         if bucket is None:
             bucket = self._begin(key)
         bucket.add(entry)
 
-    def remove(self, key: Any, entry: Entry[I]) -> None:
+    def remove(self, key: Any, entry: Entry) -> None:
         """Remove an entry from the bucket of a key."""
         if self.buckets[key].remove(entry):
             self._drop(key)
 
-    def _begin(self, key: Any) -> Bucket[I]:
+    def _begin(self, key: Any) -> Bucket:
         bucket = self.buckets[key] = Bucket()
         return bucket
 
     def _drop(self, key: Any) -> None:
         del self.buckets[key]
 
-    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+    def find(self, value: Any) -> "Sequence[Bucket]":
         """The buckets that a value of an event selects; Misfit if it does not have its declared type."""
         raise NotImplementedError
 
 
-class NumberTable(KeyTable[I]):
+class NumberTable(KeyTable):
     """State: the buckets of an attribute with ordered or few values, by the value's key; it may have intervals too."""
 
     def __init__(self, name: str, number: int, type_: AttributeType) -> None:
@@ -81,7 +79,7 @@ class NumberTable(KeyTable[I]):
         """The keys for which a test is true; None for text and bytes, which have tables of their own."""
         return intervals(part, self.domain) if self.is_exact else None
 
-    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+    def find(self, value: Any) -> "Sequence[Bucket]":
         """The bucket of the value's key."""
         key = self.domain.key(value)
         if key is None:
@@ -90,14 +88,14 @@ class NumberTable(KeyTable[I]):
         return () if bucket is None else (bucket,)
 
 
-class TextTable(KeyTable[I]):
+class TextTable(KeyTable):
     """State: the buckets of a text or bytes attribute, by value."""
 
     def __init__(self, name: str, type_: AttributeType) -> None:
         super().__init__(name)
         self._kind = str if isinstance(type_, TextType) else bytes
 
-    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+    def find(self, value: Any) -> "Sequence[Bucket]":
         """The bucket of the value."""
         if type(value) is not self._kind:
             raise Misfit
@@ -105,7 +103,7 @@ class TextTable(KeyTable[I]):
         return () if bucket is None else (bucket,)
 
 
-class PartTable(KeyTable[I]):
+class PartTable(KeyTable):
     """State: the buckets of a text test of an attribute, by the part that the text must have."""
 
     def __init__(self, name: str, op: str) -> None:
@@ -113,7 +111,7 @@ class PartTable(KeyTable[I]):
         self.op = op
         self._lengths: Counter[int] = Counter()
 
-    def _begin(self, key: str) -> Bucket[I]:
+    def _begin(self, key: str) -> Bucket:
         self._lengths[len(key)] += 1
         return super()._begin(key)
 
@@ -121,22 +119,22 @@ class PartTable(KeyTable[I]):
         super()._drop(key)
         self._lengths[len(key)] -= 1
 
-    def find(self, value: Any) -> "Sequence[Bucket[I]]":
+    def find(self, value: Any) -> "Sequence[Bucket]":
         """The buckets of all parts for which the test is true."""
         if type(value) is not str:
             raise Misfit
         return [self.buckets[part] for part in matching_parts(self.op, value, self.buckets, self._lengths)]
 
 
-class BucketPlace(NamedTuple, Generic[I]):
+class BucketPlace(NamedTuple):
     """Where a subscription is found by keys: its entry, and the table and key of each bucket that has it."""
 
-    entry: Entry[I]
-    keys: list[tuple[KeyTable[I], Any]]
+    entry: Entry
+    keys: list[tuple[KeyTable, Any]]
 
 
-SegmentPlace: TypeAlias = tuple[Segment[I], int]
-Place: TypeAlias = BucketPlace[I] | SegmentPlace[I]
+SegmentPlace: TypeAlias = tuple[Segment, int]
+Place: TypeAlias = BucketPlace | SegmentPlace
 
 
 @dataclass(slots=True)
@@ -150,8 +148,8 @@ class IndexedShape:
     flags: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
 
 
-class FamilyIndex(Generic[I]):
-    """State: the subscriptions of one family, or of `Event` and kinds together, by item."""
+class FamilyIndex:
+    """State: the subscriptions of one family, or of `Event` and kinds together, by handles that callers give."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -161,45 +159,45 @@ class FamilyIndex(Generic[I]):
         self._profile_numbers: dict[Profile, int] = {}
         self._watched: dict[str, None] = {}
         """The attributes whose presence distinguishes shapes."""
-        self._numbers: dict[str, NumberTable[I]] = {}
-        self._texts: dict[str, TextTable[I]] = {}
-        self._parts: dict[tuple[str, str], PartTable[I]] = {}
-        self._tables: list[KeyTable[I]] = []
-        self._rest: Bucket[I] = Bucket()
+        self._numbers: dict[str, NumberTable] = {}
+        self._texts: dict[str, TextTable] = {}
+        self._parts: dict[tuple[str, str], PartTable] = {}
+        self._tables: list[KeyTable] = []
+        self._rest: Bucket = Bucket()
         self._dimensions: list[Dimension] = []
         self._dimension_numbers: dict[int, int] = {}
-        self._ranges: RangeStore[I] = RangeStore(self._dimensions)
+        self._ranges: RangeStore = RangeStore(self._dimensions)
         self._shapes: dict[tuple[object, ...], IndexedShape] = {}
         self._next_shape = 0
-        self._carried: dict[type, tuple[frozenset[str], list[KeyTable[I]], list[str], list[Dimension]]] = {}
+        self._carried: dict[type, tuple[frozenset[str], list[KeyTable], list[str], list[Dimension]]] = {}
 
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[I]:
-        """All items, those found by several keys once."""
-        items: dict[I, None] = {}
+    def __iter__(self) -> Iterator[int]:
+        """All handles, those found by several keys once."""
+        handles: dict[int, None] = {}
         for bucket in (self._rest, *(bucket for table in self._tables for bucket in table.buckets.values())):
-            items.update((item, None) for item, _ in bucket)
+            handles.update(dict.fromkeys(bucket))
         for segment in self._ranges.segments:
-            items.update((item, None) for item in segment.items if item is not None)
-        return iter(items)
+            handles.update(dict.fromkeys(segment.handles().tolist()))
+        return iter(handles)
 
     # Adding and removing
 
-    def add(self, item: I, subscription: Subscription) -> "Place[I]":
+    def add(self, handle: int, subscription: Subscription) -> "Place":
         """Add a subscription; returns its place."""
         self.count += 1
         parts = take_apart(subscription, self._number_table)
         profile = self.profile_number(parts.profile)
         keys = None if parts.is_void else self._choose_keys(parts)
         if keys is None and not parts.is_void and parts.tests and not parts.rest and self._are_intervals(parts):
-            return self._ranges.add(item, profile, self._intervals_of(parts))
+            return self._ranges.add(handle, profile, self._intervals_of(parts))
         decided, table, values = keys if keys is not None else ((), None, [])
         left = [one for test in parts.tests.values() for one in test.predicates if one not in decided]
         left += [one for one in parts.rest if one not in decided]
         form, constants = self.forms.take_apart(left) if left else (None, ())
-        entry = Entry(item, profile, form, constants)
+        entry = Entry(handle, profile, form, constants)
         if table is None:
             self._rest.add(entry)
             return BucketPlace(entry, [])
@@ -208,16 +206,16 @@ class FamilyIndex(Generic[I]):
         return BucketPlace(entry, [(table, value) for value in values])
 
     def add_intervals(
-        self, items: Sequence[I], profile: Profile, names: list[str], types: Sequence[AttributeType], lengths: Slots,
+        self, handles: Handles, profile: Profile, names: list[str], types: Sequence[AttributeType], lengths: Slots,
         which: Numbers, low: Keys, high: Keys,
-    ) -> "list[SegmentPlace[I]]":  # fmt: skip
+    ) -> "list[SegmentPlace]":  # fmt: skip
         """Add many subscriptions of one profile that are given as arrays; `which` are positions in `names`."""
         numbers = [self._dimension(self._table_of(name, type_)) for name, type_ in zip(names, types, strict=True)]
-        self.count += len(items)
+        self.count += len(handles)
         chosen = np.array(numbers, np.uint16)[which]
-        return self._ranges.add_all(items, self.profile_number(profile), lengths, chosen, low, high)
+        return self._ranges.add_all(handles, self.profile_number(profile), lengths, chosen, low, high)
 
-    def remove(self, place: "Place[I]") -> None:
+    def remove(self, place: "Place") -> None:
         """Remove a subscription by its place."""
         self.count -= 1
         if isinstance(place, BucketPlace):
@@ -228,23 +226,21 @@ class FamilyIndex(Generic[I]):
         else:
             self._ranges.remove(*place)
 
-    def intervals_at(self, place: "SegmentPlace[I]") -> dict[str, Interval]:
+    def intervals_at(self, place: "SegmentPlace") -> dict[str, Interval]:
         """The interval of each attribute of a subscription in the bitmaps, by name."""
         segment, slot = place
         return {self._dimensions[number].name: found for number, found in segment.intervals_of(slot).items()}
 
-    def compact(self) -> "dict[I, SegmentPlace[I]]":
+    def compact(self) -> "dict[int, SegmentPlace]":
         """Free the memory of removed subscriptions and choose the buckets of the bitmaps again; returns new places."""
         return self._ranges.compact()
 
-    def _choose_keys(
-        self, parts: Parts[NumberTable[I]]
-    ) -> "tuple[tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None":
+    def _choose_keys(self, parts: Parts[NumberTable]) -> "tuple[tuple[x.Predicate, ...], KeyTable, list[Any]] | None":
         """The tests that a key decides, its table and its values; None if there is no key.
 
         Of several equalities the one whose buckets are smallest is chosen.
         """
-        best: tuple[int, tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None = None
+        best: tuple[int, tuple[x.Predicate, ...], KeyTable, list[Any]] | None = None
         for test in parts.tests.values():
             values = _points(test.spans)
             if values is not None:
@@ -258,8 +254,8 @@ class FamilyIndex(Generic[I]):
             return self._text_key(parts.rest) or (None if best is None else best[1:])
         return best[1:]
 
-    def _text_key(self, rest: list[x.Predicate]) -> "tuple[tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None":
-        found: tuple[tuple[x.Predicate, ...], KeyTable[I], list[Any]] | None = None
+    def _text_key(self, rest: list[x.Predicate]) -> "tuple[tuple[x.Predicate, ...], KeyTable, list[Any]] | None":
+        found: tuple[tuple[x.Predicate, ...], KeyTable, list[Any]] | None = None
         for part in rest:
             match part:
                 case x.Compare("==", x.AttributeRef(name, TextType() | BytesType() as type_), x.Literal(value)):
@@ -272,13 +268,13 @@ class FamilyIndex(Generic[I]):
                         found = (part,), self._part_table(name, op), [value]
         return found
 
-    def _are_intervals(self, parts: Parts[NumberTable[I]]) -> bool:
+    def _are_intervals(self, parts: Parts[NumberTable]) -> bool:
         return all(len(test.spans) == 1 for test in parts.tests.values())
 
-    def _intervals_of(self, parts: Parts[NumberTable[I]]) -> dict[int, Interval]:
+    def _intervals_of(self, parts: Parts[NumberTable]) -> dict[int, Interval]:
         return {self._dimension(test.attribute): test.spans[0] for test in parts.tests.values()}
 
-    def _dimension(self, table: NumberTable[I]) -> int:
+    def _dimension(self, table: NumberTable) -> int:
         """The number of an attribute in the bitmaps."""
         number = self._dimension_numbers.get(table.number)
         if number is None:
@@ -288,32 +284,32 @@ class FamilyIndex(Generic[I]):
             self._carried.clear()
         return number
 
-    def _number_table(self, reference: x.AttributeRef) -> NumberTable[I]:
+    def _number_table(self, reference: x.AttributeRef) -> NumberTable:
         known = self._numbers.get(reference.name)
         if known is not None:
             return known
         assert reference.type is not None, "a subscription's predicate is bound"
         return self._table_of(reference.name, reference.type)
 
-    def _table_of(self, name: str, type_: AttributeType) -> NumberTable[I]:
+    def _table_of(self, name: str, type_: AttributeType) -> NumberTable:
         if name not in self._numbers:
             self._numbers[name] = NumberTable(name, len(self._numbers), type_)
             self._register(self._numbers[name])
         return self._numbers[name]
 
-    def _text_table(self, name: str, type_: AttributeType) -> TextTable[I]:
+    def _text_table(self, name: str, type_: AttributeType) -> TextTable:
         if name not in self._texts:
             self._texts[name] = TextTable(name, type_)
             self._register(self._texts[name])
         return self._texts[name]
 
-    def _part_table(self, name: str, op: str) -> PartTable[I]:
+    def _part_table(self, name: str, op: str) -> PartTable:
         if (name, op) not in self._parts:
             self._parts[name, op] = PartTable(name, op)
             self._register(self._parts[name, op])
         return self._parts[name, op]
 
-    def _register(self, table: KeyTable[I]) -> None:
+    def _register(self, table: KeyTable) -> None:
         self._tables.append(table)
         self._carried.clear()
 
@@ -333,14 +329,15 @@ class FamilyIndex(Generic[I]):
 
     # Matching
 
-    def match(self, event: Event, found: list[I]) -> None:
-        """Append the items of the subscriptions that match.
+    def match(self, event: Event) -> Found:
+        """The handles of the subscriptions that match, each once, in no order.
 
-        Raises Misfit if a value that may be tested does not have its declared type; `found` is then of no use.
+        Raises Misfit if a value that may be tested does not have its declared type.
         """
         _, tables, watched, dimensions = self._carried.get(type(event)) or self._carry(type(event))
         shape = self._shape(event, watched)
         accepted = shape.accepted
+        found = Found([], [])
         for table in tables:
             if table.buckets:
                 value = getattr(event, table.name)
@@ -350,9 +347,10 @@ class FamilyIndex(Generic[I]):
         self._rest.select(event, accepted, found)
         if self._ranges.segments:
             self._match_ranges(event, shape, dimensions, found)
+        return found
 
-    def _match_ranges(self, event: Event, shape: IndexedShape, dimensions: list[Dimension], found: list[I]) -> None:
-        keys = np.full(len(self._dimensions), UNKNOWN, np.int64)
+    def _match_ranges(self, event: Event, shape: IndexedShape, dimensions: list[Dimension], found: Found) -> None:
+        keys = [UNKNOWN] * len(self._dimensions)
         present = []
         for name, number, domain in dimensions:
             value = getattr(event, name)
@@ -362,14 +360,11 @@ class FamilyIndex(Generic[I]):
                     raise Misfit
                 keys[number] = key
                 present.append((number, key))
-        known = {number for number, _ in present}
-        absent = [number for number in range(len(self._dimensions)) if number not in known]
-        asked = ShapeKeys(shape.number, present, absent)
-        for segment in self._ranges.segments:
-            if segment.count:
-                found += segment.match(asked, shape.flags, keys)
+        asked = ShapeKeys(shape.number, present, keys)
+        pairs = np.array([(key, ~key) for key in keys], np.int64)
+        found.arrays.extend(self._ranges.match(asked, shape.flags, pairs))
 
-    def _carry(self, cls: type) -> tuple[frozenset[str], list[KeyTable[I]], list[str], list[Dimension]]:
+    def _carry(self, cls: type) -> tuple[frozenset[str], list[KeyTable], list[str], list[Dimension]]:
         """What a class has: its attributes, and of them the tables, the watched names and the dimensions."""
         declared = frozenset(attribute.name for attribute in attributes(cls))
         carried = (

@@ -12,7 +12,7 @@ import numpy as np
 
 import genus.filters._expression as x
 from genus.filters._covering import OPPOSITE
-from genus.filters._evaluate import COMPARE, COMPUTE, TEXT, evaluate, normalize, round_to_float32
+from genus.filters._evaluate import COMPARE, COMPUTE, compute, evaluate, normalize, round_to_float32
 from genus.model import (
     AttributeType,
     BoolType,
@@ -26,7 +26,8 @@ from genus.model import (
     TimeType,
 )
 from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
-from genus.targets.index._columns import CodedColumn, Flags, NumberColumn
+from genus.targets._floor_division import floor_division
+from genus.targets.index._columns import CodedColumn, Flags, NumberColumn, passes
 
 Column: TypeAlias = NumberColumn | CodedColumn
 Constants: TypeAlias = "tuple[Any, ...] | list[Column]"
@@ -140,18 +141,17 @@ def compile_test(node: x.Predicate, wanted: bool) -> Test:
             return compile_test(operand, not wanted)
         case x.Present(attribute):
             return _presence(attribute.name, wanted)
+        case x.Compare(op, x.AttributeRef(name, IntType() | FloatType() as type_), Parameter(number, _)):
+            return _number_comparison(op if wanted else OPPOSITE[op], name, type_, number)
         case x.Compare(op, left, right) if not type(left) is type(right) is Parameter:
             return _comparison(op if wanted else OPPOSITE[op], compile_value(left), compile_value(right))
         case x.OneOf(item, options) if len(options) <= MAX_OPTIONS and type(item) is not Parameter:
             value, op = compile_value(item), "==" if wanted else "!="
             tests = [_comparison(op, value, compile_value(option)) for option in options]
             return _any_of(tests) if wanted else _all_of(tests)
-        case x.TextTest(op, item, part) if op in _TEXT_TESTS and type(item) is not Parameter:
+        case x.TextTest(op, item, part) if type(item) is not Parameter:
             return _text_test(op, compile_value(item), compile_value(part), wanted)
     raise NotImplementedError
-
-
-_TEXT_TESTS = ("startswith", "endswith", "contains")
 
 
 def _all_of(tests: list[Test]) -> Test:
@@ -193,6 +193,23 @@ def _presence(name: str, wanted: bool) -> Test:
     return run
 
 
+def _number_comparison(op: str, name: str, type_: AttributeType, number: int) -> Test:
+    """The same as `_comparison` of an attribute and a parameter, in one function, as most comparisons are such."""
+    compare, read = COMPARE[op], _READERS[type(type_)](type_)
+
+    def run(event: Event, constants: Constants) -> Answer:
+        found = getattr(event, name) if name in event.__struct_fields__ else None
+        value = None if found is None else read(found)
+        if value is None:
+            return False
+        constant = constants[number]
+        if type(constant) is NumberColumn:
+            constant = constant.values if constant.uniform is None else constant.uniform
+        return compare(value, constant)
+
+    return run
+
+
 def _comparison(op: str, left: Compute, right: Compute) -> Test:
     compare, mirrored = COMPARE[op], _MIRRORED[op]
 
@@ -220,7 +237,7 @@ def _text_test(op: str, item: Compute, part: Compute, wanted: bool) -> Test:
         if type(wanted_part) is CodedColumn:
             found = wanted_part.find_parts(op, text)
             return found if wanted else ~found
-        return TEXT[op](text, wanted_part) is wanted
+        return passes(op, text, wanted_part) is wanted
 
     return run
 
@@ -241,15 +258,25 @@ def compile_value(node: x.Value) -> Compute:
             return compile_value(operand)
         case x.Negation(operand):
             return _negation(compile_value(operand))
-        case x.Arithmetic(op, left, right) if op in ("+", "-", "*", "/"):
-            return _arithmetic(op, compile_value(left), compile_value(right))
+        case x.Function("length", x.AttributeRef() as operand):
+            return _length(compile_value(operand))
+        case x.Function("abs", operand):
+            return _absolute(compile_value(operand))
+        case x.Arithmetic(first, steps):
+            return _arithmetic(compile_value(first), [(step.op, compile_value(step.operand)) for step in steps])
     raise NotImplementedError
 
 
 def _parameter(number: int) -> Compute:
+    """A column of constants; a single value if all are the same, which is then computed with only once."""
+
     def run(_: Event, constants: Constants) -> Any:
         constant = constants[number]
-        return (constant.values, True) if type(constant) is NumberColumn else constant
+        if type(constant) is NumberColumn:
+            return (constant.values, True) if constant.uniform is None else constant.uniform
+        if type(constant) is CodedColumn and constant.is_uniform:
+            return next(iter(constant.codes))
+        return constant
 
     return run
 
@@ -370,18 +397,40 @@ def _negation(operand: Compute) -> Compute:
     return run
 
 
-def _arithmetic(op: str, left: Compute, right: Compute) -> Compute:
-    compute = COMPUTE[op]
-
+def _length(operand: Compute) -> Compute:
     def run(event: Event, constants: Constants) -> Any:
-        a, b = left(event, constants), right(event, constants)
-        if a is None or b is None:
-            return None
-        if type(a) is tuple or type(b) is tuple:
-            return _compute_rows(op, _numbers(a), _numbers(b))
-        if op == "/" and b == 0:
-            return None
-        return _in_range(compute(a, b))
+        found = operand(event, constants)
+        return None if found is None else len(found)
+
+    return run
+
+
+def _absolute(operand: Compute) -> Compute:
+    def run(event: Event, constants: Constants) -> Any:
+        found = operand(event, constants)
+        if type(found) is not tuple:
+            return None if found is None else _in_range(abs(found))
+        values, known = found
+        if values.dtype == np.float64:
+            return np.abs(values), known
+        smallest = values == INT64_MIN
+        return np.abs(np.where(smallest, 0, values)), _both(known, ~smallest)
+
+    return run
+
+
+def _arithmetic(first: Compute, steps: list[tuple[str, Compute]]) -> Compute:
+    def run(event: Event, constants: Constants) -> Any:
+        result = first(event, constants)
+        for op, operand in steps:
+            other = operand(event, constants)
+            if result is None or other is None:
+                return None
+            if type(result) is tuple or type(other) is tuple:
+                result = _compute_rows(op, _numbers(result), _numbers(other))
+            else:
+                result = compute(op, result, other)
+        return result
 
     return run
 
@@ -397,6 +446,9 @@ def _compute_rows(op: str, left: Numbers, right: Numbers) -> Numbers:
     """An operation on rows: unknown where it has no result."""
     (a, a_known), (b, b_known) = left, right
     known = _both(a_known, b_known)
+    if op in ("//", "%"):
+        values, has_result = floor_division(op, a, b)
+        return values, _both(known, has_result)
     if getattr(a, "dtype", None) != np.float64 and getattr(b, "dtype", None) != np.float64:
         return _compute_integers(op, a, b, known)
     with np.errstate(all="ignore"):

@@ -13,8 +13,8 @@ compared exactly. When a segment is full, a larger one is begun.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,13 @@ from genus.model._types import INT64_MAX
 from genus.targets._intervals import UNKNOWN, Domain, Interval
 from genus.targets.index._columns import Flags
 
-I = TypeVar("I")  # noqa: E741 - an item: what the index stores for a subscription
-
 Words: TypeAlias = npt.NDArray[np.uint64]
 Slots: TypeAlias = npt.NDArray[np.int64]
+Handles: TypeAlias = npt.NDArray[np.int64]
 Keys: TypeAlias = npt.NDArray[np.int64]
 Rows: TypeAlias = npt.NDArray[np.int32]
+KeyPairs: TypeAlias = npt.NDArray[np.int64]
+"""The key of each attribute of an event and its complement, which has the opposite order."""
 Numbers: TypeAlias = npt.NDArray[np.uint16]
 
 WORD = 64
@@ -42,10 +43,14 @@ CHUNK = 1 << 14
 """So many slots are added to the bitmaps at a time: their temporary arrays stay in the cache."""
 MIN_INTERVALS = 32
 """With fewer intervals of an attribute it gets no bitmaps: their buckets would be chosen badly."""
-FIRST_SEGMENT = 4096
+FIRST_SEGMENT = 1 << 16
 GROWTH = 3
 """A new segment has so many times the slots of all before it, so that segments are few."""
+MAX_WASTE = 64
+"""The buckets are chosen again when so many candidates per slot have failed the exact comparison."""
 ALL_SET = np.uint64(2**64 - 1)
+FEW_WORDS = 64
+"""Up to so many words, unpacking all of them is quicker than choosing those with a clear bit."""
 
 
 class Dimension(NamedTuple):
@@ -108,7 +113,13 @@ class WidthTable:
         self.used = 0
         self._free: list[int] = []
         self.which = np.empty((room, width), np.uint16)
-        self.low, self.high = np.empty((room, width), np.int64), np.empty((room, width), np.int64)
+        self._bounds = np.empty((room, width, 2), np.int64)
+        """The lower bound, and the complement of the upper one, so that one comparison tests both."""
+
+    def intervals(self, rows: Rows) -> tuple[Numbers, Keys, Keys]:
+        """The attributes, lower and upper bounds of some rows."""
+        bounds = self._bounds.take(rows, axis=0)
+        return self.which.take(rows, axis=0), bounds[:, :, 0], ~bounds[:, :, 1]
 
     @property
     def nbytes(self) -> int:
@@ -119,25 +130,26 @@ class WidthTable:
         """Store the intervals of a slot and return their row."""
         row = self._free.pop() if self._free else self.used
         self.used = max(self.used, row + 1)
-        self.which[row], self.low[row], self.high[row] = which, low, high
+        self.which[row] = which
+        self._bounds[row] = [(one, ~other) for one, other in zip(low, high, strict=True)]
         return row
 
     def add_all(self, which: Numbers, low: Keys, high: Keys) -> Slots:
         """Store the intervals of many slots and return their rows."""
         first, self.used = self.used, self.used + len(which)
         rows = slice(first, self.used)
-        self.which[rows], self.low[rows], self.high[rows] = which, low, high
+        self.which[rows], self._bounds[rows, :, 0], self._bounds[rows, :, 1] = which, low, ~high
         return np.arange(first, self.used)
 
     def remove(self, row: int) -> None:
         """Free a row."""
         self._free.append(row)
 
-    def failing(self, rows: Rows, keys: Keys) -> Flags:
-        """Whether each row has an interval that does not contain the key of its attribute."""
-        values = keys.take(self.which.take(rows, axis=0))
-        failed = (self.low.take(rows, axis=0) > values) | (self.high.take(rows, axis=0) < values)
-        return failed.ravel() if self.width == 1 else np.asarray(failed.any(axis=1))
+    def passing(self, rows: Rows, keys: KeyPairs) -> Flags:
+        """Whether all intervals of each row contain the key of their attribute."""
+        values = keys.take(self.which.take(rows, axis=0), axis=0)
+        within = self._bounds.take(rows, axis=0) <= values
+        return np.asarray(within.reshape(len(rows), -1).all(axis=1))
 
 
 class View:
@@ -149,13 +161,14 @@ class View:
         self.rejected, self.seen = rejected, 0
 
 
-class Segment(Generic[I]):
+class Segment:
     """State: subscriptions in slots, with their intervals and bitmaps."""
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self.used = self.count = self._indexed = 0
-        self.items: list[I | None] = []
+        self.used = self.count = self._indexed = self._wasted = 0
+        self._max_waste = MAX_WASTE
+        self._handles = np.empty(room, np.int64)
         self._profile = np.zeros(room, np.int32)
         self._alive = np.zeros(room, np.bool_)
         self._width, self._row = np.zeros(room, np.uint16), np.zeros(room, np.int32)
@@ -185,17 +198,13 @@ class Segment(Generic[I]):
 
     # Adding and removing
 
-    def add(self, item: I, profile: int, intervals: dict[int, Interval], store: "RangeStore[I]") -> int:
+    def add(self, handle: int, profile: int, intervals: dict[int, Interval], store: "RangeStore") -> int:
         """Add a subscription and return its slot."""
         slot = self._free.pop() if self._free else self.used
         which = list(intervals)
         low, high = [one[0] for one in intervals.values()], [one[1] for one in intervals.values()]
-        if slot == self.used:
-            self.used += 1
-            self.items.append(item)
-        else:
-            self.items[slot] = item
-        self._profile[slot], self._alive[slot] = profile, True
+        self.used = max(self.used, slot + 1)
+        self._handles[slot], self._profile[slot], self._alive[slot] = handle, profile, True
         self._width[slot], self._row[slot] = len(which), self._table(len(which)).add(which, low, high)
         self.count += 1
         self._changed.append(slot // WORD)
@@ -207,12 +216,12 @@ class Segment(Generic[I]):
         return slot
 
     def add_all(
-        self, items: Sequence[I], profile: int | Slots, lengths: Slots, which: Numbers, low: Keys, high: Keys
+        self, handles: Handles, profile: int | Slots, lengths: Slots, which: Numbers, low: Keys, high: Keys
     ) -> None:
         """Append many subscriptions; their intervals are concatenated, `lengths` of each."""
-        first, last = self.used, self.used + len(items)
-        self.used, self.count = last, self.count + len(items)
-        self.items += items
+        first, last = self.used, self.used + len(handles)
+        self.used, self.count = last, self.count + len(handles)
+        self._handles[first:last] = handles
         self._profile[first:last], self._alive[first:last], self._width[first:last] = profile, True, lengths
         starts = np.cumsum(lengths) - lengths
         for width in np.unique(lengths).tolist():
@@ -225,26 +234,28 @@ class Segment(Generic[I]):
     def remove(self, slot: int) -> None:
         """Remove a subscription; its slot may be used again."""
         self._tables[int(self._width[slot])].remove(int(self._row[slot]))
-        self.items[slot] = None
         self._alive[slot] = False
         self.count -= 1
         self._free.append(slot)
         self._changed.append(slot // WORD)
 
-    def contents(self) -> "tuple[list[I], Slots, Slots, Numbers, Keys, Keys]":
+    def contents(self) -> tuple[Handles, Slots, Slots, Numbers, Keys, Keys]:
         """All subscriptions, as `add_all` takes them."""
         slots = self._alive.nonzero()[0]
         owners, which, low, high = self._intervals_between(0, self.used)
         order = np.argsort(owners, kind="stable")
-        items = [self.items[slot] for slot in slots.tolist()]
-        lengths = self._width[slots].astype(np.int64)
-        return items, self._profile[slots], lengths, which[order], low[order], high[order]  # type: ignore[return-value]
+        profiles, lengths = self._profile[slots].astype(np.int64), self._width[slots].astype(np.int64)
+        return self._handles[slots], profiles, lengths, which[order], low[order], high[order]
+
+    def handles(self) -> Handles:
+        """The handles of all subscriptions."""
+        return self._handles[: self.used][self._alive[: self.used]]
 
     def intervals_of(self, slot: int) -> dict[int, Interval]:
         """The intervals of a slot, by number of the attribute."""
-        table, row = self._tables[int(self._width[slot])], int(self._row[slot])
-        bounds = zip(table.low[row].tolist(), table.high[row].tolist(), strict=True)
-        return dict(zip(table.which[row].tolist(), bounds, strict=True))
+        columns = self._tables[int(self._width[slot])].intervals(self._row[slot : slot + 1])
+        which, low, high = (column[0].tolist() for column in columns)
+        return dict(zip(which, zip(low, high, strict=True), strict=True))
 
     def _table(self, width: int) -> WidthTable:
         if width not in self._tables:
@@ -253,7 +264,7 @@ class Segment(Generic[I]):
 
     # Bitmaps
 
-    def extend_bitmaps(self, store: "RangeStore[I]") -> None:
+    def extend_bitmaps(self, store: "RangeStore") -> None:
         """Add the pending slots to the bitmaps."""
         first, last = self._indexed // WORD * WORD, -(-self.used // WORD) * WORD
         for start in range(first, last, CHUNK):
@@ -261,7 +272,18 @@ class Segment(Generic[I]):
         self._changed += range(first // WORD, last // WORD)
         self._indexed = self.used
 
-    def _set_chunk(self, first: int, last: int, store: "RangeStore[I]") -> None:
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether the buckets were chosen badly, for other intervals than there are now."""
+        return self._wasted > self._max_waste * max(self.used, WORD)
+
+    def renew_bitmaps(self, store: "RangeStore") -> None:
+        """Choose the buckets again. If that does not help, the next time comes later."""
+        self._bitmaps.clear()
+        self._wasted, self._max_waste, self._indexed = 0, 4 * self._max_waste, 0
+        self.extend_bitmaps(store)
+
+    def _set_chunk(self, first: int, last: int, store: "RangeStore") -> None:
         owners, which, low, high = self._intervals_between(first, min(last, self.used))
         order = np.argsort(which, kind="stable")
         numbers, starts = np.unique(which[order], return_index=True)
@@ -269,7 +291,7 @@ class Segment(Generic[I]):
             if number in self._bitmaps or self._begin_bitmaps(store, number, low[chosen], high[chosen]):
                 self._bitmaps[number].set_range(first, last, owners[chosen] - first, low[chosen], high[chosen])
 
-    def _begin_bitmaps(self, store: "RangeStore[I]", number: int, low: Keys, high: Keys) -> bool:
+    def _begin_bitmaps(self, store: "RangeStore", number: int, low: Keys, high: Keys) -> bool:
         """Choose the buckets of an attribute, if enough of its intervals are known: in a chunk, or in all segments.
 
         Slots that were added before have no bits then; they stay candidates.
@@ -290,8 +312,7 @@ class Segment(Generic[I]):
         for width in np.unique(self._width[slots]).tolist():
             chosen = slots[self._width[slots] == width]
             table, rows = self._tables[width], self._row[chosen]
-            columns = (one[rows].ravel() for one in (table.which, table.low, table.high))
-            parts.append((np.repeat(chosen, width), *columns))
+            parts.append((np.repeat(chosen, width), *(column.ravel() for column in table.intervals(rows))))
         empty = (np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
         owners, which, low, high = (np.concatenate(one) for one in zip(empty, *parts, strict=True))
         return owners, which, low, high
@@ -302,17 +323,16 @@ class Segment(Generic[I]):
         slots = np.arange(0, self.used, step)[self._alive[: self.used : step]]
         low, high = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for width, table in self._tables.items():
-            rows = self._row[slots[self._width[slots] == width]]
-            chosen = table.which[rows] == number
-            low.append(table.low[rows][chosen])
-            high.append(table.high[rows][chosen])
+            which, lower, upper = table.intervals(self._row[slots[self._width[slots] == width]])
+            low.append(lower[which == number])
+            high.append(upper[which == number])
         lows = np.concatenate(low)
         return lows, np.concatenate(high), len(lows) / max(1, len(slots))
 
     # Matching
 
-    def match(self, shape: "ShapeKeys", accepted: Flags, keys: Keys) -> list[I]:
-        """The items of the slots that match."""
+    def match(self, shape: "ShapeKeys", accepted: Flags, keys: KeyPairs) -> Handles:
+        """The handles of the subscriptions that match."""
         words = -(-self.used // WORD)
         rejected = self._view(shape, accepted)[:words]
         buffer = self._buffer[:words]
@@ -322,21 +342,23 @@ class Segment(Generic[I]):
                 rejected = np.bitwise_or(rejected, bitmaps.row(key)[:words], buffer)
         candidates = clear_bits(rejected)
         if not len(candidates):
-            return []
-        slots = candidates[~self._failing(candidates, keys)]
-        return list(map(self.items.__getitem__, slots.tolist()))  # type: ignore[arg-type]
+            return self._handles[:0]
+        passed = candidates[self._passing(candidates, keys)]
+        self._wasted += len(candidates) - len(passed)
+        return self._handles.take(passed)
 
-    def _failing(self, candidates: Slots, keys: Keys) -> Flags:
+    def _passing(self, candidates: Slots, keys: KeyPairs) -> Flags:
         rows = self._row.take(candidates)
         if len(self._tables) == 1:
             (table,) = self._tables.values()
-            return table.failing(rows, keys)
-        failed = np.zeros(len(candidates), np.bool_)
+            return table.passing(rows, keys)
+        passed = np.empty(len(candidates), np.bool_)
         widths = self._width.take(candidates)
-        for width in np.unique(widths).tolist():
+        for width, table in self._tables.items():
             chosen = (widths == width).nonzero()[0]
-            failed[chosen] = self._tables[width].failing(rows[chosen], keys)
-        return failed
+            if len(chosen):
+                passed[chosen] = table.passing(rows.take(chosen), keys)
+        return passed
 
     def _view(self, shape: "ShapeKeys", accepted: Flags) -> Words:
         """The bits of the slots that a shape cannot match: of another profile, removed, or of an absent attribute."""
@@ -355,8 +377,9 @@ class Segment(Generic[I]):
         slots = words[:, None] * WORD + np.arange(WORD)
         passing = accepted[self._profile[slots]] & self._alive[slots]
         bits = ~np.packbits(passing, axis=1, bitorder="little").view(np.uint64).ravel()
-        for number in shape.absent:
-            if (bitmaps := self._bitmaps.get(number)) is not None:
+        present = {number for number, _ in shape.present}
+        for number, bitmaps in self._bitmaps.items():
+            if number not in present:
                 bits |= bitmaps.matrix[-1][words]
         rejected[words] = bits
 
@@ -372,70 +395,77 @@ class Segment(Generic[I]):
 
 
 class ShapeKeys(NamedTuple):
-    """A shape's number, and for an event of it the attributes: those present with their keys, and those absent."""
+    """A shape's number, and for an event of it the attributes that are present with their keys, and all keys."""
 
     number: int
     present: list[tuple[int, int]]
-    absent: list[int]
+    keys: list[int]
 
 
-class RangeStore(Generic[I]):
+class RangeStore:
     """State: the segments of one family."""
 
     def __init__(self, dimensions: list[Dimension]) -> None:
         self.dimensions = dimensions
-        self.segments: list[Segment[I]] = []
-        self._with_room: list[Segment[I]] = []
+        self.segments: list[Segment] = []
+        self._with_room: list[Segment] = []
 
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
 
-    def add(self, item: I, profile: int, intervals: dict[int, Interval]) -> tuple[Segment[I], int]:
+    def add(self, handle: int, profile: int, intervals: dict[int, Interval]) -> tuple[Segment, int]:
         """Add a subscription; returns its place."""
         while self._with_room and not self._with_room[-1].has_room:
             self._with_room.pop()
         segment = self._with_room[-1] if self._with_room else self._begin(1)
         segment.trim_log()
-        return segment, segment.add(item, profile, intervals, self)
+        return segment, segment.add(handle, profile, intervals, self)
 
     def add_all(
-        self, items: Sequence[I], profile: int | Slots, lengths: Slots, which: Numbers, low: Keys, high: Keys
-    ) -> list[tuple[Segment[I], int]]:
+        self, handles: Handles, profile: int | Slots, lengths: Slots, which: Numbers, low: Keys, high: Keys
+    ) -> list[tuple[Segment, int]]:
         """Add many subscriptions to a segment of their own; returns their places."""
-        segment = self._begin(len(items))
-        segment.add_all(items, profile, lengths, which, low, high)
+        segment = self._begin(len(handles))
+        segment.add_all(handles, profile, lengths, which, low, high)
         segment.extend_bitmaps(self)
-        return [(segment, slot) for slot in range(len(items))]
+        return [(segment, slot) for slot in range(len(handles))]
 
-    def remove(self, segment: Segment[I], slot: int) -> None:
+    def remove(self, segment: Segment, slot: int) -> None:
         """Remove a subscription by its place."""
         if not segment.has_room:
             self._with_room.append(segment)
         segment.remove(slot)
         segment.trim_log()
 
+    def match(self, shape: ShapeKeys, accepted: Flags, keys: KeyPairs) -> Iterator[Handles]:
+        """The handles of the subscriptions that match."""
+        for segment in self.segments:
+            if segment.count:
+                yield segment.match(shape, accepted, keys)
+                if segment.is_wasteful:
+                    segment.renew_bitmaps(self)
+
     def sample(self, number: int) -> tuple[Keys, Keys, float]:
         """Bounds of some intervals of an attribute and how frequent it is, from the segment with most of them."""
         samples = [segment.sample(number, SAMPLE) for segment in self.segments[-2:]]
         return max(samples, key=lambda one: len(one[0]))
 
-    def compact(self) -> dict[I, tuple[Segment[I], int]]:
-        """Put all subscriptions into one segment without room to grow; returns their new places."""
+    def compact(self) -> dict[int, tuple[Segment, int]]:
+        """Put all subscriptions into one segment without room to grow; returns their new places by handle."""
         parts = [segment.contents() for segment in self.segments if segment.count]
         self.segments, self._with_room = [], []
         if not parts:
             return {}
-        items = [item for part in parts for item in part[0]]
-        profile, lengths, which, low, high = (np.concatenate(column) for column in list(zip(*parts, strict=True))[1:])
-        segment: Segment[I] = Segment(-(-len(items) // WORD) * WORD)
+        handles, profile, lengths, which, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
+        segment = Segment(-(-len(handles) // WORD) * WORD)
         self.segments.append(segment)
-        segment.add_all(items, profile, lengths, which, low, high)
+        segment.add_all(handles, profile, lengths, which, low, high)
         segment.extend_bitmaps(self)
-        return {item: (segment, slot) for slot, item in enumerate(items)}
+        return {handle: (segment, slot) for slot, handle in enumerate(handles.tolist())}
 
-    def _begin(self, least: int) -> Segment[I]:
+    def _begin(self, least: int) -> Segment:
         size = max(FIRST_SEGMENT, GROWTH * sum(segment.room for segment in self.segments), least)
-        segment: Segment[I] = Segment(-(-size // WORD) * WORD)
+        segment = Segment(-(-size // WORD) * WORD)
         self.segments.append(segment)
         self._with_room.append(segment)
         return segment
@@ -460,6 +490,8 @@ def clear_bits(words: Words) -> Slots:
     >>> clear_bits(np.array([2**64 - 1, 2**64 - 1 - 2**40], np.uint64))
     array([104])
     """
+    if len(words) <= FEW_WORDS:
+        return np.unpackbits(np.invert(words).view(np.uint8), bitorder="little").view(np.bool_).nonzero()[0]
     open_words = (words != ALL_SET).nonzero()[0]
     octets = np.invert(words[open_words]).view(np.uint8)
     bits = np.unpackbits(octets, bitorder="little").view(np.bool_).nonzero()[0]

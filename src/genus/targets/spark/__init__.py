@@ -24,6 +24,9 @@ from genus.targets.spark._compiler import SparkCompiler, all_of_these, reaches_f
 
 __all__ = ["TYPE_COLUMN", "SparkFilter", "compile"]
 
+MAX_CONJUNCTS = 200
+"""The most conjuncts that Spark is given to take apart."""
+
 
 def compile(subscription: Subscription) -> "SparkFilter":
     """Compile a subscription to a filter of a lake's tables; no session is needed until `condition` is called.
@@ -63,7 +66,10 @@ class SparkFilter:
         tests = [_match_type(names)]
         tests += [F.col(name).isNotNull() for name in asked.has]
         tests += [F.col(name).isNull() for name in asked.lacks]
-        tests += [SparkCompiler().visit(part) for part in conjuncts(asked.where)]
+        separate, together = _split(conjuncts(asked.where))
+        tests += [SparkCompiler().visit(part) for part in separate]
+        if together:
+            tests.append(F.forall(F.array(*(SparkCompiler().visit(part) for part in together)), lambda test: test))
         return all_of_these(tests)
 
     def filter(self, frame: DataFrame, types: Iterable[str] | None = None) -> DataFrame:
@@ -89,6 +95,18 @@ class SparkFilter:
         return sorted({name_of(cls) for cls in self.subscription.classes()})
 
 
+def _split(parts: tuple[x.Predicate, ...]) -> tuple[tuple[x.Predicate, ...], tuple[x.Predicate, ...]]:
+    """The conjuncts that are tested separately, and those that are tested together if there are very many.
+
+    Spark takes a conjunction apart, and nests its parts one in another again when it has tested some on files; with
+    very many, its stack would not suffice. Those that can be tested on files come first.
+    """
+    if len(parts) <= MAX_CONJUNCTS:
+        return parts, ()
+    ordered = sorted(parts, key=lambda part: not reaches_files(part))
+    return tuple(ordered[:MAX_CONJUNCTS]), tuple(ordered[MAX_CONJUNCTS:])
+
+
 def _match_type(names: list[str]) -> Column:
     if len(names) == 1:
         return F.col(TYPE_COLUMN) == F.lit(names[0])
@@ -97,8 +115,10 @@ def _match_type(names: list[str]) -> Column:
 
 def _explain_contents(parts: tuple[x.Predicate, ...]) -> str:
     """The conjuncts as text, those tested on files first."""
-    on_files = [_as_conjunct(part) for part in parts if reaches_files(part)]
-    on_rows = [_as_conjunct(part) for part in parts if not reaches_files(part)]
+    separate, together = _split(parts)
+    on_files = [_as_conjunct(part) for part in separate if reaches_files(part)]
+    on_rows = [_as_conjunct(part) for part in separate if not reaches_files(part)]
+    on_rows += map(_as_conjunct, together)
     stages = (("on files", on_files), ("on the rows left", on_rows))
     return "; ".join(f"{' and '.join(said)}, {where}" for where, said in stages if said) or "any"
 

@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -25,9 +25,18 @@ import genus.filters._expression as x
 from genus.filters._bind import type_of
 from genus.filters._covering import OPPOSITE, as_test
 from genus.filters._evaluate import normalize, round_to_float32
+from genus.filters._like import read_pattern
 from genus.model import AttributeType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.model._types import int_range
 from genus.targets._compiler import Compiler
+from genus.targets.spark._arithmetic import (
+    aggregate_steps,
+    compute_once,
+    float_floor_quotient,
+    floor_quotient,
+    floor_remainder,
+    must_aggregate,
+)
 
 COMPARISONS: Mapping[str, Callable[[Column, Column], Column]] = {
     "==": operator.eq,
@@ -90,8 +99,10 @@ def reaches_files(node: x.Predicate) -> bool:
             return all(map(reaches_files, operands))
         case x.Not(operand):
             return reaches_files(operand)
-        case x.Present() | x.TextTest():
+        case x.Present():
             return True
+        case x.TextTest(op):
+            return op != "like"
     return stored_test(node, True) is not None and stored_test(node, False) is not None
 
 
@@ -183,12 +194,14 @@ class SparkCompiler(Compiler):
     """
 
     target: ClassVar[str] = "spark"
-    operators: ClassVar[Mapping[str, Callable[[Column, Column], Column]]] = {
+    operators: ClassVar[Mapping[str, Callable[..., Column]]] = {
         "+": F.try_add, "-": F.try_subtract, "*": F.try_multiply, "/": F.try_divide,
+        "//": floor_quotient, "%": floor_remainder,
         **COMPARISONS,
-        "startswith": F.startswith, "endswith": F.endswith, "contains": F.contains,
+        "startswith": F.startswith, "endswith": F.endswith, "contains": F.contains, "like": F.rlike,
+        "abs": F.abs, "length": F.length,
     }  # fmt: skip
-    """Functions of two columns; those of arithmetic give NULL where there is no result."""
+    """Functions of columns; those of arithmetic give NULL where there is no result."""
 
     def __init__(self, column: ColumnOf = F.col, literal: LiteralOf | None = None) -> None:
         self._column = column
@@ -233,8 +246,11 @@ class SparkCompiler(Compiler):
         return found if wanted else all_of_these([~found, *_number(node.item, item)])
 
     def visit_TextTest(self, node: x.TextTest, wanted: bool = True) -> Column:
-        """A test for a literal part of a text."""
-        test = self.operators[node.op](self.visit(node.item), self.visit(node.part))
+        """A test for a literal part of a text; a pattern becomes a regular expression of Java."""
+        part = node.part
+        if node.op == "like" and self._literal is None:
+            part = x.Literal(java_regex(str(part.value)), part.type)
+        test = self.operators[node.op](self.visit(node.item), self.visit(part))
         return test if wanted else ~test
 
     def _stored_column(self, node: x.Predicate, wanted: bool) -> Column | None:
@@ -280,19 +296,52 @@ class SparkCompiler(Compiler):
         operand: Column = self.visit(node.operand)
         return -operand if isinstance(type_of(node), FloatType) else F.try_subtract(_bigint(0), operand)
 
+    def visit_Function(self, node: x.Function) -> Column:
+        """The length in code points or bytes; an integer's absolute value by way of 20 digits, where all have one."""
+        operand: Column = self.visit(node.operand)
+        if node.op == "length":
+            return self.operators[node.op](operand).cast("bigint")
+        if isinstance(type_of(node), FloatType):
+            return self.operators[node.op](operand)
+        return self.operators[node.op](operand.cast("decimal(20,0)")).try_cast("bigint")
+
     def visit_Arithmetic(self, node: x.Arithmetic) -> Column:
-        """An operation on two integers or two floats; only floats are divided."""
-        return self.operators[node.op](self.visit(node.left), self.visit(node.right))
+        """The steps from left to right, all on integers or all on floats; only floats are divided by `/`."""
+        first: Column = self.visit(node.first)
+        operands = [self.visit(step.operand) for step in node.steps]
+        signs = [step.op for step in node.steps]
+        is_float = isinstance(type_of(node), FloatType)
+        if must_aggregate(node):
+            floats = {"//": float_floor_quotient} if is_float else {}
+            return aggregate_steps(first, signs, operands, {**self.operators, **floats})
+        floats = {"//": partial(float_floor_quotient, let=compute_once)} if is_float else {}
+        operators = {**self.operators, **floats}
+        return reduce(
+            lambda result, step: operators[step[0]](result, step[1]), zip(signs, operands, strict=True), first
+        )
+
+
+def java_regex(pattern: str) -> str:
+    """The regular expression of Java for a pattern of `like`."""
+    return rf"\A(?s:{read_pattern(pattern).regex()})\z"
 
 
 def all_of_these(tests: Sequence[Column]) -> Column:
     """True where all are."""
-    return reduce(operator.and_, tests)
+    return _join(operator.and_, tests)
 
 
 def any_of_these(tests: Sequence[Column]) -> Column:
     """True where one is."""
-    return reduce(operator.or_, tests)
+    return _join(operator.or_, tests)
+
+
+def _join(combine: Callable[[Column, Column], Column], tests: Sequence[Column]) -> Column:
+    """The tests as a balanced tree: thousands of them nested one in another would exceed the optimizer's stack."""
+    if len(tests) <= 2:
+        return reduce(combine, tests)
+    middle = len(tests) // 2
+    return combine(_join(combine, tests[:middle]), _join(combine, tests[middle:]))
 
 
 def _number(node: x.Value, column: Column) -> list[Column]:

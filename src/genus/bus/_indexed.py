@@ -1,0 +1,159 @@
+"""The listeners of a family with many subscriptions, in an index; imported when there is the first such family.
+
+The index knows listeners by handles: small numbers that are used again. Finding copies the handlers under the lock and
+calls them without it, so that handlers may subscribe and cancel. A handle of a cancelled listener is used again when no
+thread is calling handlers that were found before the listener was cancelled: so that an error is always reported to the
+listener whose handler raised it.
+"""
+
+import operator
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from genus.bus._listener import Listener
+from genus.model import Event
+from genus.targets.index._buckets import Found
+from genus.targets.index._family_index import FamilyIndex, Place
+
+FEW = 32
+"""Fewer handles than this are counted one by one."""
+
+
+class FoundListeners(NamedTuple):
+    """The handlers of the listeners that match an event, with their handles; `token` is to be given back."""
+
+    owner: "IndexedListeners"
+    token: int
+    handles: list[int]
+    handlers: list[Callable[[Any], object]]
+
+    def deliver(self, event: Event) -> Exception | None:
+        """Call the handlers; returns what a full queue refused, if one did."""
+        refusal: Exception | None = None
+        calls = iter(self.handlers)
+        try:
+            while True:
+                try:
+                    for call in calls:
+                        call(event)
+                    return refusal
+                except Exception as problem:
+                    position = len(self.handlers) - 1 - operator.length_hint(calls)
+                    refusal = self.owner.failed(self.handles[position], event, problem) or refusal
+        finally:
+            self.owner.release(self.token)
+
+
+class IndexedListeners:
+    """State: the listeners of a family by handle, their index, and their deliveries."""
+
+    def __init__(self, name: str) -> None:
+        self.lock = threading.Lock()
+        self._index = FamilyIndex(name)
+        self._handle_of: dict[Listener[Any], int] = {}
+        self._listeners: list[Listener[Any] | None] = []
+        self._handlers: list[Callable[[Any], object]] = []
+        self._places: list[Place | None] = []
+        self._counts = array("q", bytes(8 * 64))
+        self._count_array = np.frombuffer(self._counts, np.int64)
+        """The same numbers: the one is quicker for single handles, the other for many."""
+        self._tokens = count()
+        self._removals = 0
+        self._calling: dict[int, int] = {}
+        """For each thread that calls handlers, the number of removals when it found them."""
+        self._free: deque[tuple[int, int]] = deque()
+        """Handles that were freed, each with the number of removals so far."""
+
+    def add(self, listener: Listener[Any]) -> None:
+        """Add a listener, unless it was added or cancelled in the meantime."""
+        with self.lock:
+            self._add(listener)
+
+    def add_all(self, listeners: Callable[[], Iterable[Listener[Any]]]) -> None:
+        """Add all listeners that there are when this thread has the lock."""
+        with self.lock:
+            for listener in listeners():
+                self._add(listener)
+
+    def _add(self, listener: Listener[Any]) -> None:
+        if listener in self._handle_of or listener.is_cancelled:
+            return
+        handle = self._new_handle()
+        self._places[handle] = self._index.add(handle, listener.subscription)
+        self._listeners[handle], self._handlers[handle] = listener, listener.deliver
+        self._handle_of[listener] = handle
+        listener.index = self
+
+    def _new_handle(self) -> int:
+        if self._free and self._free[0][0] <= min(self._calling.values(), default=self._removals):
+            return self._free.popleft()[1]
+        self._listeners.append(None)
+        self._handlers.append(id)
+        self._places.append(None)
+        if len(self._listeners) > len(self._counts):
+            self._counts = self._counts + array("q", bytes(8 * len(self._counts)))
+            self._count_array = np.frombuffer(self._counts, np.int64)
+        return len(self._listeners) - 1
+
+    def remove(self, listener: Listener[Any]) -> None:
+        """Remove a listener; its deliveries are added to its own counter."""
+        with self.lock:
+            handle = self._handle_of.pop(listener, None)
+            if handle is None:
+                return
+            place = self._places[handle]
+            assert place is not None
+            self._index.remove(place)
+            deliveries = self._counts[handle]
+            listener.counted += deliveries
+            self._counts[handle] = 0
+            self._removals += 1
+            self._free.append((self._removals, handle))
+
+    def find(self, event: Event) -> FoundListeners:
+        """The listeners whose subscriptions match, counted as delivered; their handlers must be called.
+
+        Raises Misfit if a value does not have its declared type.
+        """
+        with self.lock:
+            handles = self._count(self._index.match(event))
+            handlers = list(map(self._handlers.__getitem__, handles))
+            token = next(self._tokens)
+            self._calling[token] = self._removals
+        return FoundListeners(self, token, handles, handlers)
+
+    def _count(self, found: Found) -> list[int]:
+        """All handles that were found; they are counted."""
+        handles = found.single
+        for many in found.arrays:
+            if len(many) < FEW:
+                handles += many.tolist()
+        for handle in handles:
+            self._counts[handle] += 1
+        for many in found.arrays:
+            if len(many) >= FEW:
+                self._count_array[many] += 1
+                handles += many.tolist()
+        return handles
+
+    def release(self, token: int) -> None:
+        """The handlers that were found were called."""
+        del self._calling[token]
+
+    def failed(self, handle: int, event: Event, problem: Exception) -> Exception | None:
+        """Report an error of a handler to its listener; returns what the publisher is to get."""
+        listener = self._listeners[handle]
+        assert listener is not None
+        return listener.failed(event, problem)
+
+    def delivered(self, listener: Listener[Any]) -> int:
+        """The deliveries to a listener, with those that it counted itself."""
+        with self.lock:
+            handle = self._handle_of.get(listener)
+            return listener.counted + (0 if handle is None else self._counts[handle])

@@ -1,0 +1,218 @@
+"""Long and deep predicates: chains are flat on every target, deep nesting is refused, names are those of Python."""
+
+import operator
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genus import Event, Subscription, this
+from genus.errors import SubscriptionError
+from genus.filters import Arithmetic, Literal, Negation, Not, Predicate, Step, Term
+from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH, AttributeRef, ToFloat
+from genus.model import is_attribute_name
+from genus.targets import arrow, python, spark
+from genus.targets.index import SubscriptionIndex
+from genus.testing import Generator, Sampler, compiled_expressions, spark_session
+from tests.examples import examples
+from tests.lake.stored import stored_frame
+from tests.test_truth_table import TARGETS, check
+
+LONG, SHORT = 2000, 100
+EVENTS = Generator(5).events(12, Sampler)
+
+
+def chain(length: int, names: tuple[str, ...], *signs: Callable[[Any, Any], Any]) -> Term:
+    """A chain that uses the signs in turn, on attributes and small constants."""
+    result = this[names[0]]
+    for number in range(length):
+        other = this[names[number % len(names)]] if number % 3 else number % 7 - 3
+        result = signs[number * number % len(signs)](result, other)
+    return result
+
+
+def long_ones(length: int) -> dict[str, Predicate]:
+    """Predicates with chains of a length."""
+    numbers = range(length)
+    return {
+        "sum of integers": chain(length, ("number", "other"), operator.add, operator.sub) > 5,
+        "sum of small integers": chain(length, ("tiny", "octet"), operator.add, operator.sub) != 5,
+        "sum of floats": chain(length, ("real", "number", "ratio"), operator.sub, operator.add) < 1e3,
+        "product": chain(length, ("number", "tiny"), operator.mod, operator.floordiv, operator.mul) <= 3,
+        "product of floats": chain(length, ("real", "tiny"), operator.truediv, operator.mod, operator.mul) <= 3,
+        "and": reduce(operator.and_, [this.number != 5 * n for n in numbers]),
+        "or": reduce(operator.or_, [this.number + 1 == 5 * n for n in numbers]),
+        "not and": ~reduce(operator.and_, [this.real != 5 * n for n in numbers]),
+        "in": this.number.isin(list(numbers)),
+    }
+
+
+@pytest.mark.parametrize("target", [one for one in TARGETS if one != "spark"])
+@pytest.mark.parametrize("form", long_ones(1))
+def test_long_chains_run_on_every_target(target: str, form: str) -> None:
+    check(target, [Subscription(Sampler, where=long_ones(LONG)[form])], EVENTS)
+
+
+@pytest.mark.parametrize("length", [SHORT, pytest.param(LONG, marks=pytest.mark.slow)])
+def test_long_chains_run_on_spark(length: int) -> None:
+    for where in long_ones(length).values():
+        check("spark", [Subscription(Sampler, where=where)], EVENTS)
+
+
+@pytest.mark.parametrize("length", [250, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["and", "or"])
+def test_long_filters_of_stored_tables(form: str, length: int, tmp_path: Path) -> None:
+    """Spark takes a conjunction apart to test it on files, and must not nest it again too deep."""
+    frame = stored_frame(spark_session(), EVENTS, tmp_path)
+    asked = Subscription(Sampler, where=long_ones(length)[form])
+    with compiled_expressions(spark_session()):
+        assert spark.compile(asked).filter(frame).count() == sum(map(asked.matches, EVENTS))
+
+
+def nested(wrap: Callable[[Any, int], Any], levels: int, start: Any) -> Any:
+    for level in range(levels):
+        start = wrap(start, level)
+    return start
+
+
+DEEP: dict[str, Callable[[Any, int], Any]] = {
+    "abs": lambda value, _: abs(value),
+    "right": lambda value, level: level - value,
+    "remainder": lambda value, level: (level + 1000) % value,
+    "both": lambda value, level: (level - value) if level % 2 else value * 3 % 7,
+    "float": lambda value, level: (level + 2.5) // value,
+}
+
+
+@pytest.mark.parametrize("form", DEEP)
+@pytest.mark.parametrize(
+    "target", [*(t for t in TARGETS if t != "spark"), pytest.param("spark", marks=pytest.mark.slow)]
+)
+def test_the_deepest_values_run_on_every_target(target: str, form: str) -> None:
+    value = nested(DEEP[form], MAX_VALUE_DEPTH - 1, this.number)
+    check(target, [Subscription(Sampler, where=value > 1)], EVENTS)
+
+
+def deep_predicate(value: Any, level: int) -> Any:
+    return (
+        ~value if level % 3 == 0 else value | (this.number == level) if level % 3 == 1 else value & (this.tiny > level)
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_deepest_predicates_run_on_every_target(target: str) -> None:
+    check(target, [Subscription(Sampler, where=nested(deep_predicate, MAX_DEPTH - 1, this.number > 3))], EVENTS)
+
+
+class TestRefused:
+    """With SubscriptionError, never with RecursionError, however deep."""
+
+    @pytest.mark.parametrize("levels", [MAX_VALUE_DEPTH + 1, 100_000])
+    @pytest.mark.parametrize("form", ["abs", "right", "remainder"])
+    def test_deep_values(self, form: str, levels: int) -> None:
+        with pytest.raises(SubscriptionError, match="levels deep"):
+            Subscription(Sampler, where=nested(DEEP[form], levels, this.number) > 1)
+
+    @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 100_000])
+    def test_deep_predicates(self, levels: int) -> None:
+        with pytest.raises(SubscriptionError, match="levels deep"):
+            Subscription(Sampler, where=nested(lambda value, _: Not(value), levels, this.number > 1))
+
+    def test_deep_trees_made_by_hand(self) -> None:
+        left: Any = nested(lambda value, _: Arithmetic(value, (Step("+", Literal(1)),)), 3000, AttributeRef("number"))
+        assert Subscription(Sampler, where=Term(left) > 1).matches(Sampler(number=1)), "a flat sum, in another form"
+        floats: Any = nested(lambda value, _: ToFloat(value), 100_000, AttributeRef("number"))
+        assert Subscription(Sampler, where=Term(floats) > 1).matches(Sampler(number=2))
+        with pytest.raises(SubscriptionError, match="levels deep"):
+            Subscription(Sampler, where=Term(nested(lambda value, _: Negation(value), 100_000, left)) > 1)
+
+    @pytest.mark.parametrize(
+        "text", ["(" * 5000 + "number", "not " * 5000 + "flag", "-" * 5000 + "number > 1", "abs(" * 5000 + "number"]
+    )
+    def test_deep_texts(self, text: str) -> None:
+        with pytest.raises(SubscriptionError, match="levels of nesting"):
+            Subscription.parse(f"Sampler where {text}", [Sampler])
+
+    def test_chains_beyond_the_bound(self) -> None:
+        ones = " + 1" * (MAX_STEPS + 1)
+        with pytest.raises(SubscriptionError, match=f"more than {MAX_STEPS}"):
+            Subscription.parse(f"Sampler where number{ones} > 1", [Sampler])
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_fifty_thousand_tests_are_read_and_written(word: str) -> None:
+    text = "Sampler where " + f" {word} ".join(f"number != {n}" for n in range(50_000))
+    assert str(Subscription.parse(text, [Sampler])) == text
+
+
+@examples(150)
+@given(st.integers(0, 10**9))
+def test_bound_trees_bind_to_themselves(seed: int) -> None:
+    """What a target leaves to the receiver is a subscription made of bound parts."""
+    for subscription in Generator(seed).subscriptions(5):
+        if subscription.where is not None:
+            assert Subscription(subscription.type, where=subscription.where).where == subscription.where
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+SPECIAL = (
+    "a·b",
+    "℘",
+    "℮",
+    "हिन्दी",
+    "ªb",
+    "ﬁx",
+    "fix",
+    "ſ",
+    "s",
+    "µ",
+    "μ",
+    "x",
+    "e5",
+    "us",
+    "Ⅷ",
+    "𝐱",
+    "ｘ",
+    "゛a",
+    "አ፩",
+)
+identifiers = st.one_of(
+    st.sampled_from([name for name in SPECIAL if name.isidentifier()]),
+    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=3).filter(str.isidentifier),
+)
+
+
+def declare(type_name: str, names: list[str]) -> Any:
+    metaclass: Any = type(Event)
+    fields: dict[str, object] = dict.fromkeys(names, int | None)
+    made: Any = metaclass(type_name, (Event,), {"__annotations__": fields, "__module__": __name__})
+    return made
+
+
+@examples(100)
+@given(identifiers, st.lists(identifiers, min_size=1, max_size=4, unique=True))
+def test_any_identifier_of_python_is_a_name_in_text_and_on_targets(type_name: str, names: list[str]) -> None:
+    """Also one that Python would normalize (NFKC) in source code; it stays as it was declared."""
+    usable = [name if is_attribute_name(name) else f"q{name}" for name in names]
+    cls = declare(f"T{type_name}", list(dict.fromkeys(usable)))
+    for name in cls.__struct_fields__[5:]:
+        asked = Subscription(cls, has=name, where=(this[name] > 3) & (abs(this[name]) % 5 > 1))
+        assert Subscription.parse(str(asked), [cls]) == asked
+        events = [cls(**{name: 7}), cls(**{other: 7 for other in cls.__struct_fields__[5:] if other != name})]
+        assert [asked.matches(event) for event in events] == [True, False]
+        assert [python.compile(asked)(event) for event in events] == [True, False]
+        assert arrow.compile(asked).mask(arrow.to_batch(events)).to_pylist() == [True, False]
+        index = SubscriptionIndex()
+        handle = index.add(asked)
+        assert [list(index.match(event)) for event in events] == [[handle], []]
+
+
+@pytest.mark.parametrize("text", ["lane “ 3", "a\u00a0“", "«x»", "·a > 1", "2·a > 1", "a² > 1", "a“" * 5000])
+def test_what_is_no_identifier_is_refused(text: str) -> None:
+    with pytest.raises(SubscriptionError):
+        Subscription.parse(f"Sampler where {text}", [Sampler])

@@ -1,0 +1,280 @@
+"""Operators of values: floor division, remainder, absolute value, length and patterns, and how they are written."""
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genus import Event, Maybe, Subscription, this
+from genus.errors import SubscriptionError, SyntaxProblem
+from genus.filters._like import Pattern, is_like, matcher, read_pattern
+from genus.model._types import INT64_MAX, INT64_MIN
+from genus.targets import arrow, python
+from tests.examples import examples
+
+
+class Sign(Event):
+    turns: Maybe[int] = None
+    by: Maybe[int] = None
+    heading: Maybe[float] = None
+    step: Maybe[float] = None
+    label: Maybe[str] = None
+    raw: Maybe[bytes] = None
+    lag: Maybe[timedelta] = None
+    pause: Maybe[timedelta] = None
+
+    @property
+    def compass(self) -> Any:
+        return self.heading % 360.0  # type: ignore[operator]
+
+
+def answers(where: Any, event: Event) -> tuple[bool, bool]:
+    """Whether a predicate is true, and whether it is false; neither if it is unknown. All local targets agree."""
+    found = []
+    for asked in (Subscription(Sign, where=where), Subscription(Sign, where=~where)):
+        truth = asked.matches(event)
+        assert python.compile(asked)(event) is truth
+        assert arrow.compile(asked).mask(arrow.to_batch([event])).to_pylist() == [truth]
+        assert Subscription.parse(str(asked), [Sign]) == asked
+        found.append(truth)
+    return found[0], found[1]
+
+
+UNKNOWN, TRUE = (False, False), (True, False)
+int64 = st.one_of(st.integers(INT64_MIN, INT64_MAX), st.integers(-9, 9), st.sampled_from([INT64_MIN, INT64_MAX]))
+
+
+durations = st.timedeltas(timedelta(days=-106_751_991), timedelta(days=106_751_991))
+
+
+class TestFloorDivision:
+    @examples(200)
+    @given(int64, int64)
+    def test_of_integers_is_that_of_python(self, a: int, b: int) -> None:
+        event = Sign(turns=a, by=b)
+        if b == 0:
+            assert answers(this.turns % this.by == 0, event) == answers(this.turns // this.by == 0, event) == UNKNOWN
+            return
+        assert answers(this.turns % this.by == a % b, event) == TRUE
+        fits = a // b <= INT64_MAX
+        assert answers(this.turns // this.by == min(a // b, INT64_MAX), event) == (TRUE if fits else UNKNOWN)
+
+    def test_the_smallest_integer_and_minus_one(self) -> None:
+        event = Sign(turns=INT64_MIN, by=-1)
+        assert answers(this.turns // this.by > 0, event) == UNKNOWN
+        assert answers(this.turns % this.by == 0, event) == TRUE
+
+    @examples(200)
+    @given(st.floats(), st.floats())
+    def test_of_floats_is_that_of_python_bit_by_bit(self, a: float, b: float) -> None:
+        event = Sign(heading=a, step=b)
+        for op in ("__mod__", "__floordiv__"):
+            expected = getattr(a, op)(b) if b != 0 else math.nan
+            where = getattr(this.heading, op)(this.step)
+            if expected != expected:
+                assert answers(where > 0, event) == UNKNOWN
+            else:
+                assert answers(where == expected, event) == TRUE
+
+    @examples(100)
+    @given(durations, durations, st.integers(-9, 9))
+    def test_of_durations_is_that_of_python(self, a: timedelta, b: timedelta, n: int) -> None:
+        event = Sign(lag=a, pause=b)
+        if b:
+            assert answers(this.lag % this.pause == a % b, event) == TRUE
+            assert answers(this.lag // this.pause == a // b, event) == TRUE
+        if n:
+            assert answers(this.lag // n == a // n, event) == TRUE
+
+    def test_a_traced_property_gives_what_python_gives(self) -> None:
+        event = Sign(heading=-90.0)
+        assert answers(this.compass == event.compass, event) == TRUE
+
+    @pytest.mark.parametrize(
+        "where", [this.lag % 3 > 1, this.label % 3 == 1, this.lag / this.pause > 1, 3 // this.lag > 1]
+    )
+    def test_other_types_are_refused(self, where: Any) -> None:
+        with pytest.raises(SubscriptionError, match="cannot apply"):
+            Subscription(Sign, where=where)
+
+
+class TestFunctions:
+    @examples(100)
+    @given(int64)
+    def test_abs_of_integers(self, a: int) -> None:
+        expected = TRUE if a != INT64_MIN else UNKNOWN
+        assert answers(abs(this.turns) == min(abs(a), INT64_MAX), Sign(turns=a)) == expected
+
+    def test_abs_of_floats_and_durations(self) -> None:
+        assert answers(abs(this.heading) == math.inf, Sign(heading=-math.inf)) == TRUE
+        assert answers(abs(this.heading) >= 0, Sign(heading=math.nan)) == UNKNOWN
+        assert answers(abs(this.lag) == timedelta(seconds=1), Sign(lag=timedelta(seconds=-1))) == TRUE
+        smallest = timedelta(microseconds=INT64_MIN)
+        assert answers(abs(this.lag) >= timedelta(0), Sign(lag=smallest)) == UNKNOWN
+
+    @examples(100)
+    @given(st.text(st.characters(codec="utf-8")), st.binary())
+    def test_length_counts_code_points_and_bytes(self, text: str, raw: bytes) -> None:
+        event = Sign(label=text, raw=raw)
+        assert answers(this.label.length() == len(text), event) == TRUE
+        assert answers(this.raw.length() == len(raw), event) == TRUE
+
+    @pytest.mark.parametrize(
+        ("text", "points"), [("\U0001f600", 1), ("e\u0301", 2), ("\U0001f1e9\U0001f1ea", 2), ("\0\n", 2)]
+    )
+    def test_beyond_the_first_plane_and_combined(self, text: str, points: int) -> None:
+        assert answers(this.label.length() == points, Sign(label=text)) == TRUE
+
+    @pytest.mark.parametrize("where", [abs(this.label) > 1, this.turns.length() > 1, this.lag.length() > 1])
+    def test_other_types_are_refused(self, where: Any) -> None:
+        with pytest.raises(SubscriptionError, match=r"(abs|length) takes"):
+            Subscription(Sign, where=where)
+
+
+def by_definition(pattern: str, text: str) -> bool:
+    """Whether a text is like a pattern, tried character by character."""
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(by_definition(pattern[1:], text[n:]) for n in range(len(text) + 1))
+    letter = pattern[1] if pattern[0] == "\\" else pattern[0]
+    rest = pattern[2:] if pattern[0] == "\\" else pattern[1:]
+    one = bool(text) and (pattern[0] == "_" or text[0] == letter)
+    return one and by_definition(rest, text[1:])
+
+
+pieces = st.sampled_from(["a", "b", "%", "_", "\\%", "\\_", "\\\\", "\n", "\U0001f600", "."])
+
+
+class TestLike:
+    @examples(300)
+    @given(st.lists(pieces, max_size=7), st.text("ab%_\\\n\U0001f600.", max_size=7))
+    def test_is_its_definition(self, parts: list[str], text: str) -> None:
+        pattern = "".join(parts)
+        expected = by_definition(pattern, text)
+        assert is_like(text, pattern) is expected
+        assert (matcher(pattern)(text) is not None) is expected
+        assert answers(this.label.like(pattern), Sign(label=text)) == (expected, not expected)
+
+    @examples(100)
+    @given(st.lists(pieces, max_size=9))
+    def test_patterns_have_one_form(self, parts: list[str]) -> None:
+        found = read_pattern("".join(parts))
+        assert read_pattern(found.text) == found
+
+    @examples(100)
+    @given(st.text("ab%_!", max_size=6))
+    def test_another_escape_character_means_the_same(self, text: str) -> None:
+        literal = "".join(f"!{letter}" if letter in "%_!" else letter for letter in text)
+        assert read_pattern(literal, "!") == Pattern((tuple(text),))
+
+    @pytest.mark.parametrize(
+        ("pattern", "said"),
+        [
+            ("A8", "label == 'A8'"),
+            ("A8%", "label startswith 'A8'"),
+            ("%A8", "label endswith 'A8'"),
+            ("%A8%", "label contains 'A8'"),
+            ("%", "label startswith ''"),
+            ("", "label == ''"),
+            ("50\\%", "label == '50%'"),
+            ("A%_x", "label like 'A_%x'"),
+            ("%%_%%", "label like '_%'"),
+        ],
+    )
+    def test_without_wildcards_inside_it_is_a_plain_test(self, pattern: str, said: str) -> None:
+        assert str(Subscription(Sign, where=this.label.like(pattern))) == f"Sign where {said}"
+
+    @pytest.mark.parametrize(
+        ("pattern", "escape", "message"),
+        [
+            ("a\\", "\\", "ends with its escape"),
+            ("a\\b", "\\", "escape character before 'b'"),
+            ("a!\\", "!", "escape character before"),
+            ("a", "", "one character"),
+            ("a", "ab", "one character"),
+            ("a", "%", "other than % and _"),
+            ("a" * 1001, "\\", "at most 1000"),
+        ],
+    )
+    def test_what_has_no_meaning_is_refused(self, pattern: str, escape: str, message: str) -> None:
+        with pytest.raises(SubscriptionError, match=message):
+            this.label.like(pattern, escape=escape)
+
+    def test_no_pattern_takes_long(self) -> None:
+        """A pattern that backtracking would try for longer than anyone waits."""
+        assert answers(this.label.like("%a" * 400 + "%b"), Sign(label="a" * 5000)) == (False, True)
+
+    def test_covering(self) -> None:
+        def covers(wide: Any, narrow: Any) -> bool:
+            return Subscription(Sign, where=wide).covers(Subscription(Sign, where=narrow))
+
+        narrow = this.label.like("A8_km%31")
+        for wide in (this.label.startswith("A8"), this.label.contains("km"), this.label.endswith("1")):
+            assert covers(wide, narrow)
+        assert covers(narrow, this.label == "A8/km131")
+        for other in (this.label.contains("8_"), this.label.contains("km3"), this.label.startswith("A8/")):
+            assert not covers(other, narrow)
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("text", "same_as"),
+        [
+            ("turns % 3 == 1 and turns // 2 < -4", None),
+            ("turns * 2 % 3 // by > 1", None),
+            ("turns % (by // 2) > 1", None),
+            ("-turns % 3 == 1", None),
+            ("-(turns % 3) == 1", None),
+            ("abs(turns - by) > 2 * abs(by)", None),
+            ("abs ( -heading ) > 2", "abs(-heading) > 2.0"),
+            ("length(label) + 1 > length(raw)", None),
+            ("length('ab') == turns", "2 == turns"),
+            ("label like 'A!_%' escape '!'", "label startswith 'A_'"),
+            ("label like 'A!_%!!_' escape '!'", "label like 'A\\\\_%!_'"),
+            ("not label like 'a_'", None),
+            ("(label) like 'a_'", "label like 'a_'"),
+            ("lag % 90s > 10s and lag // 2 < pause", "lag % 90s > 10s and lag // 2 < pause"),
+        ],
+    )
+    def test_both_ways(self, text: str, same_as: str | None) -> None:
+        found = Subscription.parse(f"Sign where {text}", [Sign])
+        assert str(found) == f"Sign where {same_as or text}"
+        assert Subscription.parse(str(found), [Sign]) == found
+
+    @pytest.mark.parametrize(
+        ("text", "column", "message"),
+        [
+            ("Sign where label like 3", 23, "a text in single quotes"),
+            ("Sign where label like 'a\\_'", 23, r"in a pattern of like, write \\_"),
+            ("Sign where label like 'a\\\\b'", 23, "escape character before 'b'"),
+            ("Sign where label like 'a' escape 'xy'", 23, "one character"),
+            ("Sign where abs turns > 1", 16, "an operator or the end"),
+            ("Sign where abs(turns > 1", 22, "')'"),
+            ("Sign where length() > 1", 19, "a value"),
+        ],
+    )
+    def test_errors_point_at_the_column(self, text: str, column: int, message: str) -> None:
+        with pytest.raises(SyntaxProblem) as caught:
+            Subscription.parse(text, [Sign])
+        assert message in str(caught.value)
+        assert f"(column {column})" in str(caught.value)
+
+    def test_the_words_may_be_names_of_attributes(self) -> None:
+        class Ruler(Event):
+            abs: int
+            length: float
+            like: str
+            escape: bool
+
+        event = Ruler(abs=-3, length=2.5, like="a_b", escape=True)
+        for text in (
+            "abs(abs) == 3 and length(like) == 3 and length > 2.0",
+            "like like 'a\\\\__' and escape",
+            "(escape) and (abs) % 2 == 1",
+        ):
+            assert Subscription.parse(f"Ruler where {text}", [Ruler]).matches(event)
+        assert Subscription(Ruler, where=this.length > abs(this.abs) % 2).matches(event)
