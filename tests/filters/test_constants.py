@@ -122,6 +122,7 @@ EVENTS = [Sampler(), *Generator(7).events(25, Sampler)]
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 @pytest.mark.parametrize("target", [*LOCAL, pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_every_constant_in_every_operator(target: str, name: str) -> None:
     """Refused at creation, or the same answer everywhere."""
     made = dict.fromkeys(one for constant in (*NUMBERS, *TEXTS, *OTHERS) for one in accepted(name, constant))
@@ -138,6 +139,7 @@ constants = st.one_of(
 
 @examples(120)
 @given(st.sampled_from(ATTRIBUTES), constants, st.integers(0, 10**6))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_any_constant(name: str, constant: Any, seed: int) -> None:
     made = list(accepted(name, constant))
     events = Generator(seed).events(4, Sampler)
@@ -218,6 +220,7 @@ class TestListsOfIntegers:
         ),
         st.one_of(st.integers(-5, 5), st.integers(2**53 - 3, 2**53 + 3)),
     )
+    @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
     def test_membership_is_equality_with_one_of_them(self, options: list[Any], number: int) -> None:
         event = Sampler(number=number)
         one_by_one = [Subscription(Sampler, where=this.number == option).matches(event) for option in options]

@@ -108,6 +108,7 @@ class TestFunctions:
         expected = TRUE if a != INT64_MIN else UNKNOWN
         assert answers(abs(this.turns) == min(abs(a), INT64_MAX), Sign(turns=a)) == expected
 
+    @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
     def test_abs_of_floats_and_durations(self) -> None:
         assert answers(abs(this.heading) == math.inf, Sign(heading=-math.inf)) == TRUE
         assert answers(abs(this.heading) >= 0, Sign(heading=math.nan)) == UNKNOWN

@@ -301,6 +301,7 @@ INT64 = st.one_of(st.sampled_from(INTS), st.integers(INT64_MIN, INT64_MAX))
 
 @examples(150)
 @given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20), INT64)
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_an_integer_result_outside_64_bits_is_unknown(pairs: list[tuple[int, int]], constant: int) -> None:
     """Asked for both a comparison and its opposite, so that unknown and false are distinguished."""
     events = [Sample(i64=a, j64=b) for a, b in pairs]

@@ -393,9 +393,13 @@ def _why_no_value(values: Iterable[Tests]) -> Reason | None:
     """The reason why a value cannot pass all its tests."""
     for subject, tests in values:
         type_ = type_of(subject)
-        if _is_empty(type_, tests):
+        if _is_empty(type_, [*tests, Test(">=", 0)] if _is_never_negative(subject) else tests):
             return _describe_empty(subject, type_)
     return None
+
+
+def _is_never_negative(subject: x.Value) -> bool:
+    return type(subject) is x.Function and subject.op in ("abs", "length")
 
 
 def _describe_empty(subject: x.Value, type_: AttributeType) -> Reason:
