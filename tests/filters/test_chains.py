@@ -151,6 +151,7 @@ def test_fifty_thousand_tests_are_read_and_written(word: str) -> None:
 
 @examples(150)
 @given(st.integers(0, 10**9))
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_bound_trees_bind_to_themselves(seed: int) -> None:
     """What a target leaves to the receiver is a subscription made of bound parts."""
     for subscription in Generator(seed).subscriptions(5):

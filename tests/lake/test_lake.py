@@ -3,7 +3,7 @@
 import gc
 import shutil
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -411,7 +411,11 @@ def test_midnight_is_a_new_day(lake: Lake, tmp_path: Path) -> None:
 def test_a_read_that_can_never_match_warns_once_or_is_refused(lake: Lake, tmp_path: Path) -> None:
     """At the line that reads; the subscription that the lake makes of it does not warn again."""
     never = (this.speed > 50) & (this.speed < 30)
-    for read in (lambda: lake.read(Counter, where=never), lambda: lake.read("Counter where speed > 50 and speed < 30")):
+    reads: list[Callable[[], Any]] = [
+        lambda: lake.read(Counter, where=never),
+        lambda: lake.read("Counter where speed > 50 and speed < 30"),
+    ]
+    for read in reads:
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             assert read().count() == 0
