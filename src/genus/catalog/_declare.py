@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 import genus.model as model
-from genus.catalog._records import ROOT, TypeRecord, TypeTable
+from genus.catalog._records import ROOT, TypeRecord, TypeTable, without_names
 from genus.catalog._registration import Registration
 from genus.codes._topological import order_heaviest_first
 from genus.errors import DeclarationError
@@ -28,6 +28,7 @@ from genus.model import (
     Kind,
     Opaque,
     OpaqueType,
+    Renamed,
     Unit,
     is_type,
     name_of,
@@ -76,7 +77,7 @@ def _find_class(
 
 def _fits(cls: type, table: TypeTable) -> bool:
     registration = _compare(cls, table)
-    return not registration.problems and not registration.result
+    return not registration.problems and not without_names(registration.result)
 
 
 def _compare(cls: type, table: TypeTable) -> Registration:
@@ -103,9 +104,11 @@ def _event_type(
 ) -> type[Any]:
     assert entry.family is not None
     is_root = entry.name == entry.family
-    known = {} if is_root else {attribute.name: attribute for attribute in vector(above[0])}
-    agreed = {a.name: _with_enum(_choose(known.get(a.name), a)) for a in table.vectors[entry.family].values()}
-    namespace["__annotations__"] = {own: annotation(agreed[own], must) for own, must in entry.attributes.items()}
+    known = vector(above[0])
+    stored = table.vectors[entry.family].values()
+    agreed = {a.name: _with_enum(_choose(None if is_root else known.match(a), a)) for a in stored}
+    own = [(agreed[name], must) for name, must in entry.attributes.items()]
+    namespace["__annotations__"] = {attribute.name: annotation(attribute, must) for attribute, must in own}
     metaclass: Any = type(above[0])
     made: type[Any] = metaclass(name, above, namespace, name=entry.name, tagged=table.tagged.get(entry.name, ()))
     if is_root:  # so that subscriptions to it may name what only types below it carry, declared or not
@@ -131,6 +134,8 @@ def annotation(attribute: Attribute, required: bool) -> Any:
     found = _plain_annotation(attribute.type)
     if attribute.unit is not None:
         found = Annotated[found, Unit(attribute.unit)]
+    if attribute.former:
+        found = Annotated[found, Renamed(*attribute.former)]
     return found if required else typing.Optional[found]  # noqa: UP045
 
 
