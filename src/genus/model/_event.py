@@ -24,6 +24,9 @@ T = TypeVar("T")
 _FIELD: Any = type(msgspec.field(default=0))
 INT64 = msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)
 
+_CONFIG: Mapping[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False, "forbid_unknown_fields": True}
+"""Options of `Event`, which all event types inherit. Unknown names must not vanish: decoders count them."""
+
 Maybe: TypeAlias = T | None
 """`Maybe[T]`: the annotation of an attribute that may be absent. Absent is `None`, which is the default value."""
 
@@ -310,7 +313,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         namespace["__genus_attributes__"] = all_attributes = _override(inherited, declared)
         namespace["__genus_family__"] = family
         names = _check_tagged(name, tagged, base, all_attributes)
-        config: dict[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False} if base is None else {}
+        config = _CONFIG if base is None else {}
         cls = msgspec.StructMeta.__new__(mcls, name, bases, namespace, kw_only=True, **config)
         if family is not None:
             family.append_new(declared)
