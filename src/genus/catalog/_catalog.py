@@ -57,6 +57,7 @@ class Catalog:
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._classes: dict[str, type] = {}
+        self._used: set[type] = set()
         self._readers: dict[type, Callable[[Any], int]] = {}
         self._etag_readers: dict[type, Callable[[Any], int]] = {}
         self._vectors: dict[str, Vector] = {}
@@ -285,10 +286,14 @@ class Catalog:
         return name
 
     def use_classes(self, *classes: type) -> None:
-        """Use these classes for the types of their names, instead of others; those that do not fit are ignored."""
+        """Use these classes for the types of their names, instead of others; those that do not fit are ignored.
+
+        They may have former names of attributes, or later ones than the catalog.
+        """
         for cls in classes:
             with suppress(NotRegistered, CatalogConflict):
                 self._name(cls)
+                self._used.add(cls)
 
     def _check_class(self, cls: type) -> None:
         """Accept a class that adds at most names to the catalog: one that was read from a file has no classes yet."""
@@ -304,9 +309,10 @@ class Catalog:
     def declare(self, name: str) -> type[Any]:
         """The class of a type by name, for events of types this process did not import; the same class every time.
 
-        It is the class of this process with that name and those parents, if it fits the entry, else one generated from
-        the entry. A generated class has no methods, properties or defaults; an enumeration becomes an Enum, and an
-        opaque attribute holds plain lists, dicts, texts and numbers. Raises NotRegistered for an unknown name.
+        It is the class of this process with that name and those parents, if it fits the entry and has the same names of
+        attributes, else one generated from the entry. A generated class has no methods, properties or defaults; an
+        enumeration becomes an Enum, and an opaque attribute holds plain lists, dicts, texts and numbers. Raises
+        NotRegistered for an unknown name.
 
         >>> from genus import Event, Maybe
         >>> def elsewhere():
@@ -320,7 +326,7 @@ class Catalog:
         Tide(level=2.5)
         """
         with self._lock:
-            return self._declarations.declare(self._name(name), self._table, self._classes)
+            return self._declarations.declare(self._name(name), self._table, self._classes, self._used)
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 

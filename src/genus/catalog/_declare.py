@@ -6,7 +6,7 @@ contains, and in which order.
 """
 
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
@@ -30,6 +30,7 @@ from genus.model import (
     OpaqueType,
     Renamed,
     Unit,
+    attributes,
     is_type,
     name_of,
     parents,
@@ -54,25 +55,37 @@ class ClassCache:
     def __init__(self) -> None:
         self._classes: dict[str, type[Any]] = {ROOT: Event}
 
-    def declare(self, name: str, table: TypeTable, registered: Mapping[str, type]) -> type[Any]:
-        """The class of a type: the registered one, else the latest that fits the record, else a generated one."""
+    def declare(
+        self, name: str, table: TypeTable, registered: Mapping[str, type], used: Collection[type] = ()
+    ) -> type[Any]:
+        """The class of a type: the registered one, else the latest that fits the record, else a generated one.
+
+        Only those in `used` may have attributes under other names than the table.
+        """
         if name not in self._classes:
             entry = table.types[name]
-            above = tuple(self.declare(parent, table, registered) for parent in entry.parents)
-            found = _find_class(entry, above, table, registered.get(name)) or generate_class(entry, above, table)
+            above = tuple(self.declare(parent, table, registered, used) for parent in entry.parents)
+            found = _find_class(entry, above, table, registered.get(name), used) or generate_class(entry, above, table)
             _compare(found, table).raise_problems()
             self._classes[name] = found
         return self._classes[name]
 
 
 def _find_class(
-    entry: TypeRecord, above: tuple[type, ...], table: TypeTable, registered: type | None
+    entry: TypeRecord, above: tuple[type, ...], table: TypeTable, registered: type | None, used: Collection[type]
 ) -> type[Any] | None:
     """A class of the program that is derived from these classes and adds nothing to a record."""
     beside: list[type] = type.__subclasses__(above[0] if above else Kind)
     named = [cls for cls in beside if name_of(cls) == entry.name and not is_generated(cls)]
+    named = [cls for cls in named if cls in used or _has_names_of(cls, entry, table)]
     fitting = [cls for cls in named if set(parents(cls)) == set(above) and _fits(cls, table)]
     return registered if registered in fitting else fitting[-1] if fitting else None
+
+
+def _has_names_of(cls: type, entry: TypeRecord, table: TypeTable) -> bool:
+    """Whether a class has no attribute under another name than the table has it."""
+    known = table.vectors.get(entry.family or ROOT, {})
+    return all(attribute.name in known for attribute in attributes(cls))
 
 
 def _fits(cls: type, table: TypeTable) -> bool:

@@ -192,14 +192,15 @@ def _read_annotation(type_: AttributeType) -> Any:
 
 
 def _struct(plan: TypePlan, annotation: Callable[[AttributeType], Any]) -> type[msgspec.Struct]:
-    """A struct with the attributes of a type that accepts no others."""
+    """A struct with the attributes of a type, also by their former names, that accepts no others."""
     fields: list[Any] = []
     for attribute in plan.attributes:
         note = annotation(attribute.type)
-        if attribute.name in plan.required:
+        if attribute.name in plan.required and not attribute.former:
             fields.append((attribute.name, note))
         else:
-            fields.append((attribute.name, note if note is msgspec.Raw else Union[note, None], None))  # noqa: UP007
+            maybe = note if note is msgspec.Raw else Union[note, None]  # noqa: UP007
+            fields += [(name, maybe, None) for name in (attribute.name, *attribute.former)]
     return msgspec.defstruct("Body", fields, kw_only=True, frozen=True, gc=False, forbid_unknown_fields=True)
 
 
@@ -213,7 +214,7 @@ class PacketTypeReader:
         self.packet = msgspec.defstruct("Packet", fields, tag=plan.name, **options)
         fields = [("recorded", _RECORDED_AT), ("body", _struct(plan, _annotation))]
         self._strict = msgspec.msgpack.Decoder(msgspec.defstruct("Strict", fields, tag=plan.name, **options)).decode
-        self._columns = [(each, attrgetter(each.name), _converter_for(each)) for each in plan.attributes]
+        self._columns = [(each, _getter(each), _converter_for(each)) for each in plan.attributes]
 
     def columns(self, packets: Sequence[Any], positions: Sequence[int]) -> tuple[Columns, dict[int, str]]:
         """The events of some packets, and the rows that are not events with the attribute at fault."""
@@ -242,8 +243,16 @@ class PacketTypeReader:
             self._strict(packet)
         except Exception as problem:
             return f"not a {self.plan.name}: {str(problem).replace('$[2]', '$')}"
-        wanted = {each.name: _CHECKED_AS_COLUMN.get(type(each.type), "") for each in self.plan.attributes}
+        wanted = {each.name: _CHECKED_AS_COLUMN.get(type(each.type), "is missing") for each in self.plan.attributes}
         return f"not a {self.plan.name}: {attribute} {wanted.get(attribute or '', 'does not fit')}"
+
+
+def _getter(attribute: Attribute) -> Callable[[Any], Any]:
+    """A function that gets the value of an attribute from a body; under a former name if it has none otherwise."""
+    if not attribute.former:
+        return attrgetter(attribute.name)
+    values = attrgetter(attribute.name, *attribute.former)
+    return lambda body: next((value for value in values(body) if value is not None), None)
 
 
 def _without(batch: pa.RecordBatch, rows: list[int]) -> pa.RecordBatch:
