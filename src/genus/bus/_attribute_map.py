@@ -20,12 +20,16 @@ UNITS_OF = "units of "
 """First part of the type name of a packet that states the units of a type; no type has a name with a space."""
 
 NIL = msgspec.Raw(b"\xc0")
-Convert = Callable[[msgspec.Raw], object]
+Convert = Callable[[Any], object]
+"""A function that converts a number from one unit to another; it raises EventError if that cannot be done."""
 
 _open = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder().encode
-_decode_float = msgspec.msgpack.Decoder(float).decode
-_decode_int = msgspec.msgpack.Decoder(int).decode
+_DECODERS: dict[type, Callable[[Any], object]] = {
+    FloatType: msgspec.msgpack.Decoder(float).decode,
+    IntType: msgspec.msgpack.Decoder(int).decode,
+}
+_decode_any: Callable[[Any], object] = msgspec.msgpack.Decoder().decode
 _decode_units = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
@@ -68,7 +72,7 @@ class MapReader:
     def _find_converters(self, units: Mapping[str, str]) -> list[tuple[str, Convert]]:
         named = [(name, self._own.get(self._renamed.get(name, name)), unit) for name, unit in units.items()]
         return [
-            (name, converter(self.type, attribute, unit))
+            (name, converter(name_of(self.type), attribute, unit))
             for name, attribute, unit in named
             if attribute is not None and attribute.unit not in (None, unit)
         ]
@@ -80,7 +84,8 @@ class MapReader:
         for name, convert in self._converters.items():
             present = self._renamed.get(name, name)
             if given.get(name, NIL) != NIL and fields.get(present) is given[name]:
-                fields[present] = convert(given[name])
+                decode = _DECODERS.get(type(self._own[present].type), _decode_any)
+                fields[present] = convert(decode(given[name]))
         try:
             event = self._decode(_encode(fields))
         except EventError as problem:
@@ -151,21 +156,20 @@ def decode_units(body: bytes | memoryview | msgspec.Raw) -> dict[str, str] | Non
         return None
 
 
-def converter(cls: type, attribute: Attribute, unit: str) -> Convert:
-    """A function that converts a value from a unit to that of an attribute; it raises EventError if it cannot."""
+def converter(owner: str, attribute: Attribute, unit: str) -> Convert:
+    """The function that converts values from a unit to that of an attribute, which has another one."""
     assert attribute.unit is not None
     conversion = unit_conversion(unit, attribute.unit)
-    subject = f"{name_of(cls)}.{attribute.name} is in {attribute.unit}"
+    subject = f"{owner}.{attribute.name} is in {attribute.unit}"
     if conversion is None:
         return partial(_refuse, f"{subject}, but {describe_units(unit, attribute.unit)}")
-    match attribute.type:
-        case FloatType():
-            return lambda value: conversion.convert(_decode_float(value))
-        case IntType() if conversion.is_whole:
-            return lambda value: conversion.convert_whole(_decode_int(value))
+    if isinstance(attribute.type, FloatType):
+        return conversion.convert
+    if isinstance(attribute.type, IntType) and conversion.is_whole:
+        return conversion.convert_whole
     why = f"its values, of type {attribute.type.describe()}, are not converted from {unit}; declare it as float"
     return partial(_refuse, f"{subject}, but {why}")
 
 
-def _refuse(reason: str, value: msgspec.Raw) -> object:
+def _refuse(reason: str, value: object) -> object:
     raise EventError(reason)
