@@ -261,7 +261,7 @@ class Registration:
             self.refuse(
                 subject,
                 f"is in {attribute.unit}, but {f'in {known.unit}' if known.unit else 'without a unit'} in family "
-                f"{family}; rename the attribute or keep its unit",
+                f"{family}, and what was written in that unit is not converted; keep it, or declare a new attribute",
             )
 
     def _check_values(self, subject: str, family: str, known: Attribute, before: ChoiceType, now: ChoiceType) -> None:
