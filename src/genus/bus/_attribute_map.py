@@ -77,9 +77,14 @@ class MapReader:
             if attribute is not None and attribute.unit not in (None, unit)
         ]
 
-    def decode(self, body: bytes | memoryview | msgspec.Raw) -> Event:
-        """The event of a map; raises what msgspec or the class raises if it is none."""
+    def decode(self, body: bytes | memoryview | msgspec.Raw, problem: Exception | None = None) -> Event:
+        """The event of a map; raises what msgspec or the class raises if it is none.
+
+        A given problem is that of decoding the map as it is; it is raised if all names in the map are present ones.
+        """
         given = _open(body)
+        if problem is not None and given.keys() <= self._own.keys():
+            raise problem
         fields, strange = self._rename(given)
         for name, convert in self._converters.items():
             present = self._renamed.get(name, name)
@@ -88,20 +93,13 @@ class MapReader:
                 fields[present] = convert(decode(given[name]))
         try:
             event = self._decode(_encode(fields))
-        except EventError as problem:
+        except EventError as wrong:
             missing = [each for each in self._own if each not in fields and not self._own[each].optional]
             hints = filter(None, (self._hint(name, given[name], missing) for name in strange))
-            raise EventError("; ".join([str(problem), *hints])) from None
+            raise EventError("; ".join([str(wrong), *hints])) from None
         for name in strange:
             self._count(name, given[name], event)
         return event
-
-    def is_usual(self, body: bytes | memoryview | msgspec.Raw) -> bool:
-        """Whether a map has only names of the class, so that the reason why it was refused is another one."""
-        try:
-            return all(name in self._own for name in _open(body))
-        except Exception:  # msgspec's errors, UnicodeDecodeError, RecursionError
-            return True
 
     def _rename(self, given: Mapping[str, msgspec.Raw]) -> tuple[dict[str, Any], list[str]]:
         """The values by present names, and the names of values without an attribute; a present name goes first."""

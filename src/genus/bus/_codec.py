@@ -78,20 +78,18 @@ class EventDecoder:
         decoder = self._decoders.get(name) or self._find(name)
         if decoder is None:
             return self._state_units(name, body) or Rejected(f"unknown type {name}")
-        event: Event | Rejected
         try:
-            event = decoder.decode(body)
+            return Recorded(at_us, decoder.decode(body))
         except Exception as problem:  # also what a class's own __post_init__ raises
-            event = self._decode_map(name, body, problem)
-        return event if isinstance(event, Rejected) else Recorded(at_us, event)
+            return self._decode_map(name, at_us, body, problem)
 
-    def _decode_map(self, name: str, body: msgspec.Raw, problem: Exception) -> Event | Rejected:
+    def _decode_map(self, name: str, at_us: int, body: msgspec.Raw, problem: Exception) -> Recorded | Rejected:
         """Decode an event of a class of another age; the given problem is the reason if it is of the same."""
         reader = self._maps[name]
-        if reader.converts or reader.is_usual(body):
+        if reader.converts:  # it was read by its map
             return Rejected(f"not a {name}: {problem}")
         try:
-            return reader.decode(body)
+            return Recorded(at_us, reader.decode(body, problem))
         except Exception as other:
             return Rejected(f"not a {name}: {other}")
 

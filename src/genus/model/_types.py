@@ -29,8 +29,8 @@ class Width(msgspec.Struct, frozen=True):
 class Unit(msgspec.Struct, frozen=True):
     """The unit of an attribute: `speed: Annotated[float, Unit("km/h")]`.
 
-    The symbol is kept in catalogs and stated in recordings. Values of a recording that states another unit are converted
-    when they are read; docs/semantics.md has the units and the arithmetic.
+    The symbol is kept in catalogs and stated in recordings. Values of a recording that states another unit are
+    converted when they are read; docs/semantics.md has the units and the arithmetic.
     """
 
     symbol: str
