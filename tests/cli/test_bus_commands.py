@@ -185,6 +185,26 @@ def test_replaying_onto_the_bus(listening: Running) -> None:
     assert [json.loads(line)["lane"] for line in out.splitlines()] == [7, 7]
 
 
+def test_replay_says_which_values_were_not_read() -> None:
+    """As after an attribute was renamed without `Renamed`; with it they are read."""
+    with RecordingWriter("loops.genus") as recording:
+        for speed in (30.0, None, 50.0):
+            recording.write(make_event(event_type("Loop", load_types("road.py")), {"lane": 1, "speed": speed}), 0)
+    for name, annotation in (("renamed", "Maybe[float]"), ("kept", "Maybe[Annotated[float, Renamed('speed')]]")):
+        text = TYPES.replace("speed: Maybe[float]", f"velocity: {annotation}")
+        Path(f"{name}.py").write_text(f"from typing import Annotated\nfrom genus import Renamed\n{text}")
+    done = genus("replay", "-t", "renamed.py", "loops.genus", "--print")
+    line = (
+        "genus: 2 value(s) of Loop.speed were not read: the class has no attribute of that name; did velocity replace"
+    )
+    assert done.stderr.count("were not read") == 1
+    assert line in done.stderr
+    assert "replayed 3 of 3 events" in done.stderr
+    kept = genus("replay", "-t", "kept.py", "loops.genus", "--print")
+    assert "not read" not in kept.stderr
+    assert kept.stdout.count("velocity=") == 2
+
+
 def test_a_damaged_recording_is_replayed_and_said_so() -> None:
     running = Running("record", "loops.genus")
     running.wait_for_socket()

@@ -205,7 +205,7 @@ class LandingFolder:
                 return
             packet = encode_event(event, at_us)  # first: an event that cannot be encoded begins no file
             writer = self._writer or self._begin()
-            writer.append(packet)
+            writer.append(packet, type(event), at_us)
             self.written += 1
             if writer.written >= self._most:
                 with suppress(OSError):

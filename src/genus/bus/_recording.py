@@ -3,6 +3,9 @@
 A file is a header of eight bytes and then frames: two sync bytes, length and CRC-32 of a packet (little-endian), the
 packet. A damaged frame does not affect others: reading goes on at the next position where sync, length and checksum
 agree, so a file can also be read from the middle. A truncated file replays up to the cut. Both are counted.
+
+Before the first event of a type that has units there is a packet that states them, so that a class with other units
+converts the values. Earlier releases count that packet as an unknown type and skip it.
 """
 
 import mmap
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from genus.bus._attribute_map import UnreadValues, encode_units
 from genus.bus._bus import Bus, log
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.errors import RecordingError
@@ -53,19 +57,26 @@ class RecordingWriter:
         except OSError as problem:
             raise RecordingError(f"cannot write {self.path}: {problem.strerror}") from None
         self._lock = threading.Lock()
+        self._stated: set[type] = set()
         if self._file.tell() == 0:
             self._file.write(HEADER)
 
     def write(self, event: Event, at_us: int) -> None:
         """Add an event with its time of recording in microseconds since 1970."""
-        self.append(encode_event(event, at_us))
+        self.append(encode_event(event, at_us), type(event), at_us)
 
-    def append(self, packet: bytes) -> None:
-        """Add an encoded packet."""
-        frame = FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
+    def append(self, packet: bytes, cls: type | None = None, at_us: int = 0) -> None:
+        """Add an encoded packet, and before the first of a class its units."""
         with self._lock, _as_recording_errors(self.path):
-            self._file.write(frame)
+            if cls is not None and cls not in self._stated:
+                self._state_units(cls, at_us)
+            self._file.write(_frame(packet))
             self.written += 1
+
+    def _state_units(self, cls: type, at_us: int) -> None:
+        if (packet := encode_units(cls, at_us)) is not None:
+            self._file.write(_frame(packet))
+        self._stated.add(cls)
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""
@@ -88,6 +99,10 @@ class RecordingWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _frame(packet: bytes) -> bytes:
+    return FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
 
 
 def _check_header(path: Path) -> None:
@@ -120,7 +135,8 @@ class Recording:
     """A recording to read: iterating gives its events, oldest first.
 
     `events` counts them, `problems` counts packets that are no event of a known type by reason, `damage` lists the
-    damaged parts of the file. All three are complete when the iteration has ended.
+    damaged parts of the file, and `unread` counts values that were left out of events, because the class has no
+    attribute for them (`Loop.speed`). All are complete when the iteration has ended.
     """
 
     path: Path
@@ -128,6 +144,7 @@ class Recording:
     events: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     damage: list[str] = field(default_factory=list)
+    unread: UnreadValues = field(default_factory=UnreadValues)
 
     @property
     def size(self) -> int:
@@ -137,14 +154,14 @@ class Recording:
     def __iter__(self) -> Iterator[Recorded]:
         """The events, oldest first."""
         decoder = EventDecoder(self.types)
-        self.events, self.problems, self.damage = 0, Counter(), []
+        self.events, self.problems, self.damage, self.unread = 0, Counter(), [], decoder.unread
         for packet in self._packets():
             found = decoder.decode(packet)
-            if isinstance(found, Rejected):
-                self.problems[found.reason] += 1
-            else:
+            if isinstance(found, Recorded):
                 self.events += 1
                 yield found
+            elif isinstance(found, Rejected):
+                self.problems[found.reason] += 1
 
     def _packets(self) -> Iterator[bytes]:
         with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -300,7 +317,8 @@ def replay(
 ) -> int:
     """Call `publish` with the events of a recording that match a subscription (default: all); returns how many.
 
-    Parts of the file that cannot be read are skipped and listed in the recording's `problems`.
+    Parts of the file that cannot be read are skipped and listed in the recording's `problems`. Values that the classes
+    have no attribute for are counted in its `unread`, and logged at the end.
 
     Args:
         recording: What `read_recording` returned.
@@ -330,4 +348,6 @@ def replay(
                 sleep(ahead)
         publish(recorded.event)
         count += 1
+    for line in recording.unread.lines():
+        log().warning("%s: %s", recording.path, line)
     return count

@@ -166,7 +166,7 @@ class Reach:
 
 def say_losses(link: Any, dropped: int) -> None:
     """Print how many events were lost or could not be read, by reason."""
-    losses = {key: count for key, count in link.items() if key.startswith(("dropped", "rejected"))}
+    losses = {key: count for key, count in link.items() if key.startswith(("dropped", "rejected", "not read"))}
     if dropped:
         losses["dropped: printing too slow"] = dropped
     for what, count in losses.items():
@@ -212,7 +212,7 @@ def record(
     given = {option: size for option, size in sizes.items() if size is not None}
     _check_recording(file, append, landing, given)
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with stopped_by_signals() as stop, _without_log(), open_bus(shared(address)) as bus:
+    with stopped_by_signals() as stop, _without_log("recording ended"), open_bus(shared(address)) as bus:
         recorder = _recorder(bus, file, asked, append, landing, given)
         try:
             click.echo(f"recording {asked} from {address} to {file}", err=True)
@@ -227,11 +227,11 @@ def record(
 
 
 @contextmanager
-def _without_log() -> Iterator[None]:
-    """Leave out the log line about a recording that ended: the command's error line says the same."""
+def _without_log(text: str) -> Iterator[None]:
+    """Leave out log lines with a text: the command says the same itself."""
 
     def is_other(entry: logging.LogRecord) -> bool:
-        return "recording ended" not in entry.getMessage()
+        return text not in entry.getMessage()
 
     log = logging.getLogger("genus.bus")
     log.addFilter(is_other)
@@ -349,7 +349,7 @@ def _replay(
         advance()
         played += 1
 
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), _without_log("were not read"):
         replay_events(recording, handle, asked, speed=speed, sleep=stop.wait)
     return played
 
@@ -380,3 +380,5 @@ def _report_skipped(recording: Recording) -> None:
         click.echo(f"genus: skipped {times}: {reason}", err=True)
     if len(recording.problems) > MOST_REASONS:
         click.echo(f"genus: and {len(recording.problems) - MOST_REASONS} more reasons", err=True)
+    for line in recording.unread.lines():
+        click.echo(f"genus: {line}", err=True)

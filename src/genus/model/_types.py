@@ -29,10 +29,39 @@ class Width(msgspec.Struct, frozen=True):
 class Unit(msgspec.Struct, frozen=True):
     """The unit of an attribute: `speed: Annotated[float, Unit("km/h")]`.
 
-    The symbol is kept in catalogs and shown by commands; values are not converted.
+    The symbol is kept in catalogs and stated in recordings. Values of a recording that states another unit are
+    converted when they are read; docs/semantics.md has the units and the arithmetic.
     """
 
     symbol: str
+
+
+class Renamed:
+    """Annotation of an attribute that had other names before: `velocity: Annotated[float, Renamed("speed")]`.
+
+    The attribute keeps its presence bit, and what was written under a former name is read into it: recordings, packets,
+    frames and tables. Name all former names, in any order: `Renamed("speed", "v")`. Type and unit stay as they were.
+
+    Raises DeclarationError if there is no name, or one is no text.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, *names: str) -> None:
+        if not names or not all(isinstance(name, str) for name in names):
+            raise DeclarationError(
+                f'Renamed takes former names of an attribute, such as Renamed("speed"), not {names!r}'
+            )
+        self.names = tuple(dict.fromkeys(names))
+
+    def __repr__(self) -> str:
+        return f"Renamed({', '.join(map(repr, self.names))})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Renamed) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
 
 
 class Opaque(msgspec.Struct, frozen=True):
@@ -257,6 +286,16 @@ def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None
     width = next((note for note in notes if isinstance(note, Width)), None)
     opaque = next((OpaqueType(note.text) for note in notes if isinstance(note, Opaque)), None)
     return opaque or _plain_type(required, width), optional, unit
+
+
+def former_names(annotation: object) -> tuple[str, ...]:
+    """The names in the `Renamed` of an annotation.
+
+    >>> former_names(Annotated[float, Unit("m/s"), Renamed("speed", "v")] | None)
+    ('speed', 'v')
+    """
+    notes = _unwrap(annotation)[2]
+    return tuple(dict.fromkeys(name for note in notes if isinstance(note, Renamed) for name in note.names))
 
 
 def is_bounded(annotation: object) -> bool:

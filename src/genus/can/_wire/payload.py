@@ -118,6 +118,7 @@ class PayloadField(msgspec.Struct, frozen=True):
     """One attribute of the vector in the payloads of a class."""
 
     name: str
+    """The name that the class has for it, which may be a former one; that of the vector if the class has none."""
     key: str
     template: ValueTemplate
     declared: bool
@@ -141,21 +142,22 @@ class PayloadField(msgspec.Struct, frozen=True):
 
 def fields_of(cls: type[Event], vector: Vector, tagged: Sequence[str]) -> Iterator[PayloadField]:
     """The fields of a class in the order of a vector; SubscriptionError if the vector does not fit the class."""
-    own = {attribute.name: attribute for attribute in attributes(cls)}
-    for attribute in own.values():
+    for attribute in attributes(cls):
         _check_attribute(cls, attribute, vector)
+    own = vector.pair(attributes(cls))
     annotations = {field.name: field.type for field in msgspec.structs.fields(cls)}
     tag_bits = {vector.find(name).name: 1 << bit for bit, name in enumerate(reversed(tagged))}
     numbers = iter(range(len(vector)))
     for index, agreed in enumerate(vector):
         mine, key = own.get(agreed.name), str(index)
-        use = AttributeUse(agreed.type, mine.type if mine else None, annotations.get(agreed.name, Any), key)
+        name = mine.name if mine else agreed.name
+        use = AttributeUse(agreed.type, mine.type if mine else None, annotations.get(name, Any), key)
         required = mine is not None and not mine.optional
         if required or agreed.name in tag_bits:
             byte, mask = None, tag_bits.get(agreed.name, 0)
         else:
             byte, mask = _presence_bit(next(numbers))
-        yield PayloadField(agreed.name, key, template_for(use), mine is not None, required, byte, mask)
+        yield PayloadField(name, key, template_for(use), mine is not None, required, byte, mask)
 
 
 def _header_size(fields: Iterable[PayloadField]) -> int:
@@ -173,7 +175,7 @@ def _presence_bit(number: int) -> tuple[int, int]:
 
 def _check_attribute(cls: type[Event], attribute: Attribute, vector: Vector) -> None:
     """Raise SubscriptionError if the vector lacks an attribute of a class, or has it with another type."""
-    agreed = vector.find(attribute.name).type
+    agreed = (vector.match(attribute) or vector.find(attribute.name)).type
     if isinstance(agreed, ChoiceType) and isinstance(attribute.type, ChoiceType):
         same = set(attribute.type.values) <= set(agreed.values)
     else:

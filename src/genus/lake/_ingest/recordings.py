@@ -14,7 +14,7 @@ a dead letter.
 import io
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import IO, NamedTuple, TypeAlias
@@ -23,9 +23,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from genus.bus._attribute_map import UNITS_OF
 from genus.bus._recording import ARRAY_OF_THREE, FRAME, HEADER, LARGEST, SYNC
 from genus.lake._ingest.format import RAW_LIMIT, Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.packets import PacketReader
+from genus.lake._ingest.stated_units import StatedUnits, read_stated_units
 from genus.lake._tables.files import open_input
 
 PIECE = 1 << 22
@@ -206,6 +208,57 @@ class _Piece:
         return int(wrong[0]) if len(wrong) else len(packets)
 
 
+# -- units -------------------------------------------------------------------------------------------------------------
+
+
+class UnitsAt(NamedTuple):
+    """Units that a frame states, and the position of the frame."""
+
+    position: int
+    type: str
+    units: Mapping[str, str]
+
+
+def find_stated_units(file: IO[bytes], cuts: Sequence[int]) -> list[UnitsAt]:
+    """The frames of a file that state units, in order; `cuts` are its ends and where it is cut.
+
+    Bytes that look like such a frame are one only if sequential reading finds them, which is done from the last cut.
+    """
+    text, found = UNITS_OF.encode(), list[UnitsAt]()
+    for base in range(0, cuts[-1], PIECE):
+        file.seek(base)
+        data = file.read(PIECE + len(text))
+        at = data.find(text)
+        while at != -1:
+            found += _units_at(file, cuts, base + at)
+            at = data.find(text, at + 1)
+    return list({stated.position: stated for stated in found}.values())
+
+
+def _units_at(file: IO[bytes], cuts: Sequence[int], text_at: int) -> list[UnitsAt]:
+    """The frame whose type name begins at a position, after an array of three and one or two bytes of a text."""
+    cut = bisect_left(cuts, text_at + 1) - 1
+    for frames in read_frames(file, cuts[cut], cuts[cut + 1]):
+        if frames.ends[-1] > text_at:
+            index = max(bisect_left(frames.starts, text_at) - 1, 0)
+            begin = frames.starts[index] + FRAME.size
+            stated = read_stated_units(frames.packets[index]) if begin < text_at < begin + 4 else None
+            return [] if stated is None else [UnitsAt(frames.starts[index], *stated)]
+    return []
+
+
+def _units_before(start: int, stated: Sequence[UnitsAt]) -> tuple[tuple[str, str, str], ...]:
+    last = {each.type: each.units for each in stated if each.position < start}
+    return tuple((type_, name, unit) for type_, units in last.items() for name, unit in units.items())
+
+
+def _as_stated(rows: Iterable[tuple[str, str, str]]) -> StatedUnits:
+    found: dict[str, dict[str, str]] = {}
+    for type_, name, unit in rows:
+        found.setdefault(type_, {})[name] = unit
+    return dict(found)
+
+
 # -- the format --------------------------------------------------------------------------------------------------------
 
 
@@ -218,17 +271,18 @@ class Recordings(msgspec.Struct, frozen=True):
             return [Split(path, 0, size)]
         with open_input(path) as file:
             ends = [0, *find_cuts(file, size, target), size]
-        return [Split(path, start, end) for start, end in pairwise(ends)]
+            stated = find_stated_units(file, ends)
+        return [Split(path, start, end, units=_units_before(start, stated)) for start, end in pairwise(ends)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events of a split, and a dead letter for every damaged range and every packet that is not an event."""
-        reader = _reader_of(types)
+        reader, units = _reader_of(types), _as_stated(split.units)
         with open_input(split.path) as file:
             at = _begin(file, split)
             for frames in read_frames(file, at, split.end):
                 if gaps := frames.gaps(at):
                     yield [_damage(file, *gap) for gap in gaps]
-                yield from _chunks(reader, frames)
+                yield from _chunks(reader, frames, units)
                 at = frames.ends[-1]
             if at < split.end or split.end == 0:
                 yield [_rest(file, at, split)]
@@ -246,8 +300,8 @@ def _begin(file: IO[bytes], split: Split) -> int:
     return len(HEADER) if file.read(len(HEADER)) == HEADER else 0
 
 
-def _chunks(reader: PacketReader, frames: FrameRun) -> Iterator[Chunk]:
-    found = reader.read(frames.packets, frames.starts)
+def _chunks(reader: PacketReader, frames: FrameRun, units: StatedUnits) -> Iterator[Chunk]:
+    found = reader.read(frames.packets, frames.starts, units)
     yield from found.columns
     if found.problems:
         yield [
