@@ -11,9 +11,9 @@ can the marker begin in a frame's header: its bytes differ from each other, from
 and from the last byte of a length, which is at most 5; and a checksum that equals the marker is stored inverted.
 
 The first format has a marker of two bytes that may occur in packets. After a damaged frame of it, reading goes on where
-that frame ends by the structure of its packet, or else by its length, if a valid frame begins there or the file ends;
-frames before that place may be inside the packet and are not read. Only if neither is so, because the damage is larger,
-the next valid frame is taken, which may then be one from inside a packet.
+that frame ends, by its length or by the structure of its packet, if its checksum confirms this, a valid frame begins
+there, or the file ends there; frames before that place may be inside the packet and are not read. Only if nothing
+confirms it, because the damage is larger, the next valid frame is taken, which may then be one from inside a packet.
 """
 
 import struct
@@ -161,14 +161,21 @@ def _end_of_damaged_frame(data: Octets, form: FrameFormat, at: int) -> int | Non
     start = at + form.size
     if start >= len(data):
         return None
-    by_length = start + FIELDS.unpack_from(data, at + len(form.marker))[0]
-    by_structure = end_of_value(data, start)
-    for end in (by_structure, by_length):
-        if end is not None and (end == len(data) or (end < len(data) and form.frame_at(data, end) is not None)):
+    length, checksum = FIELDS.unpack_from(data, at + len(form.marker))
+    by_structure, by_length = end_of_value(data, start), start + length
+    if by_structure is not None and form.checksum(data[start:by_structure]) == checksum:
+        return by_structure  # only its marker or length is damaged
+    for end in (by_length, by_structure):
+        if end is not None and _is_confirmed(data, form, end):
             return end
     if data[at:start].startswith(form.marker) and by_structure is not None and min(by_structure, by_length) > len(data):
         return len(data)  # the file was cut in this frame
     return None
+
+
+def _is_confirmed(data: Octets, form: FrameFormat, end: int) -> bool:
+    """Whether a frame begins at a position, or the file ends there."""
+    return end == len(data) or (end < len(data) and form.frame_at(data, end) is not None)
 
 
 # -- the structure of packets ------------------------------------------------------------------------------------------
