@@ -23,6 +23,7 @@ from genus.model import (
     TextType,
     TimeType,
 )
+from genus.model._read_back import plain_value
 from genus.model._types import MICROSECOND, int_range, metas, micros_of_duration, micros_of_time
 
 MAX_BYTES = 0xFFFF
@@ -127,7 +128,7 @@ def encode_opaque(value: object) -> bytes:
     """An opaque value as msgpack; TypeError if it is None."""
     if value is None:
         raise TypeError("it is absent")
-    return msgspec.msgpack.encode(value)
+    return msgspec.msgpack.encode(value, enc_hook=plain_value)
 
 
 def _bool(_: AttributeUse) -> ValueTemplate:
