@@ -125,7 +125,7 @@ def test_the_whole_frames_are_replayed_and_no_others(tmp_path: Path, block: int)
         for _ in range(chance.randrange(1, 5)):
             damage(data, chance)
         path.write_bytes(data)
-        wanted = whole_frames(data, packets)
+        wanted = whole_frames(bytes(data), packets)
         if wanted:
             assert replayed(path) == wanted, f"seed {seed}"
             kept += len(wanted)

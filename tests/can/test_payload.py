@@ -174,7 +174,7 @@ def test_an_event_is_encoded_exactly_if_it_passes_check(seed: int) -> None:
     assert 200 < encoded < 900
 
 
-def rounded(event: Any) -> Event:
+def rounded(event: Any) -> Any:
     """An event with its Float32 as CAN carries it."""
     single = None if event.single is None else round_to_float32(event.single)
     return msgspec.structs.replace(event, single=single)

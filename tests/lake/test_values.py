@@ -49,7 +49,7 @@ def stored(cast: CastColumn, attribute: Attribute) -> list[Any]:
     if pa.types.is_duration(values.type):
         micros = values.cast(pa.int64()).to_pylist()
         return [None if each is None else timedelta(microseconds=each) for each in micros]
-    found = values.to_pylist()
+    found: list[Any] = values.to_pylist()
     if isinstance(attribute.type, ChoiceType) and attribute.type.enum is not None:
         return [None if each is None else attribute.type.enum(each) for each in found]
     return found
