@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from genus.bus import RecordingWriter
+from genus.bus import RecordingWriter, read_recording
 from genus.cli._events import event_type, load_types, make_event
 from genus.testing import run_command as genus
 
@@ -169,6 +169,43 @@ def test_a_recording_that_cannot_be_is_refused(arguments: list[str], problem: st
     assert done.returncode in (1, 2)
     assert problem in done.stderr
     assert "Traceback" not in done.stderr
+
+
+ODD_LINK = """
+from genus.bus import register_link
+
+class OddLink:
+    def open(self, deliver):
+        self.deliver = deliver
+
+    def listen(self, subscription, on_trouble):
+        for lane in (1, "two", 2, "three"):
+            self.deliver(Loop(lane=lane))
+        return lambda: None
+
+    def send(self, event): ...
+    def close(self): ...
+    def counters(self): return {}
+
+register_link("odd", lambda name: OddLink())
+"""
+
+
+@pytest.mark.parametrize("landing", [[], ["--landing"]])
+@pytest.mark.parametrize(("invalid", "code"), [("count", 0), ("raise", 1)])
+def test_events_that_could_not_be_read_back_are_refused_and_said_so(
+    folder: Path, landing: list[str], invalid: str, code: int
+) -> None:
+    """They come from a link that does not check what it delivers."""
+    (folder / "road.py").write_text(TYPES + ODD_LINK)
+    done = genus("record", "loops", "--bus", "odd:", "--seconds", "0.3", "--invalid", invalid, *landing)
+    assert done.returncode == code
+    assert "2 events in loops" in done.stderr
+    assert ", 2 events refused" in done.stderr
+    assert "genus: refused 2: Loop.lane must be int64 (last: Loop.lane is 'three', but must be int64)\n" in done.stderr
+    assert ("--invalid count goes on" in done.stderr) is (invalid == "raise")
+    (file,) = [path for path in (folder / "loops", *(folder.glob("loops/*.genus"))) if path.is_file()]
+    assert [one.event.lane for one in read_recording(file)] == [1, 2]  # type: ignore[attr-defined]
 
 
 def test_replaying_onto_the_bus(listening: Running) -> None:

@@ -2,7 +2,6 @@
 
 import struct
 import tempfile
-import zlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from genus import Catalog, Event, Renamed, Unit, read_recording
 from genus.bus import RecordingWriter
-from genus.bus._recording import FRAME, SYNC
+from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._tables.columns import POSITION
@@ -37,28 +36,30 @@ WRITERS = {symbol: loop(speed=measured(symbol), raw=bytes | None, width=measured
 READER = loop(velocity=measured("m/s", float, "speed"), raw=bytes | None, width=measured("mm", int))
 
 
-def fake_frame(unit: str) -> bytes:
+FORMATS = st.sampled_from([FIRST_FORMAT, FORMAT])
+
+
+def fake_frame(unit: str, form: FrameFormat) -> bytes:
     """A whole frame that states units, to be carried as the value of an attribute."""
-    packet = msgspec.msgpack.encode(("units of Loop", 0, {"speed": unit}))
-    return FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
+    return form.frame(msgspec.msgpack.encode(("units of Loop", 0, {"speed": unit})))
 
 
 VALUES = st.none() | st.floats(allow_nan=False)
-RAW = st.none() | st.binary(max_size=6) | st.builds(fake_frame, st.sampled_from(UNITS))
+RAW = st.none() | st.binary(max_size=6) | st.builds(fake_frame, st.sampled_from(UNITS), FORMATS)
 WIDTHS = st.none() | st.integers(-3, 3) | st.sampled_from([2**62, -(2**62), 922337203685477580])
 SESSIONS = st.lists(
     st.tuples(st.sampled_from(UNITS), st.lists(st.tuples(VALUES, RAW, WIDTHS), min_size=1, max_size=4)), max_size=4
 )
 
 
-@given(SESSIONS, st.integers(1, 400))
+@given(SESSIONS, st.integers(1, 400), FORMATS)
 @examples(150)
 def test_the_lake_reads_the_same_bits_as_the_bus(
-    sessions: list[tuple[str, list[tuple[float | None, bytes | None, int | None]]]], target: int
+    sessions: list[tuple[str, list[tuple[float | None, bytes | None, int | None]]]], target: int, form: FrameFormat
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.genus")
-        RecordingWriter(path).close()
+        path.write_bytes(form.header)
         for unit, rows in sessions:
             with RecordingWriter(path, append=True) as recording:
                 for speed, raw, width in rows:

@@ -4,17 +4,27 @@ A packet is a msgpack array of the type's name, the time of recording (microseco
 attributes that are present. Decoding never raises: a packet that is no event of a known type gives a reason. A packet
 may also state the units of a type's attributes, for the packets after it: its type name is `units of NAME`, and its map
 has the unit of each attribute.
+
+Encoding and decoding accept the values that `genus.check` accepts, and no others.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
 from genus.bus._attribute_map import UNITS_OF, MapReader, UnreadValues, decode_units
 from genus.errors import EventError
-from genus.model import Event, check, is_event_type, name_of, subtypes
+from genus.model import Event, is_event_type, micros_of_time, name_of, subtypes
+from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
+from genus.model._read_back import plain_value
 
-_encode = msgspec.msgpack.Encoder().encode
+FIRST_US, LAST_US = (micros_of_time(moment.replace(tzinfo=UTC)) for moment in (datetime.min, datetime.max))
+"""The times of recording that a packet may have: the years 1 to 9999."""
+
+_RECORDED_AT = Annotated[int, msgspec.Meta(ge=FIRST_US, le=LAST_US)]
+_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -38,12 +48,22 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 def encode_event(event: Event, at_us: int) -> bytes:
-    """Encode an event as a packet; EventError names the value that cannot be encoded."""
+    """Encode an event as a packet; EventError names the value that could not be read back."""
+    cls = event.__class__
+    if (name := invalid_finders[cls](event)) is not None:
+        raise EventError(describe_invalid(event, name).message)
     try:
-        return _encode((name_of(type(event)), at_us, event))
-    except Exception as problem:
-        check(event)
+        if FIRST_US <= at_us <= LAST_US:
+            return _encode((cls.__genus_name__, at_us, event))  # type: ignore[attr-defined]
+    except Exception as problem:  # of msgspec, and of a value that another thread changes
         raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
+    raise EventError(f"an event cannot be recorded at {at_us} microseconds since 1970; use the years 1 to 9999")
+
+
+def encoding_problem(event: Event) -> str:
+    """Why `encode_event` refused an event, without the value at fault, so that equal reasons can be counted."""
+    name = invalid_finders[type(event)](event)
+    return f"{name_of(type(event))} cannot be encoded" if name is None else describe_invalid(event, name).reason
 
 
 class EventDecoder:
@@ -64,7 +84,7 @@ class EventDecoder:
 
     def __init__(self, types: Iterable[type] | None = None) -> None:
         self._given = None if types is None else [cls for root in types for cls in subtypes(root)]
-        self._open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
+        self._open = msgspec.msgpack.Decoder(tuple[str, _RECORDED_AT, msgspec.Raw]).decode
         self._decoders: dict[str, msgspec.msgpack.Decoder[Event] | MapReader] = {}
         self._maps: dict[str, MapReader] = {}
         self.unread = UnreadValues()
@@ -79,9 +99,10 @@ class EventDecoder:
         if decoder is None:
             return self._state_units(name, body) or Rejected(f"unknown type {name}")
         try:
-            return Recorded(at_us, decoder.decode(body))
+            event = decoder.decode(body)
         except Exception as problem:  # also what a class's own __post_init__ raises
             return self._decode_map(name, at_us, body, problem)
+        return _checked(at_us, event)
 
     def _decode_map(self, name: str, at_us: int, body: msgspec.Raw, problem: Exception) -> Recorded | Rejected:
         """Decode an event of a class of another age; the given problem is the reason if it is of the same."""
@@ -89,9 +110,10 @@ class EventDecoder:
         if reader.converts:  # it was read by its map
             return Rejected(f"not a {name}: {problem}")
         try:
-            return Recorded(at_us, reader.decode(body, problem))
+            event = reader.decode(body, problem)
         except Exception as other:
             return Rejected(f"not a {name}: {other}")
+        return _checked(at_us, event)
 
     def _state_units(self, name: str, body: msgspec.Raw) -> UnitsStated | None:
         """Convert values of a type from these units from now on; None if the packet states none."""
@@ -115,3 +137,11 @@ class EventDecoder:
             return None
         self._use(MapReader(found[-1], self.unread))
         return self._decoders[name]
+
+
+def _checked(at_us: int, event: Event) -> Recorded | Rejected:
+    """A decoded event, unless it has a value that msgspec accepts and its attribute does not."""
+    invalid = invalid_decoded_finders[type(event)](event)
+    if invalid is None:
+        return Recorded(at_us, event)
+    return Rejected(f"not a {name_of(type(event))}: {describe_invalid(event, invalid).reason}")

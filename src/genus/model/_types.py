@@ -8,7 +8,7 @@ descriptions are equal.
 import enum
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
@@ -230,7 +230,11 @@ def micros_of_duration(span: timedelta) -> int:
 
 def is_encodable(text: str) -> bool:
     """Whether a text can be encoded in UTF-8; one with a lone surrogate (half a character) cannot."""
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _PLAIN: dict[Any, AttributeType] = {
@@ -303,6 +307,15 @@ def is_bounded(annotation: object) -> bool:
     return any(isinstance(note, msgspec.Meta) for note in _unwrap(annotation)[2])
 
 
+def metas(annotation: object) -> Iterator[msgspec.Meta]:
+    """The bounds in an annotation, those of the members of a list or the like included."""
+    for part in typing.get_args(annotation):
+        if isinstance(part, msgspec.Meta):
+            yield part
+        else:
+            yield from metas(part)
+
+
 def _unwrap(annotation: object) -> tuple[object, bool, tuple[object, ...]]:
     origin = typing.get_origin(annotation)
     if origin is Annotated:
@@ -344,4 +357,13 @@ def _choice_type(members: type[enum.Enum]) -> ChoiceType:
     kinds = {type(value) for value in values}
     if kinds not in ({str}, {int}):
         raise DeclarationError(f"is the Enum {members.__name__}; its values must be all str or all int")
+    if wrong := [value for value in values if not _can_be_written(value)]:
+        raise DeclarationError(
+            f"is the Enum {members.__name__} with the value {wrong[0]!r}; use integers of 64 bits, or text without "
+            "lone surrogates"
+        )
     return ChoiceType(values, members)
+
+
+def _can_be_written(value: str | int) -> bool:
+    return is_encodable(value) if isinstance(value, str) else INT64_MIN <= value <= INT64_MAX

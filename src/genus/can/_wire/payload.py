@@ -27,6 +27,7 @@ from genus.bus._codec import Rejected
 from genus.can._wire.values import BYTE, COMMON_NAMES, AttributeUse, ValueTemplate, template_for
 from genus.errors import EventError, SubscriptionError
 from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check, name_of
+from genus.model._check import invalid_finders
 from genus.targets.python import define
 
 FIRST_BITS, MORE_BITS = 4, 7
@@ -225,6 +226,7 @@ def _generate_encoder(cls: type[Event], fields: Iterable[PayloadField]) -> Encod
     own = [field for field in fields if field.declared]
     last = _header_size(own) - 1
     names = _constants(own) | {"BYTE": BYTE, "cls": cls, "fail": lambda e, why: _raise_event_error(cls, own, e, why)}
+    names["find_invalid"] = invalid_finders[cls]
     body = [f"b{byte} = 0" for byte in range(1, last + 1)]
     for group in _group_packed(own):
         names[f"pack{group[0].key}_"] = _struct(group).pack
@@ -232,7 +234,7 @@ def _generate_encoder(cls: type[Event], fields: Iterable[PayloadField]) -> Encod
     always = sum(field.mask for field in own if field.required)
     lines = [
         "def encode(e, sequence):",
-        "    if e.__class__ is not cls: fail(e, None)",
+        "    if e.__class__ is not cls or find_invalid(e) is not None: fail(e, None)",
         f"    b0, bits, body = (sequence & 7) << 5, {always}, b''",
         "    try:",
         *_indent(_indent(body)),
@@ -271,7 +273,7 @@ def _raise_event_error(
     cls: type[Event], fields: Iterable[PayloadField], event: Event, problem: Exception | None
 ) -> NoReturn:
     """Raise the EventError that names the value of an event that cannot be encoded."""
-    if problem is None:
+    if type(event) is not cls:
         raise EventError(f"{event!r} is no {name_of(cls)}; use the codec of its own class")
     check(event)
     for field in fields:
