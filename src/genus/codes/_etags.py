@@ -82,11 +82,17 @@ class _Owner:
     blocks: list[Block] = field(default_factory=list)
     unit: int = 1
     total: int = 0
-    largest_free: int = 0
+    _largest_free: int | None = None
 
     def __post_init__(self) -> None:
         self.total = sum(block.size for block in self.blocks)
-        self._measure()
+
+    @property
+    def largest_free(self) -> int:
+        """The size of the largest free block; found again only after a change, since most types ask without one."""
+        if self._largest_free is None:
+            self._largest_free = max((block.size for block in self.free), default=0)
+        return self._largest_free
 
     def fit(self, size: int) -> Block | None:
         """A block of a size, cut from the lowest of the smallest free blocks that hold it."""
@@ -100,7 +106,7 @@ class _Owner:
             return False
         self.free.remove(whole)
         self.free.extend(_split_around(whole, block))
-        self._measure()
+        self._largest_free = None
         return True
 
     def grow(self, block: Block) -> None:
@@ -108,10 +114,7 @@ class _Owner:
         self.blocks.append(block)
         self.free.append(block)
         self.total += block.size
-        self._measure()
-
-    def _measure(self) -> None:
-        self.largest_free = max((block.size for block in self.free), default=0)
+        self._largest_free = None
 
 
 class EtagSpace:

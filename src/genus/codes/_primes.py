@@ -24,7 +24,7 @@ _placed: list[int] = []
 _positions: dict[int, int] = {}
 _sieved = 0
 _placing = Lock()
-_later = (number for number in count(_SIEVE_END + 1, 2) if number not in _positions and is_prime(number))
+_later = count(_SIEVE_END + 1, 2)
 
 
 def prime_at(position: int) -> int:
@@ -35,7 +35,7 @@ def prime_at(position: int) -> int:
     """
     while position >= len(_placed):
         with _placing:
-            _sieve_more() if _sieved < _SIEVE_END else _place(next(_later))
+            _sieve_more() if _sieved < _SIEVE_END else _place(_next_unplaced())
     return _placed[position]
 
 
@@ -76,6 +76,10 @@ def lowest_bits_outside(bits: int, number: int) -> int:
     for _ in range(number):
         filled |= lowest_outside(filled)
     return filled ^ bits
+
+
+def _next_unplaced() -> int:
+    return next(number for number in _later if number not in _positions and is_prime(number))
 
 
 def _place(*primes: int) -> None:

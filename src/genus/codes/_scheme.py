@@ -17,6 +17,7 @@ from genus.codes._primes import is_prime, lowest_outside, position, prime_at
 from genus.codes._topological import order_breadth_first
 from genus.errors import HierarchyError
 
+
 class CodeEntry(NamedTuple):
     """One line of an append-only record of codes: a type, its parents and its code.
 
@@ -131,7 +132,7 @@ class Scheme(ABC):
         new = self._describe_new(entry.name, entry.parents, kind=entry.kind)
         factor, rest = divmod(entry.code, new.base)
         if rest or not (factor == 1 if self._is_top(new) else self._may_take(new, factor)):
-            raise HierarchyError(f"stored code {entry.code:#x} of {entry.name!r} contradicts the entries before it")
+            raise HierarchyError(f"stored code {_show(entry.code)} of {entry.name!r} contradicts the entries before it")
         self._store(new, 0 if factor == 1 else 1 << position(factor))
 
     def _may_take(self, new: NewType, factor: int) -> bool:
@@ -173,3 +174,8 @@ class Scheme(ABC):
         if parent not in self._codes:
             raise HierarchyError(f"cannot add {name!r}: its parent {parent!r} is unknown; add the parent first")
         return self._codes[parent]
+
+
+def _show(code: int) -> str:
+    """A code for a message; Python does not convert integers of any size to decimal digits."""
+    return str(code) if code.bit_length() < 1024 else f"{code:#x}"
