@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType, ModuleType
@@ -81,7 +82,7 @@ class Catalog:
         are registered with those first that have most types below them.
         """
         with self._lock:
-            classes = order_classes(collect_types(what))
+            classes = order_classes(collect_types(what), self._classes)
             registration = self._try_registration(classes)
             registration.raise_problems()
             new = [registration.table.types[name] for name in registration.result.types]
@@ -114,7 +115,7 @@ class Catalog:
         The statuses of the findings are "refused", "added" and "kept". No findings means that everything is registered.
         """
         with self._lock:
-            registration = self._try_registration(order_classes(collect_types(what)))
+            registration = self._try_registration(order_classes(collect_types(what), self._classes))
             new = [registration.table.types[name] for name in registration.result.types]
             if new and not registration.problems:
                 try:
@@ -136,7 +137,7 @@ class Catalog:
 
     def _try_registration(self, classes: list[type]) -> Registration:
         registration = Registration(self._table)
-        seen = dict(self._classes)
+        seen = ChainMap({}, self._classes)
         for cls in classes:
             known = seen.setdefault(name_of(cls), cls)
             if known is not cls and (problem := describe_clash(known, cls)):
@@ -297,7 +298,7 @@ class Catalog:
 
     def _check_class(self, cls: type) -> None:
         """Accept a class that adds at most names to the catalog: one that was read from a file has no classes yet."""
-        classes = order_classes([cls])
+        classes = order_classes([cls], self._classes)
         registration = self._try_registration(classes)
         registration.raise_problems()
         for found in without_names(registration.result).findings():

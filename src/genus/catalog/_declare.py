@@ -227,10 +227,15 @@ def collect_types(what: Iterable[type | ModuleType]) -> list[type]:
     return list(found)
 
 
-def order_classes(classes: Iterable[type]) -> list[type]:
-    """The classes and all above them, those with most types below them first: heavy subtrees get the small codes."""
-    by_name: dict[str, dict[type, None]] = {}
+def order_classes(classes: Iterable[type], known: Mapping[str, type]) -> list[type]:
+    """The classes and all above them, those with most types below them first: heavy subtrees get the small codes.
+
+    A single class right below known ones, by name, comes alone, so that adding it does not cost by its depth.
+    """
     queue = list(classes)
+    if len(queue) == 1 and all(known.get(name_of(above)) is above for above in parents(queue[0])):
+        return queue
+    by_name: dict[str, dict[type, None]] = {}
     for cls in queue:
         if cls not in (same_name := by_name.setdefault(name_of(cls), {})):
             same_name[cls] = None

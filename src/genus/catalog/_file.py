@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 
-from genus.catalog._numbers import NumberAllocator
+from genus.catalog._numbers import MAX_CODE_DIGITS, NumberAllocator
 from genus.catalog._records import ROOT, TaggedNames, TypeEntry, TypeRecord, TypeTable
 from genus.codes._etags import Block, EtagSpace, Grant
 from genus.codes._prime_schemes import LinePrimes
@@ -158,7 +158,7 @@ class Damage(Exception):
 class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     parents: tuple[str, ...]
-    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=4000)]
+    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=MAX_CODE_DIGITS)]
     kind: bool = False
     etags: tuple[tuple[int, int], ...] = ()
     attributes: dict[str, Literal["required", "optional"]] = {}
