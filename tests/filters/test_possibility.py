@@ -53,7 +53,7 @@ class Tipper(Truck, Roadside):
     load: Maybe[float] = None
 
 
-class Camera(Vehicle, Roadside):
+class GantryCamera(Vehicle, Roadside):
     plate: str
 
 
@@ -192,10 +192,12 @@ def test_pairs_of_edge_tests_obey_the_law(seed: int) -> None:
 
 @pytest.mark.parametrize("parts", [{"where": this.plate == "x"}, {"has": "plate"}, {"where": this.plate.is_present()}])
 def test_an_attribute_that_only_a_sibling_has_is_never_there(parts: dict[str, Any]) -> None:
-    with pytest.warns(SubscriptionWarning, match=r"Truck can never match: no Truck .* has .*'plate' \(Camera has it\)"):
+    with pytest.warns(
+        SubscriptionWarning, match=r"Truck can never match: no Truck .* has .*'plate' \(GantryCamera has it\)"
+    ):
         Subscription(Truck, **parts)
     assert Subscription(Vehicle, **parts).why_never() is None, "a subtype has it"
-    assert Subscription(Camera, **parts).why_never() is None
+    assert Subscription(GantryCamera, **parts).why_never() is None
 
 
 def test_an_attribute_of_a_subtype_is_never_there_in_exact_events() -> None:
@@ -247,9 +249,9 @@ def test_kinds_and_event_have_the_attributes_of_every_event(type_: Any) -> None:
 def test_types_of_a_catalog_may_have_subtypes_that_are_not_declared_yet() -> None:
     """Of three generated classes, two are declared: the third may have what only a sibling has so far."""
     catalog = Catalog()
-    catalog.register(Vehicle, Truck, Tipper, Camera)
+    catalog.register(Vehicle, Truck, Tipper, GantryCamera)
     elsewhere = Catalog.parse(
-        catalog.text().replace("Vehicle", "Craft").replace("Truck", "Barge").replace("Camera", "Eye")
+        catalog.text().replace("Vehicle", "Craft").replace("Truck", "Barge").replace("GantryCamera", "Eye")
     )
     barge, eye = elsewhere.declare("Barge"), elsewhere.declare("Eye")
     assert Subscription(barge, has="plate").why_never() is None
@@ -295,8 +297,8 @@ WAYS: dict[str, Callable[[Any, dict[str, bool]], object]] = {
     "collection.subscribe": lambda bus, strict: bus.collection(Vehicle).subscribe(on_event, where=NEVER, **strict),
     "a decorator": lambda bus, strict: bus.collection(Vehicle).subscribe(where=NEVER, **strict)(on_event),
     "collection.inbox": lambda bus, strict: bus.collection(Vehicle).inbox(where="lane > 300", **strict),
-    "bus.subscribe": lambda bus, strict: bus.subscribe("Camera where lane > 300", on_event, **strict),
-    "bus.inbox": lambda bus, strict: bus.inbox("Camera where lane > 300", **strict),
+    "bus.subscribe": lambda bus, strict: bus.subscribe("GantryCamera where lane > 300", on_event, **strict),
+    "bus.inbox": lambda bus, strict: bus.inbox("GantryCamera where lane > 300", **strict),
 }
 
 
@@ -336,6 +338,12 @@ def test_strict_points_at_the_attribute() -> None:
         Subscription.parse("Truck where axles > 1 and plate == 'x'", [Truck], strict=True)
 
 
+def test_code_without_a_module_warns_too() -> None:
+    code = compile("Subscription(Vehicle, where=NEVER)", "typed in", "eval")
+    (found,) = warned(lambda: eval(code, {"Subscription": Subscription, "Vehicle": Vehicle, "NEVER": NEVER}))
+    assert (found.filename, found.lineno) == ("typed in", 1)
+
+
 def test_a_loop_with_other_constants_shows_it_once() -> None:
     """By Python's default filter; the message is the same for each."""
     with warnings.catch_warnings(record=True) as found:
@@ -360,7 +368,9 @@ def test_subscriptions_that_genus_makes_of_others_do_not_warn_again(tmp_path: Pa
 
 
 def test_files_of_subscriptions_warn_where_they_are_read() -> None:
-    (found,) = warned(lambda: read_subscriptions(["ann: Camera where lane > 300", "bob: Camera where lane > 3"]))
+    (found,) = warned(
+        lambda: read_subscriptions(["ann: GantryCamera where lane > 300", "bob: GantryCamera where lane > 3"])
+    )
     assert found.filename == __file__
 
 

@@ -3,7 +3,7 @@
 import gc
 import shutil
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -411,18 +411,17 @@ def test_midnight_is_a_new_day(lake: Lake, tmp_path: Path) -> None:
 def test_a_read_that_can_never_match_warns_once_or_is_refused(lake: Lake, tmp_path: Path) -> None:
     """At the line that reads; the subscription that the lake makes of it does not warn again."""
     never = (this.speed > 50) & (this.speed < 30)
-    reads: list[Callable[[], Any]] = [
-        lambda: lake.read(Counter, where=never),
-        lambda: lake.read("Counter where speed > 50 and speed < 30"),
+    ways: list[tuple[Any, dict[str, Any]]] = [
+        (Counter, {"where": never}),
+        ("Counter where speed > 50 and speed < 30", {}),
     ]
-    for read in reads:
+    for what, parts in ways:
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
-            assert read().count() == 0
+            assert lake.read(what, **parts).count() == 0
         assert [(each.category, each.filename) for each in found] == [(SubscriptionWarning, __file__)]
-    for what, parts in ((Counter, {"where": never}), ("Counter where speed > 50 and speed < 30", {})):
         with pytest.raises(SubscriptionError, match="no value of 'speed'"):
-            lake.read(what, strict=True, **parts)  # type: ignore[arg-type]
+            lake.read(what, strict=True, **parts)
 
 
 def test_types_that_only_the_lake_knows_count_as_declared(spark: SparkSession, tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def warn_never(subscription: "Selection", reason: Reason) -> None:
     problem = SubscriptionWarning(f"{describe_types(subscription)} can never match: {reason.text}")
     problem.subscription = subscription
     known = frame.f_globals.setdefault("__warningregistry__", {})
-    module = frame.f_globals.get("__name__")
+    module = frame.f_globals.get("__name__") or "<string>"  # a warning of the module None is dropped
     warnings.warn_explicit(problem, None, frame.f_code.co_filename, frame.f_lineno, module, known)
 
 
