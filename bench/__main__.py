@@ -86,6 +86,16 @@ The paper's figure 2, over full balanced trees of 2 to 8 levels and 2 to 8 child
 
 {catalog}
 
+Codes one by one, each next type any of those whose parents are there:
+
+{code_times}
+
+Their mean size in bytes, and as a multiple of that of the whole hierarchy added at once, over three orders. *With all
+above*: a random type, preceded by those above it that are missing, as a catalog registers a class. *Any ready*: any
+type whose parents are there. [Codes](codes.md) says why no scheme does well in the second order.
+
+{code_growth}
+
 {subscriptions}
 
 ## Simulating a CAN bus
@@ -204,6 +214,8 @@ def main() -> None:
     found["codes"] = step("codes", codes.table)
     found["figure"] = codes.figure_table()
     found["catalog"] = step("the catalog", growth.catalog_table)
+    found["code_times"] = step("codes one by one", growth.codes_table)
+    found["code_growth"] = step("sizes of codes one by one", codes.growth_table)
     found["subscriptions"] = step("subscriptions", growth.subscription_table)
     found["simulator"] = step("the simulator", lambda: simulator.table(simulator.run()))
     found["soft"] = step("soft deadlines", simulator.soft_table)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.codes import DATA
+from bench.hierarchies import Hierarchy, any_ready, chain, class_library, flat
 from bench.timing import human, least_ns, markdown
 from genus import Event, Maybe, Subscription, open_bus, this
 from genus.catalog import Catalog
-from genus.codes import LinePrimes, code_size, read_hierarchy
+from genus.codes import LinePrimes, OriginalPrimes, Scheme, code_size, read_hierarchy
 from genus.model._event import EventMeta
 
 VSS = DATA / "vss" / "vss_flat.csv"
@@ -90,6 +91,50 @@ def codes_one_by_one(joins: Any) -> LinePrimes:
     return scheme
 
 
+GROWING: dict[str, Callable[[], Hierarchy]] = {
+    "8,000 siblings": partial(flat, 8000),
+    "a chain of 2,000": partial(chain, 2000),
+    "3,665 types, 1,476 with several parents": class_library,
+}
+SCHEMES: dict[str, Callable[[], Scheme]] = {
+    "one prime each": OriginalPrimes,
+    'joins="kinds"': LinePrimes,
+    'joins="any"': lambda: LinePrimes(joins="any"),
+}
+
+
+def codes_table() -> str:
+    """Seconds for codes one by one in random order, against one prime each and against the whole hierarchy."""
+    return markdown(
+        ["codes one by one in random order", "scheme", "time", "against one prime each", "whole hierarchy"],
+        [row for name, make in GROWING.items() for row in codes_rows(name, make())],
+    )
+
+
+def codes_rows(name: str, hierarchy: Hierarchy) -> list[list[str]]:
+    """A row for each scheme that takes the hierarchy."""
+    order = any_ready(hierarchy, 1)
+    joined = any(len(parents) > 1 for parents in hierarchy.values())
+    schemes = {label: make for label, make in SCHEMES.items() if not (joined and label == 'joins="kinds"')}
+    single = {label: seconds(partial(add_each, make, hierarchy, order)) for label, make in schemes.items()}
+    whole = {label: seconds(partial(add_whole, make, hierarchy)) for label, make in schemes.items()}
+    base = single["one prime each"]
+    return [
+        [name, label, f"{taken:.3f} s", f"{taken / base:.1f}×", f"{whole[label]:.3f} s"]
+        for label, taken in single.items()
+    ]
+
+
+def add_each(make: Callable[[], Scheme], hierarchy: Hierarchy, order: list[str]) -> None:
+    scheme = make()
+    for name in order:
+        scheme.add(name, hierarchy[name])
+
+
+def add_whole(make: Callable[[], Scheme], hierarchy: Hierarchy) -> None:
+    make().add_all(hierarchy)
+
+
 def subscription_table() -> str:
     """Microseconds to make a subscription, and for a channel's new code per subscription in it."""
     names = {"Subscription": Subscription, "Reading": Reading, "this": this}
@@ -121,4 +166,4 @@ def first_publish_ns(where: Callable[[int], Any], count: int = 500) -> float:
 
 
 if __name__ == "__main__":
-    print(catalog_table(), subscription_table(), sep="\n\n")
+    print(catalog_table(), codes_table(), subscription_table(), sep="\n\n")

@@ -42,6 +42,7 @@ PURPOSES = {
     "bus/_channel.py": "one event type with its quality of service",
     "bus/_codec.py": "events to bytes and back",
     "bus/_collection.py": "all events of a type",
+    "bus/_frames.py": "packets to the frames of recordings and back",
     "can/_dbc/candump.py": "text of many lines to columns of frames",
     "can/_dbc/columns.py": "columns of frames to columns of events, by the DBC file",
     "can/_dbc/signal_columns.py": "bits of a signal to values",

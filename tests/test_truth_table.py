@@ -191,7 +191,7 @@ def test_random_subscriptions_on_random_events(target: str, seed: int) -> None:
     check(target, generator.subscriptions(40), generator.events(40))
 
 
-SEEDS = {"spark": 100, "replay": 100}
+SEEDS = {"spark": 100}
 """How many seeds of 2,025 cases the long run has where a case costs most; elsewhere 500."""
 
 
@@ -199,7 +199,7 @@ SEEDS = {"spark": 100, "replay": 100}
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_million_random_cases(target: str) -> None:
-    """The long run: no disagreement in a million cases per target, in 200,000 on Spark and for recordings."""
+    """The long run: no disagreement in a million cases per target, in 200,000 on Spark."""
     seeds, cases = SEEDS.get(target, 500), 0
     for seed in range(1000, 1000 + seeds):
         generator = Generator(seed)

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from genus import Event, open_bus
@@ -79,6 +80,19 @@ def test_malformed_packets_are_counted_and_harm_nothing() -> None:
         rejected = {key: count for key, count in bus.traffic().link.items() if key.startswith("rejected")}
         assert sum(rejected.values()) == 4
         assert "rejected: unknown type Other" in rejected
+
+
+def test_values_that_the_class_here_has_no_attribute_for_are_counted() -> None:
+    """As from a process whose class is newer; the event itself is delivered."""
+    with open_bus("ipc:test") as bus:
+        inbox = bus.collection(Beep).inbox()
+        (own,) = (path for path in ipc_folder("test").iterdir() if path.is_socket())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as newer:
+            for volume in (3, 4, None):
+                newer.sendto(msgspec.msgpack.encode(("Beep", 0, {"tone": 7, "volume": volume})), str(own))
+        assert [inbox.get(timeout=120) for _ in range(3)] == [Beep(tone=7)] * 3
+        assert bus.traffic().link["not read: Beep.volume"] == 2
+        assert bus.traffic().link["received"] == 3
 
 
 def test_a_receiver_that_stays_full_loses_events_and_the_sender_goes_on() -> None:

@@ -16,7 +16,7 @@ from genus import Event, Subscription, open_bus, this
 from genus.bus import _folder_recorder as landing_module
 from genus.bus._folder_recorder import FolderRecorder, Ticking, record_to_folder
 from genus.bus._recording import HEADER, RecordingWriter, read_recording
-from genus.errors import RecordingError
+from genus.errors import EventError, RecordingError
 from genus.testing import VirtualClock
 
 
@@ -118,12 +118,12 @@ def test_what_is_recorded_is_chosen_by_a_subscription_and_stamped_by_the_clock(
 
 def test_no_file_without_events_lands(start: Callable[..., FolderRecorder], tmp_path: Path, hand: Hand) -> None:
     """Neither of a bus on which nothing passed, nor of an event that cannot be written."""
-    problems: list[Any] = []
-    with open_bus(on_error=lambda *what: problems.append(what)) as bus, start(bus):
+    with open_bus() as bus, start(bus) as recorder:
         hand.tick()
-        bus.publish(Step(number=object()))  # type: ignore[arg-type]
+        with pytest.raises(EventError, match=r"Step\.number is <object"):
+            bus.publish(Step(number=object()))  # type: ignore[arg-type]
         hand.tick()
-    assert len(problems) == 1
+    assert recorder.refused.total == 1
     assert not landed(tmp_path)
     assert [path.name for path in (tmp_path / "landing").iterdir()] == [".events.lock"]
 

@@ -5,6 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from genus import Event, Float32, Maybe, Subscription, open_bus, this
@@ -155,7 +156,9 @@ def test_types_unknown_to_the_reader_are_counted_by_name(path: Path) -> None:
 
 
 def test_values_the_type_does_not_allow_are_counted_with_the_place(path: Path) -> None:
-    write(path, [Motor(rpm="fast"), MOTORS[1]])  # type: ignore[arg-type]
+    with RecordingWriter(path) as writer:
+        writer.append(msgspec.msgpack.encode(["Motor", 0, {"rpm": "fast"}]))
+        writer.write(MOTORS[1], 0)
     recording = read_recording(path, [Motor])
     assert [one.event for one in recording] == [MOTORS[1]]
     ((reason, count),) = recording.problems.items()

@@ -136,12 +136,14 @@ def churn(rng: random.Random, steps: int, events: int = 3) -> int:
     return compared
 
 
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 @pytest.mark.parametrize("seed", range(4))
 def test_every_event_reaches_exactly_those_that_match_while_subscriptions_change(sizes: None, seed: int) -> None:
     churn(random.Random(seed), steps=200)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_million_comparisons_under_change(sizes: None) -> None:
     compared, seed = 0, 0
     while compared < 1_000_000:

@@ -181,3 +181,19 @@ def test_a_damaged_file_is_one_line_of_the_whole_command(tmp_path: Path) -> None
 
 def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     assert run("catalog", "show", tmp_path / "none.json").exit_code == 2
+
+
+def test_check_and_diff_show_a_rename(roads: Path, tmp_path: Path) -> None:
+    """Before it is registered the check fails; afterwards the new catalog extends the old one."""
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    run("catalog", "register", old, roads)
+    run("catalog", "register", new, roads)
+    named = ROADS.replace("speed: Maybe[float]", "velocity: Maybe[Annotated[float, Renamed('speed')]]")
+    later = write(tmp_path / "later" / "roads.py", f"from typing import Annotated\nfrom genus import Renamed\n{named}")
+    for command, path in (("check", new), ("register", new)):
+        result = run("catalog", command, path, later)
+        assert (result.output, result.exit_code) == ("renamed: Loop.velocity was speed\n", int(command == "check"))
+    result = run("catalog", "diff", old, new)
+    assert (result.output, result.exit_code) == ("renamed: Loop bit 6 is velocity, was speed\n", 0)
+    assert run("catalog", "diff", new, old).exit_code == 1
+    assert "6 velocity: float64? (was speed)" in run("catalog", "show", new, width=160).output

@@ -101,7 +101,7 @@ def twice(part: str, index: int) -> Callable[[Data], None]:
 
 
 DAMAGE: dict[str, tuple[Callable[[Data], None], str]] = {
-    "another version": (put("version", 2), "version: is 2; this Genus reads version 1"),
+    "another version": (put("version", 3), "version: is 3; this Genus reads versions 1 and 2"),
     "a version in words": (put("version", "1"), "version: is '1'"),
     "another format": (put("format", "phone book"), "format: Invalid enum value 'phone book'"),
     "no types": (drop("", "types"), "top: Object missing required field `types`"),

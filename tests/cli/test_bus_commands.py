@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from genus.bus import RecordingWriter
+from genus.bus import RecordingWriter, read_recording
 from genus.cli._events import event_type, load_types, make_event
 from genus.testing import run_command as genus
 
@@ -171,6 +171,43 @@ def test_a_recording_that_cannot_be_is_refused(arguments: list[str], problem: st
     assert "Traceback" not in done.stderr
 
 
+ODD_LINK = """
+from genus.bus import register_link
+
+class OddLink:
+    def open(self, deliver):
+        self.deliver = deliver
+
+    def listen(self, subscription, on_trouble):
+        for lane in (1, "two", 2, "three"):
+            self.deliver(Loop(lane=lane))
+        return lambda: None
+
+    def send(self, event): ...
+    def close(self): ...
+    def counters(self): return {}
+
+register_link("odd", lambda name: OddLink())
+"""
+
+
+@pytest.mark.parametrize("landing", [[], ["--landing"]])
+@pytest.mark.parametrize(("invalid", "code"), [("count", 0), ("raise", 1)])
+def test_events_that_could_not_be_read_back_are_refused_and_said_so(
+    folder: Path, landing: list[str], invalid: str, code: int
+) -> None:
+    """They come from a link that does not check what it delivers."""
+    (folder / "road.py").write_text(TYPES + ODD_LINK)
+    done = genus("record", "loops", "--bus", "odd:", "--seconds", "0.3", "--invalid", invalid, *landing)
+    assert done.returncode == code
+    assert "2 events in loops" in done.stderr
+    assert ", 2 events refused" in done.stderr
+    assert "genus: refused 2: Loop.lane must be int64 (last: Loop.lane is 'three', but must be int64)\n" in done.stderr
+    assert ("--invalid count goes on" in done.stderr) is (invalid == "raise")
+    (file,) = [path for path in (folder / "loops", *(folder.glob("loops/*.genus"))) if path.is_file()]
+    assert [one.event.lane for one in read_recording(file)] == [1, 2]  # type: ignore[attr-defined]
+
+
 def test_replaying_onto_the_bus(listening: Running) -> None:
     running = Running("record", "loops.genus", "--seconds", "30")
     running.wait_for_socket()
@@ -183,6 +220,26 @@ def test_replaying_onto_the_bus(listening: Running) -> None:
     assert "replayed 2 of 2 events; reached 1 process" in done.stderr
     out, _, _ = listening.end()
     assert [json.loads(line)["lane"] for line in out.splitlines()] == [7, 7]
+
+
+def test_replay_says_which_values_were_not_read() -> None:
+    """As after an attribute was renamed without `Renamed`; with it they are read."""
+    with RecordingWriter("loops.genus") as recording:
+        for speed in (30.0, None, 50.0):
+            recording.write(make_event(event_type("Loop", load_types("road.py")), {"lane": 1, "speed": speed}), 0)
+    for name, annotation in (("renamed", "Maybe[float]"), ("kept", "Maybe[Annotated[float, Renamed('speed')]]")):
+        text = TYPES.replace("speed: Maybe[float]", f"velocity: {annotation}")
+        Path(f"{name}.py").write_text(f"from typing import Annotated\nfrom genus import Renamed\n{text}")
+    done = genus("replay", "-t", "renamed.py", "loops.genus", "--print")
+    line = (
+        "genus: 2 value(s) of Loop.speed were not read: the class has no attribute of that name; did velocity replace"
+    )
+    assert done.stderr.count("were not read") == 1
+    assert line in done.stderr
+    assert "replayed 3 of 3 events" in done.stderr
+    kept = genus("replay", "-t", "kept.py", "loops.genus", "--print")
+    assert "not read" not in kept.stderr
+    assert kept.stdout.count("velocity=") == 2
 
 
 def test_a_damaged_recording_is_replayed_and_said_so() -> None:

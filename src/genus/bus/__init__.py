@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
     from genus.bus._ipc import IpcLink
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
+    from genus.bus._refusals import Refusals, Refused, WhenInvalid
 
 __all__ = [
     "Bus",
@@ -42,12 +43,15 @@ __all__ = [
     "Recorder",
     "Recording",
     "RecordingWriter",
+    "Refusals",
+    "Refused",
     "Soft",
     "Span",
     "Timer",
     "Traffic",
     "TroubleHandler",
     "WhenFull",
+    "WhenInvalid",
     "nanoseconds",
     "open_bus",
     "read_recording",
@@ -63,4 +67,5 @@ if not TYPE_CHECKING:
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
         _ipc="IpcLink",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
+        _refusals="Refusals Refused WhenInvalid",
     )

@@ -253,6 +253,10 @@ class Collection(Generic[T]):
         """Queue what a subscription matches."""
         return self._add(Inbox(self._bus, subscription, capacity, full, self._bus.wait_for), on_trouble)
 
+    def add_listener(self, listener: L) -> L:
+        """Deliver events to a listener that was made for them."""
+        return self._add(listener, None)
+
     def _add(self, listener: L, on_trouble: TroubleHandler | None) -> L:
         if self.flavour == "set":
             listener.deliver = Deduplicator(listener, self.remember)

@@ -22,7 +22,9 @@ from typing import Protocol
 
 from genus.bus._bus import Bus
 from genus.bus._codec import encode_event
-from genus.bus._recording import FRAME, RecordingWriter, as_subscription, next_frame, packet_at
+from genus.bus._frames import Frame, find_format, frames_in
+from genus.bus._recording import RecordingWriter, as_subscription, check_length
+from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event
@@ -41,6 +43,7 @@ def record_to_folder(
     every: float = 5.0,
     most: int = 100_000,
     flush: float = 0.2,
+    invalid: WhenInvalid = "raise",
     clock: Callable[[], int] | None = None,
     steady: Callable[[], float] | None = None,
     ticker: "Callable[[Callable[[], None], float], Ticker] | None" = None,
@@ -58,6 +61,7 @@ def record_to_folder(
         every: A file lands so many seconds after its first event,
         most: or with so many events.
         flush: Seconds after which buffered events are handed to the operating system.
+        invalid: What happens when an event cannot be read back: `raise` or `count`, as in `record`.
         clock: Gives the time of recording in nanoseconds since 1970; by default the bus's time.
         steady: Replaces the system's monotonic clock in tests; in the simulator, the bus's time is used.
         ticker: Replaces the timer thread in tests.
@@ -79,11 +83,12 @@ def record_to_folder(
     """
     if every <= 0 or most < 1 or flush <= 0:
         raise ValueError(f"every, most and flush must be more than 0, not {every}, {most} and {flush}")
+    refused = Refusals(invalid)
     is_virtual = bus.wait_for is not None
     steady = steady or ((lambda: bus.time_ns() / 1e9) if is_virtual else time.monotonic)
     landing = LandingFolder(Path(folder), name, every, most, steady)
     ticking = (ticker or (partial(BusTicker, bus) if is_virtual else Ticking))(landing.tick, flush)
-    return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking)
+    return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking, refused)
 
 
 class Ticker(Protocol):
@@ -134,13 +139,21 @@ class FolderRecorder:
     """A recording into a folder, made by `record_to_folder`; closing it lands the last file."""
 
     def __init__(
-        self, bus: Bus, landing: "LandingFolder", subscription: Subscription, clock: Callable[[], int], ticker: Ticker
+        self,
+        bus: Bus,
+        landing: "LandingFolder",
+        subscription: Subscription,
+        clock: Callable[[], int],
+        ticker: Ticker,
+        refused: Refusals,
     ) -> None:
+        self.refused = refused
+        """Events that were not written because they could not be read back, by reason."""
         self.lost = 0
         """Events that could not be written."""
         self._is_failing = False
         self._landing, self._clock, self._ticker = landing, clock, ticker
-        self._listener = bus.subscribe(subscription, self._write)
+        self._listener = subscribe_recorder(bus, subscription, self._write, refused)
 
     @property
     def written(self) -> int:
@@ -203,9 +216,10 @@ class LandingFolder:
         with self._lock, _as_recording_errors(self._folder):
             if self._closed:  # it was being delivered when the recorder was closed
                 return
-            packet = encode_event(event, at_us)  # first: an event that cannot be encoded begins no file
+            packet = encode_event(event, at_us)  # first: an event that cannot be written begins no file
+            check_length(packet)
             writer = self._writer or self._begin()
-            writer.append(packet)
+            writer.append(packet, type(event), at_us)
             self.written += 1
             if writer.written >= self._most:
                 with suppress(OSError):
@@ -307,12 +321,9 @@ def _intact_size(part: Path) -> int:
     if part.stat().st_size == 0:
         return 0
     with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = end = 0
-        while (at := next_frame(data, at)) != -1:
-            packet = packet_at(data, at)
-            assert packet is not None
-            end = at = at + FRAME.size + len(packet)
-        return end
+        form = find_format(data)
+        found = [] if form is None else frames_in(data, form)
+        return max((each.end for each in found if isinstance(each, Frame)), default=0)
 
 
 def _sync(folder: Path) -> None:

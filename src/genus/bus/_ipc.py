@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from genus.bus._codec import EventDecoder, Rejected, encode_event
+from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.bus._interest import InterestFile, PeerInterests, remove_interest
 from genus.bus._link import TroubleHandler
 from genus.errors import BusError
@@ -42,6 +42,7 @@ class IpcLink:
         self._congested: set[str] = set()
         self._listed_at = -1
         self._counts: Counter[str] = Counter()
+        self._decoder = EventDecoder()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -85,8 +86,9 @@ class IpcLink:
         return {name for name in others if self._peer_interests.is_wanted(event, self._folder / name)}
 
     def counters(self) -> Mapping[str, int]:
-        """Events sent and received, and losses by reason."""
-        return dict(self._counts)
+        """Events sent and received, losses by reason, and values that the classes here have no attribute for."""
+        unread = dict(self._decoder.unread)
+        return dict(self._counts) | {f"not read: {label}": count for label, count in unread.items()}
 
     def close(self) -> None:
         """Leave the bus."""
@@ -151,7 +153,6 @@ class IpcLink:
         (self._folder / name).unlink(missing_ok=True)
 
     def _receive(self, deliver: Callable[[Event], None]) -> None:
-        decoder = EventDecoder()
         while not self._closing:
             try:
                 packet = self._socket.recv(_MAX_PACKET)
@@ -159,12 +160,12 @@ class IpcLink:
                 return
             if self._closing:
                 return
-            found = decoder.decode(packet)
-            if isinstance(found, Rejected):
-                self._counts[f"rejected: {found.reason}"] += 1
-            else:
+            found = self._decoder.decode(packet)
+            if isinstance(found, Recorded):
                 self._counts["received"] += 1
                 deliver(found.event)
+            elif isinstance(found, Rejected):
+                self._counts[f"rejected: {found.reason}"] += 1
 
 
 def _is_socket(entry: "os.DirEntry[str]") -> bool:

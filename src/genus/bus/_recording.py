@@ -1,36 +1,33 @@
 """Recordings: events written to a file as they are published, and replayed from it.
 
-A file is a header of eight bytes and then frames: two sync bytes, length and CRC-32 of a packet (little-endian), the
-packet. A damaged frame does not affect others: reading goes on at the next position where sync, length and checksum
-agree, so a file can also be read from the middle. A truncated file replays up to the cut. Both are counted.
+`genus.bus._frames` has the format of the file. A damaged frame loses its own event, and a file that was cut replays up
+to the cut; both are listed in `damage`. Only events that can be read back are written.
+
+Before the first event of a type that has units there is a packet that states them, so that a class with other units
+converts the values. Earlier releases count that packet as an unknown type and skip it.
 """
 
 import mmap
 import os
-import struct
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from genus.bus._attribute_map import UnreadValues, encode_units
 from genus.bus._bus import Bus, log
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
-from genus.errors import RecordingError
+from genus.bus._frames import FORMAT, LARGEST, Frame, FrameFormat, Gap, find_format, frames_in
+from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
+from genus.errors import EventError, RecordingError
 from genus.filters import Subscription
 from genus.model import Event
 
-HEADER = b"genus\x01\r\n"
-SYNC = b"\x9e\x47"
-FRAME = struct.Struct("<2sII")
-"""The header of every packet: sync, length and checksum."""
-LARGEST = 1 << 26
-"""The longest packet, in bytes."""
-ARRAY_OF_THREE = b"\x93"
-"""The first byte of every packet: a cheaper test than the checksum."""
+HEADER = FORMAT.header
+"""The first bytes of a new recording."""
 
 
 class RecordingWriter:
@@ -42,8 +39,8 @@ class RecordingWriter:
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False) -> None:
         self.path = Path(path)
         self.written = 0
-        if append and self.path.exists() and self.path.stat().st_size:
-            _check_header(self.path)
+        continues = append and self.path.exists() and self.path.stat().st_size > 0
+        self._format = _check_format(self.path) if continues else FORMAT
         try:
             self._file = self.path.open("ab" if append else "xb")
         except FileExistsError:
@@ -53,19 +50,34 @@ class RecordingWriter:
         except OSError as problem:
             raise RecordingError(f"cannot write {self.path}: {problem.strerror}") from None
         self._lock = threading.Lock()
+        self._stated: set[type] = set()
         if self._file.tell() == 0:
             self._file.write(HEADER)
 
     def write(self, event: Event, at_us: int) -> None:
-        """Add an event with its time of recording in microseconds since 1970."""
-        self.append(encode_event(event, at_us))
+        """Add an event with its time of recording in microseconds since 1970.
 
-    def append(self, packet: bytes) -> None:
-        """Add an encoded packet."""
-        frame = FRAME.pack(SYNC, len(packet), zlib.crc32(packet)) + packet
-        with self._lock, _as_recording_errors(self.path):
-            self._file.write(frame)
+        EventError names the value with which the event could not be read back; nothing is written then.
+        """
+        self.append(encode_event(event, at_us), type(event), at_us)
+
+    def append(self, packet: bytes, cls: type | None = None, at_us: int = 0) -> None:
+        """Add an encoded packet, and before the first of a class its units; EventError if it is too long to be read."""
+        check_length(packet)
+        frame = self._format.frame(packet)
+        with self._lock:
+            try:
+                if cls is not None and cls not in self._stated:
+                    self._state_units(cls, at_us)
+                self._file.write(frame)
+            except OSError as problem:
+                raise _recording_error(self.path, problem) from problem
             self.written += 1
+
+    def _state_units(self, cls: type, at_us: int) -> None:
+        if (packet := encode_units(cls, at_us)) is not None:
+            self._file.write(self._format.frame(packet))
+        self._stated.add(cls)
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""
@@ -90,29 +102,29 @@ class RecordingWriter:
         self.close()
 
 
-def _check_header(path: Path) -> None:
-    """RecordingError for a file that has neither the header of a recording nor one valid frame."""
+def check_length(packet: bytes) -> None:
+    """Raise EventError if a packet is too long to be read back."""
+    if len(packet) > LARGEST:
+        raise EventError(
+            f"an event takes {len(packet):,} bytes, but a recording holds at most {LARGEST:,} of one event"
+        )
+
+
+def _check_format(path: Path) -> FrameFormat:
+    """The format of a file; RecordingError if it has neither the header of a recording nor one valid frame."""
     try:
         with open(path, "rb") as file:
-            start = file.read(len(HEADER))
-            if start == HEADER or (start and _holds_a_frame(file.fileno())):
-                return
+            found = _format_of(file.fileno()) if path.stat().st_size else None
     except OSError as problem:
         raise RecordingError(f"cannot read {path}: {problem.strerror}") from None
-    raise RecordingError(f"{path} is not a recording: it does not begin with {HEADER!r}")
+    if found is None:
+        raise RecordingError(f"{path} is not a recording: it does not begin with {HEADER!r}")
+    return found
 
 
-def _holds_a_frame(descriptor: int) -> bool:
+def _format_of(descriptor: int) -> FrameFormat | None:
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-        return next_frame(data, 0) != -1
-
-
-def next_frame(data: mmap.mmap, start: int) -> int:
-    """The position of the next valid frame; -1 if there is none."""
-    at = data.find(SYNC, start)
-    while at != -1 and packet_at(data, at) is None:
-        at = data.find(SYNC, at + 1)
-    return at
+        return find_format(data)
 
 
 @dataclass(slots=True)
@@ -120,7 +132,8 @@ class Recording:
     """A recording to read: iterating gives its events, oldest first.
 
     `events` counts them, `problems` counts packets that are no event of a known type by reason, `damage` lists the
-    damaged parts of the file. All three are complete when the iteration has ended.
+    damaged parts of the file, and `unread` counts values that were left out of events, because the class has no
+    attribute for them (`Loop.speed`). All are complete when the iteration has ended.
     """
 
     path: Path
@@ -128,6 +141,7 @@ class Recording:
     events: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     damage: list[str] = field(default_factory=list)
+    unread: UnreadValues = field(default_factory=UnreadValues)
 
     @property
     def size(self) -> int:
@@ -137,45 +151,26 @@ class Recording:
     def __iter__(self) -> Iterator[Recorded]:
         """The events, oldest first."""
         decoder = EventDecoder(self.types)
-        self.events, self.problems, self.damage = 0, Counter(), []
+        self.events, self.problems, self.damage, self.unread = 0, Counter(), [], decoder.unread
         for packet in self._packets():
             found = decoder.decode(packet)
-            if isinstance(found, Rejected):
-                self.problems[found.reason] += 1
-            else:
+            if isinstance(found, Recorded):
                 self.events += 1
                 yield found
+            elif isinstance(found, Rejected):
+                self.problems[found.reason] += 1
 
     def _packets(self) -> Iterator[bytes]:
         with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = len(HEADER) if data[: len(HEADER)] == HEADER else self._skip_damage(data, -1)
-            while at < len(data):
-                packet = packet_at(data, at)
-                if packet is None:
-                    at = self._skip_damage(data, at)
+            for found in frames_in(data, find_format(data) or FORMAT):
+                if isinstance(found, Frame):
+                    yield found.packet
                 else:
-                    yield packet
-                    at += FRAME.size + len(packet)
+                    self._note_damage(found, len(data))
 
-    def _skip_damage(self, data: mmap.mmap, start: int) -> int:
-        """Note a damaged part; returns the position of the next valid frame."""
-        at = next_frame(data, start + 1)
-        end = len(data) if at == -1 else at
-        what = "truncated" if at == -1 else "damaged"
-        self.damage.append(f"{self.path}: {what} at byte {max(start, 0)}: {end - max(start, 0)} bytes skipped")
-        return end
-
-
-def packet_at(data: mmap.mmap, at: int) -> bytes | None:
-    """The packet of the frame at a position; None if there is no valid frame."""
-    if at + FRAME.size > len(data):
-        return None
-    sync, length, checksum = FRAME.unpack_from(data, at)
-    start = at + FRAME.size
-    if sync != SYNC or length > LARGEST or start + length > len(data) or data[start : start + 1] != ARRAY_OF_THREE:
-        return None
-    packet = data[start : start + length]
-    return packet if zlib.crc32(packet) == checksum else None
+    def _note_damage(self, gap: Gap, size: int) -> None:
+        what = "truncated" if gap.end == size else "damaged"
+        self.damage.append(f"{self.path}: {what} at byte {gap.start}: {gap.end - gap.start} bytes skipped")
 
 
 def as_subscription(given: Subscription | str | None) -> Subscription:
@@ -190,7 +185,11 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise RecordingError(f"cannot write {path}: {problem.strerror or problem}") from problem
+        raise _recording_error(path, problem) from problem
+
+
+def _recording_error(path: Path, problem: OSError) -> RecordingError:
+    return RecordingError(f"cannot write {path}: {problem.strerror or problem}")
 
 
 def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = None) -> Recording:
@@ -198,7 +197,7 @@ def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = 
 
     Events of types that are not among `types` (default: all declared types) are counted in `problems` and skipped.
     """
-    _check_header(Path(path))
+    _check_format(Path(path))
     return Recording(Path(path), types)
 
 
@@ -208,15 +207,20 @@ def record(
     subscription: Subscription | str | None = None,
     *,
     append: bool = False,
+    invalid: WhenInvalid = "raise",
     clock: Callable[[], int] | None = None,
 ) -> "Recorder":
     """Write every event that matches a subscription (default: all) to a file, until the recorder is closed.
+
+    An event with a value that its attribute may not have could not be read back, and is not written.
 
     Args:
         bus: The bus whose events are recorded.
         path: The file to write.
         subscription: What to record, as a subscription or its text.
         append: Continue a file that exists.
+        invalid: What happens when an event cannot be read back. `raise`: `publish` raises EventError, after all other
+            subscribers were served. `count`: it is counted. The recorder's `refused` has the reasons in both cases.
         clock: Gives the time of recording in nanoseconds since 1970; by default the bus's time.
 
     Raises:
@@ -233,20 +237,31 @@ def record(
     >>> [recorded.event for recorded in read_recording(file, [Lamp])]
     [Lamp(on=True)]
     """
-    return Recorder(bus, RecordingWriter(path, append=append), as_subscription(subscription), clock or bus.time_ns)
+    refused = Refusals(invalid)
+    writer = RecordingWriter(path, append=append)
+    return Recorder(bus, writer, as_subscription(subscription), clock or bus.time_ns, refused)
 
 
 class Recorder:
     """A recording in progress, made by `record`; close it, or leave its `with` block, to finish the file."""
 
-    def __init__(self, bus: Bus, writer: RecordingWriter, subscription: Subscription, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        writer: RecordingWriter,
+        subscription: Subscription,
+        clock: Callable[[], int],
+        refused: Refusals,
+    ) -> None:
         self.writer = writer
+        self.refused = refused
+        """Events that were not written because they could not be read back, by reason."""
         self.lost = 0
         """Events that could not be written."""
         self.problem: RecordingError | None = None
         """Why nothing more can be written."""
         self._clock = clock
-        self._listener = bus.subscribe(subscription, self._write)
+        self._listener = subscribe_recorder(bus, subscription, self._write, refused)
 
     @property
     def written(self) -> int:
@@ -300,7 +315,8 @@ def replay(
 ) -> int:
     """Call `publish` with the events of a recording that match a subscription (default: all); returns how many.
 
-    Parts of the file that cannot be read are skipped and listed in the recording's `problems`.
+    Parts of the file that cannot be read are skipped and listed in the recording's `problems`. Values that the classes
+    have no attribute for are counted in its `unread`, and logged at the end.
 
     Args:
         recording: What `read_recording` returned.
@@ -330,4 +346,6 @@ def replay(
                 sleep(ahead)
         publish(recorded.event)
         count += 1
+    for line in recording.unread.lines():
+        log().warning("%s: %s", recording.path, line)
     return count

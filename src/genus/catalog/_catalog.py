@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType, ModuleType
@@ -13,7 +14,7 @@ from genus.catalog._declare import ClassCache, collect_types, describe_clash, or
 from genus.catalog._diff import compare_catalogs, extends
 from genus.catalog._file import Damage, format_catalog, lock_file, parse_catalog, read_text, real_path, replace_text
 from genus.catalog._numbers import NumberAllocator, tag_reader
-from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry, TypeTable
+from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry, TypeTable, without_names
 from genus.catalog._registration import Registration
 from genus.codes._etags import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
@@ -57,6 +58,7 @@ class Catalog:
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._classes: dict[str, type] = {}
+        self._used: set[type] = set()
         self._readers: dict[type, Callable[[Any], int]] = {}
         self._etag_readers: dict[type, Callable[[Any], int]] = {}
         self._vectors: dict[str, Vector] = {}
@@ -80,7 +82,7 @@ class Catalog:
         are registered with those first that have most types below them.
         """
         with self._lock:
-            classes = order_classes(collect_types(what))
+            classes = order_classes(collect_types(what), self._classes)
             registration = self._try_registration(classes)
             registration.raise_problems()
             new = [registration.table.types[name] for name in registration.result.types]
@@ -113,7 +115,7 @@ class Catalog:
         The statuses of the findings are "refused", "added" and "kept". No findings means that everything is registered.
         """
         with self._lock:
-            registration = self._try_registration(order_classes(collect_types(what)))
+            registration = self._try_registration(order_classes(collect_types(what), self._classes))
             new = [registration.table.types[name] for name in registration.result.types]
             if new and not registration.problems:
                 try:
@@ -135,7 +137,7 @@ class Catalog:
 
     def _try_registration(self, classes: list[type]) -> Registration:
         registration = Registration(self._table)
-        seen = dict(self._classes)
+        seen = ChainMap({}, self._classes)
         for cls in classes:
             known = seen.setdefault(name_of(cls), cls)
             if known is not cls and (problem := describe_clash(known, cls)):
@@ -259,13 +261,16 @@ class Catalog:
         return self._vectors[family]
 
     def _reader(self, cls: type) -> Callable[[Any], int]:
-        bits = {attribute.name: bit for bit, attribute in enumerate(self.vector(cls))}
-        reader = tag_reader({attribute.name: bits[attribute.name] for attribute in attributes(cls)})
+        agreed = self.vector(cls)
+        own = agreed.pair(attributes(cls))
+        bits = {own[each.name].name: bit for bit, each in enumerate(agreed) if each.name in own}
+        reader = tag_reader(bits)
         self._readers[cls] = reader
         return reader
 
     def _etag_reader(self, cls: type) -> Callable[[Any], int]:
-        bits = {name: bit for bit, name in enumerate(reversed(self.tagged_attributes(cls)))}
+        own = self.vector(cls).pair(attributes(cls))
+        bits = {own[name].name: bit for bit, name in enumerate(reversed(self.tagged_attributes(cls)))}
         reader = tag_reader(bits, self.etag(cls))
         self._etag_readers[cls] = reader
         return reader
@@ -282,17 +287,21 @@ class Catalog:
         return name
 
     def use_classes(self, *classes: type) -> None:
-        """Use these classes for the types of their names, instead of others; those that do not fit are ignored."""
+        """Use these classes for the types of their names, instead of others; those that do not fit are ignored.
+
+        They may have former names of attributes, or later ones than the catalog.
+        """
         for cls in classes:
             with suppress(NotRegistered, CatalogConflict):
                 self._name(cls)
+                self._used.add(cls)
 
     def _check_class(self, cls: type) -> None:
-        """Accept a class that adds nothing to the catalog: one that was read from a file has no classes yet."""
-        classes = order_classes([cls])
+        """Accept a class that adds at most names to the catalog: one that was read from a file has no classes yet."""
+        classes = order_classes([cls], self._classes)
         registration = self._try_registration(classes)
         registration.raise_problems()
-        for found in registration.result.findings():
+        for found in without_names(registration.result).findings():
             raise NotRegistered(f"{found.subject} is not in the catalog; register {name_of(cls)}")
         self._classes |= {name_of(each): each for each in classes}
 
@@ -301,9 +310,10 @@ class Catalog:
     def declare(self, name: str) -> type[Any]:
         """The class of a type by name, for events of types this process did not import; the same class every time.
 
-        It is the class of this process with that name and those parents, if it fits the entry, else one generated from
-        the entry. A generated class has no methods, properties or defaults; an enumeration becomes an Enum, and an
-        opaque attribute holds plain lists, dicts, texts and numbers. Raises NotRegistered for an unknown name.
+        It is the class of this process with that name and those parents, if it fits the entry and has the same names of
+        attributes, else one generated from the entry. A generated class has no methods, properties or defaults; an
+        enumeration becomes an Enum, and an opaque attribute holds plain lists, dicts, texts and numbers. Raises
+        NotRegistered for an unknown name.
 
         >>> from genus import Event, Maybe
         >>> def elsewhere():
@@ -317,7 +327,7 @@ class Catalog:
         Tide(level=2.5)
         """
         with self._lock:
-            return self._declarations.declare(self._name(name), self._table, self._classes)
+            return self._declarations.declare(self._name(name), self._table, self._classes, self._used)
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 

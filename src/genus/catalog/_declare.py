@@ -6,7 +6,7 @@ contains, and in which order.
 """
 
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 import genus.model as model
-from genus.catalog._records import ROOT, TypeRecord, TypeTable
+from genus.catalog._records import ROOT, TypeRecord, TypeTable, without_names
 from genus.catalog._registration import Registration
 from genus.codes._topological import order_heaviest_first
 from genus.errors import DeclarationError
@@ -28,7 +28,9 @@ from genus.model import (
     Kind,
     Opaque,
     OpaqueType,
+    Renamed,
     Unit,
+    attributes,
     is_type,
     name_of,
     parents,
@@ -53,30 +55,42 @@ class ClassCache:
     def __init__(self) -> None:
         self._classes: dict[str, type[Any]] = {ROOT: Event}
 
-    def declare(self, name: str, table: TypeTable, registered: Mapping[str, type]) -> type[Any]:
-        """The class of a type: the registered one, else the latest that fits the record, else a generated one."""
+    def declare(
+        self, name: str, table: TypeTable, registered: Mapping[str, type], used: Collection[type] = ()
+    ) -> type[Any]:
+        """The class of a type: the registered one, else the latest that fits the record, else a generated one.
+
+        Only those in `used` may have attributes under other names than the table.
+        """
         if name not in self._classes:
             entry = table.types[name]
-            above = tuple(self.declare(parent, table, registered) for parent in entry.parents)
-            found = _find_class(entry, above, table, registered.get(name)) or generate_class(entry, above, table)
+            above = tuple(self.declare(parent, table, registered, used) for parent in entry.parents)
+            found = _find_class(entry, above, table, registered.get(name), used) or generate_class(entry, above, table)
             _compare(found, table).raise_problems()
             self._classes[name] = found
         return self._classes[name]
 
 
 def _find_class(
-    entry: TypeRecord, above: tuple[type, ...], table: TypeTable, registered: type | None
+    entry: TypeRecord, above: tuple[type, ...], table: TypeTable, registered: type | None, used: Collection[type]
 ) -> type[Any] | None:
     """A class of the program that is derived from these classes and adds nothing to a record."""
     beside: list[type] = type.__subclasses__(above[0] if above else Kind)
     named = [cls for cls in beside if name_of(cls) == entry.name and not is_generated(cls)]
+    named = [cls for cls in named if cls in used or _has_names_of(cls, entry, table)]
     fitting = [cls for cls in named if set(parents(cls)) == set(above) and _fits(cls, table)]
     return registered if registered in fitting else fitting[-1] if fitting else None
 
 
+def _has_names_of(cls: type, entry: TypeRecord, table: TypeTable) -> bool:
+    """Whether a class has no attribute under another name than the table has it."""
+    known = table.vectors.get(entry.family or ROOT, {})
+    return all(attribute.name in known for attribute in attributes(cls))
+
+
 def _fits(cls: type, table: TypeTable) -> bool:
     registration = _compare(cls, table)
-    return not registration.problems and not registration.result
+    return not registration.problems and not without_names(registration.result)
 
 
 def _compare(cls: type, table: TypeTable) -> Registration:
@@ -103,9 +117,11 @@ def _event_type(
 ) -> type[Any]:
     assert entry.family is not None
     is_root = entry.name == entry.family
-    known = {} if is_root else {attribute.name: attribute for attribute in vector(above[0])}
-    agreed = {a.name: _with_enum(_choose(known.get(a.name), a)) for a in table.vectors[entry.family].values()}
-    namespace["__annotations__"] = {own: annotation(agreed[own], must) for own, must in entry.attributes.items()}
+    known = vector(above[0])
+    stored = table.vectors[entry.family].values()
+    agreed = {a.name: _with_enum(_choose(None if is_root else known.match(a), a)) for a in stored}
+    own = [(agreed[name], must) for name, must in entry.attributes.items()]
+    namespace["__annotations__"] = {attribute.name: annotation(attribute, must) for attribute, must in own}
     metaclass: Any = type(above[0])
     made: type[Any] = metaclass(name, above, namespace, name=entry.name, tagged=table.tagged.get(entry.name, ()))
     family = vars(made)["__genus_family__"]
@@ -133,6 +149,8 @@ def annotation(attribute: Attribute, required: bool) -> Any:
     found = _plain_annotation(attribute.type)
     if attribute.unit is not None:
         found = Annotated[found, Unit(attribute.unit)]
+    if attribute.former:
+        found = Annotated[found, Renamed(*attribute.former)]
     return found if required else typing.Optional[found]  # noqa: UP045
 
 
@@ -209,10 +227,15 @@ def collect_types(what: Iterable[type | ModuleType]) -> list[type]:
     return list(found)
 
 
-def order_classes(classes: Iterable[type]) -> list[type]:
-    """The classes and all above them, those with most types below them first: heavy subtrees get the small codes."""
-    by_name: dict[str, dict[type, None]] = {}
+def order_classes(classes: Iterable[type], known: Mapping[str, type]) -> list[type]:
+    """The classes and all above them, those with most types below them first: heavy subtrees get the small codes.
+
+    A single class right below known ones, by name, comes alone, so that adding it does not cost by its depth.
+    """
     queue = list(classes)
+    if len(queue) == 1 and all(known.get(name_of(above)) is above for above in parents(queue[0])):
+        return queue
+    by_name: dict[str, dict[type, None]] = {}
     for cls in queue:
         if cls not in (same_name := by_name.setdefault(name_of(cls), {})):
             same_name[cls] = None

@@ -1,10 +1,12 @@
 """The differences between two catalogs, and whether one extends the other."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Protocol
 
-from genus.catalog._records import Finding, TypeEntry
+import msgspec
+
+from genus.catalog._records import Finding, Status, TypeEntry
 from genus.model import Attribute, ChoiceType, Vector
 
 
@@ -26,25 +28,44 @@ class CatalogView(Protocol):
 def compare_catalogs(old: CatalogView, new: CatalogView) -> Iterator[Finding]:
     """What the new catalog added, deprecated or lacks, and where the two contradict each other."""
     before, now = old.entries, new.entries
+    former, vectors = old.families, new.families
     for name in dict.fromkeys((*before, *now)):
         if name not in before:
             yield Finding("added", name, f"with code {now[name].code}")
         elif name not in now:
             yield Finding("missing", name, f"with code {before[name].code}")
         else:
-            yield from _between_types(before[name], now[name])
-    vectors = new.families
-    for family, vector in old.families.items():
+            yield from _between_types(before[name], _as_named_before(now[name], vectors, former))
+    for family, vector in former.items():
         if family in vectors:
-            yield from _between_tagged(family, old.tagged_attributes(family), new.tagged_attributes(family))
+            tagged = _names_before(new.tagged_attributes(family), vector, vectors[family])
+            yield from _between_tagged(family, old.tagged_attributes(family), tagged)
             yield from _between_vectors(vector, vectors[family])
+
+
+def _names_before(names: Iterable[str], old: Vector, new: Vector) -> tuple[str, ...]:
+    """Names of attributes in a vector as those that the same bits had in an older one."""
+    before = {now.name: was.name for was, now in zip(old, new, strict=False)}
+    return tuple(before.get(name, name) for name in names)
+
+
+def _as_named_before(entry: TypeEntry, vectors: Mapping[str, Vector], former: Mapping[str, Vector]) -> TypeEntry:
+    """An entry with the names of attributes in an older catalog, so that only other differences are left."""
+    family = entry.family
+    if family is None or family not in former or family not in vectors:
+        return entry
+    names = _names_before(entry.attributes, former[family], vectors[family])
+    named = dict(zip(names, entry.attributes.values(), strict=True))
+    return msgspec.structs.replace(entry, attributes=named)
 
 
 def extends(new: CatalogView, old: CatalogView) -> bool:
     """Whether the new catalog has everything the old one has, in the same order and unchanged."""
     before = list(old.entries)
     begins_alike = list(new.entries)[: len(before)] == before
-    return begins_alike and all(found.status in ("added", "deprecated") for found in compare_catalogs(old, new))
+    return begins_alike and all(
+        found.status in ("added", "renamed", "deprecated") for found in compare_catalogs(old, new)
+    )
 
 
 def _between_types(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
@@ -103,12 +124,28 @@ def _between_vectors(old: Vector, new: Vector) -> Iterator[Finding]:
 def _between_bits(where: str, old: Attribute, new: Attribute) -> Iterator[Finding]:
     before, now = _values(old), _values(new)
     grown = before and now and before[: len(now)] == now[: len(before)]
-    if old.name != new.name or old.unit != new.unit or (old.type != new.type and not grown):
+    names = _between_names(old, new)
+    if names is None or old.unit != new.unit or (old.type != new.type and not grown):
         yield Finding("conflict", where, f"is {_describe(new)}, but was {_describe(old)}")
-    elif len(before) != len(now):
+        return
+    yield from (Finding(status, where, text) for status, text in names)
+    if len(before) != len(now):
         longer = max(before, now, key=len)[min(len(before), len(now)) :]
         values = ", ".join(map(repr, longer))
         yield Finding("added" if len(now) > len(before) else "missing", where, f"{new.name} may be {values}")
+
+
+def _between_names(old: Attribute, new: Attribute) -> list[tuple[Status, str]] | None:
+    """How the names of a bit differ; None if neither attribute has all names of the other, in the same order."""
+    before, now = (each.names or (each.name,) for each in (old, new))
+    if before[: len(now)] != now[: len(before)] or (len(before) == len(now) and old.name != new.name):
+        return None
+    if len(before) == len(now):
+        return []
+    later, names = (new, now[len(before) :]) if len(now) > len(before) else (old, before[len(now) :])
+    other = new.name if later is old else old.name
+    text = f"is {later.name}, was {other}" if later.name != other else f"{later.name} was {', '.join(names)}"
+    return [("renamed" if later is new else "missing", text)]
 
 
 def _describe(attribute: Attribute) -> str:

@@ -3,6 +3,9 @@
 The text is JSON with one line per type and one per attribute, the same bytes for the same catalog. Codes are always
 written as decimal text, because JSON readers that keep numbers as floats would lose the larger ones.
 
+Version 2 adds the names of renamed attributes. A catalog without any is written as version 1, which earlier releases
+read; of version 2 they say that they cannot.
+
 A file is replaced by renaming a complete one over it, so a reader never sees a partial file and needs no lock. Writers
 take an advisory lock (flock) on a sidecar file, which the kernel releases when its holder ends. The sidecar is not
 removed: otherwise two writers could lock two different files.
@@ -17,7 +20,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 
-from genus.catalog._numbers import NumberAllocator
+from genus.catalog._numbers import MAX_CODE_DIGITS, NumberAllocator
 from genus.catalog._records import ROOT, TaggedNames, TypeEntry, TypeRecord, TypeTable
 from genus.codes._etags import Block, EtagSpace, Grant
 from genus.codes._prime_schemes import LinePrimes
@@ -142,7 +145,7 @@ def _unavailable(path: str, verb: str, problem: OSError) -> CatalogUnavailable:
 
 
 FORMAT = "genus catalog"
-VERSION = 1
+VERSION, VERSION_WITH_NAMES = 1, 2
 
 
 class Damage(Exception):
@@ -155,7 +158,7 @@ class Damage(Exception):
 class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     parents: tuple[str, ...]
-    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=4000)]
+    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=MAX_CODE_DIGITS)]
     kind: bool = False
     etags: tuple[tuple[int, int], ...] = ()
     attributes: dict[str, Literal["required", "optional"]] = {}
@@ -166,6 +169,7 @@ class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     type: str | dict[str, Any]
     unit: str | None = None
+    names: tuple[str, ...] = ()
 
 
 class _Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,8 +191,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, TaggedNames]) -> str:
     """The text of a catalog."""
     types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
+    vectors = tuple(vectors)
+    version = VERSION_WITH_NAMES if any(each.names for vector in vectors for each in vector) else VERSION
     families = ",\n".join(_format_family(vector, tagged.get(vector.scope, ())) for vector in vectors)
-    head = f'  "format": "{FORMAT}",\n  "version": {VERSION},\n'
+    head = f'  "format": "{FORMAT}",\n  "version": {version},\n'
     return f'{{\n{head}  "types": [\n{types}\n  ],\n  "families": [\n{families}\n  ]\n}}\n'
 
 
@@ -214,7 +220,8 @@ def _type_of(entry: TypeEntry) -> dict[str, Any]:
 
 def _attribute_of(attribute: Attribute) -> dict[str, Any]:
     unit = {} if attribute.unit is None else {"unit": attribute.unit}
-    return {"name": attribute.name, "type": attribute.type.describe(), **unit}
+    names = {"names": list(attribute.names)} if attribute.names else {}
+    return {"name": attribute.name, "type": attribute.type.describe(), **unit, **names}
 
 
 def _line(value: object) -> str:
@@ -262,8 +269,8 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _read_file(data: object) -> _File:
     version = data.get("version", VERSION) if isinstance(data, dict) else VERSION
-    if version != VERSION:
-        raise Damage("version", f"is {version!r}; this Genus reads version {VERSION}")
+    if version not in (VERSION, VERSION_WITH_NAMES):
+        raise Damage("version", f"is {version!r}; this Genus reads versions {VERSION} and {VERSION_WITH_NAMES}")
     try:
         return msgspec.convert(data, _File)
     except msgspec.ValidationError as problem:
@@ -280,8 +287,22 @@ def _read_family(table: TypeTable, family: _Family, where: str) -> None:
         if not is_attribute_name(stored.name) or stored.name in vector:
             why = "is there already" if stored.name in vector else "cannot name an attribute"
             raise Damage(f"{at}.name", f"{stored.name!r} {why}")
-        vector[stored.name] = Attribute(stored.name, _attribute_type(stored, at), True, stored.unit)
-    table.vectors[family.name] = vector
+        vector[stored.name] = Attribute(stored.name, _attribute_type(stored, at), True, stored.unit, stored.names)
+    table.vectors[family.name] = {}
+    for bit, attribute in enumerate(vector.values()):
+        _check_names(attribute, vector, table.renamed.get(family.name, {}), f"{where}.vector[{bit}].names")
+        table.put_attribute(family.name, attribute)
+
+
+def _check_names(attribute: Attribute, vector: Mapping[str, Attribute], taken: Mapping[str, str], where: str) -> None:
+    """The names of a renamed attribute: several, each once, the present one among them, the others of no other one."""
+    names = attribute.names
+    if names and (attribute.name not in names or len(names) < 2 or len(set(names)) < len(names)):
+        raise Damage(where, f"all names of {attribute.name!r}, each once")
+    for old in attribute.former:
+        if not is_attribute_name(old) or old in vector or old in taken:
+            why = "cannot name an attribute" if not is_attribute_name(old) else "is the name of another attribute"
+            raise Damage(where, f"{old!r} {why}")
 
 
 def _read_tagged(table: TypeTable, family: _Family, where: str) -> None:

@@ -24,6 +24,12 @@ GENEROUS_SHARE = 16
 """A registration gets room to grow if it then takes at most one part in this many of the event tags of `Event`."""
 
 
+MAX_CODE_DIGITS = 4000
+"""The most decimal digits of a code in a catalog file."""
+
+CODE_END = 10**MAX_CODE_DIGITS
+
+
 class NumberAllocator:
     """State: the codes and event tags allocated so far."""
 
@@ -36,12 +42,24 @@ class NumberAllocator:
         codes, grants = len(self.codes.codes), len(self.etags.grants)
         try:
             for declared in types:
-                self.codes.add(declared.name, declared.parents, kind=declared.kind)
+                self._allocate_code(declared, is_growth=len(types) <= codes)
             self._allocate_etags([declared for declared in types if not declared.kind], table)
         except HierarchyError:
             self.codes = LinePrimes.restore(self.codes.entries[:codes])
             self.etags = self._restore_etags(self.etags.grants[:grants])
             raise
+
+    def _allocate_code(self, declared: TypeRecord, *, is_growth: bool) -> None:
+        """Give a type a code; primes are kept for kinds to come unless the registration more than doubles the catalog.
+
+        Such a registration is taken for a whole hierarchy, whose kinds come with it.
+        """
+        code = self.codes.add(declared.name, declared.parents, kind=declared.kind, reserve=is_growth)
+        if code >= CODE_END:
+            raise HierarchyError(
+                f"cannot add {declared.name!r}: its code has more than {MAX_CODE_DIGITS} digits, which no catalog file "
+                "holds; derive it from a type with fewer types above it"
+            )
 
     def copy(self) -> "NumberAllocator":
         """A copy that can change while this one stays."""
@@ -93,7 +111,7 @@ def _rooms(types: Sequence[TypeRecord], table: TypeTable, generous: int) -> dict
     hierarchy = {declared.name: (str(declared.line),) for declared in types}
     children = children_of(hierarchy, {line for (line,) in hierarchy.values()})
     units = {name: table.own_etag_count(name) for name in hierarchy}
-    families = len(table.families())
+    families = len(table.vectors) - (ROOT in table.vectors)
     least = {name: _family_room(units[name], families) for name, (line,) in hierarchy.items() if line == ROOT}
     tops = [name for name, (line,) in hierarchy.items() if line not in hierarchy]
     for spare in (4, 2):

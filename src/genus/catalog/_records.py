@@ -5,14 +5,16 @@ type that gains an attribute gives it to all below it, without a change of their
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, TypeVar
 
 import msgspec
 
 from genus.codes._etags import Block
 from genus.model import Attribute, Vector
 
-Status = Literal["added", "deprecated", "kept", "missing", "refused", "conflict"]
+V = TypeVar("V")
+
+Status = Literal["added", "renamed", "deprecated", "kept", "missing", "refused", "conflict"]
 
 
 class TypeEntry(msgspec.Struct, frozen=True):
@@ -50,16 +52,18 @@ class RegistrationResult(msgspec.Struct, frozen=True):
     """What a registration added; false if it added nothing.
 
     `types` are the new types, `attributes` the new names in the vector of each family, `gained` the new attributes of
-    types that were registered before, and `values` the new values of enumerations (`family.attribute`).
+    types that were registered before, `values` the new values of enumerations (`family.attribute`), and `renamed` the
+    names that attributes (`family.attribute`) had before.
     """
 
     types: tuple[str, ...] = ()
     attributes: Mapping[str, tuple[str, ...]] = {}
     gained: Mapping[str, tuple[str, ...]] = {}
     values: Mapping[str, tuple[str | int, ...]] = {}
+    renamed: Mapping[str, tuple[str, ...]] = {}
 
     def __bool__(self) -> bool:
-        return any((self.types, self.attributes, self.gained, self.values))
+        return any((self.types, self.attributes, self.gained, self.values, self.renamed))
 
     def findings(self) -> Iterator[Finding]:
         """The additions as findings, one for each."""
@@ -72,6 +76,13 @@ class RegistrationResult(msgspec.Struct, frozen=True):
             yield Finding("added", type_, f"may now carry {', '.join(names)}")
         for attribute, values in self.values.items():
             yield Finding("added", attribute, f"may now be {', '.join(map(repr, values))}")
+        for attribute, names in self.renamed.items():
+            yield Finding("renamed", attribute, f"was {', '.join(names)}")
+
+
+def without_names(result: RegistrationResult) -> RegistrationResult:
+    """What a registration added that is not only another name of an attribute, whose bit a class can use as it is."""
+    return msgspec.structs.replace(result, renamed={})
 
 
 ROOT = "Event"
@@ -99,7 +110,10 @@ class TypeRecord(msgspec.Struct, frozen=True):
 
 
 class TypeTable:
-    """State: types by name and vectors by family, in the order of registration, and tagged attributes by family."""
+    """State: types by name and vectors by family, in the order of registration, and tagged attributes by family.
+
+    `renamed` has the present name of each former name of an attribute, by family.
+    """
 
     def __init__(
         self,
@@ -110,10 +124,13 @@ class TypeTable:
         self.types = types
         self.vectors = vectors
         self.tagged: dict[str, TaggedNames] = tagged or {}
+        self.renamed: dict[str, dict[str, str]] = {}
 
     def copy(self) -> Self:
         """A copy that can change while this one stays; the frozen records are shared."""
-        return type(self)(dict(self.types), dict(self.vectors), dict(self.tagged))
+        made = type(self)(dict(self.types), dict(self.vectors), dict(self.tagged))
+        made.renamed = dict(self.renamed)
+        return made
 
     def line(self, name: str) -> Iterator[TypeRecord]:
         """A type and the event types it extends, up to `Event`; nothing for a kind."""
@@ -145,7 +162,7 @@ class TypeTable:
         """A family's vector; an attribute that its root type requires is required in the whole family."""
         required = self.attributes_of(family)
         found = self.vectors[family].values()
-        return Vector(family, tuple(Attribute(a.name, a.type, not required.get(a.name), a.unit) for a in found))
+        return Vector(family, tuple(msgspec.structs.replace(a, optional=not required.get(a.name)) for a in found))
 
     def put(self, declared: TypeRecord) -> None:
         """Add a type, or replace its record."""
@@ -154,8 +171,34 @@ class TypeTable:
     def put_attribute(self, family: str, attribute: Attribute) -> None:
         """Append an attribute to a vector, or replace it in place; vectors of other copies stay."""
         self.vectors[family] = {**self.vectors.get(family, {}), attribute.name: attribute}
+        self._put_former_names(family, attribute)
+
+    def present_name(self, family: str | None, name: str) -> str:
+        """The name that an attribute of a family has now."""
+        return self.renamed.get(family or ROOT, {}).get(name, name)
+
+    def rename_attribute(self, family: str, old: str, new: str) -> None:
+        """Give an attribute another name; its bit, and what types say about it, stay."""
+        attribute = self.vectors[family][old]
+        attribute = msgspec.structs.replace(attribute.with_names((new,)), name=new)
+        self.vectors[family] = _with_key(self.vectors[family] | {old: attribute}, old, new)
+        self._put_former_names(family, attribute)
+        for declared in [each for each in self.types.values() if each.family == family and old in each.attributes]:
+            self.put(msgspec.structs.replace(declared, attributes=_with_key(declared.attributes, old, new)))
+        if old in self.tagged.get(family, ()):
+            self.tagged[family] = tuple(new if name == old else name for name in self.tagged[family])
+
+    def _put_former_names(self, family: str, attribute: Attribute) -> None:
+        if attribute.names:
+            known = {old: new for old, new in self.renamed.get(family, {}).items() if old != attribute.name}
+            self.renamed[family] = known | dict.fromkeys(attribute.former, attribute.name)
 
     def family_of(self, name: str, line: str | None) -> str:
         """The family of a type that extends another."""
         above = None if line is None else self.types[line].family
         return name if above in (None, ROOT) else str(above)
+
+
+def _with_key(mapping: Mapping[str, V], old: str, new: str) -> dict[str, V]:
+    """A mapping in the same order with another key for one of its entries."""
+    return {new if key == old else key: value for key, value in mapping.items()}

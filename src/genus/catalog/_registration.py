@@ -3,7 +3,8 @@
 A change is refused if it would break programs that rely on the catalog: an attribute that changes its type or unit, an
 attribute that becomes required or optional after events were recorded, a type that moves in the hierarchy. A class with
 *less* than the catalog (without an optional attribute, or the last values of an enumeration) is accepted: it may be an
-older version of the class that runs beside newer ones, and every event of it is still valid.
+older version of the class that runs beside newer ones, and every event of it is still valid. So is a class that has an
+attribute under a former name, with the same type and unit.
 """
 
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ class Registration:
         self._attributes: dict[str, list[str]] = {}
         self._gained: dict[str, list[str]] = {}
         self._values: dict[str, tuple[str | int, ...]] = {}
+        self._renamed: dict[str, tuple[str, ...]] = {}
 
     @property
     def result(self) -> RegistrationResult:
@@ -35,16 +37,19 @@ class Registration:
             {family: tuple(names) for family, names in self._attributes.items()},
             {name: tuple(names) for name, names in self._gained.items()},
             dict(self._values),
+            dict(self._renamed),
         )
 
     def add_class(self, cls: type) -> None:
         """Add a class, or compare it with its record."""
-        known = self.table.types.get(name_of(cls))
+        name = name_of(cls)
+        known = self.table.types.get(name)
         if known is None:
             self._add_type(cls)
         elif self._check_declaration(known, cls):
+            self._rename_attributes(cls, known.family)
             self._check_tagged(known, cls)
-            self._compare(known, cls)
+            self._compare(self.table.types[name], cls)
 
     def refuse(self, subject: str, text: str) -> None:
         """Add a reason to refuse the whole registration."""
@@ -70,10 +75,11 @@ class Registration:
         if family == name != ROOT:
             self.table.vectors[name] = dict(self.table.vectors[ROOT])
             self.table.tagged |= {name: tagged_attributes(cls)} if tagged_attributes(cls) else {}
-        own = {attribute.name: not attribute.optional for attribute in _own_attributes(cls)}
+        self._rename_attributes(cls, family)
+        own = {self.table.present_name(family, a.name): not a.optional for a in _own_attributes(cls)}
         self.table.put(TypeRecord(name, above, kind, family, own))
         self._types.append(name)
-        for attribute in attributes(cls):
+        for attribute in self._present_attributes(cls, family):
             self._add_to_vector(name, attribute)
 
     def _check_declaration(self, known: TypeRecord, cls: type) -> bool:
@@ -94,7 +100,8 @@ class Registration:
 
     def _check_tagged(self, known: TypeRecord, cls: type) -> None:
         """Refuse a family's root with other tagged attributes than before: its event tags are laid out for those."""
-        before, now = self.table.tagged_attributes(known.name), tagged_attributes(cls)
+        before = self.table.tagged_attributes(known.name)
+        now = tuple(self.table.present_name(known.family, name) for name in tagged_attributes(cls))
         if known.name == known.family and before != now:
             self.refuse(
                 known.name,
@@ -102,13 +109,83 @@ class Registration:
                 "keep that, or give the changed class another name",
             )
 
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def _rename_attributes(self, cls: type, family: str | None) -> None:
+        """Rename what a class has as renamed, and note former names that the catalog does not know."""
+        for attribute in attributes(cls):
+            if attribute.names and family is not None:
+                for old in attribute.former:
+                    self._rename(f"{name_of(cls)}.{attribute.name}", family, old, attribute)
+                self._add_names(f"{name_of(cls)}.{attribute.name}", family, attribute)
+
+    def _rename(self, subject: str, family: str, old: str, attribute: Attribute) -> None:
+        vector = self.table.vectors[family]
+        known = vector.get(old)
+        if known is None:
+            return
+        if attribute.name in vector:
+            self.refuse(
+                subject,
+                f"is renamed from {old}, but family {family} has both with a bit of their own; leave Renamed out, and "
+                "keep both attributes",
+            )
+        elif (reason := _describe_change(known, attribute)) is not None:
+            self.refuse(
+                subject,
+                f"is renamed from {old}, but {reason} in family {family}, and it would take over its bit; keep that, "
+                "or leave Renamed out, so that it is a new attribute",
+            )
+        else:
+            self.table.rename_attribute(family, old, attribute.name)
+            self._note_renamed(family, attribute.name, (old,))
+
+    def _add_names(self, subject: str, family: str, attribute: Attribute) -> None:
+        """Add former names that are new to the catalog to an attribute that it has."""
+        known = self.table.vectors[family].get(attribute.name)
+        if known is None:
+            return
+        new = [old for old in attribute.former if old not in known.names and old not in self.table.vectors[family]]
+        for old in new:
+            if (other := self.table.present_name(family, old)) != old:
+                self.refuse(subject, f"is renamed from {old}, but in family {family} that became {other}; remove it")
+                return
+        if new:
+            self.table.put_attribute(family, known.with_names(new))
+            self._note_renamed(family, attribute.name, tuple(new))
+
+    def _note_renamed(self, family: str, name: str, names: tuple[str, ...]) -> None:
+        key = f"{family}.{name}"
+        self._renamed[key] = (*self._renamed.get(key, ()), *names)
+
+    def _present_attributes(self, cls: type, family: str | None) -> list[Attribute]:
+        """The attributes of a class under their present names, in case that it is an older one."""
+        declared = attributes(cls)
+        if family not in self.table.renamed:
+            return list(declared)
+        names = {attribute.name for attribute in declared}
+        return [self._present_attribute(name_of(cls), family, attribute, names) for attribute in declared]
+
+    def _present_attribute(self, owner: str, family: str, attribute: Attribute, names: set[str]) -> Attribute:
+        now = self.table.present_name(family, attribute.name)
+        if now == attribute.name:
+            return attribute
+        subject, known = f"{owner}.{attribute.name}", self.table.vectors[family][now]
+        if now in names or (reason := _describe_change(known, attribute)) is not None:
+            what = "declared beside it" if now in names else f"{reason} there"
+            self.refuse(subject, f"is the former name of {now} in family {family}, but {what}; choose another name")
+        else:
+            self.kept.append(Finding("kept", subject, f"as {now}, its present name in the catalog"))
+        return msgspec.structs.replace(attribute, name=now, names=())
+
     # -- attributes --------------------------------------------------------------------------------------------------
 
     def _compare(self, known: TypeRecord, cls: type) -> None:
         """Compare the attributes a type declares itself; inherited ones were compared with its parents."""
         stored = self.table.attributes_of(known.name)
-        declared = {attribute.name: attribute for attribute in attributes(cls)}
-        own = {attribute.name for attribute in _own_attributes(cls)} | known.attributes.keys()
+        declared = {attribute.name: attribute for attribute in self._present_attributes(cls, known.family)}
+        named = {self.table.present_name(known.family, attribute.name) for attribute in _own_attributes(cls)}
+        own = named | known.attributes.keys()
         for name in (*declared, *(lost for lost in stored if lost not in declared)):
             if name not in own:
                 continue
@@ -168,7 +245,7 @@ class Registration:
     def _append(self, family: str, attribute: Attribute) -> None:
         type_ = attribute.type
         plain = ChoiceType(type_.values) if isinstance(type_, ChoiceType) else type_
-        self.table.put_attribute(family, Attribute(attribute.name, plain, True, attribute.unit))
+        self.table.put_attribute(family, Attribute(attribute.name, plain, True, attribute.unit, attribute.names))
         self._attributes.setdefault(family, []).append(attribute.name)
 
     def _check_type(self, subject: str, family: str, known: Attribute, attribute: Attribute) -> None:
@@ -184,7 +261,7 @@ class Registration:
             self.refuse(
                 subject,
                 f"is in {attribute.unit}, but {f'in {known.unit}' if known.unit else 'without a unit'} in family "
-                f"{family}; rename the attribute or keep its unit",
+                f"{family}, and what was written in that unit is not converted; keep it, or declare a new attribute",
             )
 
     def _check_values(self, subject: str, family: str, known: Attribute, before: ChoiceType, now: ChoiceType) -> None:
@@ -200,6 +277,16 @@ class Registration:
             self._values[f"{family}.{known.name}"] = new
         elif missing := before.values[shared:]:
             self.kept.append(Finding("kept", subject, f"may be {_join(missing)}, though the class does not say so"))
+
+
+def _describe_change(known: Attribute, attribute: Attribute) -> str | None:
+    """What is different about an attribute under another name: its type or its unit; None if nothing is."""
+    are_choices = isinstance(known.type, ChoiceType) and isinstance(attribute.type, ChoiceType)
+    if known.type != attribute.type and not are_choices:
+        return f"is {attribute.type.describe()} and that is {known.type.describe()}"
+    if attribute.unit not in (None, known.unit):
+        return f"is in {attribute.unit} and that is {f'in {known.unit}' if known.unit else 'without a unit'}"
+    return None
 
 
 def _own_attributes(cls: type) -> list[Attribute]:

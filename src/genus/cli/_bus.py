@@ -166,7 +166,7 @@ class Reach:
 
 def say_losses(link: Any, dropped: int) -> None:
     """Print how many events were lost or could not be read, by reason."""
-    losses = {key: count for key, count in link.items() if key.startswith(("dropped", "rejected"))}
+    losses = {key: count for key, count in link.items() if key.startswith(("dropped", "rejected", "not read"))}
     if dropped:
         losses["dropped: printing too slow"] = dropped
     for what, count in losses.items():
@@ -191,6 +191,13 @@ RECORD_TICK_S = 0.2
 @click.option("--every", type=Span(), help="With --landing: start a new file this often [5s].")
 @click.option("--most", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000].")
 @click.option("--name", help="With --landing: first part of file names [events].")
+@click.option(
+    "--invalid",
+    type=click.Choice(["raise", "count"]),
+    default="count",
+    show_default=True,
+    help="What to do with events that could not be read back: end with an error, or count them. They are not written.",
+)
 def record(
     types: tuple[str, ...],
     address: str,
@@ -199,6 +206,7 @@ def record(
     append: bool,
     lasts: float | None,
     landing: bool,
+    invalid: str,
     **sizes: Any,
 ) -> None:
     """Write events to a file, or to a folder for streams.
@@ -212,26 +220,31 @@ def record(
     given = {option: size for option, size in sizes.items() if size is not None}
     _check_recording(file, append, landing, given)
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with stopped_by_signals() as stop, _without_log(), open_bus(shared(address)) as bus:
+    with stopped_by_signals() as stop, _without_log("recording ended"), open_bus(shared(address)) as bus:
         recorder = _recorder(bus, file, asked, append, landing, given)
         try:
             click.echo(f"recording {asked} from {address} to {file}", err=True)
-            _wait(recorder, stop, lasts, f"recording {asked} to {file}")
+            _wait(recorder, stop, lasts, f"recording {asked} to {file}", ends_if_invalid=invalid == "raise")
             say_losses(bus.traffic().link, 0)
         finally:
             _finish(recorder)
     files = f" ({counted(recorder.landed, 'file')})" if isinstance(recorder, FolderRecorder) else ""
-    click.echo(f"{counted(recorder.written, 'event')} in {file}{files}", err=True)
+    refused = f", {counted(recorder.refused.total, 'event')} refused" if recorder.refused else ""
+    click.echo(f"{counted(recorder.written, 'event')} in {file}{files}{refused}", err=True)
+    for reason, found in recorder.refused.items():
+        click.echo(f"genus: refused {found.count}: {reason} (last: {found.last})", err=True)
+    if recorder.refused and invalid == "raise":
+        raise click.ClickException("recording ended with an event that could not be read back; --invalid count goes on")
     if recorder.lost:
         raise click.ClickException(f"{counted(recorder.lost, 'event')} lost: {file} could not be written")
 
 
 @contextmanager
-def _without_log() -> Iterator[None]:
-    """Leave out the log line about a recording that ended: the command's error line says the same."""
+def _without_log(text: str) -> Iterator[None]:
+    """Leave out log lines with a text: the command says the same itself."""
 
     def is_other(entry: logging.LogRecord) -> bool:
-        return "recording ended" not in entry.getMessage()
+        return text not in entry.getMessage()
 
     log = logging.getLogger("genus.bus")
     log.addFilter(is_other)
@@ -250,11 +263,18 @@ def _finish(recorder: Recorder | FolderRecorder) -> None:
         raise click.ClickException(f"{problem}; recording ended ({kept})") from None
 
 
-def _wait(recorder: Recorder | FolderRecorder, stop: threading.Event, lasts: float | None, what: str) -> None:
-    """Wait until `stop` is set, the time is over or the file cannot be written; show how much was recorded."""
+def _wait(
+    recorder: Recorder | FolderRecorder, stop: threading.Event, lasts: float | None, what: str, ends_if_invalid: bool
+) -> None:
+    """Wait until `stop` is set, the time is over or the file cannot be written; show how much was recorded.
+
+    With `ends_if_invalid`, also until an event is refused because it could not be read back.
+    """
     ends = math.inf if lasts is None else time.monotonic() + lasts
     with Console(stderr=True).status(what) as status:
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(RECORD_TICK_S, left)):
+            if ends_if_invalid and recorder.refused:
+                return
             if isinstance(recorder, Recorder):
                 recorder.flush()
                 if recorder.problem is not None:
@@ -274,7 +294,9 @@ def _check_recording(file: Path, append: bool, landing: bool, given: dict[str, A
 def _recorder(
     bus: Bus, file: Path, asked: Subscription, append: bool, landing: bool, given: dict[str, Any]
 ) -> Recorder | FolderRecorder:
-    return record_to_folder(bus, file, asked, **given) if landing else start_recording(bus, file, asked, append=append)
+    if landing:
+        return record_to_folder(bus, file, asked, invalid="count", **given)
+    return start_recording(bus, file, asked, append=append, invalid="count")
 
 
 @click.command()
@@ -349,7 +371,7 @@ def _replay(
         advance()
         played += 1
 
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), _without_log("were not read"):
         replay_events(recording, handle, asked, speed=speed, sleep=stop.wait)
     return played
 
@@ -380,3 +402,5 @@ def _report_skipped(recording: Recording) -> None:
         click.echo(f"genus: skipped {times}: {reason}", err=True)
     if len(recording.problems) > MOST_REASONS:
         click.echo(f"genus: and {len(recording.problems) - MOST_REASONS} more reasons", err=True)
+    for line in recording.unread.lines():
+        click.echo(f"genus: {line}", err=True)

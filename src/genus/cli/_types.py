@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -116,15 +117,19 @@ def _tags(catalog: Catalog, entry: TypeEntry) -> str:
 
 
 def _bits(catalog: Catalog, entry: TypeEntry) -> str:
-    shown = ((f"{bit} {attribute}", attribute.unit) for bit, attribute in _attributes(catalog, entry))
-    return ", ".join(text if unit is None else f"{text} [{unit}]" for text, unit in shown)
+    return ", ".join(f"{bit} {attribute}{_notes(attribute)}" for bit, attribute in _attributes(catalog, entry))
+
+
+def _notes(attribute: Attribute) -> str:
+    unit = "" if attribute.unit is None else f" [{attribute.unit}]"
+    return unit + (f" (was {', '.join(attribute.former)})" if attribute.former else "")
 
 
 def _attributes(catalog: Catalog, entry: TypeEntry) -> list[tuple[int, Attribute]]:
     """The attributes that a type itself declares, with their bits in the family's vector."""
     own = entry.attributes
     among = enumerate(catalog.vector(entry.name))
-    return [(bit, Attribute(a.name, a.type, not own[a.name], a.unit)) for bit, a in among if a.name in own]
+    return [(bit, msgspec.structs.replace(a, optional=not own[a.name])) for bit, a in among if a.name in own]
 
 
 def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
@@ -139,6 +144,7 @@ def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
         "filters": [[block.value, block.mask] for block in catalog.filters(entry.name)],
         "attributes": [
             {"name": a.name, "bit": bit, "type": a.type.describe(), "required": not a.optional, "unit": a.unit}
+            | ({"names": list(a.names)} if a.names else {})
             for bit, a in _attributes(catalog, entry)
         ],
         "deprecated": entry.deprecated,

@@ -10,7 +10,8 @@ never freed: event tags are append-only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 from genus.codes._topological import children_of, order_breadth_first
@@ -75,14 +76,23 @@ class Grant(NamedTuple):
 class _Owner:
     """State: a type's blocks, and their free part as the largest aligned blocks."""
 
+    name: str
     parent: str | None
-    blocks: list[Block]
     free: list[Block]
+    blocks: list[Block] = field(default_factory=list)
     unit: int = 1
+    total: int = 0
+    _largest_free: int | None = None
+
+    def __post_init__(self) -> None:
+        self.total = sum(block.size for block in self.blocks)
 
     @property
     def largest_free(self) -> int:
-        return max((block.size for block in self.free), default=0)
+        """The size of the largest free block; found again only after a change, since most types ask without one."""
+        if self._largest_free is None:
+            self._largest_free = max((block.size for block in self.free), default=0)
+        return self._largest_free
 
     def fit(self, size: int) -> Block | None:
         """A block of a size, cut from the lowest of the smallest free blocks that hold it."""
@@ -96,7 +106,15 @@ class _Owner:
             return False
         self.free.remove(whole)
         self.free.extend(_split_around(whole, block))
+        self._largest_free = None
         return True
+
+    def grow(self, block: Block) -> None:
+        """Add a further block, all of it free."""
+        self.blocks.append(block)
+        self.free.append(block)
+        self.total += block.size
+        self._largest_free = None
 
 
 class EtagSpace:
@@ -116,7 +134,7 @@ class EtagSpace:
             raise ValueError(f"reserved must be in 1..{(1 << bits) - 1}, not {reserved}")
         self.bits = bits
         self.reserved = reserved
-        self._top = _Owner(None, [], list(_aligned_blocks(reserved, bits)))
+        self._top = _Owner("", None, list(_aligned_blocks(reserved, bits)))
         self._owners: dict[str, _Owner] = {}
         self._grants: list[Grant] = []
 
@@ -186,26 +204,37 @@ class EtagSpace:
 
     def _obtain(self, name: str | None, size: int) -> Block:
         """A block of a size inside a type, which grows if it must; the type or one above it has that much free."""
-        owner = self._owner(name)
+        growing = self._plan_growth(name, size)
+        owner, size = growing.pop()
         block = owner.fit(size)
-        if block is None and name is not None:
-            wanted = max(size, FIRST_GROWTH, power_of_two(sum(b.size for b in owner.blocks)))
-            further = self._obtain(owner.parent, min(wanted, self._largest_free(owner.parent)))
-            self._grant(Grant(name, owner.parent, further, owner.unit))
+        for owner, size in reversed(growing):
+            assert block is not None
+            self._grant(Grant(owner.name, owner.parent, block, owner.unit))
             block = owner.fit(size)
         assert block is not None
         return block
+
+    def _plan_growth(self, name: str | None, size: int) -> list[tuple[_Owner, int]]:
+        """The types from one upwards that have too little free, and the first that has enough, each with the size."""
+        line = [self._owner(each) for each in self._line(name)]
+        largest_above = list(accumulate((owner.largest_free for owner in reversed(line)), max))[::-1]
+        plan = [(line[0], size)]
+        for above, largest in zip(line[1:], largest_above[1:], strict=True):
+            owner, size = plan[-1]
+            if owner.largest_free >= size:
+                break
+            plan.append((above, min(max(size, FIRST_GROWTH, power_of_two(owner.total)), largest)))
+        return plan
 
     def _grant(self, grant: Grant) -> None:
         name, parent, block, unit = grant
         if not self._owner(parent).take(block):
             raise HierarchyError(f"stored block {block} of {name!r} is not free in {parent or 'the space'!r}")
         if name in self._owners:
-            self._owners[name].blocks.append(block)
-            self._owners[name].free.append(block)
+            self._owners[name].grow(block)
         else:
             own_etags = Block(block.value, (1 << self.bits) - unit)
-            self._owners[name] = _Owner(parent, [block], list(_split_around(block, own_etags)), unit)
+            self._owners[name] = _Owner(name, parent, list(_split_around(block, own_etags)), [block], unit)
         self._grants.append(grant)
 
     def _choose_sizes(self, hierarchy: Mapping[str, Sequence[str]], order: Sequence[str]) -> dict[str, int]:

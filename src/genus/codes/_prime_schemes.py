@@ -1,6 +1,6 @@
 """The three prime schemes: `OriginalPrimes`, `CompactPrimes` and `LinePrimes`.
 
-Line primes are the smallest prime codes we know that stay sound for every addition they allow. They add three ideas:
+Line primes are the smallest prime codes we know that stay sound for every addition they allow. They add four ideas:
 
 * **Own primes again.** A child may multiply by a prime that is in its parent's code already: 2, 4, 8 for a line of
   types.
@@ -9,6 +9,8 @@ Line primes are the smallest prime codes we know that stay sound for every addit
 * **Kinds in chains.** Only kinds may be joined at will, so only their primes are kept from reuse, and even those are
   shared down a chain: the kinds whose own factor is q are k1 above k2 above k3 ..., with exactly q, q^2, q^3 in their
   codes.
+* **Room for kinds.** Added one by one, a type that is not a kind leaves the smallest unused primes to kinds to come: it
+  finds a prime to use again in most places, while a kind needs one that no line has.
 
 A type that is not a kind has at most one parent that is not: its *line*. Hence its code is S * K, where S is the
 product of the own factors down the line and K the least common multiple of its kinds' codes, over disjoint sets of
@@ -25,14 +27,28 @@ prime then form a chain. So chains are all the reuse that `joins="any"` leaves, 
 price of the rest.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from math import inf
+from operator import or_
 from typing import Literal, get_args
 
-from genus.codes._scheme import NewType, Rule, Scheme
+from genus.codes._primes import lowest_bits_outside, prime_at
+from genus.codes._scheme import NewType, Scheme
 from genus.codes._topological import order_breadth_first, order_heaviest_first, with_ancestors
 from genus.errors import HierarchyError
+
+
+@dataclass(slots=True)
+class _Vertex:
+    """State: a vertex of a forest. Primes are bits: its own factor, those down to it, of its children, of all below."""
+
+    above: "_Vertex | None" = None
+    own: int = 0
+    line: int = 0
+    children: int = 0
+    below: int = 0
 
 
 class PrimeForest:
@@ -53,42 +69,43 @@ class PrimeForest:
     """
 
     def __init__(self) -> None:
-        self._parent: dict[str, str | None] = {}
-        self._child_by_factor: defaultdict[str | None, dict[int, str]] = defaultdict(dict)
-        self._below: defaultdict[str | None, set[int]] = defaultdict(set)
+        self._top = _Vertex()
+        self._vertices: dict[str | None, _Vertex] = {None: self._top}
 
     def add(self, name: str, parent: str | None, factor: int) -> None:
-        """Add a vertex with its own factor."""
-        self._parent[name] = parent
-        self._child_by_factor[parent][factor] = name
-        for vertex in self._line(parent):
-            self._below[vertex].add(factor)
+        """Add a vertex with its own factor.
 
-    def rule(self, parent: str | None) -> Rule:
-        """The own factors that a new child of a vertex may have."""
-        taken = self._below[parent] | self._sibling_factors(parent)
-        return lambda factor: factor not in taken
+        A prime below a vertex is also below all above it, so the walk ends where the prime is known already.
+        """
+        vertex: _Vertex | None = self._vertices[parent]
+        assert vertex is not None
+        self._vertices[name] = _Vertex(vertex, factor, vertex.line | factor)
+        vertex.children |= factor
+        while vertex is not None and not vertex.below & factor:
+            vertex.below |= factor
+            vertex = vertex.above
 
-    def line_factors(self, name: str | None) -> set[int]:
+    def barred(self, parent: str | None) -> int:
+        """The own factors that a new child of a vertex must not have, by 1 and 2."""
+        vertex = self._vertices[parent]
+        found = vertex.below
+        while (above := vertex.above) is not None:
+            if above.children != vertex.own:
+                found |= above.children ^ vertex.own
+            vertex = above
+        return found
+
+    def line_factors(self, name: str | None) -> int:
         """The own factors of a vertex and of all above it."""
-        line = self._line(name)
-        return {f for a in line for f, child in self._child_by_factor[a].items() if child in line}
+        return self._vertices[name].line
 
-    def factors(self) -> set[int]:
+    def child_factors(self, name: str | None) -> int:
+        """The own factors of the children of a vertex."""
+        return self._vertices[name].children
+
+    def factors(self) -> int:
         """Every own factor in use."""
-        return self._below[None]
-
-    def _sibling_factors(self, name: str | None) -> set[int]:
-        line = self._line(name)
-        return {f for a in line[1:] for f, child in self._child_by_factor[a].items() if child not in line}
-
-    def _line(self, name: str | None) -> list[str | None]:
-        """A vertex, its parent, and so on up to None."""
-        line = [name]
-        while name is not None:
-            name = self._parent[name]
-            line.append(name)
-        return line
+        return self._top.below
 
 
 class OriginalPrimes(Scheme):
@@ -106,13 +123,13 @@ class OriginalPrimes(Scheme):
 
     def __init__(self) -> None:
         super().__init__(rooted=False)
-        self._used: set[int] = set()
+        self._used = 0
 
-    def _rule(self, new: NewType) -> Rule:
-        return lambda prime: prime not in self._used
+    def _barred(self, new: NewType) -> int:
+        return self._used
 
     def _record(self, new: NewType, factor: int) -> None:
-        self._used.add(factor)
+        self._used |= factor
 
 
 class CompactPrimes(Scheme):
@@ -133,32 +150,29 @@ class CompactPrimes(Scheme):
     def __init__(self, *, rooted: bool = True) -> None:
         super().__init__(rooted=rooted)
         self._forest = PrimeForest()
-        self._largest_below: dict[str | None, int] = {}
 
     def add_all(self, hierarchy: Mapping[str, Sequence[str]]) -> None:
         """Add a whole tree breadth first, by the paper's rule."""
         for name in order_breadth_first(hierarchy, self._codes):
             parents = hierarchy[name]
-            self._add(name, parents, kind=False, above=self._largest_beside(parents[0]) if parents else 1)
+            self._add(name, parents, kind=False, avoid=self._up_to_largest_beside(parents[0]) if parents else 0)
 
-    def _largest_beside(self, vertex: str) -> int:
-        """The largest own factor of a vertex and its siblings."""
-        return self._largest_below.get(self._tree_parent(self._entries[vertex].parents), 1)
+    def _up_to_largest_beside(self, vertex: str) -> int:
+        """All primes up to the largest own factor of a vertex and its siblings."""
+        beside = self._forest.child_factors(self._tree_parent(self._entries[vertex].parents))
+        return (1 << beside.bit_length()) - 1
 
-    def _rule(self, new: NewType) -> Rule:
+    def _barred(self, new: NewType) -> int:
         if len(new.nearest) > 1:
             raise HierarchyError(
                 f"cannot add {new.name!r}: compact codes allow one parent, not {', '.join(new.nearest)}; "
                 "keep one, or use LinePrimes or OriginalPrimes"
             )
         parent = self._tree_parent(new.nearest)
-        free, in_code = self._forest.rule(parent), self._forest.line_factors(parent)
-        return lambda prime: prime not in in_code and free(prime)
+        return self._forest.barred(parent) | self._forest.line_factors(parent)
 
     def _record(self, new: NewType, factor: int) -> None:
-        parent = self._tree_parent(new.nearest)
-        self._forest.add(new.name, parent, factor)
-        self._largest_below[parent] = max(factor, self._largest_below.get(parent, 1))
+        self._forest.add(new.name, self._tree_parent(new.nearest), factor)
 
     def _tree_parent(self, parents: Sequence[str]) -> str | None:
         """The parent in the forest, to which a root of code 1 does not belong."""
@@ -166,6 +180,12 @@ class CompactPrimes(Scheme):
 
 
 Joins = Literal["kinds", "any"]
+
+RESERVED_PER_KIND = 8
+"""So many primes are kept for kinds to come for each prime that kinds have; none while there are no kinds."""
+
+MOST_RESERVED = 32
+"""The most primes that are kept for kinds to come."""
 
 
 class LinePrimes(Scheme):
@@ -186,24 +206,35 @@ class LinePrimes(Scheme):
         super().__init__(rooted=rooted)
         self.joins = joins
         self._forest = PrimeForest()
-        self._chain_end: dict[int, str] = {}
+        self._in_kinds = 0
+        self._open_chains: dict[str, int] = {}
+        self._chain_ends: dict[int, int] = {}
 
     @property
     def kinds(self) -> frozenset[str]:
         """The types of which any may be joined in one type."""
         return frozenset(entry.name for entry in self._entries.values() if entry.kind)
 
-    def add(self, name: str, parents: Sequence[str] = (), *, kind: bool = False) -> int:
-        """Add a type and return its code; a kind's parents must be kinds, else HierarchyError."""
-        return self._add(name, parents, kind=kind or self.joins == "any")
+    def add(self, name: str, parents: Sequence[str] = (), *, kind: bool = False, reserve: bool = True) -> int:
+        """Add a type and return its code; a kind's parents must be kinds, else HierarchyError.
+
+        Where there are kinds, a type that is none leaves some small primes to kinds to come. `reserve=False` does not:
+        it is for types of a whole hierarchy that come in the order of their weight.
+        """
+        is_kind = kind or self.joins == "any"
+        return self._add(name, parents, kind=is_kind, avoid=self._kept_for_kinds() if reserve and not is_kind else 0)
 
     def add_all(self, hierarchy: Mapping[str, Sequence[str]]) -> None:
         """Add a whole hierarchy, heaviest types first; types that must be kinds for its joins become kinds."""
         kinds = kinds_of(hierarchy, self.kinds)
         for name in order_heaviest_first(hierarchy, self._codes):
-            self.add(name, hierarchy[name], kind=name in kinds)
+            self.add(name, hierarchy[name], kind=name in kinds, reserve=False)
 
-    def _rule(self, new: NewType) -> Rule:
+    def _kept_for_kinds(self) -> int:
+        number = min(MOST_RESERVED, RESERVED_PER_KIND * self._in_kinds.bit_count())
+        return lowest_bits_outside(self._forest.factors() | self._in_kinds, number)
+
+    def _barred(self, new: NewType) -> int:
         if self.joins == "any" and not new.kind:
             raise HierarchyError(f"stored {new.name!r} is no kind, so not every join is possible; use joins='kinds'")
         lines = self._line_parents(new)
@@ -214,24 +245,30 @@ class LinePrimes(Scheme):
                 f"cannot add {new.name!r}: it joins {' and '.join(map(repr, lines))}; "
                 "all parents but one must be kinds, or use joins='any'"
             )
-        return self._kind_rule(new) if new.kind else self._line_rule(lines)
+        if new.kind:
+            return (self._forest.factors() | self._in_kinds) & ~self._extensible(new)
+        return self._forest.barred(lines[0] if lines else None) | self._in_kinds
 
-    def _kind_rule(self, new: NewType) -> Rule:
-        in_lines = self._forest.factors()
+    def _extensible(self, new: NewType) -> int:
+        """The primes of the chains whose last kind is above a new kind: it has the prime to the length of the chain.
 
-        def free(prime: int) -> bool:
-            end = self._chain_end.get(prime)
-            return prime not in in_lines if end is None else new.base % self._codes[end] == 0
-
-        return free
-
-    def _line_rule(self, lines: Sequence[str]) -> Rule:
-        free = self._forest.rule(lines[0] if lines else None)
-        return lambda prime: prime not in self._chain_end and free(prime)
+        A chain that does not end above a kind never will, so its prime is not looked at again below the kind.
+        """
+        found = rest = reduce(or_, (self._open_chains.get(parent, 0) for parent in new.nearest), 0)
+        while rest:
+            factor = rest & -rest
+            rest ^= factor
+            if new.base % self._chain_ends[factor]:
+                found ^= factor
+        for parent in new.nearest:
+            self._open_chains[parent] = self._open_chains.get(parent, 0) & found
+        return found
 
     def _record(self, new: NewType, factor: int) -> None:
         if new.kind:
-            self._chain_end[factor] = new.name
+            self._open_chains[new.name] = self._extensible(new) | factor
+            self._in_kinds |= factor
+            self._chain_ends[factor] = self._chain_ends.get(factor, 1) * prime_at(factor.bit_length() - 1)
         else:
             lines = self._line_parents(new)
             self._forest.add(new.name, lines[0] if lines else None, factor)

@@ -1,22 +1,21 @@
 """The base class of prime schemes: a code is the least common multiple of the parents' codes times a prime.
 
 Then `code[b] % code[a] == 0` tests whether a is b or above b (Preuveneers and Berbers, "Encoding semantic awareness
-in resource-constrained devices", 2008). A scheme is a **rule**: which primes a new type may take without making a
-false pair, now or through any later addition the scheme allows. The new type gets the smallest of them. Codes are
-append-only, and the same rule decides whether a stored code is accepted when a scheme is restored.
+in resource-constrained devices", 2008). A scheme is a **rule**: which primes a new type must not take because they
+could make a false pair, now or through any later addition the scheme allows. The new type gets the smallest of the
+others, or of those that are not kept for types to come. Codes are append-only. The same rule decides whether a stored
+code is accepted when a scheme is restored; what is kept for types to come does not matter there.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from genus.codes._primes import is_prime, primes
+from genus.codes._primes import is_prime, lowest_outside, position, prime_at
 from genus.codes._topological import order_breadth_first
 from genus.errors import HierarchyError
-
-Rule = Callable[[int], bool]
 
 
 class CodeEntry(NamedTuple):
@@ -109,29 +108,36 @@ class Scheme(ABC):
         return scheme
 
     @abstractmethod
-    def _rule(self, new: NewType) -> Rule:
-        """The primes that a new type may take as its own factor; all unused primes must be among them."""
+    def _barred(self, new: NewType) -> int:
+        """The primes, as a bit set, that could make a false pair as the own factor of a new type; all are in use.
+
+        Raises HierarchyError if no prime makes the type possible.
+        """
 
     @abstractmethod
     def _record(self, new: NewType, factor: int) -> None:
-        """Store what the rule needs to know about a factor that is now taken."""
+        """Store what the rule needs to know about an own factor, a bit of a bit set, that is now taken."""
 
-    def _add(self, name: str, parents: Sequence[str], *, kind: bool, above: int = 1) -> int:
+    def _add(self, name: str, parents: Sequence[str], *, kind: bool, avoid: int = 0) -> int:
+        """Add a type with the smallest prime that is neither barred nor among those to avoid, a bit set."""
         new = self._describe_new(name, parents, kind=kind)
         for parent in parents:
             if parent in self._deprecated:
                 raise HierarchyError(f"cannot add {name!r}: its parent {parent!r} is deprecated; choose another parent")
         if self._is_top(new):
-            return self._store(new, 1)
-        rule = self._rule(new)
-        return self._store(new, next(prime for prime in primes() if prime > above and rule(prime)))
+            return self._store(new, 0)
+        return self._store(new, lowest_outside(self._barred(new) | avoid))
 
     def _restore_entry(self, entry: CodeEntry) -> None:
         new = self._describe_new(entry.name, entry.parents, kind=entry.kind)
         factor, rest = divmod(entry.code, new.base)
-        if rest or not (factor == 1 if self._is_top(new) else is_prime(factor) and self._rule(new)(factor)):
-            raise HierarchyError(f"stored code {entry.code} of {entry.name!r} contradicts the entries before it")
-        self._store(new, factor)
+        if rest or not (factor == 1 if self._is_top(new) else self._may_take(new, factor)):
+            raise HierarchyError(f"stored code {_show(entry.code)} of {entry.name!r} contradicts the entries before it")
+        self._store(new, 0 if factor == 1 else 1 << position(factor))
+
+    def _may_take(self, new: NewType, factor: int) -> bool:
+        """Whether a stored own factor is a prime that is not barred."""
+        return is_prime(factor) and not self._barred(new) >> position(factor) & 1
 
     def _describe_new(self, name: str, parents: Sequence[str], *, kind: bool) -> NewType:
         if not name or name in self._codes:
@@ -147,9 +153,10 @@ class Scheme(ABC):
         return NewType(name, tuple(parents), nearest, lcm(*codes.values()), kind)
 
     def _store(self, new: NewType, factor: int) -> int:
-        if factor > 1:
+        code = new.base
+        if factor:
             self._record(new, factor)
-        code = new.base * factor
+            code *= prime_at(factor.bit_length() - 1)
         self._entries[new.name] = CodeEntry(new.name, new.parents, code, new.kind)
         self._codes[new.name] = code
         return code
@@ -167,3 +174,8 @@ class Scheme(ABC):
         if parent not in self._codes:
             raise HierarchyError(f"cannot add {name!r}: its parent {parent!r} is unknown; add the parent first")
         return self._codes[parent]
+
+
+def _show(code: int) -> str:
+    """A code for a message; Python does not convert integers of any size to decimal digits."""
+    return str(code) if code.bit_length() < 1024 else f"{code:#x}"

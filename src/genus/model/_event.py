@@ -17,12 +17,15 @@ from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 import msgspec
 
 from genus.errors import DeclarationError, EventError
-from genus.model._types import INT64_MAX, INT64_MIN, IntType, TimeType, is_bounded, read_annotation
+from genus.model._types import INT64_MAX, INT64_MIN, IntType, TimeType, former_names, is_bounded, read_annotation
 from genus.model._vector import Attribute, Family, Vector
 
 T = TypeVar("T")
 _FIELD: Any = type(msgspec.field(default=0))
 INT64 = msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)
+
+_CONFIG: Mapping[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False, "forbid_unknown_fields": True}
+"""Options of `Event`, which all event types inherit. Unknown names must not vanish: decoders count them."""
 
 Maybe: TypeAlias = T | None
 """`Maybe[T]`: the annotation of an attribute that may be absent. Absent is `None`, which is the default value."""
@@ -109,7 +112,14 @@ def _attribute(owner: str, name: str, note: object) -> Attribute:
         type_, optional, unit = read_annotation(note)
     except DeclarationError as problem:
         raise DeclarationError(f"{owner}.{name} {problem}") from None
-    return Attribute(name, type_, optional, unit)
+    return Attribute(name, type_, optional, unit).with_names(_check_former(owner, name, former_names(note)))
+
+
+def _check_former(owner: str, name: str, former: tuple[str, ...]) -> tuple[str, ...]:
+    if wrong := [old for old in former if old == name or not is_attribute_name(old)]:
+        why = "its present name" if wrong[0] == name else "no name of an attribute"
+        raise DeclarationError(f"{owner}.{name} is renamed from {wrong[0]!r}, which is {why}; give its former name")
+    return former
 
 
 def _decoder_annotation(attribute: Attribute, note: object) -> object:
@@ -292,6 +302,9 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             if family is not None:
                 family.check(name, attribute)
             _set_default(name, attribute, namespace)
+        if family is not None:
+            family.check_names(name, declared)
+            declared = tuple(map(family.complete, declared))
         own = {a.name: _decoder_annotation(a, notes[a.name]) for a in declared}
         namespace["__annotations__"] = dict(own)
         _set_required(name, base, own, namespace)
@@ -300,7 +313,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         namespace["__genus_attributes__"] = all_attributes = _override(inherited, declared)
         namespace["__genus_family__"] = family
         names = _check_tagged(name, tagged, base, all_attributes)
-        config: dict[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False} if base is None else {}
+        config = _CONFIG if base is None else {}
         cls = msgspec.StructMeta.__new__(mcls, name, bases, namespace, kw_only=True, **config)
         if family is not None:
             family.append_new(declared)

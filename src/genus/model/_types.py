@@ -8,7 +8,7 @@ descriptions are equal.
 import enum
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
@@ -29,10 +29,39 @@ class Width(msgspec.Struct, frozen=True):
 class Unit(msgspec.Struct, frozen=True):
     """The unit of an attribute: `speed: Annotated[float, Unit("km/h")]`.
 
-    The symbol is kept in catalogs and shown by commands; values are not converted.
+    The symbol is kept in catalogs and stated in recordings. Values of a recording that states another unit are
+    converted when they are read; docs/semantics.md has the units and the arithmetic.
     """
 
     symbol: str
+
+
+class Renamed:
+    """Annotation of an attribute that had other names before: `velocity: Annotated[float, Renamed("speed")]`.
+
+    The attribute keeps its presence bit, and what was written under a former name is read into it: recordings, packets,
+    frames and tables. Name all former names, in any order: `Renamed("speed", "v")`. Type and unit stay as they were.
+
+    Raises DeclarationError if there is no name, or one is no text.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, *names: str) -> None:
+        if not names or not all(isinstance(name, str) for name in names):
+            raise DeclarationError(
+                f'Renamed takes former names of an attribute, such as Renamed("speed"), not {names!r}'
+            )
+        self.names = tuple(dict.fromkeys(names))
+
+    def __repr__(self) -> str:
+        return f"Renamed({', '.join(map(repr, self.names))})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Renamed) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
 
 
 class Opaque(msgspec.Struct, frozen=True):
@@ -201,7 +230,11 @@ def micros_of_duration(span: timedelta) -> int:
 
 def is_encodable(text: str) -> bool:
     """Whether a text can be encoded in UTF-8; one with a lone surrogate (half a character) cannot."""
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _PLAIN: dict[Any, AttributeType] = {
@@ -259,9 +292,28 @@ def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None
     return opaque or _plain_type(required, width), optional, unit
 
 
+def former_names(annotation: object) -> tuple[str, ...]:
+    """The names in the `Renamed` of an annotation.
+
+    >>> former_names(Annotated[float, Unit("m/s"), Renamed("speed", "v")] | None)
+    ('speed', 'v')
+    """
+    notes = _unwrap(annotation)[2]
+    return tuple(dict.fromkeys(name for note in notes if isinstance(note, Renamed) for name in note.names))
+
+
 def is_bounded(annotation: object) -> bool:
     """Whether an annotation has constraints of its own (msgspec.Meta), which decoding must check."""
     return any(isinstance(note, msgspec.Meta) for note in _unwrap(annotation)[2])
+
+
+def metas(annotation: object) -> Iterator[msgspec.Meta]:
+    """The bounds in an annotation, those of the members of a list or the like included."""
+    for part in typing.get_args(annotation):
+        if isinstance(part, msgspec.Meta):
+            yield part
+        else:
+            yield from metas(part)
 
 
 def _unwrap(annotation: object) -> tuple[object, bool, tuple[object, ...]]:
@@ -305,4 +357,13 @@ def _choice_type(members: type[enum.Enum]) -> ChoiceType:
     kinds = {type(value) for value in values}
     if kinds not in ({str}, {int}):
         raise DeclarationError(f"is the Enum {members.__name__}; its values must be all str or all int")
+    if wrong := [value for value in values if not _can_be_written(value)]:
+        raise DeclarationError(
+            f"is the Enum {members.__name__} with the value {wrong[0]!r}; use integers of 64 bits, or text without "
+            "lone surrogates"
+        )
     return ChoiceType(values, members)
+
+
+def _can_be_written(value: str | int) -> bool:
+    return is_encodable(value) if isinstance(value, str) else INT64_MIN <= value <= INT64_MAX

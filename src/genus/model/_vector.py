@@ -15,14 +15,31 @@ from genus.model._types import AttributeType
 class Attribute(msgspec.Struct, frozen=True):
     """A named, typed field of an event type.
 
-    `optional` says whether an event may lack it, and `unit` is the symbol given by `Unit`. `str()` gives the form used
-    in messages, such as `speed: float64?`.
+    `optional` says whether an event may lack it, and `unit` is the symbol given by `Unit`. `names` are all its names if
+    it was renamed, the one that it was declared or registered under first in front; else it is empty. `str()` gives the
+    form used in messages, such as `speed: float64?`.
     """
 
     name: str
     type: AttributeType
     optional: bool = False
     unit: str | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """Its names but for the present one."""
+        return tuple(name for name in self.names if name != self.name)
+
+    @property
+    def first_name(self) -> str:
+        """The name it was registered under first, which is that of its column in a lake."""
+        return self.names[0] if self.names else self.name
+
+    def with_names(self, names: Iterable[str]) -> "Attribute":
+        """The attribute with these names after those it has."""
+        merged = tuple(dict.fromkeys((*(self.names or (self.name,)), *names)))
+        return self if merged in (self.names, (self.name,)) else msgspec.structs.replace(self, names=merged)
 
     def __str__(self) -> str:
         kind = self.type.describe()
@@ -58,6 +75,17 @@ class Vector(msgspec.Struct, frozen=True):
         """The attribute of a name, or None."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
+    def match(self, attribute: Attribute) -> Attribute | None:
+        """The attribute that is the same as one of another vector or class, though one of them was renamed; or None."""
+        if found := self.get(attribute.name):
+            return found
+        either = {attribute.name, *attribute.names}
+        return next((each for each in self.attributes if each.name in either or attribute.name in each.names), None)
+
+    def pair(self, attributes: Iterable[Attribute]) -> dict[str, Attribute]:
+        """The attributes of a class by the names that they have in this vector."""
+        return {found.name: attribute for attribute in attributes if (found := self.match(attribute)) is not None}
+
     def find(self, name: str, owner: str | None = None) -> Attribute:
         """The attribute of a name; SubscriptionError with the vector in its message if there is none.
 
@@ -68,8 +96,10 @@ class Vector(msgspec.Struct, frozen=True):
         raise SubscriptionError(self.describe_unknown(name, owner))
 
     def describe_unknown(self, name: str, owner: str | None = None) -> str:
-        """A message that an attribute does not exist, with a likely name and the vector."""
-        hint = did_you_mean(name, [attribute.name for attribute in self.attributes])
+        """A message that an attribute does not exist, with its present or a likely name, and the vector."""
+        now = next((attribute.name for attribute in self.attributes if name in attribute.names), None)
+        names = [attribute.name for attribute in self.attributes]
+        hint = f"it was renamed to {now!r}; " if now else did_you_mean(name, names)
         whose = "its vector" if owner in (None, self.scope) else f"the vector of its family {self.scope}"
         return f"{owner or self.scope} has no attribute {name!r}; {hint}{whose} is ({self})"
 
@@ -85,6 +115,10 @@ class Vector(msgspec.Struct, frozen=True):
                 f"bit vector {tag:#b} reaches outside the {len(self)} attributes of {self.scope}: ({self})"
             )
         return tuple(attribute.name for bit, attribute in enumerate(self.attributes) if tag >> bit & 1)
+
+
+def _was_renamed(attribute: Attribute) -> bool:
+    return bool(attribute.names)
 
 
 class Family(msgspec.Struct, eq=False):
@@ -110,7 +144,39 @@ class Family(msgspec.Struct, eq=False):
                 f"has {known.unit}; rename the attribute or give it the family's unit"
             )
 
+    def check_names(self, owner: str, declared: Iterable[Attribute]) -> None:
+        """Raise DeclarationError if former names of attributes are in use, or an attribute is renamed too late."""
+        declared = tuple(declared)
+        for attribute in declared:
+            known = self.vector.get(attribute.name)
+            if known is not None and (late := set(attribute.former) - set(known.former)):
+                raise DeclarationError(
+                    f"{owner}.{attribute.name} is renamed from {', '.join(sorted(late))}, but family {self.name} has "
+                    f"{attribute.name!r} already without that; write Renamed where {attribute.name} is declared first"
+                )
+        grown, renamed = self._grown(declared), dict[str, str]()
+        for attribute in filter(_was_renamed, grown):
+            for old in attribute.former:
+                if grown.get(old) is not None:
+                    raise DeclarationError(
+                        f"{owner}: {old!r} is a former name of {attribute.name!r} (Renamed) and also an attribute of "
+                        f"family {self.name}; rename it in every class of the family, or choose another name"
+                    )
+                if (other := renamed.setdefault(old, attribute.name)) != attribute.name:
+                    raise DeclarationError(
+                        f"{owner}: {other!r} and {attribute.name!r} are both renamed from {old!r}; only one can take "
+                        "its values"
+                    )
+
+    def complete(self, attribute: Attribute) -> Attribute:
+        """The attribute with the former names that the family knows."""
+        known = self.vector.get(attribute.name)
+        return attribute if known is None else attribute.with_names(known.names)
+
     def append_new(self, attributes: Iterable[Attribute]) -> None:
         """Append the attributes that the vector does not have yet."""
+        self.vector = self._grown(attributes)
+
+    def _grown(self, attributes: Iterable[Attribute]) -> Vector:
         new = tuple(attribute for attribute in attributes if self.vector.get(attribute.name) is None)
-        self.vector = Vector(self.name, (*self.vector.attributes, *new))
+        return Vector(self.name, (*self.vector.attributes, *new))

@@ -249,11 +249,11 @@ class Generator:
 
     def event_types(self, count: int, tagged: Sequence[str] = ()) -> list[type[Event]]:
         """Random event types of one family below a new root, each adding an attribute or none."""
-        made = [_declare("Root", Event, {}, tagged=tagged)]
+        made = [declare("Root", Event, {}, tagged=tagged)]
         for index in range(count - 1):
             extra = {f"x{index}": self.random.choice([bool, int, float, str]) | None}
             fields = extra if self.random.random() < 0.6 else {}
-            made.append(_declare(f"Type{index}", self.random.choice(made), fields))
+            made.append(declare(f"Type{index}", self.random.choice(made), fields))
         return made
 
     # -- subscriptions -----------------------------------------------------------------------------------------------
@@ -359,7 +359,8 @@ class Generator:
         return self.random.choice(pool(attribute.type))
 
 
-def _declare(name: str, base: type[Event], fields: Mapping[str, object], **options: Any) -> type[Event]:
+def declare(name: str, base: type[Event], fields: Mapping[str, object], **options: Any) -> type[Event]:
+    """A new event type with some fields."""
     metaclass: Any = type(Event)
     namespace = {"__annotations__": dict(fields), "__module__": __name__}
     made: type[Event] = metaclass(name, (base,), namespace, **options)

@@ -17,7 +17,7 @@ from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import frame_sizes, split_payload
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.model import Event, Vector, name_of
+from genus.model import Event, Vector, attributes, name_of
 
 ECHO_NS = 20_000_000
 """An equal frame with the same sequence number within this time is a retransmission by the controller."""
@@ -107,8 +107,10 @@ class TxChannel:
     def use(self, catalog: Catalog) -> None:
         """Take event tag and layout from a catalog; SubscriptionError if what was announced is outside its vector."""
         vector = catalog.vector(self.cls)
+        own = {attribute.name: attribute for attribute in attributes(self.cls)}
         for name in self.carries:
-            vector.find(name)
+            if name not in own or vector.match(own[name]) is None:
+                vector.find(name)
         self.layout = layout_of(self.cls, vector, catalog.tagged_attributes(self.name))
         self.etag = catalog.etag(self.name)
         self.largest = self.layout.max_size_carrying(self.carries)

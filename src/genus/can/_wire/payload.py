@@ -27,6 +27,7 @@ from genus.bus._codec import Rejected
 from genus.can._wire.values import BYTE, COMMON_NAMES, AttributeUse, ValueTemplate, template_for
 from genus.errors import EventError, SubscriptionError
 from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check, name_of
+from genus.model._check import invalid_finders
 from genus.targets.python import define
 
 FIRST_BITS, MORE_BITS = 4, 7
@@ -118,6 +119,7 @@ class PayloadField(msgspec.Struct, frozen=True):
     """One attribute of the vector in the payloads of a class."""
 
     name: str
+    """The name that the class has for it, which may be a former one; that of the vector if the class has none."""
     key: str
     template: ValueTemplate
     declared: bool
@@ -141,21 +143,22 @@ class PayloadField(msgspec.Struct, frozen=True):
 
 def fields_of(cls: type[Event], vector: Vector, tagged: Sequence[str]) -> Iterator[PayloadField]:
     """The fields of a class in the order of a vector; SubscriptionError if the vector does not fit the class."""
-    own = {attribute.name: attribute for attribute in attributes(cls)}
-    for attribute in own.values():
+    for attribute in attributes(cls):
         _check_attribute(cls, attribute, vector)
+    own = vector.pair(attributes(cls))
     annotations = {field.name: field.type for field in msgspec.structs.fields(cls)}
     tag_bits = {vector.find(name).name: 1 << bit for bit, name in enumerate(reversed(tagged))}
     numbers = iter(range(len(vector)))
     for index, agreed in enumerate(vector):
         mine, key = own.get(agreed.name), str(index)
-        use = AttributeUse(agreed.type, mine.type if mine else None, annotations.get(agreed.name, Any), key)
+        name = mine.name if mine else agreed.name
+        use = AttributeUse(agreed.type, mine.type if mine else None, annotations.get(name, Any), key)
         required = mine is not None and not mine.optional
         if required or agreed.name in tag_bits:
             byte, mask = None, tag_bits.get(agreed.name, 0)
         else:
             byte, mask = _presence_bit(next(numbers))
-        yield PayloadField(agreed.name, key, template_for(use), mine is not None, required, byte, mask)
+        yield PayloadField(name, key, template_for(use), mine is not None, required, byte, mask)
 
 
 def _header_size(fields: Iterable[PayloadField]) -> int:
@@ -173,7 +176,7 @@ def _presence_bit(number: int) -> tuple[int, int]:
 
 def _check_attribute(cls: type[Event], attribute: Attribute, vector: Vector) -> None:
     """Raise SubscriptionError if the vector lacks an attribute of a class, or has it with another type."""
-    agreed = vector.find(attribute.name).type
+    agreed = (vector.match(attribute) or vector.find(attribute.name)).type
     if isinstance(agreed, ChoiceType) and isinstance(attribute.type, ChoiceType):
         same = set(attribute.type.values) <= set(agreed.values)
     else:
@@ -223,6 +226,7 @@ def _generate_encoder(cls: type[Event], fields: Iterable[PayloadField]) -> Encod
     own = [field for field in fields if field.declared]
     last = _header_size(own) - 1
     names = _constants(own) | {"BYTE": BYTE, "cls": cls, "fail": lambda e, why: _raise_event_error(cls, own, e, why)}
+    names["find_invalid"] = invalid_finders[cls]
     body = [f"b{byte} = 0" for byte in range(1, last + 1)]
     for group in _group_packed(own):
         names[f"pack{group[0].key}_"] = _struct(group).pack
@@ -230,7 +234,7 @@ def _generate_encoder(cls: type[Event], fields: Iterable[PayloadField]) -> Encod
     always = sum(field.mask for field in own if field.required)
     lines = [
         "def encode(e, sequence):",
-        "    if e.__class__ is not cls: fail(e, None)",
+        "    if e.__class__ is not cls or find_invalid(e) is not None: fail(e, None)",
         f"    b0, bits, body = (sequence & 7) << 5, {always}, b''",
         "    try:",
         *_indent(_indent(body)),
@@ -269,7 +273,7 @@ def _raise_event_error(
     cls: type[Event], fields: Iterable[PayloadField], event: Event, problem: Exception | None
 ) -> NoReturn:
     """Raise the EventError that names the value of an event that cannot be encoded."""
-    if problem is None:
+    if type(event) is not cls:
         raise EventError(f"{event!r} is no {name_of(cls)}; use the codec of its own class")
     check(event)
     for field in fields:

@@ -4,8 +4,7 @@ Numbers are big-endian. A *count* is one byte up to 254, or 255 and two bytes. I
 for the index of a choice in its list, which may grow beyond 255 entries after devices were built.
 """
 
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -24,7 +23,8 @@ from genus.model import (
     TextType,
     TimeType,
 )
-from genus.model._types import MICROSECOND, int_range, micros_of_duration, micros_of_time
+from genus.model._read_back import plain_value
+from genus.model._types import MICROSECOND, int_range, metas, micros_of_duration, micros_of_time
 
 MAX_BYTES = 0xFFFF
 """The most bytes of a text, bytes or an opaque value."""
@@ -86,7 +86,7 @@ def template_for(use: AttributeUse) -> ValueTemplate:
     template = _TEMPLATES[type(use.agreed)](use)
     if use.own is None:
         return ValueTemplate(template.format, contents=template.contents)
-    if isinstance(use.agreed, OpaqueType) or all(_is_implied(meta, use.agreed) for meta in _metas(use.annotation)):
+    if isinstance(use.agreed, OpaqueType) or all(_is_implied(meta, use.agreed) for meta in metas(use.annotation)):
         return template
     check = (f"try: convert({{v}}, note{use.key})", "except ValidationError: return {no}")
     names = {**template.names, f"note{use.key}": use.annotation}
@@ -128,7 +128,7 @@ def encode_opaque(value: object) -> bytes:
     """An opaque value as msgpack; TypeError if it is None."""
     if value is None:
         raise TypeError("it is absent")
-    return msgspec.msgpack.encode(value)
+    return msgspec.msgpack.encode(value, enc_hook=plain_value)
 
 
 def _bool(_: AttributeUse) -> ValueTemplate:
@@ -226,15 +226,6 @@ _TEMPLATES: dict[type, Callable[[AttributeUse], ValueTemplate]] = {
 }
 
 
-def _metas(annotation: object) -> Iterator[msgspec.Meta]:
-    """The bounds in an annotation."""
-    for part in typing.get_args(annotation):
-        if isinstance(part, msgspec.Meta):
-            yield part
-        else:
-            yield from _metas(part)
-
-
 def _is_implied(meta: msgspec.Meta, type_: AttributeType) -> bool:
     """Whether every value that can be read keeps a bound: that of an integer's width, or of a time with a time zone."""
     if isinstance(type_, IntType):
@@ -245,5 +236,5 @@ def _is_implied(meta: msgspec.Meta, type_: AttributeType) -> bool:
 
 def _max_length(annotation: object) -> int | None:
     """The most characters or bytes that an annotation allows; None if it allows as many as a payload can have."""
-    stated = min((meta.max_length for meta in _metas(annotation) if meta.max_length is not None), default=MAX_BYTES)
+    stated = min((meta.max_length for meta in metas(annotation) if meta.max_length is not None), default=MAX_BYTES)
     return stated if stated < MAX_BYTES else None

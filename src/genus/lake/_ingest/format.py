@@ -28,6 +28,8 @@ class Split(msgspec.Struct, frozen=True):
     end: int
     gzipped: bool = False
     """Whether a text file is read through gzip; found out once, when the file is cut."""
+    units: tuple[tuple[str, str, str], ...] = ()
+    """Type, attribute and unit that a recording states before this range."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -18,8 +18,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from genus.bus._attribute_map import Convert, converter
 from genus.lake._ingest.format import Columns, TypePlan, Types
 from genus.lake._ingest.safe_cast import valid_rows
+from genus.lake._ingest.stated_units import (
+    StatedUnits,
+    Unconverted,
+    UnitsChange,
+    read_stated_units,
+    split_at_changes,
+    take_unconverted,
+    value_getter,
+)
 from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, POSITION, RECORDED, stored_type
 from genus.model import (
     Attribute,
@@ -192,14 +202,15 @@ def _read_annotation(type_: AttributeType) -> Any:
 
 
 def _struct(plan: TypePlan, annotation: Callable[[AttributeType], Any]) -> type[msgspec.Struct]:
-    """A struct with the attributes of a type that accepts no others."""
+    """A struct with the attributes of a type, also by their former names, that accepts no others."""
     fields: list[Any] = []
     for attribute in plan.attributes:
         note = annotation(attribute.type)
-        if attribute.name in plan.required:
+        if attribute.name in plan.required and not attribute.former:
             fields.append((attribute.name, note))
         else:
-            fields.append((attribute.name, note if note is msgspec.Raw else Union[note, None], None))  # noqa: UP007
+            maybe = note if note is msgspec.Raw else Union[note, None]  # noqa: UP007
+            fields += [(name, maybe, None) for name in (attribute.name, *attribute.former)]
     return msgspec.defstruct("Body", fields, kw_only=True, frozen=True, gc=False, forbid_unknown_fields=True)
 
 
@@ -213,7 +224,24 @@ class PacketTypeReader:
         self.packet = msgspec.defstruct("Packet", fields, tag=plan.name, **options)
         fields = [("recorded", _RECORDED_AT), ("body", _struct(plan, _annotation))]
         self._strict = msgspec.msgpack.Decoder(msgspec.defstruct("Strict", fields, tag=plan.name, **options)).decode
-        self._columns = [(each, attrgetter(each.name), _converter_for(each)) for each in plan.attributes]
+        self._columns = [(each, value_getter(each), _converter_for(each)) for each in plan.attributes]
+        self._units: Mapping[str, str] = {}
+        self._converters: dict[str, Convert] = {}
+
+    def use_units(self, units: Mapping[str, str]) -> None:
+        """Convert the values of packets from these units, where the catalog has others, from now on."""
+        if units == self._units:
+            return
+        self._units = units
+        known = {name: each for each in self.plan.attributes for name in (each.name, *each.former)}
+        self._converters = {
+            name: converter(self.plan.name, known[name], unit)
+            for name, unit in units.items()
+            if name in known and known[name].unit not in (None, unit)
+        }
+        self._columns = [
+            (each, value_getter(each, self._converters), _converter_for(each)) for each in self.plan.attributes
+        ]
 
     def columns(self, packets: Sequence[Any], positions: Sequence[int]) -> tuple[Columns, dict[int, str]]:
         """The events of some packets, and the rows that are not events with the attribute at fault."""
@@ -221,7 +249,10 @@ class PacketTypeReader:
         wrong: dict[int, str] = {}
         found: dict[str, pa.Array] = {}
         for attribute, value_of, convert in self._columns:
-            column = convert(list(map(value_of, bodies)))
+            values = list(map(value_of, bodies))
+            if self._converters:
+                wrong |= dict.fromkeys(take_unconverted(values, attribute), attribute.name)
+            column = convert(values)
             wrong |= dict.fromkeys(self._wrong_rows(column, attribute), attribute.name)
             if column.values.null_count < len(bodies):
                 found[attribute.name] = column.values
@@ -236,13 +267,29 @@ class PacketTypeReader:
         rows: list[int] = np.flatnonzero(~valid_rows(column.values)).tolist()
         return rows
 
+    def _describe_unconverted(self, packet: bytes, attribute: str | None) -> str | None:
+        """Why the value of an attribute in a valid packet is not converted."""
+        if not self._converters or attribute is None:
+            return None
+        known = next(each for each in self.plan.attributes if each.name == attribute)
+        value = value_getter(known, self._converters)(_body(self._strict(packet)))
+        if isinstance(value, Unconverted):
+            return value.reason
+        return (
+            f"{attribute} does not fit after its conversion to {known.unit}"
+            if take_unconverted([value], known)
+            else None
+        )
+
     def problem(self, packet: bytes, attribute: str | None) -> str:
         """The reason why a packet is not an event; `attribute` is at fault if decoding does not find a problem."""
         try:
             self._strict(packet)
         except Exception as problem:
             return f"not a {self.plan.name}: {str(problem).replace('$[2]', '$')}"
-        wanted = {each.name: _CHECKED_AS_COLUMN.get(type(each.type), "") for each in self.plan.attributes}
+        if (unconverted := self._describe_unconverted(packet, attribute)) is not None:
+            return f"not a {self.plan.name}: {unconverted}"
+        wanted = {each.name: _CHECKED_AS_COLUMN.get(type(each.type), "is missing") for each in self.plan.attributes}
         return f"not a {self.plan.name}: {attribute} {wanted.get(attribute or '', 'does not fit')}"
 
 
@@ -294,18 +341,35 @@ class PacketReader:
         self._decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(type(None)).decode
         self._open = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw]).decode
 
-    def read(self, packets: Sequence[bytes], positions: Sequence[int]) -> DecodedPackets:
-        """Decode packets, of which the positions are given."""
-        found = DecodedPackets([], {})
+    def read(
+        self, packets: Sequence[bytes], positions: Sequence[int], units: StatedUnits | None = None
+    ) -> DecodedPackets:
+        """Decode packets, of which the positions are given; `units` are those stated before, and are updated."""
+        found, stated = DecodedPackets([], {}), {} if units is None else units
         decoded = self._decode_all(packets)
-        for kind, rows in _rows_by_type(decoded).items():
-            if kind is type(None):
-                found.problems.update((row, self._problem(packets[row])) for row in rows)
-                continue
+        by_type = _rows_by_type(decoded)
+        changes = self._find_stated(packets, by_type.pop(type(None), ()), found.problems)
+        for kind, rows in by_type.items():
             reader = self._by_packet[kind]
-            columns, wrong = reader.columns(_take(decoded, rows), _take(positions, rows))
-            found.columns.extend([columns] if columns.batch.num_rows else [])
-            found.problems.update((rows[at], reader.problem(packets[rows[at]], name)) for at, name in wrong.items())
+            own = [change for change in changes if change.type == reader.plan.name]
+            for part, stating in split_at_changes(rows, own):
+                reader.use_units(stating.units if stating else stated.get(reader.plan.name, {}))
+                columns, wrong = reader.columns(_take(decoded, part), _take(positions, part))
+                found.columns.extend([columns] if columns.batch.num_rows else [])
+                found.problems.update((part[at], reader.problem(packets[part[at]], name)) for at, name in wrong.items())
+        stated.update((change.type, change.units) for change in changes)
+        return found
+
+    def _find_stated(
+        self, packets: Sequence[bytes], rows: Sequence[int], problems: dict[int, str]
+    ) -> list[UnitsChange]:
+        """The units that packets state, among those that are no events; the others are problems."""
+        found = []
+        for row in rows:
+            if (stated := read_stated_units(packets[row])) is not None:
+                found.append(UnitsChange(row, *stated))
+            else:
+                problems[row] = self._problem(packets[row])
         return found
 
     def _decode_all(self, packets: Sequence[bytes]) -> list[Any]:

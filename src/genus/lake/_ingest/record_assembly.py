@@ -105,15 +105,16 @@ class RecordAssembler:
             self._recorded = self._want(mapping.recorded, TimeType())
 
     def _alike(self, mapping: Mapping, named: tuple[MappedField, ...]) -> Iterator[MappedField]:
-        """Fields named like attributes that the mapping does not mention."""
+        """Fields named like attributes that the mapping does not mention; a former name comes after the present one."""
         stated = {field.attribute for field in named}
         paths = [*(field.path for field in named), *mapping.naming.fields, *mapping.ignore]
         taken = {path[:length] for path in paths for length in range(1, len(path) + 1)}
         value_format = ValueFormat(zone=mapping.zone, absent=mapping.absent)
         for attribute in self.plan.attributes:
-            path = (*mapping.inside, attribute.name)
-            if attribute.name not in stated and path not in taken:
-                yield MappedField(path, attribute.name, value_format)
+            for name in (attribute.name, *attribute.former):
+                path = (*mapping.inside, name)
+                if attribute.name not in stated and path not in taken:
+                    yield MappedField(path, attribute.name, value_format)
 
     def _want(self, field: MappedField, type_: AttributeType) -> int:
         self.wanted.append(WantedField(field, type_))

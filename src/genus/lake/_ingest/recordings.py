@@ -1,10 +1,12 @@
-"""Recordings as a source: the files that `genus.bus._recording` writes, with frames found by vector operations.
+"""Recordings as a source: the files that `genus.bus` writes, with frames found by vector operations.
 
-The frames found are exactly those that sequential reading finds, which goes from frame to frame, and after damage to
-the next position where sync bytes, length and checksum agree. In the middle of a file, a frame cannot be distinguished
-from bytes in the packet of another frame. But a good frame that no other good frame overlaps is found by sequential
-reading in any case: either the frame before it ends there, or it is found when damage is skipped. Files are cut at such
-frames only.
+The frames found are exactly those that sequential reading finds (`genus.bus._frames`), which goes from frame to frame,
+and after damage to the next valid frame. A good frame that no other good frame overlaps is found by sequential reading
+in any case: either the frame before it ends there, or it is found when damage is skipped. Files are cut at such frames
+only.
+
+Files of the first format are cut only if they have no damage, because frames after damage may be inside packets. After
+damage, they are read sequentially, and so is any file whose header is damaged, which says its format.
 
 Values are checked as the bus does when it decodes, and more strictly in two cases, because a catalog has no defaults
 and a table no unknown columns: an attribute that the type does not have, and a required attribute that is missing, make
@@ -12,24 +14,42 @@ a dead letter.
 """
 
 import io
+import mmap
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import IO, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from genus.bus._recording import ARRAY_OF_THREE, FRAME, HEADER, LARGEST, SYNC
+from genus.bus._attribute_map import UNITS_OF
+from genus.bus._frames import (
+    ARRAY_OF_THREE,
+    FIRST_FORMAT,
+    FORMAT,
+    INVERTED,
+    Frame,
+    FrameFormat,
+    Octets,
+    find_format,
+    format_of_header,
+    frames_in,
+)
 from genus.lake._ingest.format import RAW_LIMIT, Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.packets import PacketReader
+from genus.lake._ingest.stated_units import StatedUnits, read_stated_units
 from genus.lake._tables.files import open_input
 
 PIECE = 1 << 22
 """Bytes that are searched at once; about ten thousand events."""
+
+RUN = 10_000
+"""Frames that are given together when a file is read sequentially."""
 
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
@@ -48,20 +68,22 @@ class FrameCandidates(NamedTuple):
         return self if keep.all() else FrameCandidates(self.starts[keep], self.ends[keep], self.checksums[keep])
 
 
-def find_candidates(data: bytes, base: int = 0) -> FrameCandidates:
+def find_candidates(data: bytes, form: FrameFormat, base: int = 0) -> FrameCandidates:
     """All candidates in some bytes; `base` is the position of the first byte."""
     octets = np.frombuffer(data, np.uint8)
-    room = max(len(octets) - FRAME.size, 0)
-    alike = octets[:room] == SYNC[0]
-    alike &= octets[1 : room + 1] == SYNC[1]
-    alike &= octets[FRAME.size :] == ARRAY_OF_THREE[0]
+    room = max(len(octets) - form.size, 0)
+    alike = octets[form.size :] == ARRAY_OF_THREE[0]
+    for index, octet in enumerate(form.marker):
+        alike &= octets[index : room + index] == octet
     starts = np.flatnonzero(alike)
     header_fields = (
-        np.ndarray((room,), "<u8", data, offset=len(SYNC), strides=(1,))[starts] if room else starts.astype("<u8")
+        np.ndarray((room,), "<u8", data, offset=len(form.marker), strides=(1,))[starts]
+        if room
+        else starts.astype("<u8")
     )
     lengths, checksums = (header_fields & _LOW).astype(np.int64), (header_fields >> _HALF).astype(np.int64)
-    found = FrameCandidates(starts + base, starts + base + FRAME.size + lengths, checksums)
-    return found.where(lengths <= LARGEST)
+    found = FrameCandidates(starts + base, starts + base + form.size + lengths, checksums)
+    return found.where(lengths <= form.largest)
 
 
 # -- cutting -----------------------------------------------------------------------------------------------------------
@@ -69,45 +91,59 @@ def find_candidates(data: bytes, base: int = 0) -> FrameCandidates:
 
 def find_cuts(file: IO[bytes], size: int, target: int) -> list[int]:
     """Positions to cut a file at: good frames that no other frame overlaps, at least `target` bytes apart."""
+    file.seek(0)
+    form = format_of_header(file.read(len(FORMAT.header)))
+    if form is None or (form is FIRST_FORMAT and not _is_whole(file, form, size)):
+        return []
     found: list[int] = []
     reach = 0
     for base in range(0, size, PIECE):
         file.seek(base)
-        seen = find_candidates(file.read(PIECE + FRAME.size), base)
-        seen = _without_false_reach(file, seen.where(seen.ends <= size))
+        seen = find_candidates(file.read(PIECE + form.size), form, base)
+        seen = _without_false_reach(file, form, seen.where(seen.ends <= size))
         reached = np.maximum.accumulate(np.concatenate([[reach], seen.ends]))
         clear = seen.where(seen.starts >= reached[:-1])
         reach = int(reached[-1])
-        _cut(file, clear, target, found)
+        _cut(file, form, clear, target, found)
     return found
 
 
-def _cut(file: IO[bytes], clear: FrameCandidates, target: int, found: list[int]) -> None:
+def _is_whole(file: IO[bytes], form: FrameFormat, size: int) -> bool:
+    """Whether a file has no damage."""
+    at = len(form.header)
+    for frames in read_frames(file, form, at, size):
+        if frames.gaps(at):
+            return False
+        at = frames.ends[-1]
+    return at == size
+
+
+def _cut(file: IO[bytes], form: FrameFormat, clear: FrameCandidates, target: int, found: list[int]) -> None:
     """Add the cuts in one piece to `found`."""
     row = 0
     while True:
-        due = max((found[-1] if found else 0) + target, len(HEADER) + 1)
+        due = max((found[-1] if found else 0) + target, len(form.header) + 1)
         row = max(row, int(np.searchsorted(clear.starts, due)))
         if row >= len(clear.starts):
             return
-        if _is_good(file, clear, row):
+        if _is_good(file, form, clear, row):
             found.append(int(clear.starts[row]))
         row += 1
 
 
-def _without_false_reach(file: IO[bytes], seen: FrameCandidates) -> FrameCandidates:
+def _without_false_reach(file: IO[bytes], form: FrameFormat, seen: FrameCandidates) -> FrameCandidates:
     """Drop candidates that overlap others or the end of the piece and are not frames."""
     following = np.append(seen.starts[1:], seen.starts[-1:])
     keep = np.ones(len(seen.starts), np.bool_)
     for row in np.flatnonzero(seen.ends > following).tolist():
-        keep[row] = _is_good(file, seen, row)
+        keep[row] = _is_good(file, form, seen, row)
     return seen.where(keep)
 
 
-def _is_good(file: IO[bytes], seen: FrameCandidates, row: int) -> bool:
-    begin, end = int(seen.starts[row]) + FRAME.size, int(seen.ends[row])
+def _is_good(file: IO[bytes], form: FrameFormat, seen: FrameCandidates, row: int) -> bool:
+    begin, end = int(seen.starts[row]) + form.size, int(seen.ends[row])
     file.seek(begin)
-    return zlib.crc32(file.read(end - begin)) == int(seen.checksums[row])
+    return form.checksum(file.read(end - begin)) == int(seen.checksums[row])
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -128,14 +164,14 @@ class FrameRun(NamedTuple):
         return [(end, start) for end, start in zip(before, self.starts, strict=True) if end != start]
 
 
-def read_frames(file: IO[bytes], start: int, end: int) -> Iterator[FrameRun]:
+def read_frames(file: IO[bytes], form: FrameFormat, start: int, end: int) -> Iterator[FrameRun]:
     """The good frames between two cuts, piece by piece; bytes between them are damage."""
     at, room = start, PIECE
     while at < end:
         file.seek(at)
         data = file.read(min(room, end - at))
         end = end if len(data) == min(room, end - at) else at + len(data)  # the file was truncated meanwhile
-        piece = _Piece(data, at, whole=at + len(data) == end)
+        piece = _Piece(data, form, at, whole=at + len(data) == end)
         piece.read()
         if piece.found.starts:
             yield piece.found
@@ -145,14 +181,16 @@ def read_frames(file: IO[bytes], start: int, end: int) -> Iterator[FrameRun]:
 class _Piece:
     """Reads one piece sequentially, up to where more bytes are needed."""
 
-    def __init__(self, data: bytes, base: int, whole: bool) -> None:
+    def __init__(self, data: bytes, form: FrameFormat, base: int, whole: bool) -> None:
         self.at = base
+        self._form = form
         self.wanted = 0
         self.found = FrameRun([], [], [])
         self._data, self._base, self._end, self._whole = data, base, base + len(data), whole
-        seen = find_candidates(data, base)
+        seen = find_candidates(data, form, base)
         self._seen = seen.where(seen.ends <= self._end) if whole else seen
         self._starts: list[int] = self._seen.starts.tolist()
+        self._is_escaped = form.packet(data) != data
         self._breaks: list[int] = (np.flatnonzero(self._seen.ends[:-1] != self._seen.starts[1:]) + 1).tolist()
 
     def read(self) -> None:
@@ -169,17 +207,17 @@ class _Piece:
 
     def _skip_rest(self) -> None:
         """Skip to the end, but for the last bytes if more follow: a frame may begin there."""
-        self.at = self._end if self._whole else max(self.at, self._end - FRAME.size)
+        self.at = self._end if self._whole else max(self.at, self._end - self._form.size)
 
     def _take_row(self, row: int) -> bool:
         """Collect adjacent frames up to the first bad one; False if more bytes are needed to check that one."""
         stop = self._end_of_run(row)
         ends = self._seen.ends[row:stop].tolist()
-        starts, packets = self._starts[row:stop], self._packets(row, ends)
-        good = self._count_good(row, packets)
+        starts, stored = self._starts[row:stop], self._stored(row, ends)
+        good = self._count_good(row, stored)
         self.found.starts.extend(starts[:good])
         self.found.ends.extend(ends[:good])
-        self.found.packets.extend(packets[:good])
+        self.found.packets.extend(map(self._form.packet, stored[:good]) if self._is_escaped else stored[:good])
         self.at = ends[good - 1] if good else self.at
         if good == len(ends):
             return True
@@ -193,17 +231,96 @@ class _Piece:
         index = bisect_left(self._breaks, row + 1)
         return self._breaks[index] if index < len(self._breaks) else len(self._starts)
 
-    def _packets(self, row: int, ends: list[int]) -> list[bytes]:
-        data, shift = self._data, FRAME.size - self._base
+    def _stored(self, row: int, ends: list[int]) -> list[bytes]:
+        data, shift = self._data, self._form.size - self._base
         begins = self._starts[row : row + len(ends)]
         return [data[begin + shift : end - self._base] for begin, end in zip(begins, ends, strict=True)]
 
-    def _count_good(self, row: int, packets: list[bytes]) -> int:
+    def _count_good(self, row: int, stored: list[bytes]) -> int:
         """The number of packets before the first with a wrong checksum or beyond the end of the piece."""
-        expected = self._seen.checksums[row : row + len(packets)]
-        made = np.fromiter(map(zlib.crc32, packets), np.int64, len(packets))
-        wrong = np.flatnonzero((made != expected) | (self._seen.ends[row : row + len(packets)] > self._end))
-        return int(wrong[0]) if len(wrong) else len(packets)
+        expected = self._seen.checksums[row : row + len(stored)]
+        made = np.fromiter(map(zlib.crc32, stored), np.int64, len(stored))
+        made[made == self._form.reserved] ^= INVERTED
+        wrong = np.flatnonzero((made != expected) | (self._seen.ends[row : row + len(stored)] > self._end))
+        return int(wrong[0]) if len(wrong) else len(stored)
+
+
+def read_sequentially(file: IO[bytes], form: FrameFormat, start: int) -> Iterator[FrameRun]:
+    """The good frames from a position to the end of the file, in the order and by the rules of the bus."""
+    with _whole(file) as data:
+        found = (each for each in frames_in(data, form, start) if isinstance(each, Frame))
+        while run := list(islice(found, RUN)):
+            starts, ends, packets = zip(*run, strict=True)
+            yield FrameRun(list(starts), list(ends), list(packets))
+
+
+@contextmanager
+def _whole(file: IO[bytes]) -> Iterator[Octets]:
+    """All bytes of a file, mapped to memory if it is a local one."""
+    try:
+        descriptor = file.fileno()
+    except (OSError, AttributeError):  # of another file system
+        file.seek(0)
+        yield file.read()
+        return
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+        yield data
+
+
+# -- units -------------------------------------------------------------------------------------------------------------
+
+
+class UnitsAt(NamedTuple):
+    """Units that a frame states, and the position of the frame."""
+
+    position: int
+    type: str
+    units: Mapping[str, str]
+
+
+def find_stated_units(file: IO[bytes], cuts: Sequence[int]) -> list[UnitsAt]:
+    """The frames of a file that state units, in order; `cuts` are its ends and where it is cut.
+
+    Bytes that look like such a frame are one only if sequential reading finds them, which is done from the last cut. A
+    file that is not cut, such as one without a header, is read as a whole, and its units with it.
+    """
+    file.seek(0)
+    form = format_of_header(file.read(len(FORMAT.header)))
+    if form is None or len(cuts) == 2:
+        return []
+    text, found = UNITS_OF.encode(), list[UnitsAt]()
+    for base in range(0, cuts[-1], PIECE):
+        file.seek(base)
+        data = file.read(PIECE + len(text))
+        at = data.find(text)
+        while at != -1:
+            found += _units_at(file, form, cuts, base + at)
+            at = data.find(text, at + 1)
+    return list({stated.position: stated for stated in found}.values())
+
+
+def _units_at(file: IO[bytes], form: FrameFormat, cuts: Sequence[int], text_at: int) -> list[UnitsAt]:
+    """The frame whose type name begins at a position, after an array of three and one or two bytes of a text."""
+    cut = bisect_left(cuts, text_at + 1) - 1
+    for frames in read_frames(file, form, cuts[cut] or len(form.header), cuts[cut + 1]):
+        if frames.ends[-1] > text_at:
+            index = max(bisect_left(frames.starts, text_at) - 1, 0)
+            begin = frames.starts[index] + form.size
+            stated = read_stated_units(frames.packets[index]) if begin < text_at < begin + 4 else None
+            return [] if stated is None else [UnitsAt(frames.starts[index], *stated)]
+    return []
+
+
+def _units_before(start: int, stated: Sequence[UnitsAt]) -> tuple[tuple[str, str, str], ...]:
+    last = {each.type: each.units for each in stated if each.position < start}
+    return tuple((type_, name, unit) for type_, units in last.items() for name, unit in units.items())
+
+
+def _as_stated(rows: Iterable[tuple[str, str, str]]) -> StatedUnits:
+    found: dict[str, dict[str, str]] = {}
+    for type_, name, unit in rows:
+        found.setdefault(type_, {})[name] = unit
+    return dict(found)
 
 
 # -- the format --------------------------------------------------------------------------------------------------------
@@ -218,17 +335,18 @@ class Recordings(msgspec.Struct, frozen=True):
             return [Split(path, 0, size)]
         with open_input(path) as file:
             ends = [0, *find_cuts(file, size, target), size]
-        return [Split(path, start, end) for start, end in pairwise(ends)]
+            stated = find_stated_units(file, ends)
+        return [Split(path, start, end, units=_units_before(start, stated)) for start, end in pairwise(ends)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events of a split, and a dead letter for every damaged range and every packet that is not an event."""
-        reader = _reader_of(types)
+        reader, units = _reader_of(types), _as_stated(split.units)
         with open_input(split.path) as file:
-            at = _begin(file, split)
-            for frames in read_frames(file, at, split.end):
+            at, runs = _runs(file, split)
+            for frames in runs:
                 if gaps := frames.gaps(at):
                     yield [_damage(file, *gap) for gap in gaps]
-                yield from _chunks(reader, frames)
+                yield from _chunks(reader, frames, units)
                 at = frames.ends[-1]
             if at < split.end or split.end == 0:
                 yield [_rest(file, at, split)]
@@ -239,15 +357,35 @@ def _reader_of(types: Types) -> PacketReader:
     return PacketReader(types)
 
 
-def _begin(file: IO[bytes], split: Split) -> int:
-    """The expected position of the first frame."""
-    if split.start > 0:
-        return split.start
-    return len(HEADER) if file.read(len(HEADER)) == HEADER else 0
+def _runs(file: IO[bytes], split: Split) -> tuple[int, Iterator[FrameRun]]:
+    """The expected position of the first frame of a split, and its frames."""
+    form = format_of_header(file.read(len(FORMAT.header)))
+    if form is not None:
+        at = split.start or len(form.header)
+        frames = read_frames(file, form, at, split.end)
+        return at, frames if form.is_escaped else _read_first_format(file, at, frames)
+    if split.end == 0:
+        return 0, iter(())
+    with _whole(file) as data:
+        form = find_format(data)
+    return 0, iter(()) if form is None else read_sequentially(file, form, 0)
 
 
-def _chunks(reader: PacketReader, frames: FrameRun) -> Iterator[Chunk]:
-    found = reader.read(frames.packets, frames.starts)
+def _read_first_format(file: IO[bytes], at: int, runs: Iterator[FrameRun]) -> Iterator[FrameRun]:
+    """The frames of a file of the first format: sequentially from the first damage on."""
+    for frames in runs:
+        before = [at, *frames.ends[:-1]]
+        good = next((row for row, start in enumerate(frames.starts) if start != before[row]), len(before))
+        if good:
+            yield FrameRun(frames.starts[:good], frames.ends[:good], frames.packets[:good])
+            at = frames.ends[good - 1]
+        if good < len(before):
+            yield from read_sequentially(file, FIRST_FORMAT, at)
+            return
+
+
+def _chunks(reader: PacketReader, frames: FrameRun, units: StatedUnits) -> Iterator[Chunk]:
+    found = reader.read(frames.packets, frames.starts, units)
     yield from found.columns
     if found.problems:
         yield [
@@ -264,7 +402,7 @@ def _rest(file: IO[bytes], at: int, split: Split) -> DeadLetter:
     """A dead letter for the bytes after the last frame."""
     is_last = file.seek(0, io.SEEK_END) == split.end
     if at == 0 and is_last:
-        return DeadLetter.of(0, f"not a recording: it does not begin with {HEADER!r}", _raw(file, 0, split.end))
+        return DeadLetter.of(0, f"not a recording: it does not begin with {FORMAT.header!r}", _raw(file, 0, split.end))
     what = "cut short" if is_last else "damaged"
     return DeadLetter.of(at, f"{what}: {split.end - at} bytes skipped", _raw(file, at, split.end))
 

@@ -96,7 +96,7 @@ def retry_wrong(first: CastColumn, column: pa.Array, second: Callable[[pa.Array]
 
 
 def parse_values(column: pa.Array, parse: Callable[[Any], Any], stored: pa.DataType) -> CastColumn:
-    """Call a Python function for each distinct value; values are wrong if it raises ValueError."""
+    """Call a Python function for each distinct value; values are wrong if it raises ValueError or OverflowError."""
     encoded = column.dictionary_encode()
     made = [_parse_or_none(parse, value) for value in encoded.dictionary.to_pylist()]
     parsed = pa.array(made, stored).take(encoded.indices)
@@ -107,7 +107,7 @@ def parse_values(column: pa.Array, parse: Callable[[Any], Any], stored: pa.DataT
 def _parse_or_none(parse: Callable[[Any], Any], value: Any) -> Any:
     try:
         return parse(value)
-    except (ValueError, RecursionError):
+    except (ValueError, OverflowError, RecursionError):
         return None
 
 
@@ -139,7 +139,7 @@ def parse_times(column: pa.Array, format: str, zone: str) -> CastColumn:
 def parse_durations(column: pa.Array, format: str) -> CastColumn:
     """Convert a column of durations, numbers (of seconds unless `format` is a unit) or text to durations."""
     if pa.types.is_duration(column.type):
-        return cast_each(column, lambda part: part.cast(_DURATION, safe=False))
+        return _cast_unit(column, _DURATION)
     if not pa.types.is_string(column.type) or format in UNITS:
         parsed = _to_micros(column, UNITS.get(format, UNITS["s"]))
         return then_cast(parsed, lambda micros: CastColumn(micros.cast(_DURATION)))
@@ -155,10 +155,16 @@ def _check_years(column: pa.Array) -> CastColumn:
 def _times_of_timestamps(column: pa.Array, zone: str) -> CastColumn:
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return cast_each(column, lambda part: part.cast(INSTANT, safe=False))
+        return _cast_unit(column, INSTANT)
     if not zone:
         return reject_all(column, INSTANT)
-    return cast_each(column, lambda part: _localize(part.cast(_NAIVE, safe=False), zone))
+    return then_cast(_cast_unit(column, _NAIVE), lambda naive: cast_each(naive, lambda part: _localize(part, zone)))
+
+
+def _cast_unit(column: pa.Array, stored: pa.DataType) -> CastColumn:
+    """Convert to microseconds; digits beyond them are cut off, and values that do not fit into 64 bits are wrong."""
+    cuts_digits = getattr(column.type, "unit", "") == "ns"
+    return cast_each(column, lambda part: part.cast(stored, safe=not cuts_digits))
 
 
 def _localize(naive: pa.Array, zone: str) -> pa.Array:

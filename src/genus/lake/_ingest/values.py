@@ -91,7 +91,8 @@ def convert_json(values: list[Any], type_: AttributeType, form: ValueFormat) -> 
         return _opaque_json(values, form.absent)
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {int, float} and isinstance(type_, FloatType):
-        values, kinds = [value if value is None else float(value) for value in values], {float}
+        values = [_as_float(value) for value in values]
+        kinds = set(map(type, values)) - {type(None)}
     if len(kinds) <= 1:
         return _convert_kind(values, kinds.pop() if kinds else str, type_, form)
     parts = [
@@ -120,10 +121,26 @@ def _convert_kind(values: list[Any], kind: type, type_: AttributeType, form: Val
 def _convert_large(values: list[int | None], type_: AttributeType, form: ValueFormat) -> CastColumn:
     """Convert integers some of which exceed 64 bits; these are wrong except for a float."""
     if isinstance(type_, FloatType):
-        return convert_column(pa.array([None if v is None else float(v) for v in values], pa.float64()), type_, form)
+        return _convert_large_floats(values, type_, form)
     fits = [value is None or -(1 << 63) <= value < 1 << 63 for value in values]
     kept = pa.array([value if fit else None for value, fit in zip(values, fits, strict=True)], pa.int64())
     return then_cast(CastColumn(kept, ~np.array(fits)), lambda column: convert_column(column, type_, form))
+
+
+def _convert_large_floats(values: list[int | None], type_: AttributeType, form: ValueFormat) -> CastColumn:
+    """Convert integers to floats; those beyond the largest float are wrong."""
+    floats = [_as_float(value) for value in values]
+    wrong = np.array([type(each) is int for each in floats])
+    kept = pa.array([None if type(each) is int else each for each in floats], pa.float64())
+    return then_cast(CastColumn(kept, wrong), lambda column: convert_column(column, type_, form))
+
+
+def _as_float(value: float | int | None) -> float | int | None:
+    """A number as a float; an integer beyond the largest float stays one."""
+    try:
+        return None if value is None else float(value)
+    except OverflowError:
+        return value
 
 
 def _opaque_json(values: list[Any], absent: tuple[Any, ...]) -> CastColumn:

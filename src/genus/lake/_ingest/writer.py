@@ -33,6 +33,7 @@ from genus.lake._tables.columns import (
     TAG,
     TYPE,
     Shape,
+    event_schema,
     file_schema,
     shape_number,
 )
@@ -95,10 +96,11 @@ class TableWriter:
 
     def add(self, columns: Columns, plan: TypePlan) -> None:
         """Add events of one type."""
-        schema = self._schemas.setdefault(plan.family, file_schema(plan.vector))
+        schema = self._schemas.setdefault(plan.family, event_schema(plan.vector))
         bits = presence_bits(columns.batch, plan)
         self._note_shapes(bits, plan)
         table = event_table(columns.batch, plan, bits, self._origin, schema)
+        table = table.rename_columns(file_schema(plan.vector).names)
         self.report.rows += table.num_rows
         self._note_newest(table)
         for day, rows in _by_day(table):

@@ -20,11 +20,21 @@ from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.lake._query.route_plan import RoutePlan
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment
-from genus.lake._tables.columns import COMMIT, COMMON_COLUMNS, DAY, SUBSCRIBER, SUBSCRIPTION, table_schema
+from genus.lake._tables.columns import (
+    COMMIT,
+    COMMON_COLUMNS,
+    DAY,
+    SUBSCRIBER,
+    SUBSCRIPTION,
+    table_schema,
+    with_first_names,
+    with_present_names,
+)
 from genus.lake._tables.lake_catalog import CATALOG_FILE, family_name
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.ledger import CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.store import Store, StoreProblem
+from genus.model import Vector
 
 INBOXES = "inboxes"
 ROWS_PER_FILE, EVENTS_PER_FILE, MAX_FILES = 8_000_000, 1_000_000, 64
@@ -102,7 +112,8 @@ class Inboxes:
         for family in new.families:
             if family in plan.families:
                 matches = plan.matches(new.events(route.lake, family), family).drop(COMMIT, DAY)
-                ordered = self._by_subscriber(self._with_texts(matches, texts), new.rows)
+                stored = with_first_names(matches, route.lake.catalog.vector(family))
+                ordered = self._by_subscriber(self._with_texts(stored, texts), new.rows)
                 added += self._write(ordered, draft, family)
         return msgspec.structs.replace(draft, added=tuple(added), after=new.after, upto=new.upto)
 
@@ -150,14 +161,16 @@ class Inboxes:
         frames = [self._table(subscriber, table, catalog).select(*columns) for table in tables]
         return reduce(DataFrame.unionByName, frames) if frames else self._table(subscriber, "Event", catalog)
 
-    def _table(
-        self, subscriber: str | None, family: str, catalog: Catalog, parts: Sequence[Part] | None = None
-    ) -> DataFrame:
-        fields = [field for field in table_schema(catalog.vector(family)).fields if field.name not in (COMMIT, DAY)]
-        schema = StructType([*_ADDRESS, *fields, StructField(COMMIT, StringType())])
-        parts = self._store.state().table(family) if parts is None else parts
-        frame = self._store.frame(parts, schema, f"{INBOXES}/{family}")
+    def _table(self, subscriber: str | None, family: str, catalog: Catalog) -> DataFrame:
+        vector = catalog.vector(family)
+        frame = with_present_names(self._files(family, vector, self._store.state().table(family)), vector)
         return frame if subscriber is None else frame.where(F.col(SUBSCRIBER) == subscriber)
+
+    def _files(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
+        """The rows of some parts, with the column names of files."""
+        fields = [field for field in table_schema(vector).fields if field.name not in (COMMIT, DAY)]
+        schema = StructType([*_ADDRESS, *fields, StructField(COMMIT, StringType())])
+        return self._store.frame(parts, schema, f"{INBOXES}/{family}")
 
     def subscribers(self) -> DataFrame:
         """The number of deliveries to each subscriber: `subscriber`, `events`."""
@@ -181,7 +194,7 @@ class Inboxes:
         return saved
 
     def _compact(self, family: str, parts: list[Part], catalog: Catalog) -> int:
-        rows = self._table(None, family, catalog, parts).drop(COMMIT)
+        rows = self._files(family, catalog.vector(family), parts).drop(COMMIT)
         ordered = self._by_subscriber(rows, count_rows(parts))
         return count_files(parts) - count_files(self._store.rewrite(ordered, f"{INBOXES}/{family}", parts))
 

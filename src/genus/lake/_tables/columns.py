@@ -4,6 +4,9 @@ A family's table has one column per attribute, in vector order, NULL where the a
 that Genus adds. The names of the added columns begin with an underscore; attribute names never do. Unsigned integers
 are stored in the next wider signed type because Spark has no unsigned ones. An enum is stored by value, a nested struct
 or a list as JSON.
+
+The files of an attribute that was renamed keep the column name that it had first, so that files of all times are alike;
+tables show it under its present name.
 """
 
 import hashlib
@@ -13,6 +16,7 @@ from datetime import UTC, datetime
 import msgspec
 import pyarrow as pa
 import pyspark.sql.types as spark
+from pyspark.sql import DataFrame
 
 from genus.errors import LakeError
 from genus.model import (
@@ -209,14 +213,30 @@ def attribute_schema(vector: Vector) -> pa.Schema:
     return pa.schema([pa.field(attribute.name, stored_type(attribute.type)) for attribute in vector])
 
 
-def file_schema(vector: Vector) -> pa.Schema:
-    """The Arrow schema of a family's Parquet files: attributes first, then the added columns."""
+def event_schema(vector: Vector) -> pa.Schema:
+    """The Arrow schema of a family's events: attributes by their present names, then the added columns."""
     return pa.schema([*attribute_schema(vector), *OWN_SCHEMA])
 
 
+def file_schema(vector: Vector) -> pa.Schema:
+    """The Arrow schema of a family's Parquet files, which has the first names of attributes."""
+    columns = [pa.field(attribute.first_name, stored_type(attribute.type)) for attribute in vector]
+    return pa.schema([*columns, *OWN_SCHEMA])
+
+
 def table_schema(vector: Vector) -> spark.StructType:
-    """The Spark schema of a family's table, with the columns that are in the paths of files."""
+    """The Spark schema of a family's files, with the columns that are in their paths."""
     return spark_schema(file_schema(vector), COMMIT, DAY)
+
+
+def with_present_names(stored: DataFrame, vector: Vector) -> DataFrame:
+    """Rows of files with the present names of attributes as column names."""
+    return stored.withColumnsRenamed({each.first_name: each.name for each in vector if each.first_name != each.name})
+
+
+def with_first_names(shown: DataFrame, vector: Vector) -> DataFrame:
+    """Rows with the column names of files, the opposite of `with_present_names`."""
+    return shown.withColumnsRenamed({each.name: each.first_name for each in vector if each.first_name != each.name})
 
 
 def spark_schema(files: pa.Schema, *paths: str) -> spark.StructType:
@@ -229,7 +249,7 @@ def check_column_names(vector: Vector) -> None:
     """Raise LakeError if a vector has names that cannot be columns: those of matches, or equal but for case."""
     if taken := [attribute.name for attribute in vector if attribute.name.lower() in ROUTED]:
         raise LakeError(f"{vector.scope} has an attribute {taken[0]!r}, a column name of delivered matches; rename it")
-    if twins := find_case_twins(attribute.name for attribute in vector):
+    if twins := find_case_twins(attribute.name for attribute in vector) or find_case_twins(file_schema(vector).names):
         raise LakeError(f"{vector.scope} has attributes that differ only in case, which Spark ignores: {twins}")
 
 

@@ -18,7 +18,7 @@ from genus.filters._possibility import report_never, why_never
 from genus.filters._subscription import rebuild
 from genus.lake._tables.columns import Shape, check_column_names
 from genus.lake._tables.files import FileSystem, local_path
-from genus.model import ChoiceType, name_of, vector
+from genus.model import ChoiceType, attributes, name_of, vector
 
 CATALOG_FILE = "catalog.json"
 
@@ -57,7 +57,8 @@ class CatalogFile:
             parsed = Catalog.parse(text)
         except CatalogDamaged as problem:
             raise LakeDamaged(f"{self.path}: {problem}") from problem
-        parsed.use_classes(*(self._catalog.declare(name) for name in self._catalog.types if name in parsed))
+        known = (self._catalog.declare(name) for name in self._catalog.types if name in parsed)
+        parsed.use_classes(*(cls for cls in known if has_names_of(cls, parsed)))
         return parsed
 
     def register(self, what: Sequence[type | ModuleType]) -> RegistrationResult:
@@ -87,6 +88,12 @@ class CatalogFile:
         if not given.extends(known):
             raise CatalogConflict(f"{source} lacks types of {self.path}; genus catalog diff shows the differences")
         self._files.replace(self.path, given.text().encode())
+
+
+def has_names_of(cls: type, catalog: Catalog) -> bool:
+    """Whether a class of a catalog's type has its attributes under the names of the catalog."""
+    scope = catalog.vector(name_of(cls))
+    return all(scope.get(attribute.name) is not None for attribute in attributes(cls))
 
 
 def _check_families(catalog: Catalog) -> None:
@@ -151,7 +158,7 @@ class SubscriptionResolver:
     def __init__(self, catalog: Catalog, parse: Callable[[str, list[type]], Subscription] = Subscription.parse) -> None:
         self._catalog = catalog
         self._parse = parse
-        self._outdated: dict[type, bool] = {}
+        self._declaring: dict[type, Catalog | None] = {}
 
     def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
         """The subscription given as such, as text or as a type."""
@@ -159,9 +166,10 @@ class SubscriptionResolver:
             return self._parse(what, self._types)
         found = what if isinstance(what, Subscription) else Subscription(what)
         self._check(found)
-        if found.type not in self._outdated:
-            self._outdated[found.type] = self._is_outdated(found.type)
-        return self._rebind(found) if self._outdated[found.type] else found
+        if found.type not in self._declaring:
+            self._declaring[found.type] = self._find_declaring(found.type)
+        catalog = self._declaring[found.type]
+        return found if catalog is None else self._rebind(found, catalog)
 
     def report_never(self, subscription: Subscription, *, strict: bool) -> None:
         """Warn if no event of a type that the catalog has can match, or raise SubscriptionError by `strict`."""
@@ -172,15 +180,22 @@ class SubscriptionResolver:
     def _types(self) -> list[type]:
         return [self._catalog.declare(name) for name in self._catalog.types]
 
+    def _find_declaring(self, cls: type) -> Catalog | None:
+        """The catalog whose class is used instead, because its attributes have other names or its enums more values."""
+        if not has_names_of(cls, self._catalog):
+            return self._catalog
+        return self._declared if self._is_outdated(cls) else None
+
     def _is_outdated(self, cls: type) -> bool:
         """Whether an enum of the type's family has values in the catalog that the class does not have."""
         scope = self._catalog.vector(cls)
         choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
         return any(known is not None and known.type != each.type for each in choices if (known := scope.get(each.name)))
 
-    def _rebind(self, subscription: Subscription) -> Subscription:
-        """The same subscription, bound to classes that the catalog declares instead of those of this process."""
-        types = tuple(self._declared.declare(name_of(cls)) for cls in subscription.types)
+    def _rebind(self, subscription: Subscription, catalog: Catalog | None = None) -> Subscription:
+        """The same subscription, bound to classes that a catalog declares instead of those of this process."""
+        declare = (catalog or self._declared).declare
+        types = tuple(declare(name_of(cls)) for cls in subscription.types)
         return rebuild(
             AllOf(types),
             exact=subscription.exact,
@@ -200,7 +215,12 @@ class SubscriptionResolver:
         scope = self._catalog.vector(subscription.type)
         asked = (*subscription.has, *subscription.lacks, *_attribute_names(subscription))
         if lacking := [name for name in asked if scope.get(name) is None]:
-            raise LakeError(f"the lake's catalog has no attribute {lacking[0]!r} of {scope.scope}; register its type")
+            own = vector(subscription.type).get(lacking[0])
+            there = None if own is None else scope.match(own)
+            what = f"it is {there.name!r} there; use that name, or" if there is not None else "to use it"
+            raise LakeError(
+                f"the lake's catalog has no attribute {lacking[0]!r} of {scope.scope}; {what} register its type"
+            )
 
 
 def _attribute_names(subscription: Subscription) -> list[str]:

@@ -21,6 +21,7 @@ from genus.lake._tables.columns import (
     TABLES,
     spark_schema,
     table_schema,
+    with_present_names,
 )
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver, family_name
 from genus.lake._tables.ledger import LedgerState, Part
@@ -72,7 +73,8 @@ class LakeTables:
 
     def events(self, family: str, parts: Sequence[Part]) -> DataFrame:
         """The events in some parts of a family's table."""
-        return self.store.frame(parts, table_schema(self.catalog.vector(family)), f"{TABLES}/{family}")
+        vector = self.catalog.vector(family)
+        return with_present_names(self.store.frame(parts, table_schema(vector), f"{TABLES}/{family}"), vector)
 
     def dead_letters(self, *, after: int = 0) -> DataFrame:
         """The dead letters: `reason`, `path`, `_position`, `raw` and more, without those ingested successfully since.

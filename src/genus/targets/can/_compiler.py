@@ -6,7 +6,7 @@ only if its attributes are present), which is used. Each block of event tags bec
 accepts all that can match: a filter may accept too much, never too little.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -80,16 +80,24 @@ def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
     wanted = required_presence(subscription)
     if wanted is None:
         return CanFilter(subscription, (), None, types, {})
-    by_type = {name: frozenset(catalog.tagged_attributes(name)) for name in types}
-    pairs = [pair for name in types for pair in _pairs(name, subscription.exact, catalog, wanted)]
+    by_type = {name: _tagged_names(name, catalog, subscription) for name in types}
+    pairs = [pair for name in types for pair in _pairs(name, by_type[name], subscription.exact, catalog, wanted)]
     tagged = {name: here for name, here in wanted.items() if any(name in names for names in by_type.values())}
     everywhere = frozenset(tagged).intersection(*by_type.values())
     return CanFilter(subscription, condense(pairs), _residual(subscription, everywhere, decided), types, tagged)
 
 
-def _pairs(name: str, exact: bool, catalog: Catalog, wanted: Mapping[str, bool]) -> Iterator[Pair]:
+def _tagged_names(name: str, catalog: Catalog, subscription: Subscription) -> tuple[str, ...]:
+    """The tagged attributes of a type by the names that the subscription has for them, which may be other ones."""
+    own = catalog.vector(name).pair(subscription.vector)
+    return tuple(own[each].name if each in own else each for each in catalog.tagged_attributes(name))
+
+
+def _pairs(
+    name: str, tagged: Sequence[str], exact: bool, catalog: Catalog, wanted: Mapping[str, bool]
+) -> Iterator[Pair]:
     """The pairs of one type, narrowed by its tagged attributes."""
-    bits = {attribute: 1 << bit for bit, attribute in enumerate(reversed(catalog.tagged_attributes(name)))}
+    bits = {attribute: 1 << bit for bit, attribute in enumerate(reversed(tagged))}
     asked = {attribute: here for attribute, here in wanted.items() if attribute in bits}
     mask = sum(bits[attribute] for attribute in asked)
     value = sum(bits[attribute] for attribute, here in asked.items() if here)

@@ -1,0 +1,116 @@
+"""Units of measurement that values are converted between, when they are read by a class with another unit.
+
+A unit has a dimension, and a value in the dimension's base unit is (value + offset) * scale, with exact rational
+numbers. A conversion between two units is reduced to one form, so that all readers compute the same bits:
+((value + before) * numerator / denominator) + after in float64, from left to right, without the steps that change
+nothing. Numerator and denominator are exact in float64. One of `before` and `after` is 0: an offset is added before
+scaling if only there it is exact (°F to °C: (value - 32) * 5 / 9), otherwise after it (°C to °F: value * 9 / 5 + 32).
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+_PI = Fraction(math.pi)
+
+
+class _Unit(NamedTuple):
+    dimension: str
+    scale: Fraction
+    offset: Fraction = Fraction(0)
+
+
+_SCALES: dict[str, dict[str, Any]] = {
+    "speed": {"m/s": 1, "km/h": "5/18", "kph": "5/18", "mph": "0.44704", "kn": "463/900", "cm/s": "0.01"},
+    "length": {"m": 1, "km": 1000, "cm": "0.01", "mm": "0.001", "um": "1e-6", "µm": "1e-6", "nm": "1e-9"}
+    | {"mi": "1609.344", "ft": "0.3048", "in": "0.0254", "yd": "0.9144", "nmi": 1852},
+    "area": {"m²": 1, "m2": 1, "km²": 10**6, "ha": 10**4, "cm²": "1e-4"},
+    "volume": {"m³": 1, "m3": 1, "l": "0.001", "L": "0.001", "ml": "1e-6"},
+    "duration": {"s": 1, "ms": "0.001", "us": "1e-6", "µs": "1e-6", "ns": "1e-9", "min": 60, "h": 3600, "d": 86400},
+    "mass": {"kg": 1, "g": "0.001", "mg": "1e-6", "t": 1000, "lb": "0.45359237"},
+    "pressure": {"Pa": 1, "hPa": 100, "kPa": 1000, "MPa": 10**6, "mbar": 100, "bar": 10**5, "atm": 101325}
+    | {"psi": "8896443230521/1290320000"},
+    "force": {"N": 1, "kN": 1000},
+    "torque": {"Nm": 1, "N m": 1, "kNm": 1000},
+    "voltage": {"V": 1, "mV": "0.001", "kV": 1000},
+    "current": {"A": 1, "mA": "0.001", "kA": 1000},
+    "charge": {"C": 1, "Ah": 3600, "mAh": "3.6"},
+    "power": {"W": 1, "mW": "0.001", "kW": 1000, "MW": 10**6},
+    "energy": {"J": 1, "kJ": 1000, "MJ": 10**6, "Wh": 3600, "kWh": 3_600_000},
+    "frequency": {"Hz": 1, "kHz": 1000, "MHz": 10**6, "GHz": 10**9, "rpm": "1/60", "1/min": "1/60"},
+    "angle": {"rad": 1, "deg": _PI / 180, "°": _PI / 180},
+    "angular speed": {"rad/s": 1, "deg/s": _PI / 180, "°/s": _PI / 180},
+    "acceleration": {"m/s²": 1, "m/s2": 1, "m/s^2": 1, "g0": "9.80665"},
+    "ratio": {"1": 1, "%": "0.01", "ppm": "1e-6"},
+    "temperature": {"K": 1},
+}
+_UNITS = {
+    symbol: _Unit(dimension, Fraction(scale))
+    for dimension, scales in _SCALES.items()
+    for symbol, scale in scales.items()
+} | {
+    symbol: _Unit("temperature", scale, Fraction(offset))
+    for symbols, scale, offset in ((("°C", "degC"), Fraction(1), "273.15"), (("°F", "degF"), Fraction(5, 9), "459.67"))
+    for symbol in symbols
+}
+
+
+class UnitConversion(NamedTuple):
+    """The steps from a value in one unit to the same in another, in float64; see the top of the module."""
+
+    before: float
+    numerator: float
+    denominator: float
+    after: float
+
+    def convert(self, value: float) -> float:
+        """Convert a number."""
+        value = value + self.before if self.before else value
+        value = value * self.numerator if self.numerator != 1 else value
+        value = value / self.denominator if self.denominator != 1 else value
+        return value + self.after if self.after else value
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every whole number becomes a whole number."""
+        return self.denominator == 1 and self.before.is_integer() and self.after.is_integer()
+
+    def convert_whole(self, value: int) -> int:
+        """Convert an integer exactly; only if `is_whole`."""
+        return (value + int(self.before)) * int(self.numerator) + int(self.after)
+
+
+@lru_cache(maxsize=256)
+def unit_conversion(old: str, new: str) -> UnitConversion | None:
+    """The conversion from one unit to another; None if one is not known or they measure different things.
+
+    >>> unit_conversion("km/h", "m/s").convert(36.0), unit_conversion("°F", "°C").convert(212.0)
+    (10.0, 100.0)
+    >>> unit_conversion("km/h", "kg") is unit_conversion("km/h", "furlong") is None
+    True
+    """
+    first, second = _UNITS.get(old), _UNITS.get(new)
+    if first is None or second is None or first.dimension != second.dimension:
+        return None
+    scale = first.scale / second.scale
+    before, after = first.offset - second.offset / scale, first.offset * scale - second.offset
+    adds_first = _is_exact(before) and not _is_exact(after)
+    return UnitConversion(
+        float(before) if adds_first else 0.0,
+        float(scale.numerator),
+        float(scale.denominator),
+        0.0 if adds_first else float(after),
+    )
+
+
+def _is_exact(number: Fraction) -> bool:
+    return Fraction(float(number)) == number
+
+
+def describe_units(old: str, new: str) -> str:
+    """Why values are not converted from one unit to another."""
+    unknown = [symbol for symbol in (old, new) if symbol not in _UNITS]
+    if unknown:
+        return f"values in {old} cannot be converted to {new}: Genus does not know the unit {unknown[0]!r}"
+    return f"values in {old} cannot be converted to {new}: {_UNITS[old].dimension} is no {_UNITS[new].dimension}"
