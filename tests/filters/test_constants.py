@@ -26,8 +26,6 @@ from genus.testing._generators import Colour, Level
 from tests.examples import examples
 from tests.test_truth_table import TARGETS, check
 
-pytestmark = pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
-
 
 class Word(StrEnum):
     A8 = "A8"
