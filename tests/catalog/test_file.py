@@ -23,7 +23,7 @@ class Colour(Enum):
 
 
 class Odd(Enum):
-    HALF_A_CHARACTER = "\ud800"
+    PRIVATE_CHARACTER = "\ue000"
 
 
 def sample() -> Catalog:

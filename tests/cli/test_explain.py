@@ -41,8 +41,8 @@ def test_the_index_says_how_the_subscription_is_found() -> None:
         "index: Reading has place where celsius > 3.0 and (alarm == true or hectopascal > 9.0)\n"
         "  type: Reading and its subtypes, decided once for each class and set of attributes\n"
         "  attributes: place present\n"
-        "  contents: celsius > 3.0, looked up by value; alarm == true or hectopascal > 9.0, evaluated if all else "
-        "matches\n\n"
+        "  contents: celsius > 3.0 and (alarm == true or hectopascal > 9.0), tested together with those of the same "
+        "form\n\n"
     )
 
 

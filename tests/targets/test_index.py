@@ -436,7 +436,7 @@ def test_explain_says_of_one_subscription_what_is_looked_up_and_what_is_evaluate
         "index: Vehicle has place lacks source where speed > 30.0 and (lane == 1 or speed < 9.0)\n"
         "  type: Vehicle and its subtypes, decided once for each class and set of attributes\n"
         "  attributes: place present, source absent\n"
-        "  contents: speed > 30.0 and lane == 1 or speed < 9.0, tested together with those of the same form"
+        "  contents: speed > 30.0 and (lane == 1 or speed < 9.0), tested together with those of the same form"
     )
     assert index.explain(0).endswith("  attributes: any\n  contents: any")
     with pytest.raises(KeyError, match="no subscription has the handle 2"):

@@ -211,8 +211,8 @@ class SubscriptionIndex:
         yield f"  type: {names}, decided once for each class and set of attributes"
         present, looked_up, tested = family.classify(asked)
         yield f"  attributes: {', '.join(present) or 'any'}"
-        contents = [f"{' and '.join(looked_up)}, looked up by value"] if looked_up else []
-        contents += [f"{' and '.join(tested)}, tested together with those of the same form"] if tested else []
+        contents = [f"{looked_up}, looked up by value"] if looked_up else []
+        contents += [f"{tested}, tested together with those of the same form"] if tested else []
         yield f"  contents: {'; '.join(contents) or 'any'}"
 
     def _place(self, handle: int) -> tuple[FamilyIndex, Place]:

@@ -191,7 +191,7 @@ class FamilyIndex:
         parts = take_apart(subscription, self._number_table)
         profile = self.profile_number(parts.profile)
         keys = None if parts.is_void else self._choose_keys(parts)
-        if keys is None and not parts.is_void and parts.tests and not parts.rest and self._are_intervals(parts):
+        if keys is None and self._is_for_bitmaps(parts):
             return self._ranges.add(handle, profile, self._intervals_of(parts))
         decided, table, values = keys if keys is not None else ((), None, [])
         left = [one for test in parts.tests.values() for one in test.predicates if one not in decided]
@@ -268,8 +268,10 @@ class FamilyIndex:
                         found = (part,), self._part_table(name, op), [value]
         return found
 
-    def _are_intervals(self, parts: Parts[NumberTable]) -> bool:
-        return all(len(test.spans) == 1 for test in parts.tests.values())
+    def _is_for_bitmaps(self, parts: Parts[NumberTable]) -> bool:
+        """Whether intervals of attributes are all that a subscription tests."""
+        intervals_only = bool(parts.tests) and not parts.rest and not parts.is_void
+        return intervals_only and all(len(test.spans) == 1 for test in parts.tests.values())
 
     def _intervals_of(self, parts: Parts[NumberTable]) -> dict[int, Interval]:
         return {self._dimension(test.attribute): test.spans[0] for test in parts.tests.values()}
@@ -396,17 +398,16 @@ class FamilyIndex:
 
     # Explaining
 
-    def classify(self, subscription: Subscription) -> tuple[list[str], list[str], list[str]]:
+    def classify(self, subscription: Subscription) -> tuple[list[str], str, str]:
         """The tests of a subscription as texts: of presence, by key or interval, and by form."""
         parts = take_apart(subscription, self._number_table)
-        keys = self._choose_keys(parts)
+        keys = None if parts.is_void else self._choose_keys(parts)
         by_value = [one for test in parts.tests.values() for one in test.predicates]
-        by_intervals = keys is None and not parts.rest and self._are_intervals(parts)
-        looked_up = by_value if by_intervals else list(keys[0]) if keys is not None else []
+        looked_up = list(keys[0]) if keys is not None else by_value if self._is_for_bitmaps(parts) else []
         tested = [one for one in (*by_value, *parts.rest) if one not in looked_up]
         present = [f"{name} present" for name in sorted(parts.profile.has)]
         present += [f"{name} absent" for name in sorted(parts.profile.lacks)]
-        return present, list(map(str, looked_up)), list(map(str, tested))
+        return present, _all_of(looked_up), _all_of(tested)
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -430,6 +431,10 @@ class FamilyIndex:
         if self._ranges.segments:
             lines.append(f"    bitmaps of {', '.join(one.name for one in self._dimensions)}; {memory}")
         return lines
+
+
+def _all_of(predicates: list[x.Predicate]) -> str:
+    return str(predicates[0] if len(predicates) == 1 else x.And(tuple(predicates))) if predicates else ""
 
 
 def _count(number: int, what: str) -> str:
