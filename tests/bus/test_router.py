@@ -91,6 +91,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(family_index, "LARGE_BUCKET", 2)
         monkeypatch.setattr(segments, "PENDING", 5)
         monkeypatch.setattr(segments, "MIN_INTERVALS", 2)
+        monkeypatch.setattr(segments, "SMALL", 8)
 
 
 class Recorded:

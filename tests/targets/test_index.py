@@ -205,6 +205,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "FIRST_SEGMENT", 64)
     monkeypatch.setattr(segments, "GROWTH", 1)
     monkeypatch.setattr(segments, "MAX_WASTE", 0.1)
+    monkeypatch.setattr(segments, "SMALL", 40)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -278,8 +279,9 @@ def test_bitmaps_grow_also_while_events_keep_coming() -> None:
     assert "300 by intervals" in index.explain()
 
 
-def test_buckets_are_chosen_again_for_bounds_that_drift_away() -> None:
+def test_buckets_are_chosen_again_for_bounds_that_drift_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first subscriptions decide the buckets; later ones all lie beyond them."""
+    monkeypatch.setattr(segments, "SMALL", 0)
     index = SubscriptionIndex(Subscription(Siren, where=this.tone.between(n, n + 1.5)) for n in range(4_000))
     (segment,) = next(iter(index._families))._ranges.segments
     before = segment._bitmaps[0].edges

@@ -30,6 +30,8 @@ class Audience:
         self.listeners: dict[Listener[Any], None] = {}
         self.version = 0
         """The number of changes."""
+        self.plan_version = 0
+        """The number of changes, without those that the index of the family has."""
         self.compiled: set[CompiledRoute] = set()
         """The classes whose generated code has these listeners."""
 
@@ -56,7 +58,7 @@ class Family:
                     return []
                 self.index = index
                 for audience in self.audiences:
-                    audience.version += 1
+                    audience.plan_version += 1
                 return [one for audience in self.audiences for one in audience.listeners]
 
         index.add_all(publish_index)

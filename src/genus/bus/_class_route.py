@@ -98,6 +98,7 @@ class ClassRoute:
     def add_audience(self, audience: Audience) -> None:
         """Deliver to the listeners of an audience too; it is empty so far, and the router's lock is held."""
         self.audiences.append(audience)
+        self._plan = Plan(-1, [], [])
         if self._code is not None:
             audience.compiled.add(self)
 
@@ -205,7 +206,7 @@ class ClassRoute:
         if self._left <= 0:
             self._settle()
         plan = self._plan
-        if plan.version != self._version():
+        if plan.version != self._plan_version():
             plan = self._make_plan()
         problem: Exception | None = None
         try:
@@ -232,13 +233,16 @@ class ClassRoute:
 
     def _make_plan(self) -> Plan:
         with self._router.lock:
-            version = self._version()
+            version = self._plan_version()
             indexes = {one.family: one.family.index for one in self.audiences}
             tested = [audience for audience in self.audiences if indexes[audience.family] is None]
             listeners = [listener for audience in tested for listener in audience.listeners]
         indexed = [(family, index) for family, index in indexes.items() if index is not None]
         plan = self._plan = Plan(version, [(one, one.matcher(self.cls)) for one in listeners], indexed)
         return plan
+
+    def _plan_version(self) -> int:
+        return sum([audience.plan_version for audience in self.audiences])
 
     def _version(self) -> int:
         return sum([audience.version for audience in self.audiences])

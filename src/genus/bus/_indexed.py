@@ -8,6 +8,7 @@ listener whose handler raised it.
 
 import operator
 import threading
+import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -21,8 +22,38 @@ from genus.model import Event
 from genus.targets.index._buckets import Found
 from genus.targets.index._family_index import FamilyIndex, Place
 
+PAUSE_S = 0.0002
+MAX_PAUSES = 100
 FEW = 32
 """Fewer handles than this are counted one by one."""
+
+
+class BriefLock:
+    """State: a lock that is held for some microseconds, by the thread that runs.
+
+    A lock that threads queue for is passed to another thread at each release, which then waits for the interpreter,
+    while the thread that runs waits for the lock: the threads would be switched for each event. Here one thread at a
+    time tries again after a pause, and the others wait for their turn to try.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(False):
+            self._wait()
+
+    def _wait(self) -> None:
+        with self._turn:
+            for _ in range(MAX_PAUSES):
+                time.sleep(PAUSE_S)
+                if self._lock.acquire(False):
+                    return
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class FoundListeners(NamedTuple):
@@ -54,7 +85,7 @@ class IndexedListeners:
     """State: the listeners of a family by handle, their index, and their deliveries."""
 
     def __init__(self, name: str) -> None:
-        self.lock = threading.Lock()
+        self.lock = BriefLock()
         self._index = FamilyIndex(name)
         self._handle_of: dict[Listener[Any], int] = {}
         self._listeners: list[Listener[Any] | None] = []

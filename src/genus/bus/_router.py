@@ -117,6 +117,8 @@ class Router:
 
     def _changed(self, audience: Audience) -> None:
         audience.version += 1
+        if audience.family.index is None:
+            audience.plan_version += 1
         for route in list(audience.compiled):
             route.discard_code()
 

@@ -173,7 +173,10 @@ class SubscriptionResolver:
 
     def report_never(self, subscription: Subscription, *, strict: bool) -> None:
         """Warn if no event of a type that the catalog has can match, or raise SubscriptionError by `strict`."""
-        if why_never(subscription) is not None and self._types:  # a type that only the catalog has may have matches
+        if why_never(subscription) is None:
+            return
+        self._check(subscription)  # its own classes first: others of this process may have the same names
+        if self._types:  # a type that only the catalog has may have matches
             report_never(subscription, strict=strict)
 
     @cached_property

@@ -41,6 +41,8 @@ PENDING = 256
 """So many slots are compared one by one before they are added to the bitmaps."""
 CHUNK = 1 << 14
 """So many slots are added to the bitmaps at a time: their temporary arrays stay in the cache."""
+SMALL = 4096
+"""A segment with at most so many slots is matched without bitmaps. By measurement: `python -m bench.engine`."""
 MIN_INTERVALS = 32
 """With fewer intervals of an attribute it gets no bitmaps: their buckets would be chosen badly."""
 FIRST_SEGMENT = 1 << 16
@@ -101,6 +103,10 @@ def _cuts(domain: Domain, low: Keys, high: Keys) -> Keys:
     return np.concatenate([low[low > domain.low], inner + 1])
 
 
+_ALL_TRUE = {width: (np.dtype(f"u{2 * width}"), int.from_bytes(b"\1" * (2 * width), "little")) for width in (1, 2, 4)}
+"""The flags of one, two and four intervals as a number, and the number if all are true."""
+
+
 class WidthTable:
     """State: the slots with one number of intervals, and the attribute and bounds of each interval, a row per slot.
 
@@ -113,6 +119,7 @@ class WidthTable:
         self.used = 0
         self._free: list[int] = []
         self.which = np.empty((room, width), np.uint16)
+        self.slots = np.empty(room, np.int32)
         self._bounds = np.empty((room, width, 2), np.int64)
         """The lower bound, and the complement of the upper one, so that one comparison tests both."""
 
@@ -124,26 +131,39 @@ class WidthTable:
     @property
     def nbytes(self) -> int:
         """The bytes in use."""
-        return self.used * self.width * (2 + 8 + 8)
+        return self.used * (4 + self.width * (2 + 8 + 8))
 
-    def add(self, which: list[int], low: list[int], high: list[int]) -> int:
+    def add(self, slot: int, which: list[int], low: list[int], high: list[int]) -> int:
         """Store the intervals of a slot and return their row."""
         row = self._free.pop() if self._free else self.used
         self.used = max(self.used, row + 1)
-        self.which[row] = which
+        self.slots[row], self.which[row] = slot, which
         self._bounds[row] = [(one, ~other) for one, other in zip(low, high, strict=True)]
         return row
 
-    def add_all(self, which: Numbers, low: Keys, high: Keys) -> Slots:
+    def add_all(self, slots: Slots, which: Numbers, low: Keys, high: Keys) -> Slots:
         """Store the intervals of many slots and return their rows."""
         first, self.used = self.used, self.used + len(which)
         rows = slice(first, self.used)
+        self.slots[rows] = slots
         self.which[rows], self._bounds[rows, :, 0], self._bounds[rows, :, 1] = which, low, ~high
         return np.arange(first, self.used)
 
     def remove(self, row: int) -> None:
-        """Free a row."""
+        """Free a row; no key is within its bounds."""
+        self._bounds[row] = INT64_MAX
         self._free.append(row)
+
+    def find(self, keys: KeyPairs) -> Rows:
+        """The slots of all rows whose intervals contain the keys."""
+        within = self._bounds[: self.used] <= keys.take(self.which[: self.used], axis=0)
+        if self.width in _ALL_TRUE:
+            octets, all_true = _ALL_TRUE[self.width]
+            passed = within.reshape(-1).view(octets) == all_true
+        else:
+            passed = within.reshape(self.used, -1).all(axis=1)
+        slots: Rows = self.slots.take(passed.nonzero()[0])
+        return slots
 
     def passing(self, rows: Rows, keys: KeyPairs) -> Flags:
         """Whether all intervals of each row contain the key of their attribute."""
@@ -205,7 +225,7 @@ class Segment:
         low, high = [one[0] for one in intervals.values()], [one[1] for one in intervals.values()]
         self.used = max(self.used, slot + 1)
         self._handles[slot], self._profile[slot], self._alive[slot] = handle, profile, True
-        self._width[slot], self._row[slot] = len(which), self._table(len(which)).add(which, low, high)
+        self._width[slot], self._row[slot] = len(which), self._table(len(which)).add(slot, which, low, high)
         self.count += 1
         self._changed.append(slot // WORD)
         if slot < self._indexed:
@@ -227,7 +247,7 @@ class Segment:
         for width in np.unique(lengths).tolist():
             chosen = (lengths == width).nonzero()[0]
             places = starts[chosen][:, None] + np.arange(width)
-            rows = self._table(width).add_all(which[places], low[places], high[places])
+            rows = self._table(width).add_all(first + chosen, which[places], low[places], high[places])
             self._row[first + chosen] = rows
         self._changed += range(first // WORD, -(-last // WORD))
 
@@ -333,6 +353,8 @@ class Segment:
 
     def match(self, shape: "ShapeKeys", accepted: Flags, keys: KeyPairs) -> Handles:
         """The handles of the subscriptions that match."""
+        if self.used <= SMALL and 0 not in self._tables:
+            return self._match_all(accepted, keys)
         words = -(-self.used // WORD)
         rejected = self._view(shape, accepted)[:words]
         buffer = self._buffer[:words]
@@ -346,6 +368,12 @@ class Segment:
         passed = candidates[self._passing(candidates, keys)]
         self._wasted += len(candidates) - len(passed)
         return self._handles.take(passed)
+
+    def _match_all(self, accepted: Flags, keys: KeyPairs) -> Handles:
+        """Compare all intervals, without bitmaps: few are quicker so."""
+        found = [table.find(keys) for table in self._tables.values()]
+        slots = found[0] if len(found) == 1 else np.concatenate(found)
+        return self._handles.take(slots[accepted.take(self._profile.take(slots))])
 
     def _passing(self, candidates: Slots, keys: KeyPairs) -> Flags:
         rows = self._row.take(candidates)
