@@ -21,11 +21,12 @@ from genus.bus._listener import Listener
 from genus.model import Event
 from genus.targets.index._buckets import Found
 from genus.targets.index._family_index import FamilyIndex, Place
+from genus.targets.index._segments import Handles
 
 PAUSE_S = 0.0002
 MAX_PAUSES = 100
-FEW = 32
-"""Fewer handles than this are counted one by one."""
+MANY = 32
+"""Fewer handles than this are counted and looked up one by one."""
 
 
 class BriefLock:
@@ -57,11 +58,12 @@ class BriefLock:
 
 
 class FoundListeners(NamedTuple):
-    """The handlers of the listeners that match an event, with their handles; `token` is to be given back."""
+    """The handlers of the listeners that match an event, and their handles; `token` is to be given back."""
 
     owner: "IndexedListeners"
     token: int
-    handles: list[int]
+    single: list[int]
+    many: Handles
     handlers: list[Callable[[Any], object]]
 
     def deliver(self, event: Event) -> Exception | None:
@@ -76,9 +78,20 @@ class FoundListeners(NamedTuple):
                     return refusal
                 except Exception as problem:
                     position = len(self.handlers) - 1 - operator.length_hint(calls)
-                    refusal = self.owner.failed(self.handles[position], event, problem) or refusal
+                    handle = (self.single + self.many.tolist())[position]
+                    refusal = self.owner.failed(handle, event, problem) or refusal
         finally:
             self.owner.release(self.token)
+
+
+def _few_and_many(found: Found) -> tuple[list[int], Handles]:
+    """The handles as a list if they are few, and as an array if they are many."""
+    arrays = [handles for handles in found.arrays if len(handles)]
+    many = arrays[0] if len(arrays) == 1 else np.concatenate([_NO_HANDLES, *arrays])
+    return (found.single, many) if len(many) >= MANY else (found.single + many.tolist(), _NO_HANDLES)
+
+
+_NO_HANDLES: Handles = np.empty(0, np.int64)
 
 
 class IndexedListeners:
@@ -90,10 +103,12 @@ class IndexedListeners:
         self._handle_of: dict[Listener[Any], int] = {}
         self._listeners: list[Listener[Any] | None] = []
         self._handlers: list[Callable[[Any], object]] = []
+        self._handler_array = np.empty(64, np.object_)
+        """The same handlers: the list is quicker for single handles, the array for many."""
         self._places: list[Place | None] = []
         self._counts = array("q", bytes(8 * 64))
         self._count_array = np.frombuffer(self._counts, np.int64)
-        """The same numbers: the one is quicker for single handles, the other for many."""
+        """The same numbers, for the same reason."""
         self._tokens = count()
         self._removals = 0
         self._calling: dict[int, int] = {}
@@ -117,7 +132,8 @@ class IndexedListeners:
             return
         handle = self._new_handle()
         self._places[handle] = self._index.add(handle, listener.subscription)
-        self._listeners[handle], self._handlers[handle] = listener, listener.deliver
+        self._listeners[handle] = listener
+        self._handlers[handle] = self._handler_array[handle] = listener.deliver
         self._handle_of[listener] = handle
         listener.index = self
 
@@ -130,6 +146,7 @@ class IndexedListeners:
         if len(self._listeners) > len(self._counts):
             self._counts = self._counts + array("q", bytes(8 * len(self._counts)))
             self._count_array = np.frombuffer(self._counts, np.int64)
+            self._handler_array = np.concatenate([self._handler_array, np.empty_like(self._handler_array)])
         return len(self._listeners) - 1
 
     def remove(self, listener: Listener[Any]) -> None:
@@ -153,25 +170,16 @@ class IndexedListeners:
         Raises Misfit if a value does not have its declared type.
         """
         with self.lock:
-            handles = self._count(self._index.match(event))
-            handlers = list(map(self._handlers.__getitem__, handles))
+            single, many = _few_and_many(self._index.match(event))
+            handlers = [self._handlers[handle] for handle in single]
+            for handle in single:
+                self._counts[handle] += 1
+            if len(many):
+                self._count_array[many] += 1
+                handlers += self._handler_array.take(many).tolist()
             token = next(self._tokens)
             self._calling[token] = self._removals
-        return FoundListeners(self, token, handles, handlers)
-
-    def _count(self, found: Found) -> list[int]:
-        """All handles that were found; they are counted."""
-        handles = found.single
-        for many in found.arrays:
-            if len(many) < FEW:
-                handles += many.tolist()
-        for handle in handles:
-            self._counts[handle] += 1
-        for many in found.arrays:
-            if len(many) >= FEW:
-                self._count_array[many] += 1
-                handles += many.tolist()
-        return handles
+        return FoundListeners(self, token, single, many, handlers)
 
     def release(self, token: int) -> None:
         """The handlers that were found were called."""
