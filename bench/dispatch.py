@@ -46,6 +46,13 @@ def genus(count: int, selective: bool) -> Contestant:
     return "readings.publish(event)", {"readings": readings, "event": EVENT}
 
 
+def genus_bus(count: int, selective: bool) -> Contestant:
+    bus = open_bus("local:")
+    for number, handler in enumerate(handlers(count, False)):
+        bus.collection(Reading).subscribe(handler, where=this.value == number % 4 if selective else None)
+    return "bus.publish(event)", {"bus": bus, "event": EVENT}
+
+
 def zope_event(count: int, selective: bool) -> Contestant:
     module = fresh_zope_event()
     module.subscribers.extend(handlers(count, selective))
@@ -93,6 +100,7 @@ def pypubsub(count: int, selective: bool) -> Contestant:
 
 LIBRARIES = {
     "genus": genus,
+    "genus, by `bus.publish`": genus_bus,
     "zope.event (untyped)": zope_event,
     "zope classhandler (typed)": zope_classhandler,
     "pyee": pyee_emitter,
