@@ -278,3 +278,15 @@ def test_known_conversions() -> None:
         conversion = unit_conversion(old, new)
         assert conversion is not None
         assert conversion.convert(value) == expected, (old, new)
+
+
+@pytest.mark.parametrize("reader", ["km/h", "m/s"])
+def test_classes_of_one_name_with_other_units_are_told_apart_in_one_recording(tmp_path: Path, reader: str) -> None:
+    """Also one without units, and one that a later session writes."""
+    kmh, ms, bare = loop(speed=unit("km/h")), loop(speed=unit("m/s")), loop(speed=float | None)
+    path = write(tmp_path / "a.genus", kmh(lane=1, speed=36.0), ms(lane=2, speed=10.0), kmh(lane=3, speed=36.0))
+    with RecordingWriter(path, append=True) as recording:
+        recording.write(bare(lane=4, speed=7.0), 9)
+    found = [each.event for each in read_recording(path, [kmh if reader == "km/h" else ms])]
+    speed = 36.0 if reader == "km/h" else 10.0
+    assert [event.speed for event in found] == [speed, speed, speed, 7.0]  # type: ignore[attr-defined]

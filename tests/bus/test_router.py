@@ -1,8 +1,10 @@
 """Few or many subscriptions, changed at any time and by any thread: every event reaches exactly those that match."""
 
+import gc
 import random
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +19,7 @@ from genus.errors import EventError
 from genus.filters import Predicate
 from genus.targets.index import _family_index as family_index
 from genus.targets.index import _segments as segments
+from genus.targets.index._family_index import FamilyIndex
 
 
 class Roadside(Kind): ...
@@ -438,3 +441,136 @@ class TestStamping:
 
         with pytest.raises(BusError, match="is no text that events can carry"):
             open_bus(source=source)
+
+
+class TestWhatOthersDoInTheMeantime:
+    def test_a_new_audience_is_seen_though_an_older_plan_is_finished_after_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A plan is being made by another thread when somebody subscribes to a type that nobody asked for before."""
+        with open_bus() as bus:
+            for _ in range(_audience.FEW + 2):
+                bus.subscribe(Subscription(Heavy, has="place"), id)  # kinds have an index
+            bus.collection(Vehicle).subscribe(id, where=this.speed * 2 > 1)
+            bus.publish(Vehicle(speed=1.0, lane=1))
+            bus.collection(Vehicle).subscribe(id, where=this.speed * 3 > 1)
+            found: list[Event] = []
+            make_matcher = Listener.matcher
+
+            def subscribe_first(listener: Listener[Any], cls: type) -> Any:
+                monkeypatch.setattr(Listener, "matcher", make_matcher)
+                bus.collection(Event).subscribe(found.append)
+                return make_matcher(listener, cls)
+
+            monkeypatch.setattr(Listener, "matcher", subscribe_first)
+            bus.publish(Vehicle(speed=1.0, lane=1))
+            found.clear()
+            bus.publish(Vehicle(speed=1.0, lane=1))
+            assert len(found) == 1
+
+    @pytest.mark.parametrize("action", ["cancel", "subscribe", "publish", "counters"])
+    def test_a_finalizer_may_use_the_bus_while_its_thread_is_in_the_index(
+        self, action: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Garbage is collected, and signals are handled, at any time."""
+        with open_bus() as bus:
+            found: list[Event] = []
+            listeners = [bus.collection(Vehicle).subscribe(found.append, where=this.lane == n) for n in range(100)]
+            select = FamilyIndex._shape
+
+            def interrupted(*arguments: Any) -> Any:
+                monkeypatch.setattr(FamilyIndex, "_shape", select)
+                actions: dict[str, Callable[[], Any]] = {
+                    "cancel": listeners[2].cancel,
+                    "subscribe": lambda: bus.collection(Vehicle).subscribe(found.append, where=this.lane == 2),
+                    "publish": lambda: bus.publish(Vehicle(speed=1.0, lane=2)),
+                    "counters": lambda: listeners[2].counters,
+                }
+                actions[action]()
+                return select(*arguments)
+
+            monkeypatch.setattr(FamilyIndex, "_shape", interrupted)
+            bus.publish(Vehicle(speed=1.0, lane=1))
+            bus.publish(Vehicle(speed=1.0, lane=2))
+            expected = {"cancel": [1], "subscribe": [1, 2, 2], "publish": [1, 2, 2], "counters": [1, 2]}[action]
+            assert sorted(event.lane for event in found if isinstance(event, Vehicle)) == expected
+
+
+@pytest.mark.parametrize("count", [3, 200])
+class TestMemory:
+    def test_cancelled_listeners_are_not_kept(self, count: int) -> None:
+        class Owner:
+            def handle(self, _: Event) -> None: ...
+
+        with open_bus() as bus:
+            owners = [Owner() for _ in range(count)]
+            alive = [weakref.ref(owner) for owner in owners]
+            for number, owner in enumerate(owners):
+                bus.collection(Vehicle).subscribe(owner.handle, where=this.lane == number)
+            bus.publish(Vehicle(speed=1.0, lane=1))
+            del owner
+            owners.clear()
+            bus.collection(Vehicle).cancel()
+            bus.publish(Vehicle(speed=1.0, lane=1))
+            gc.collect()
+            assert not any(one() for one in alive)
+
+    def test_subscriptions_that_come_and_go_leave_nothing(self, count: int) -> None:
+        with open_bus() as bus:
+            for number in range(count):
+                bus.collection(Vehicle).subscribe(id, where=this.lane == number)
+            for number in range(400):
+                where = this.speed * 2 > 1
+                for _ in range(number % 40):
+                    where = where | (this.lane == number)
+                bus.collection(Vehicle).subscribe(id, where=where & (this.load * number > 1)).cancel()
+            for family in bus._router._families.values():
+                if family.index is not None:
+                    assert len(family.index._listeners) <= count + 2
+                    assert len(family.index._index.forms._known) <= 70
+
+    def test_a_handler_that_ends_the_program_leaves_no_handles_in_use(self, count: int) -> None:
+        def interrupt(_: Event) -> None:
+            raise KeyboardInterrupt
+
+        with open_bus() as bus:
+            for number in range(count):
+                bus.collection(Vehicle).subscribe(id, where=this.lane == number)
+            stop = bus.collection(Event).subscribe(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                bus.publish(Vehicle(speed=1.0, lane=1))
+            stop.cancel()
+            for family in bus._router._families.values():
+                assert family.index is None or not family.index._calling
+
+
+class TestQueues:
+    def test_an_event_with_a_wrong_value_is_the_publishers_error(self) -> None:
+        with open_bus(on_error=lambda listener, event, problem: listener.cancel()) as bus:
+            jobs = bus.collection(Vehicle, "queue")
+            tested = jobs.subscribe(id, where=this.speed > 1)
+            found: list[Event] = []
+            jobs.subscribe(found.append)
+            with pytest.raises(EventError, match=r"Vehicle\.speed is 'fast'"):
+                jobs.publish(Vehicle(speed="fast", lane=1))  # type: ignore[arg-type]
+            assert len(found) == 1
+            assert tested.counters.failed == 0
+
+    def test_an_event_goes_to_another_consumer_if_the_one_that_it_waits_for_is_cancelled(self) -> None:
+        with open_bus() as bus:
+            jobs = bus.collection(Vehicle, "queue")
+            one, two = jobs.inbox(capacity=1, full="block"), jobs.inbox(capacity=10, full="block")
+            for lane in (0, 1):
+                jobs.publish(Vehicle(speed=1.0, lane=lane))
+            publisher = threading.Thread(target=jobs.publish, args=[Vehicle(speed=1.0, lane=2)])
+            publisher.start()
+            publisher.join(0.05)
+            one.cancel()
+            publisher.join(60)
+            assert sorted(event.lane for inbox in (one, two) for event in drained(inbox)) == [0, 1, 2]
+            assert (one.counters.delivered, two.counters.delivered) == (1, 2)
+
+
+def drained(inbox: Any) -> list[Any]:
+    inbox.cancel()
+    return list(inbox)

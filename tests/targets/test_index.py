@@ -332,6 +332,15 @@ def test_integers_beyond_what_floats_can_tell_apart() -> None:
     assert [as_floats.count(Weather(speed=big + n)) for n in (-1, 0, 1, 2)] == [0, 1, 1, 0]
 
 
+@pytest.mark.parametrize("bound", [-1e19, -1e308, -(2.0**63), -math.inf, -(2**63)])
+def test_a_bound_below_all_integers_matches_all_that_are_present(bound: float) -> None:
+    index = SubscriptionIndex(
+        [Subscription(Lorry, where=this.axles > bound), Subscription(Lorry, where=this.axles >= bound)]
+    )
+    assert index.count(Lorry(speed=1.0, lane=1)) == 0
+    assert index.count(Lorry(speed=1.0, lane=1, axles=0)) == 2
+
+
 @pytest.mark.parametrize("in_bitmaps", [False, True])
 def test_absent_and_not_a_number_match_no_comparison(in_bitmaps: bool) -> None:
     wanted = [this.heading > -math.inf, this.heading <= math.inf, this.heading == 1.0, this.narrow < 5.0]

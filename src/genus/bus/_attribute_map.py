@@ -140,10 +140,15 @@ def _fits(value: msgspec.Raw, annotation: Any) -> bool:
 # -- units -------------------------------------------------------------------------------------------------------------
 
 
-def encode_units(cls: type, at_us: int) -> bytes | None:
-    """The packet that states the units of a class; None if it has none."""
+def has_units(cls: type) -> bool:
+    """Whether an attribute of a class has a unit."""
+    return any(attribute.unit is not None for attribute in attributes(cls))
+
+
+def encode_units(cls: type, at_us: int) -> bytes:
+    """The packet that states the units of a class."""
     units = {attribute.name: attribute.unit for attribute in attributes(cls) if attribute.unit is not None}
-    return _encode((UNITS_OF + name_of(cls), at_us, units)) if units else None
+    return _encode((UNITS_OF + name_of(cls), at_us, units))
 
 
 def decode_units(body: bytes | memoryview | msgspec.Raw) -> dict[str, str] | None:

@@ -28,10 +28,10 @@ class Audience:
         self.accepts = subscription.accepts
         self.family = family
         self.listeners: dict[Listener[Any], None] = {}
-        self.version = 0
-        """The number of changes."""
-        self.plan_version = 0
-        """The number of changes, without those that the index of the family has."""
+        self.version = 1
+        """The number of changes, that it was made included: so the sum of versions shows a new audience too."""
+        self.plan_version = 1
+        """The same, without the changes that the index of the family has."""
         self.compiled: set[CompiledRoute] = set()
         """The classes whose generated code has these listeners."""
 

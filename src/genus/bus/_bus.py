@@ -3,6 +3,7 @@
 Which listeners get an event is decided in `_router` and `_class_route`.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -96,6 +97,7 @@ class Bus:
         self.lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
+        self._groups_lock = threading.Lock()
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
         self._closed = False
         self._every_event = self.collection(Event)
@@ -363,11 +365,12 @@ class Bus:
 
     def round_robin(self, types: tuple[type, ...]) -> RoundRobin:
         """The group of consumers that share the events of a type."""
-        with self.lock:
-            self._check_open()
+        self._check_open()
+        with self._groups_lock:
             if types not in self._groups:
-                self._groups[types] = RoundRobin(self, Subscription(AllOf(types)))
-                self.add(self._groups[types])
+                group = RoundRobin(self, Subscription(AllOf(types)))
+                self.add(group)
+                self._groups[types] = group
             return self._groups[types]
 
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:

@@ -98,7 +98,6 @@ class ClassRoute:
     def add_audience(self, audience: Audience) -> None:
         """Deliver to the listeners of an audience too; it is empty so far, and the router's lock is held."""
         self.audiences.append(audience)
-        self._plan = Plan(-1, [], [])
         if self._code is not None:
             audience.compiled.add(self)
 
@@ -214,15 +213,19 @@ class ClassRoute:
         except Exception:
             found, problem = match_each([listener for listener, _ in plan.tests], event)
         indexed: list[FoundListeners] = []
-        for family, index in plan.indexed:
-            try:
-                indexed.append(index.find(event))
-            except Exception:
-                more, fault = match_each(self._listeners(family), event)
-                found, problem = found + more, problem or fault
-        problem = deliver_all(event, found) or problem
-        for one in indexed:
-            problem = one.deliver(event) or problem
+        try:
+            for family, index in plan.indexed:
+                try:
+                    indexed.append(index.find(event))
+                except Exception:
+                    more, fault = match_each(self._listeners(family), event)
+                    found, problem = found + more, problem or fault
+            problem = deliver_all(event, found) or problem
+            for one in indexed:
+                problem = one.deliver(event) or problem
+        finally:
+            for one in indexed:
+                one.release()
         if problem is not None:
             raise problem
 

@@ -12,6 +12,7 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -40,10 +41,22 @@ class BriefLock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
+        self._owner = 0
+        self._deferred: list[Callable[[], None]] = []
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread holds the lock: a finalizer or a signal handler runs in the midst of its work."""
+        return self._owner == threading.get_ident()
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Do something when this thread has released the lock."""
+        self._deferred.append(action)
 
     def __enter__(self) -> None:
         if not self._lock.acquire(False):
             self._wait()
+        self._owner = threading.get_ident()
 
     def _wait(self) -> None:
         with self._turn:
@@ -54,7 +67,15 @@ class BriefLock:
             self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
+        self._owner = 0
+        actions, self._deferred = self._deferred, []
         self._lock.release()
+        for action in actions:
+            action()
+
+
+class Busy(Exception):
+    """The index is being changed or searched by this thread, in the midst of which an event was published."""
 
 
 class FoundListeners(NamedTuple):
@@ -70,18 +91,19 @@ class FoundListeners(NamedTuple):
         """Call the handlers; returns what a full queue refused, if one did."""
         refusal: Exception | None = None
         calls = iter(self.handlers)
-        try:
-            while True:
-                try:
-                    for call in calls:
-                        call(event)
-                    return refusal
-                except Exception as problem:
-                    position = len(self.handlers) - 1 - operator.length_hint(calls)
-                    handle = (self.single + self.many.tolist())[position]
-                    refusal = self.owner.failed(handle, event, problem) or refusal
-        finally:
-            self.owner.release(self.token)
+        while True:
+            try:
+                for call in calls:
+                    call(event)
+                return refusal
+            except Exception as problem:
+                position = len(self.handlers) - 1 - operator.length_hint(calls)
+                handle = (self.single + self.many.tolist())[position]
+                refusal = self.owner.failed(handle, event, problem) or refusal
+
+    def release(self) -> None:
+        """No more handlers are called."""
+        self.owner.release(self.token)
 
 
 def _few_and_many(found: Found) -> tuple[list[int], Handles]:
@@ -113,11 +135,14 @@ class IndexedListeners:
         self._removals = 0
         self._calling: dict[int, int] = {}
         """For each thread that calls handlers, the number of removals when it found them."""
-        self._free: deque[tuple[int, int]] = deque()
-        """Handles that were freed, each with the number of removals so far."""
+        self._removed: deque[tuple[int, int]] = deque()
+        """Handles whose listeners are still referred to, each with the number of removals so far."""
+        self._free: list[int] = []
 
     def add(self, listener: Listener[Any]) -> None:
         """Add a listener, unless it was added or cancelled in the meantime."""
+        if self.lock.is_mine:
+            return self.lock.defer(partial(self.add, listener))
         with self.lock:
             self._add(listener)
 
@@ -138,8 +163,8 @@ class IndexedListeners:
         listener.index = self
 
     def _new_handle(self) -> int:
-        if self._free and self._free[0][0] <= min(self._calling.values(), default=self._removals):
-            return self._free.popleft()[1]
+        if self._free:
+            return self._free.pop()
         self._listeners.append(None)
         self._handlers.append(id)
         self._places.append(None)
@@ -151,10 +176,12 @@ class IndexedListeners:
 
     def remove(self, listener: Listener[Any]) -> None:
         """Remove a listener; its deliveries are added to its own counter."""
+        if self.lock.is_mine:
+            return self.lock.defer(partial(self.remove, listener))
         with self.lock:
             handle = self._handle_of.pop(listener, None)
             if handle is None:
-                return
+                return None
             place = self._places[handle]
             assert place is not None
             self._index.remove(place)
@@ -162,13 +189,25 @@ class IndexedListeners:
             listener.counted += deliveries
             self._counts[handle] = 0
             self._removals += 1
-            self._free.append((self._removals, handle))
+            self._removed.append((self._removals, handle))
+            self._forget_removed()
+
+    def _forget_removed(self) -> None:
+        """Drop the references to listeners that were removed, unless a thread may still report their errors."""
+        oldest = min(self._calling.values(), default=self._removals)
+        while self._removed and self._removed[0][0] <= oldest:
+            _, handle = self._removed.popleft()
+            self._listeners[handle] = self._places[handle] = None
+            self._handlers[handle] = self._handler_array[handle] = id
+            self._free.append(handle)
 
     def find(self, event: Event) -> FoundListeners:
         """The listeners whose subscriptions match, counted as delivered; their handlers must be called.
 
-        Raises Misfit if a value does not have its declared type.
+        Raises Misfit if a value does not have its declared type, and Busy if this thread is in the midst of a change.
         """
+        if self.lock.is_mine:
+            raise Busy
         with self.lock:
             single, many = _few_and_many(self._index.match(event))
             handlers = [self._handlers[handle] for handle in single]
@@ -183,7 +222,10 @@ class IndexedListeners:
 
     def release(self, token: int) -> None:
         """The handlers that were found were called."""
-        del self._calling[token]
+        self._calling.pop(token, None)
+        if self._removed and not self._calling and not self.lock.is_mine:
+            with self.lock:
+                self._forget_removed()
 
     def failed(self, handle: int, event: Event, problem: Exception) -> Exception | None:
         """Report an error of a handler to its listener; returns what the publisher is to get."""
@@ -193,6 +235,11 @@ class IndexedListeners:
 
     def delivered(self, listener: Listener[Any]) -> int:
         """The deliveries to a listener, with those that it counted itself."""
+        if self.lock.is_mine:
+            return self._delivered(listener)
         with self.lock:
-            handle = self._handle_of.get(listener)
-            return listener.counted + (0 if handle is None else self._counts[handle])
+            return self._delivered(listener)
+
+    def _delivered(self, listener: Listener[Any]) -> int:
+        handle = self._handle_of.get(listener)
+        return listener.counted + (0 if handle is None else self._counts[handle])

@@ -1,5 +1,6 @@
 """Live subscriptions: a `Listener` calls a handler, an `Inbox` is a queue of matching events."""
 
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FunctionType
@@ -9,7 +10,7 @@ import msgspec
 
 from genus.bus._link import WaitFor
 from genus.bus._queue import Closed, EventQueue, WhenFull
-from genus.errors import BusError, QueueFull
+from genus.errors import BusError, EventError, QueueFull
 from genus.filters import Subscription
 from genus.model import Event
 
@@ -340,40 +341,53 @@ class RoundRobin(Listener[Any]):
             self._consumers.pop(consumer, None)
 
     def _is_refusal(self, problem: Exception) -> bool:
-        return isinstance(problem, QueueFull)
+        """Errors of handlers go to their consumers; what is left is for the publisher."""
+        return isinstance(problem, QueueFull | EventError)
 
     def _deliver_to_one(self, event: Event) -> None:
-        """Deliver to the next consumer that matches and has room; QueueFull only if all that match are full."""
+        """Deliver to the next consumer that matches and has room.
+
+        Raises QueueFull if all that match are full, and EventError, after the delivery, if a value that is tested does
+        not have its declared type.
+        """
+        candidates, problem = self._candidates(event)
         refusal: Exception | None = None
-        for consumer in self._candidates(event):
-            refusal = self._try_deliver(consumer, event)
-            if refusal is None:
-                return
-        if refusal is not None:
-            raise refusal
+        for consumer in candidates:
+            is_taken, refusal = _try_deliver(consumer, event)
+            if is_taken:
+                break
+        if (problem := refusal or problem) is not None:
+            raise problem
 
-    def _candidates(self, event: Event) -> list[Listener[Any]]:
-        """The consumers that match, the next in turn first; that one moves to the end of the order."""
+    def _candidates(self, event: Event) -> tuple[list[Listener[Any]], Exception | None]:
+        """The consumers that match, the next in turn first, and the error of the event, if it has one."""
+        from genus.targets.dispatch import match_each
+
         with self._lock:
-            matching = [consumer for consumer, matches in self._consumers.items() if _matches(consumer, matches, event)]
-            if matching:
-                self._consumers[matching[0]] = self._consumers.pop(matching[0])
-        return matching
+            consumers = list(self._consumers)
+            with contextlib.suppress(Exception):  # a test failed: the consumers are tested one by one, below
+                matching = [consumer for consumer, matches in self._consumers.items() if matches(event)]
+                self._move_to_end(matching)
+                return matching, None
+        matching, fault = match_each(consumers, event)
+        with self._lock:
+            self._move_to_end(matching)
+        return matching, fault
 
-    def _try_deliver(self, consumer: Listener[Any], event: Event) -> Exception | None:
-        try:
-            consumer.deliver(event)
-        except Exception as problem:
-            if (refusal := consumer.failed(event, problem)) is not None:
-                return refusal
-        consumer.counted += 1
-        return None
+    def _move_to_end(self, matching: list[Listener[Any]]) -> None:
+        if matching and matching[0] in self._consumers:
+            self._consumers[matching[0]] = self._consumers.pop(matching[0])
 
 
-def _matches(consumer: Listener[Any], matches: "PythonFilter", event: Event) -> bool:
-    """Whether a consumer's subscription matches; a test that fails is reported, and does not affect the others."""
+def _try_deliver(consumer: Listener[Any], event: Event) -> tuple[bool, Exception | None]:
+    """Whether a consumer took an event, and what its queue refused; one that is cancelled takes none."""
+    is_taken: object = True
     try:
-        return matches(event)
+        is_taken = consumer.deliver(event)
     except Exception as problem:
-        consumer.failed(event, problem)
-        return False
+        if (refusal := consumer.failed(event, problem)) is not None:
+            return False, refusal
+    if is_taken is False and isinstance(consumer, Inbox):
+        return False, None
+    consumer.counted += 1
+    return True, None

@@ -48,16 +48,17 @@ class EventQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def put(self, item: T) -> None:
-        """Add an item, by the policy if the queue is full; does nothing once it is closed."""
+    def put(self, item: T) -> bool:
+        """Add an item, by the policy if the queue is full; returns False if the queue is closed."""
         if self._wait_for is not None and self.full == "block":
             self._wait_for(lambda: self._closed or len(self._items) < self.capacity, None)
         with self._lock:
             if self._closed or (len(self._items) >= self.capacity and not self._make_room()):
-                return
+                return not self._closed
             self._items.append(item)
             self._not_empty.notify()
             self._wake_one()
+            return True
 
     def _make_room(self) -> bool:
         """Apply the policy of a full queue; returns whether the new item fits now."""

@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from genus.bus._attribute_map import UnreadValues, encode_units
+from genus.bus._attribute_map import UnreadValues, encode_units, has_units
 from genus.bus._bus import Bus, log
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.bus._frames import FORMAT, LARGEST, Frame, FrameFormat, Gap, find_format, frames_in
 from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
 from genus.errors import EventError, RecordingError
 from genus.filters import Subscription
-from genus.model import Event
+from genus.model import Event, name_of
 
 HEADER = FORMAT.header
 """The first bytes of a new recording."""
@@ -50,7 +50,9 @@ class RecordingWriter:
         except OSError as problem:
             raise RecordingError(f"cannot write {self.path}: {problem.strerror}") from None
         self._lock = threading.Lock()
-        self._stated: set[type] = set()
+        self._stated: dict[str, type] = {}
+        """The class whose units were stated last, by the name of the type."""
+        self._continues = continues
         if self._file.tell() == 0:
             self._file.write(HEADER)
 
@@ -67,7 +69,7 @@ class RecordingWriter:
         frame = self._format.frame(packet)
         with self._lock:
             try:
-                if cls is not None and cls not in self._stated:
+                if cls is not None and self._stated.get(name_of(cls)) is not cls:
                     self._state_units(cls, at_us)
                 self._file.write(frame)
             except OSError as problem:
@@ -75,9 +77,10 @@ class RecordingWriter:
             self.written += 1
 
     def _state_units(self, cls: type, at_us: int) -> None:
-        if (packet := encode_units(cls, at_us)) is not None:
-            self._file.write(self._format.frame(packet))
-        self._stated.add(cls)
+        """State the units of a class; also that it has none, if others may have been stated for its name."""
+        if has_units(cls) or self._continues or name_of(cls) in self._stated:
+            self._file.write(self._format.frame(encode_units(cls, at_us)))
+        self._stated[name_of(cls)] = cls
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""

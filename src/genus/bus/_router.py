@@ -6,7 +6,8 @@ Listeners of a family with few subscriptions are tested one after the other; a f
 
 Locks: `Router.lock` protects the lists of listeners and is held for a few operations only; nothing is compiled under
 it. The index of a family has its own lock, held while an event is looked up or a subscription is added, not while
-handlers run. A thread takes the lock of a family before that of the router, never after it.
+handlers run. A thread takes the lock of a family before that of the router, never after it. The sum of the versions of
+some audiences only grows, so that an equal sum shows that nothing has changed.
 """
 
 import threading

@@ -80,7 +80,7 @@ class Domain(ABC):
             case "<":
                 return self.low, below
             case ">":
-                return upto + 1, self.high
+                return max(upto + 1, self.low), self.high
             case "==":
                 return max(below + 1, self.low), upto
         return None

@@ -223,6 +223,8 @@ class FamilyIndex:
                 self._rest.remove(place.entry)
             for table, value in place.keys:
                 table.remove(value, place.entry)
+            if place.entry.form is not None:
+                self.forms.release(place.entry.form)
         else:
             self._ranges.remove(*place)
 

@@ -59,7 +59,8 @@ class Form:
     """A predicate with parameters; `test` is true, false, or has a flag per row."""
 
     def __init__(self, predicate: x.Predicate | None, parameters: tuple[AttributeType, ...]) -> None:
-        self.parameters = parameters
+        self.predicate, self.parameters = predicate, parameters
+        self.uses = 0
         self.is_vector = predicate is not None
         """Whether columns of constants can be tested at once."""
         self.test: Test = _evaluate_whole if predicate is None else compile_test(predicate, True)
@@ -80,18 +81,23 @@ def _evaluate_whole(event: Event, constants: Constants) -> bool:
     return evaluate(constants[0], event) is True  # type: ignore[arg-type]
 
 
+MAX_UNUSED = 64
+"""So many forms without a subscription are kept, as the next one may have the same form."""
+
+
 class Forms:
-    """State: the forms met so far."""
+    """State: the forms of subscriptions, and some that are not used any more."""
 
     def __init__(self) -> None:
         self._known: dict[x.Predicate, Form] = {}
+        self._unused: dict[Form, None] = {}
         self._whole = Form(None, ())
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) - len(self._unused)
 
     def take_apart(self, parts: list[x.Predicate]) -> tuple[Form, tuple[Any, ...]]:
-        """The form of a conjunction and its constants."""
+        """The form of a conjunction and its constants; `release` must follow when it is not used any more."""
         predicate = parts[0] if len(parts) == 1 else x.And(tuple(parts))
         constants: list[Any] = []
         types: list[AttributeType] = []
@@ -103,7 +109,22 @@ class Forms:
             except NotImplementedError:
                 return self._whole, (predicate,)
             self._known[shape] = form
+        form.uses += 1
+        self._unused.pop(form, None)
         return form, tuple(constants)
+
+    def release(self, form: Form) -> None:
+        """A subscription with a form was removed."""
+        if form is self._whole:
+            return
+        form.uses -= 1
+        if not form.uses:
+            self._unused[form] = None
+            if len(self._unused) > MAX_UNUSED:
+                oldest = next(iter(self._unused))
+                del self._unused[oldest]
+                assert oldest.predicate is not None
+                del self._known[oldest.predicate]
 
 
 def _replace_constants(node: Any, constants: list[Any], types: list[AttributeType]) -> Any:
