@@ -28,9 +28,10 @@ from genus.filters._subscription import rebuild
 from genus.model import Event, FloatType, name_of, pure_kind, vector
 from genus.targets._decompose import Profile
 from genus.targets._intervals import Floats, Interval, key_float
+from genus.targets.index._bitmaps import float_keys
 from genus.targets.index._family_index import BucketPlace, FamilyIndex, Place
 from genus.targets.index._forms import Misfit
-from genus.targets.index._segments import Handles, float_keys
+from genus.targets.index._segments import Handles
 
 __all__ = ["SubscriptionIndex", "compile"]
 

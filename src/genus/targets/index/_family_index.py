@@ -22,10 +22,11 @@ from genus.filters import Subscription
 from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
 from genus.targets._decompose import Parts, Profile, Spans, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
+from genus.targets.index._bitmaps import Keys, Slots
 from genus.targets.index._buckets import Bucket, Entry, Found
 from genus.targets.index._columns import Flags, matching_parts
 from genus.targets.index._forms import Forms, Misfit
-from genus.targets.index._segments import Dimension, Handles, Keys, Numbers, RangeStore, Segment, ShapeKeys, Slots
+from genus.targets.index._segments import Dimension, Handles, Numbers, RangeStore, Segment, ShapeKeys
 
 MAX_KEYS = 64
 """An interval with at most so many keys is looked up by each of them."""
