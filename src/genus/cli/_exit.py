@@ -24,19 +24,26 @@ from genus.errors import GenusError, SubscriptionWarning
 def stopped_by_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, so that files are finished and sockets removed."""
     stop = threading.Event()
-    with _handling(lambda number, frame: stop.set()):
+    with _handling(lambda number, frame: _set_aside(stop)):
         yield stop
+
+
+def _set_aside(stop: threading.Event) -> None:
+    """Set an event in a thread of its own: this one may be within `stop.wait`, which holds the event's lock."""
+    threading.Thread(target=stop.set, daemon=True).start()
 
 
 @contextmanager
 def stopped_gracefully() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or SIGTERM sets; the second one interrupts."""
     stop = threading.Event()
+    received: list[int] = []
 
     def handle(number: int, frame: object) -> None:
-        if stop.is_set():
+        received.append(number)
+        if len(received) > 1:
             raise KeyboardInterrupt
-        stop.set()
+        _set_aside(stop)
 
     with _handling(handle):
         yield stop
