@@ -57,7 +57,8 @@ def test_long_chains_run_on_every_target(target: str, form: str) -> None:
     check(target, [Subscription(Sampler, where=long_ones(LONG)[form])], EVENTS)
 
 
-@pytest.mark.parametrize("length", [SHORT, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [SHORT, LONG])
 def test_long_chains_run_on_spark(length: int) -> None:
     for where in long_ones(length).values():
         check("spark", [Subscription(Sampler, where=where)], EVENTS)
