@@ -394,6 +394,14 @@ def test_ranges_from_arrays_mean_what_they_say() -> None:
         assert index.match(event).tolist() == expected == matching(known, event)
 
 
+def test_many_ranges_at_once_have_as_many_buckets_as_ranges_one_by_one() -> None:
+    low = np.random.default_rng(5).random((40_000, 2))
+    index = SubscriptionIndex()
+    index.add_ranges(Vehicle, ["speed", "heading"], low, low + 0.5)
+    (segment,) = next(iter(index._families))._ranges.segments
+    assert [len(bitmaps.edges) > 80 for bitmaps in segment._bitmaps.values()] == [True, True]
+
+
 def test_ranges_need_floats_and_one_column_per_attribute() -> None:
     index = SubscriptionIndex()
     with pytest.raises(SubscriptionError, match="lane: int64 is not a float"):

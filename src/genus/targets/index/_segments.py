@@ -251,20 +251,23 @@ class Segment:
 
     def _set_chunk(self, first: int, last: int, store: "RangeStore") -> None:
         owners, which, low, high = self._intervals_between(first, min(last, self.used))
+        slots = min(last, self.used) - first
         order = np.argsort(which, kind="stable")
         numbers, starts = np.unique(which[order], return_index=True)
         for number, chosen in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            if number in self._bitmaps or self._begin_bitmaps(store, number, low[chosen], high[chosen]):
+            if number in self._bitmaps or self._begin_bitmaps(store, number, low[chosen], high[chosen], slots):
                 self._bitmaps[number].set_range(first, last, owners[chosen] - first, low[chosen], high[chosen])
 
-    def _begin_bitmaps(self, store: "RangeStore", number: int, low: Keys, high: Keys) -> bool:
+    def _begin_bitmaps(self, store: "RangeStore", number: int, low: Keys, high: Keys, slots: int) -> bool:
         """Choose the buckets of an attribute, if enough of its intervals are known: in a chunk, or in all segments.
+
+        `low` and `high` are the bounds in a chunk of so many slots.
 
         Slots that were added before have no bits then; they stay candidates.
         """
         known_low, known_high, share = store.sample(number)
         if len(low) > len(known_low):
-            known_low, known_high, share = low, high, len(low) / max(1, self.used - self._indexed)
+            known_low, known_high, share = low, high, len(low) / max(1, slots)
         if len(known_low) < MIN_INTERVALS:
             return False
         domain = store.dimensions[number].domain
