@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import compress
 from typing import Any, TypeAlias
 
 import genus.filters._expression as x
@@ -204,10 +203,6 @@ class Codes(Domain):
     def interval(self, op: str, constant: Any) -> Interval | None:
         """Equality only: codes have no order."""
         return super().interval(op, constant) if op == "==" else None
-
-    def keep(self, used: Iterable[bool]) -> None:
-        """Drop the values whose codes are not used any more; a code is never given twice."""
-        self.codes = dict(compress(self.codes.items(), used))
 
 
 class Choices(Domain):

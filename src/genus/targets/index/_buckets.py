@@ -47,11 +47,6 @@ class Bucket:
         for group in (self._groups or {}).values():
             yield from group.handles.values.tolist()
 
-    @property
-    def is_large(self) -> bool:
-        """Whether the entries are grouped."""
-        return self._groups is not None
-
     def add(self, entry: Entry) -> None:
         """Add an entry."""
         if self._groups is None:

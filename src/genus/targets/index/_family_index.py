@@ -365,7 +365,7 @@ class FamilyIndex:
                     raise Misfit
                 keys[number] = key
                 present.append((number, key))
-        asked = ShapeKeys(shape.number, present, keys)
+        asked = ShapeKeys(shape.number, present)
         pairs = np.array([(key, ~key) for key in keys], np.int64)
         found.arrays.extend(self._ranges.match(asked, shape.flags, pairs))
 

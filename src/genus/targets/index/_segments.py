@@ -372,11 +372,10 @@ class Segment:
 
 
 class ShapeKeys(NamedTuple):
-    """A shape's number, and for an event of it the attributes that are present with their keys, and all keys."""
+    """A shape's number, and for an event of it the attributes that are present with their keys."""
 
     number: int
     present: list[tuple[int, int]]
-    keys: list[int]
 
 
 class RangeStore:
