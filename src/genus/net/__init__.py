@@ -1,0 +1,1 @@
+"""Networks: buses between processes, over zenoh and over MQTT, and gateways between them."""

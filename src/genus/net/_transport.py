@@ -1,0 +1,104 @@
+"""Transports: what carries packets between processes, under keys; `NetLink` makes a typed bus of one.
+
+A transport knows nothing of events. It sends bytes under a key to all that subscribed to a pattern that matches it,
+shows tokens (texts that are present while their owner lives) and says what it could not send. Numbering, losses,
+duplicates, interest and last values are done above it, in the same way for all transports.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from genus.targets.topics import Dialect
+
+BULK, NORMAL, SOFT, URGENT = 0, 1, 2, 3
+"""Priorities of packets: without real time (bulk and normal), with a deadline, and with one of at most 10 ms."""
+
+
+class Sending(msgspec.Struct, frozen=True):
+    """How the packets of a key are sent.
+
+    `reliable`: packets that were lost on the way are sent again, as far as the transport can. `keep`: the newest packet
+    of the key is kept for those that subscribe later. `expires_s`: a packet that waited so long need not be sent.
+    """
+
+    priority: int = NORMAL
+    reliable: bool = False
+    keep: bool = False
+    expires_s: float | None = None
+
+
+class Abilities(msgspec.Struct, frozen=True):
+    """What a transport can keep, for the contract at `announce`; it may change when a connection is made.
+
+    `keeps` is whether newest packets are kept for later subscribers, `reliable` whether losses can be repaired, and
+    `why` says for each that it cannot keep, by name, the reason.
+    """
+
+    keeps: bool = True
+    reliable: bool = True
+    largest: int = 64 * 1024 * 1024
+    why: Mapping[str, str] = {}
+
+
+class Receiver(Protocol):
+    """What a transport calls; `packet` and `token` from one thread only, never two calls at once."""
+
+    def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
+        """A packet arrived. It never raises. An empty envelope means that the packet had none."""
+
+    def token(self, key: str, is_present: bool) -> None:
+        """A token of another participant appeared or is gone."""
+
+    def dropped(self, key: str, count: int, reason: str) -> None:
+        """Packets of this participant were not sent, to one receiver or to all; may come from any thread."""
+
+    def connected(self, is_connected: bool) -> None:
+        """The connection to the network was made, or lost; while it is lost, packets may be."""
+
+
+class Sender(Protocol):
+    """Sends the packets of one key."""
+
+    def put(self, payload: bytes, envelope: bytes) -> None:
+        """Send a packet; returns soon. QueueFull if the transport's queue is full and its policy is `raise`."""
+
+    def close(self) -> None:
+        """Send no more; a packet that is kept stays so while the transport is open."""
+
+
+class Transport(Protocol):
+    """A connection to a network."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How keys and patterns are written."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can keep."""
+
+    def open(self, receiver: Receiver) -> None:
+        """Connect; BusError with the reason if it cannot be done."""
+
+    def sender(self, key: str, sending: Sending) -> Sender:
+        """Prepare to send packets under a key."""
+
+    def subscribe(self, pattern: str, *, kept: bool = False) -> Callable[[], None]:
+        """Receive packets of keys that match; with `kept`, first those that were kept. Returns a function to end it.
+
+        BusError if the network refuses it and says so.
+        """
+
+    def declare(self, token: str) -> Callable[[], None]:
+        """Show a token, a key, to all others while this process lives; returns a function to end it."""
+
+    def watch(self, pattern: str) -> Callable[[], None]:
+        """Call `Receiver.token` with the tokens of others that match, present and future ones."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Numbers of packets sent, dropped and so on, by reason."""
+
+    def close(self) -> None:
+        """Send what waits, for a short time; then stop and release all resources."""
