@@ -1,6 +1,7 @@
 """Gateways in simulated networks: every wanted event arrives once, and nothing else crosses."""
 
 import random
+from collections.abc import Sequence
 from itertools import count
 
 import pytest
@@ -41,6 +42,7 @@ SUBSCRIPTIONS = (
     Subscription(FastProbe, where=this.speed > 1),
     Subscription(Event),
 )
+Links = Sequence[tuple[int, ...]]
 SETTLE = 3.0
 
 
@@ -52,7 +54,7 @@ def some_event(choice: random.Random) -> Event:
 class City:
     """State: networks and gateways of a shape, with subscribers and publishers at random."""
 
-    def __init__(self, seed: int, links: list[tuple[int, ...]], doubled: str = "") -> None:
+    def __init__(self, seed: int, links: Links, doubled: str = "") -> None:
         self.clock = Clock(seed)
         self.random = random.Random(seed)
         self.networks = [Network(self.clock, f"net{number}") for number in range(1 + max(map(max, links)))]
@@ -113,7 +115,7 @@ GRID = [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)]
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("links", [LINE, STAR, TREE])
-def test_on_a_tree_of_networks_every_wanted_event_crosses_once(links: list[tuple[int, ...]], seed: int) -> None:
+def test_on_a_tree_of_networks_every_wanted_event_crosses_once(links: Links, seed: int) -> None:
     city = City(seed, links)
     city.subscribe(4)
     city.clock.run(SETTLE)
@@ -125,7 +127,7 @@ def test_on_a_tree_of_networks_every_wanted_event_crosses_once(links: list[tuple
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("links", [RING, GRID])
 def test_in_a_ring_every_wanted_event_arrives_and_copies_are_recognised(
-    links: list[tuple[int, ...]], seed: int
+    links: Links, seed: int
 ) -> None:
     city = City(seed, links)
     city.subscribe(3)
@@ -136,7 +138,7 @@ def test_in_a_ring_every_wanted_event_arrives_and_copies_are_recognised(
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("links", [LINE, RING, TREE])
-def test_doubled_gateways_with_a_name_forward_once(links: list[tuple[int, ...]], seed: int) -> None:
+def test_doubled_gateways_with_a_name_forward_once(links: Links, seed: int) -> None:
     city = City(seed, links, doubled="named")
     city.subscribe(3)
     city.clock.run(SETTLE)
@@ -158,7 +160,7 @@ def test_doubled_gateways_without_a_name_send_copies_that_are_recognised(seed: i
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("links", "doubled"), [(LINE, ""), (RING, ""), (GRID, ""), (RING, "named"), (LINE, "unnamed")])
 def test_when_the_last_subscriber_has_left_no_want_is_left_and_nothing_crosses(
-    links: list[tuple[int, ...]], doubled: str, seed: int
+    links: Links, doubled: str, seed: int
 ) -> None:
     """Gateways in a ring do not keep a want alive that they only have from each other."""
     city = City(seed, links, doubled)
