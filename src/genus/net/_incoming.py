@@ -87,7 +87,7 @@ class IncomingKey:
         self._reader = reader
         self._read_event = reader.read
         self._deliver = reception.deliverer(reader.type)
-        self._keys = keys if keys.tagged else None
+        self._keys = keys if len(keys.keys) > 1 else None
         self._event_key = event_key
         self._kept = kept
         self._counts = counts
@@ -252,8 +252,8 @@ class IncomingKeys:
         if cls is None:
             return f"unknown type {parsed.line[-1]}"
         keys = EventKeys(cls, self._dialect, self._realm)
-        if not keys.is_key(event_key):
-            return f"the key of {name_of(cls)} is of another catalog: {name_of(cls)} has other bases or tagged attributes"
+        if event_key not in keys.keys:
+            return f"a key of another catalog: {name_of(cls)} has other bases or tagged attributes here"
         reader = PayloadReader(cls, self.counts.unread)
         return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
 
@@ -263,6 +263,11 @@ class IncomingKeys:
             return key, None
         line, _, kept = key.removeprefix(self._last_root).rpartition("/=")
         return f"{self._realm}/{line}", self._dialect.unescape(kept)
+
+    def type_in(self, key: str) -> str:
+        """The name of the type that a key names."""
+        parsed = parse_key(self.split(key)[0], self._dialect, self._realm)
+        return parsed.type if parsed is not None else "?"
 
     def types_changed(self) -> None:
         """Find the types of all keys again: some were unknown, or are declared anew."""

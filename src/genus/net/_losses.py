@@ -16,7 +16,6 @@ from genus.net._outgoing import OutgoingKeys
 from genus.net._telling import Tellings
 from genus.net._transport import Sending, Transport
 from genus.net._troubles import EventsLate, EventsLost
-from genus.targets.topics import Dialect
 
 BEAT_S = 0.5
 SETTLE_S = 1.0
@@ -89,14 +88,14 @@ class Losses:
 
     def _lose(self, key: str, sender: bytes, count: int) -> None:
         self._count("lost", count)
-        trouble = EventsLost(type_in(key, self._dialect), count, sender.hex(), self._hex, "did not arrive")
+        trouble = EventsLost(self._incoming.type_in(key), count, sender.hex(), self._hex, "did not arrive")
         self._tellings.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
     def report_lateness(self) -> None:
         """Tell both ends of what came after its deadline."""
         for (key, sender), (count, worst, expired) in self._late.take().items():
-            trouble = EventsLate(type_in(key, self._dialect), count, worst, expired, sender.hex(), self._hex)
+            trouble = EventsLate(self._incoming.type_in(key), count, worst, expired, sender.hex(), self._hex)
             self._tellings.add(trouble, self._owner.listeners_of(key))
             self._send("late", sender.hex(), Loss(self._hex, key, count, worst, expired))
 
@@ -115,7 +114,7 @@ class Losses:
         loss = self._read_report(payload)
         if loss is not None:
             self._count("lost by receivers", loss.count)
-            type_ = type_in(loss.key, self._dialect)
+            type_ = self._incoming.type_in(loss.key)
             trouble = EventsLost(type_, loss.count, self._hex, loss.receiver[:16], "did not arrive")
             self._tellings.add(trouble, self._owner.publishers_of(type_))
 
@@ -124,7 +123,7 @@ class Losses:
         loss = self._read_report(payload)
         if loss is not None:
             self._count("late at receivers", loss.count)
-            type_ = type_in(loss.key, self._dialect)
+            type_ = self._incoming.type_in(loss.key)
             trouble = EventsLate(type_, loss.count, loss.worst_us, loss.expired, self._hex, loss.receiver[:16])
             self._tellings.add(trouble, self._owner.publishers_of(type_))
 
@@ -138,7 +137,7 @@ class Losses:
     def dropped(self, key: str, count: int, reason: str) -> None:
         """The transport did not send packets."""
         self._count(f"dropped: {reason}", count)
-        type_ = type_in(key, self._dialect)
+        type_ = self._incoming.type_in(key)
         self._tellings.add(EventsLost(type_, count, self._hex, "", reason), self._owner.publishers_of(type_))
 
     # -- both --------------------------------------------------------------------------------------------------------
@@ -164,13 +163,3 @@ class Losses:
         sender = self._owner.transport.sender(control_key(self._owner.realm, *chunks), Sending())
         sender.put(encode_message(message), b"")
         sender.close()
-
-    @property
-    def _dialect(self) -> Dialect:
-        return self._owner.transport.dialect
-
-
-def type_in(key: str, dialect: Dialect) -> str:
-    """The name of the type in a key of events."""
-    chunks = [chunk for chunk in key.split("/") if not chunk.startswith("=")]
-    return dialect.unescape(chunks[-1]) or chunks[-1]
