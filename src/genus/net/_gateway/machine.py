@@ -23,7 +23,7 @@ from genus.net._gateway.rate import Limiter, RateLimit
 from genus.net._gateway.routes import Entry, Route, declared, merged, routes_from
 from genus.net._gateway.scope import Scope, cut
 from genus.net._gateway.standby import HELD_S, StandbyBuffer, renumbered
-from genus.net._gateway.window import MOST_WINDOWS, SeenEvents
+from genus.net._gateway.window import MOST_WINDOWS, SeenEvents, line_of
 from genus.net._relay import Arrival, Want
 from genus.targets.python import PythonFilter
 
@@ -82,7 +82,7 @@ class GatewayMachine:
         self._tables: list[dict[type, _ClassTable]] = [{} for _ in sides]
         self._limiters = [Limiter(side.limits) for side in sides]
         self._seen = SeenEvents()
-        self._kept: OrderedDict[tuple[bytes, str, str], tuple[int, set[int]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[bytes, str], tuple[int, set[int]]] = OrderedDict()
         self._offsets: dict[tuple[bytes, str], int] = {}
         self._election = _Election(uid, self.sides, now + settle_s if is_doubled else None)
         self._is_active = not is_doubled
@@ -128,24 +128,23 @@ class GatewayMachine:
         """An event came from a side."""
         counts = self.counts[side]
         counts.heard += 1
-        name = name_of(type(arrival.event))
         owner = self._owner(arrival.origin.uid)
         if owner == side:
-            arrival, has_crossed = self._number(arrival, name)
+            arrival, has_crossed = self._number(arrival)
             if has_crossed:
                 return []
         elif owner is not None:
-            self._see_crossing(arrival, name, side)
+            self._see_crossing(arrival, side)
             return []
-        elif not self._seen.add(arrival.origin, name):
-            return self._heard_again(side, arrival, name, now)
+        elif not self._seen.add(arrival, line_of(arrival)):
+            return self._heard_again(side, arrival, now)
         targets = self._targets(side, arrival.event)
         if not self._is_active:
             if targets:
                 self._standby.hold(arrival, set(targets), now)
             return []
         counts.unwanted += not targets
-        return self._pass(arrival, name, targets, now)
+        return self._pass(arrival, targets, now)
 
     def copy_arrived(self, side: int, event: Event) -> None:
         """An event came from a side that another gateway had sent there, without its origin; it never goes back."""
@@ -153,24 +152,24 @@ class GatewayMachine:
         self.counts[side].duplicates += 1
         self._standby.heard_copy(event, side)
 
-    def _heard_again(self, side: int, arrival: Arrival, name: str, now: float) -> list[Forward]:
+    def _heard_again(self, side: int, arrival: Arrival, now: float) -> list[Forward]:
         """A copy is dropped. One that is kept may be new to a side which did not want it when the first one came."""
         self._standby.heard_again(arrival, side)
         if arrival.kept is not None and self._is_active:
-            number, had = self._kept.get((arrival.origin.uid, name, arrival.kept), (-1, set()))
+            number, had = self._kept.get((arrival.origin.uid, line_of(arrival)), (-1, set()))
             targets = [each for each in self._targets(side, arrival.event) if each not in had]
             if number == arrival.origin.number and targets:
-                return self._pass(arrival, name, targets, now)
+                return self._pass(arrival, targets, now)
         self.counts[side].duplicates += 1
         return []
 
-    def _pass(self, arrival: Arrival, name: str, targets: Iterable[int], now: float) -> list[Forward]:
+    def _pass(self, arrival: Arrival, targets: Iterable[int], now: float) -> list[Forward]:
         """Forward an event to some sides, if rate limits and the number of hops let it pass."""
         origin = arrival.origin
         if origin.hops >= MOST_HOPS:
             return []
         if arrival.kept is not None:
-            self._remember_kept(arrival, arrival.kept, name, targets)
+            self._remember_kept(arrival, targets)
         onward = replace(arrival, origin=Origin(origin.uid, origin.number, origin.hops + 1))
         found = []
         for target in targets:
@@ -182,8 +181,8 @@ class GatewayMachine:
                 found.append(Forward(target, onward))
         return found
 
-    def _remember_kept(self, arrival: Arrival, kept: str, name: str, targets: Iterable[int]) -> None:
-        key = (arrival.origin.uid, name, kept)
+    def _remember_kept(self, arrival: Arrival, targets: Iterable[int]) -> None:
+        key = (arrival.origin.uid, line_of(arrival))
         number, had = self._kept.get(key, (-1, set()))
         is_same = number == arrival.origin.number
         self._kept[key] = arrival.origin.number, {*targets, *(had if is_same else ())}
@@ -220,9 +219,9 @@ class GatewayMachine:
                 return number
         return None
 
-    def _number(self, arrival: Arrival, name: str) -> tuple[Arrival, bool]:
+    def _number(self, arrival: Arrival) -> tuple[Arrival, bool]:
         """The event with the number that the active gateway gives it, and whether it was seen to cross already."""
-        key = (arrival.origin.uid, name)
+        key = (arrival.origin.uid, name_of(type(arrival.event)))
         offset = self._offsets.get(key, 0)
         arrival = renumbered(arrival, offset) if offset else arrival
         further = None if self._is_active else self._standby.find_early(arrival)
@@ -231,12 +230,12 @@ class GatewayMachine:
         self._offsets[key] = offset + further
         return arrival, True
 
-    def _see_crossing(self, arrival: Arrival, name: str, side: int) -> None:
+    def _see_crossing(self, arrival: Arrival, side: int) -> None:
         """An event that gateways number came over another side: a copy of what this one counts."""
         if self._is_active:
             self.counts[side].duplicates += 1
         elif (further := self._standby.align(arrival, side)) is not None:
-            key = (arrival.origin.uid, name)
+            key = (arrival.origin.uid, name_of(type(arrival.event)))
             self._offsets[key] = self._offsets.get(key, 0) + further
 
     # -- other gateways, and time ------------------------------------------------------------------------------------
@@ -274,7 +273,7 @@ class GatewayMachine:
             return []
         found = []
         for held in self._standby.take():
-            found += self._pass(held.arrival, name_of(type(held.arrival.event)), sorted(held.targets), now)
+            found += self._pass(held.arrival, sorted(held.targets), now)
         return found
 
     def tick(self, now: float) -> list[Forward]:

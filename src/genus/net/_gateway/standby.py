@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from genus.model import Event, name_of
 from genus.net._envelope import NUMBERS, Origin
+from genus.net._gateway.window import line_of
 from genus.net._relay import Arrival
 
 MOST_HELD = 10_000
@@ -22,8 +23,8 @@ Key = tuple[bytes, str, int]
 
 
 def key_of(arrival: Arrival) -> Key:
-    """What identifies an event: the uid of its origin, its type, and its number."""
-    return arrival.origin.uid, name_of(type(arrival.event)), arrival.origin.number
+    """What identifies an event: the uid of its origin, its line, and its number."""
+    return arrival.origin.uid, line_of(arrival), arrival.origin.number
 
 
 class HeldEvent:
@@ -77,7 +78,7 @@ class StandbyBuffer:
 
         None if it was not heard here yet; it is then kept for `find_early`.
         """
-        uid, name, _ = key_of(crossed)
+        uid, name = crossed.origin.uid, name_of(type(crossed.event))
         known = self._held.get(key_of(crossed))
         same = [known] if known is not None and known.arrival.event == crossed.event else []
         equal = (one for one in self._held.values() if one.arrival.event == crossed.event)
@@ -102,7 +103,7 @@ class StandbyBuffer:
 
     def find_early(self, arrival: Arrival) -> int | None:
         """The difference of numbers of an event that was seen to cross before it was heard; None if it was not."""
-        waiting = self._early.get(key_of(arrival)[:2])
+        waiting = self._early.get((arrival.origin.uid, name_of(type(arrival.event))))
         for crossed in list(waiting or ()):
             if crossed.event == arrival.event and waiting is not None:
                 while waiting.popleft() is not crossed:

@@ -1,51 +1,45 @@
-"""Windows: which events of an origin and type were seen, by number; each of the last 1,024 is recognised."""
+"""Windows: which events were seen, by the numbers that their origins gave them; the last 1,024 are recognised."""
 
 from collections import OrderedDict
+from functools import lru_cache
 
-from genus.net._envelope import NUMBERS, Origin
+from genus.model import name_of, tagged_attributes
+from genus.net._numbers import OriginNumbers
+from genus.net._relay import Arrival
 
-WIDTH = 1024
 MOST_WINDOWS = 65_536
-"""Origins and types that are remembered; of more, those that were silent the longest are forgotten."""
-_MASK = (1 << WIDTH) - 1
+"""Origins and lines that are remembered; of more, those that were silent the longest are forgotten."""
+
+
+@lru_cache(4096)
+def _naming(cls: type) -> tuple[str, tuple[str, ...]]:
+    return name_of(cls), tuple(tagged_attributes(cls))
+
+
+def line_of(arrival: Arrival) -> str:
+    """What the numbers of an origin count: the events of a type, of one presence of its tagged attributes, and kept
+    under one value; as the keys of networks do."""
+    event = arrival.event
+    name, tagged = _naming(type(event))
+    if tagged:
+        name = f"{name}/{''.join('0' if getattr(event, each) is None else '1' for each in tagged)}"
+    return name if arrival.kept is None else f"{name}={arrival.kept}"
 
 
 class SeenEvents:
-    """State: the events that were seen, per origin and type.
-
-    Numbers may come in any order. One that is older than the window is taken for new: the clock of an origin that
-    counts from its start time may have been set back, and a loop is ended by hops anyway.
-
-    >>> seen = SeenEvents()
-    >>> [seen.add(Origin(b"a", number), "Loop") for number in (7, 9, 8, 9)]
-    [True, True, True, False]
-    """
+    """State: the events that were seen, per origin and line."""
 
     def __init__(self) -> None:
-        self._windows: OrderedDict[tuple[bytes, str], tuple[int, int]] = OrderedDict()
+        self._windows: OrderedDict[tuple[bytes, str], OriginNumbers] = OrderedDict()
 
-    def add(self, origin: Origin, type_name: str) -> bool:
+    def add(self, arrival: Arrival, line: str) -> bool:
         """Note an event; returns whether it was not seen before."""
-        key = (origin.uid, type_name)
-        known = self._windows.get(key)
-        if known is None:
-            self._windows[key] = origin.number, 1
+        key = (arrival.origin.uid, line)
+        numbers = self._windows.get(key)
+        if numbers is None:
+            numbers = self._windows[key] = OriginNumbers()
             if len(self._windows) > MOST_WINDOWS:
                 self._windows.popitem(last=False)
-            return True
-        self._windows.move_to_end(key)
-        newest, bits = known
-        ahead = (origin.number - newest) % NUMBERS
-        if ahead and ahead < NUMBERS // 2:
-            self._windows[key] = origin.number, (bits << ahead & _MASK | 1) if ahead < WIDTH else 1
-            return True
-        return self._add_older(key, newest, bits, (newest - origin.number) % NUMBERS)
-
-    def _add_older(self, key: tuple[bytes, str], newest: int, bits: int, behind: int) -> bool:
-        if behind >= WIDTH:
-            self._windows[key] = (newest - behind) % NUMBERS, 1
-            return True
-        if bits >> behind & 1:
-            return False
-        self._windows[key] = newest, bits | 1 << behind
-        return True
+        else:
+            self._windows.move_to_end(key)
+        return numbers.is_new(arrival.origin.number)
