@@ -25,6 +25,9 @@ class PublisherOwner(Protocol):
     def relay_own(self, event: Event, number: int, kept: str | None) -> None:
         """Give an event to gateways."""
 
+    def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
+        """Keep an event for gateways."""
+
     def withdraw(self, publisher: "NetPublisher") -> None:
         """End an announcement."""
 
@@ -41,9 +44,11 @@ class NetPublisher:
     def publish(self, event: Any) -> None:
         """Send an event, and give it to this bus's own subscribers."""
         number = self._outgoing.send(event, self._times(event) if self._soft is not None else b"")
+        kept = self._outgoing.kept_value(event) if self._outgoing.keep is not None else None
+        if kept is not None:
+            self._link.keep_own(self._outgoing.kept_key(event, kept), event, number, kept)
         self._link.deliver_own(event)
         if self._link.has_relays:
-            kept = self._outgoing.kept_value(event) if self._outgoing.keep is not None else None
             self._link.relay_own(event, number, kept)
 
     def _times(self, event: Event) -> bytes:
