@@ -191,7 +191,7 @@ def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:
 
 def test_a_later_subscriber_gets_the_last_value_of_each_source(city: City) -> None:
     here, there = city.bus(), city.bus()
-    channel = here.channel(Tide, NonReal(), keep=1)  # type: ignore[call-arg]
+    channel = here.channel(Tide, NonReal(), keep=1)
     channel.announce()
     for source, level in (("a", 1), ("b", 2), ("a", 3)):
         channel.publish(Tide(level=level, source=source))
