@@ -243,8 +243,7 @@ class ModelGateway:
 
     def wants_changed(self, side: GatewaySide) -> None:
         wants = [want for wants in side.seen.values() for want in wants]
-        self.machine.wants_changed(side.number, wants, self.clock.now)
-        self._apply([])
+        self._apply(self.machine.wants_changed(side.number, wants, self.clock.now))
 
     def receive(self, side: int, arrival: Arrival) -> None:
         self._apply(self.machine.arrived(side, arrival, self.clock.now))

@@ -7,10 +7,11 @@ from itertools import count
 import pytest
 
 from genus import Event, Subscription, UInt8, this
+from genus.net._envelope import Origin
 from genus.net._gateway.machine import SideRules
 from genus.net._gateway.rate import parse_rate
 from genus.net._gateway.scope import Scope
-from genus.net._relay import Want
+from genus.net._relay import Arrival, Want
 from tests.net.network_model import (
     CanSegment,
     Clock,
@@ -126,9 +127,7 @@ def test_on_a_tree_of_networks_every_wanted_event_crosses_once(links: Links, see
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("links", [RING, GRID])
-def test_in_a_ring_every_wanted_event_arrives_and_copies_are_recognised(
-    links: Links, seed: int
-) -> None:
+def test_in_a_ring_every_wanted_event_arrives_and_copies_are_recognised(links: Links, seed: int) -> None:
     city = City(seed, links)
     city.subscribe(3)
     city.clock.run(SETTLE)
@@ -333,3 +332,23 @@ def test_a_rate_limit_drops_what_is_too_much_or_keeps_the_newest(rate: str) -> N
     assert got == sorted(set(got))
     assert got[:2] == [0, 1]
     assert (got[-1] == 9) is rate.endswith("newest")
+
+
+def test_a_kept_event_crosses_to_a_side_that_wants_it_later() -> None:
+    clock = Clock(5)
+    networks = [Network(clock, name) for name in ("one", "two", "three")]
+    ModelGateway(clock, "g0", *networks)
+    first = Subscriber(networks[1], "s1", Subscription(Probe))
+    clock.run(SETTLE)
+    publisher = Publisher(networks[0], "p0")
+    for lane in (1, 2):
+        networks[0].send(publisher, Arrival(Probe(lane=lane), Origin(b"p0------", lane), kept="gate"))
+        clock.run(SETTLE)
+    late = Subscriber(networks[2], "s2", Subscription(Probe))
+    clock.run(SETTLE)
+    assert [len(first.got), len(late.got)] == [2, 1]
+    assert [arrival.event for _, arrival in networks[2].forwarded] == [Probe(lane=2)]
+    late.cancel()
+    Subscriber(networks[2], "s3", Subscription(Probe))
+    clock.run(SETTLE)
+    assert len(networks[2].forwarded) == 1, "the network keeps it itself now"

@@ -309,6 +309,10 @@ class Bus:
         link = dict(self._link.counters()) if self._link else {}
         return Traffic(self._router.published(), SubscriptionCounters(counted), link)
 
+    def kept_by(self, cls: type) -> Keep | None:
+        """By which attributes the newest events of a type are kept on this bus; None if they are not."""
+        return self._last_values.kept_by(cls)
+
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions that there are now, one for each listener."""
         return [listener.subscription for listener in self._listeners()]

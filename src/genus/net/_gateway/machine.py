@@ -23,7 +23,7 @@ from genus.net._gateway.rate import Limiter, RateLimit
 from genus.net._gateway.routes import Entry, Route, declared, merged, routes_from
 from genus.net._gateway.scope import Scope, cut
 from genus.net._gateway.standby import HELD_S, StandbyBuffer, renumbered
-from genus.net._gateway.window import MOST_WINDOWS, SeenEvents, line_of
+from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Want
 from genus.targets.python import PythonFilter
 
@@ -31,6 +31,9 @@ HOLD_S = 0.1
 """After a way to an origin was lost, longer ways are not believed for this time: they may lead back to this gateway."""
 SETTLE_S = 1.0
 """How long a new gateway that has a name waits for the tokens of others, before it may be the active one."""
+
+MOST_KEPT = 10_000
+"""Kept events that are remembered for sides that come to want them later."""
 
 
 class SideRules(msgspec.Struct, frozen=True):
@@ -52,6 +55,14 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
     target: int
     arrival: Arrival
+
+
+class _KeptArrival(msgspec.Struct, frozen=True):
+    """An event of which the newest is kept: where it came from, and the sides that it was forwarded to."""
+
+    side: int
+    arrival: Arrival
+    targets: set[int]
 
 
 class _ClassTable(msgspec.Struct, frozen=True):
@@ -82,7 +93,8 @@ class GatewayMachine:
         self._tables: list[dict[type, _ClassTable]] = [{} for _ in sides]
         self._limiters = [Limiter(side.limits) for side in sides]
         self._seen = SeenEvents()
-        self._kept: OrderedDict[tuple[bytes, str], tuple[int, set[int]]] = OrderedDict()
+        self._kept: OrderedDict[str, _KeptArrival] = OrderedDict()
+        """The newest event of each line of which the newest is kept."""
         self._offsets: dict[tuple[bytes, str], int] = {}
         self._election = _Election(uid, self.sides, now + settle_s if is_doubled else None)
         self._is_active = not is_doubled
@@ -91,14 +103,23 @@ class GatewayMachine:
 
     # -- interest ----------------------------------------------------------------------------------------------------
 
-    def wants_changed(self, side: int, wants: Iterable[Want], now: float) -> None:
-        """All that others want on a side, now."""
-        self._note(self._interest.replace(side, wants, now))
+    def wants_changed(self, side: int, wants: Iterable[Want], now: float) -> list[Forward]:
+        """All that others want on a side, now; returns kept events that are wanted for the first time."""
+        return self._follow(self._interest.replace(side, wants, now), now)
 
-    def _note(self, changed: set[int]) -> None:
+    def _follow(self, changed: set[int], now: float) -> list[Forward]:
+        """The routes from some sides have changed."""
         for side in changed:
             self._tables[side].clear()
         self._changed |= changed if self._is_active else set(range(len(self.sides))) if changed else set()
+        return self._pass_kept(changed, now) if changed and self._is_active else []
+
+    def _pass_kept(self, changed: set[int], now: float) -> list[Forward]:
+        found = []
+        for kept in [each for each in self._kept.values() if each.side in changed]:
+            targets = [each for each in self._targets(kept.side, kept.arrival.event) if each not in kept.targets]
+            found += self._pass(kept.side, kept.arrival, targets, now)
+        return found
 
     def take_changed(self) -> dict[int, list[Want]]:
         """What to want on each side where that has changed since the last call."""
@@ -137,14 +158,16 @@ class GatewayMachine:
             self._see_crossing(arrival, side)
             return []
         elif not self._seen.add(arrival, line_of(arrival)):
-            return self._heard_again(side, arrival, now)
+            return self._heard_again(side, arrival)
         targets = self._targets(side, arrival.event)
         if not self._is_active:
             if targets:
-                self._standby.hold(arrival, set(targets), now)
+                self._standby.hold(side, arrival, set(targets), now)
             return []
+        if not targets and arrival.kept is not None:
+            self._keep(side, arrival, ())
         counts.unwanted += not targets
-        return self._pass(arrival, targets, now)
+        return self._pass(side, arrival, targets, now)
 
     def copy_arrived(self, side: int, event: Event) -> None:
         """An event came from a side that another gateway had sent there, without its origin; it never goes back."""
@@ -152,24 +175,18 @@ class GatewayMachine:
         self.counts[side].duplicates += 1
         self._standby.heard_copy(event, side)
 
-    def _heard_again(self, side: int, arrival: Arrival, now: float) -> list[Forward]:
-        """A copy is dropped. One that is kept may be new to a side which did not want it when the first one came."""
+    def _heard_again(self, side: int, arrival: Arrival) -> list[Forward]:
         self._standby.heard_again(arrival, side)
-        if arrival.kept is not None and self._is_active:
-            number, had = self._kept.get((arrival.origin.uid, line_of(arrival)), (-1, set()))
-            targets = [each for each in self._targets(side, arrival.event) if each not in had]
-            if number == arrival.origin.number and targets:
-                return self._pass(arrival, targets, now)
         self.counts[side].duplicates += 1
         return []
 
-    def _pass(self, arrival: Arrival, targets: Iterable[int], now: float) -> list[Forward]:
+    def _pass(self, side: int, arrival: Arrival, targets: Iterable[int], now: float) -> list[Forward]:
         """Forward an event to some sides, if rate limits and the number of hops let it pass."""
         origin = arrival.origin
         if origin.hops >= MOST_HOPS:
             return []
         if arrival.kept is not None:
-            self._remember_kept(arrival, targets)
+            self._keep(side, arrival, targets)
         onward = replace(arrival, origin=Origin(origin.uid, origin.number, origin.hops + 1))
         found = []
         for target in targets:
@@ -181,13 +198,14 @@ class GatewayMachine:
                 found.append(Forward(target, onward))
         return found
 
-    def _remember_kept(self, arrival: Arrival, targets: Iterable[int]) -> None:
-        key = (arrival.origin.uid, line_of(arrival))
-        number, had = self._kept.get(key, (-1, set()))
-        is_same = number == arrival.origin.number
-        self._kept[key] = arrival.origin.number, {*targets, *(had if is_same else ())}
-        self._kept.move_to_end(key)
-        if len(self._kept) > MOST_WINDOWS:
+    def _keep(self, side: int, arrival: Arrival, targets: Iterable[int]) -> None:
+        """Keep an event for sides that come to want it later."""
+        line = line_of(arrival)
+        before = self._kept.get(line)
+        had = before.targets if before is not None and before.arrival is arrival else set()
+        self._kept[line] = _KeptArrival(side, arrival, {*targets, *had})
+        self._kept.move_to_end(line)
+        if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
 
     def _targets(self, side: int, event: Event) -> list[int]:
@@ -273,14 +291,14 @@ class GatewayMachine:
             return []
         found = []
         for held in self._standby.take():
-            found += self._pass(held.arrival, sorted(held.targets), now)
+            found += self._pass(held.side, held.arrival, sorted(held.targets), now)
         return found
 
     def tick(self, now: float) -> list[Forward]:
         """Time has passed."""
-        self._note(self._interest.release(now))
+        found = self._follow(self._interest.release(now), now)
         self._standby.drop_old(now)
-        found = self._elect(now)
+        found += self._elect(now)
         for target, limiter in enumerate(self._limiters):
             found += [Forward(target, arrival) for arrival in limiter.due(now)]
         return found

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Protocol, runtime_checkable
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
-from genus.bus import Bus
+from genus.bus import Bus, EventChannel
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event
@@ -48,8 +48,9 @@ class SegmentLink(Protocol):
 class LocalRelay:
     """State: what a gateway wants of a bus."""
 
-    def __init__(self, receive: Callable[[Arrival], None], changed: Callable[["LocalRelay | None"], None]) -> None:
+    def __init__(self, receive: Callable[[Arrival], None], changed: Callable[["LocalRelay"], None]) -> None:
         self.receive = receive
+        self.is_closed = False
         self.subscriptions: tuple[Subscription, ...] = ()
         self._tests: tuple[PythonFilter, ...] = ()
         self._changed = changed
@@ -58,7 +59,7 @@ class LocalRelay:
         """Receive what these wants match; replaces those before."""
         self.subscriptions = tuple(merged(want.subscription for want in wants))
         self._tests = tuple(map(PythonFilter, self.subscriptions))
-        self._changed(None)
+        self._changed(self)
 
     def matches(self, event: Event) -> bool:
         """Whether the gateway wants an event."""
@@ -66,8 +67,8 @@ class LocalRelay:
 
     def close(self) -> None:
         """Want nothing more."""
+        self.is_closed = True
         self.want(())
-        self._changed(self)
 
 
 class _CountedLink:
@@ -79,6 +80,7 @@ class _CountedLink:
         self._relays: tuple[LocalRelay, ...] = ()
         self._numbers: Counter[tuple[bytes, type]] = Counter()
         self._first = int(time.time() * NUMBERS_PER_S)
+        self._last: dict[tuple[type, str | None], Arrival] = {}
         self._lock = threading.RLock()
 
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
@@ -88,27 +90,37 @@ class _CountedLink:
             self._relays = (*self._relays, made)
         return made
 
-    def _relays_changed(self, ended: LocalRelay | None) -> None:
+    def _relays_changed(self, changed: LocalRelay) -> None:
         with self._lock:
-            self._relays = tuple(each for each in self._relays if each is not ended)
-            wanted = merged(one for relay in self._relays for one in relay.subscriptions)
-            self.receive_only(wanted)
+            self._relays = tuple(each for each in self._relays if not each.is_closed)
+            self.receive_only(merged(one for relay in self._relays for one in relay.subscriptions))
+        self.catch_up(changed)
 
     def receive_only(self, wanted: list[Subscription]) -> None:
         """Receive what these subscriptions match; replaces those before."""
         raise NotImplementedError
 
-    def number(self, event: Event, uid: bytes) -> Arrival:
-        """An event with its origin, as the next of its type there."""
-        with self._lock:
-            self._numbers[uid, type(event)] += 1
-            return Arrival(event, Origin(uid, (self._first + self._numbers[uid, type(event)]) % NUMBERS))
+    def catch_up(self, relay: LocalRelay) -> None:
+        """Give a gateway the kept events that it wants; the same ones again do no harm."""
 
-    def give(self, event: Event, uid: bytes) -> None:
+    def number(self, event: Event, uid: bytes, kept: str | None = None) -> Arrival:
+        """An event with its origin, as the next of its type there; a kept one has the same number each time."""
+        with self._lock:
+            known = self._last.get((type(event), kept)) if kept is not None else None
+            if known is not None and known.event is event:
+                return known
+            self._numbers[uid, type(event)] += 1
+            number = (self._first + self._numbers[uid, type(event)]) % NUMBERS
+            arrival = Arrival(event, Origin(uid, number), kept)
+            if kept is not None:
+                self._last[type(event), kept] = arrival
+            return arrival
+
+    def give(self, event: Event, uid: bytes, kept: str | None = None) -> None:
         """Give an event to the gateways that want it."""
         wanting = [relay for relay in self._relays if relay.matches(event)]
         if wanting:
-            arrival = self.number(event, uid)
+            arrival = self.number(event, uid, kept)
             for relay in wanting:
                 relay.receive(arrival)
 
@@ -126,7 +138,7 @@ class LocalLink(_CountedLink):
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self._listener: object = None
+        self._keepers: dict[type, EventChannel[Event]] = {}
         self._end: Callable[[], None] | None = None
         self._forwarding = threading.local()
         self._tokens: dict[tuple[str, str], object] = {}
@@ -141,17 +153,42 @@ class LocalLink(_CountedLink):
             self._end = None
 
     def _published(self, event: Event) -> None:
-        if getattr(self._forwarding, "event", None) is not event:
-            self.give(event, self.uid)
+        forwarded = getattr(self._forwarding, "event", None)
+        if forwarded is None or (forwarded is not event and forwarded != event):
+            self.give(event, self.uid, self._kept_value(event))
+
+    def _kept_value(self, event: Event) -> str | None:
+        keep = self.bus.kept_by(type(event))
+        if keep is None:
+            return None
+        values = (getattr(event, name) for name in keep.by)
+        return ",".join("" if value is None else str(value) for value in values)
+
+    def catch_up(self, relay: LocalRelay) -> None:
+        """Give a gateway the kept events that it wants."""
+        for subscription in relay.subscriptions:
+            for event in self.bus.last_values(subscription):
+                relay.receive(self.number(event, self.uid, self._kept_value(event)))
 
     def forward(self, arrival: Arrival) -> None:
-        """Give an event of another network to the subscribers of this bus."""
+        """Give an event of another network to the subscribers of this bus; a kept one also to later ones."""
         before = getattr(self._forwarding, "event", None)
         self._forwarding.event = arrival.event
         try:
-            self.bus.receive(arrival.event)
+            if arrival.kept is None:
+                self.bus.receive(arrival.event)
+            else:
+                self._keeper(type(arrival.event)).publish(arrival.event)
         finally:
             self._forwarding.event = before
+
+    def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
+        """The channel that keeps the newest event of each source."""
+        if cls not in self._keepers:
+            channel = self.bus.channel(cls, keep=1)
+            channel.announce()
+            self._keepers[cls] = channel
+        return self._keepers[cls]
 
     def wants(self) -> list[Want]:
         """The subscriptions of the bus, except the one of this link."""
@@ -251,7 +288,8 @@ def _nothing() -> None:
     """End what was not begun."""
 
 
-_LOCAL: "WeakKeyDictionary[Bus, LocalLink]" = WeakKeyDictionary()
+_LOCAL: "WeakValueDictionary[int, LocalLink]" = WeakValueDictionary()
+"""By the identity of the bus, which the link keeps alive."""
 _LOCAL_LOCK = threading.Lock()
 
 
@@ -269,7 +307,7 @@ def relay_link(bus: Bus, place: str, wants: Iterable[Subscription] = ()) -> Rela
     if link is not None:
         raise BusError(f"{type(link).__name__} is no link that gateways can use")
     with _LOCAL_LOCK:
-        found = _LOCAL.get(bus)
+        found = _LOCAL.get(id(bus))
         if found is None:
-            found = _LOCAL[bus] = LocalLink(bus)
+            found = _LOCAL[id(bus)] = LocalLink(bus)
         return found

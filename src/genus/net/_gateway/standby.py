@@ -30,10 +30,10 @@ def key_of(arrival: Arrival) -> Key:
 class HeldEvent:
     """State: an event that was heard, and the sides to which it has not been seen to cross."""
 
-    __slots__ = ("arrival", "at", "targets")
+    __slots__ = ("arrival", "at", "side", "targets")
 
-    def __init__(self, arrival: Arrival, targets: set[int], at: float) -> None:
-        self.arrival, self.targets, self.at = arrival, targets, at
+    def __init__(self, side: int, arrival: Arrival, targets: set[int], at: float) -> None:
+        self.side, self.arrival, self.targets, self.at = side, arrival, targets, at
 
 
 class StandbyBuffer:
@@ -48,9 +48,9 @@ class StandbyBuffer:
     def __len__(self) -> int:
         return len(self._held)
 
-    def hold(self, arrival: Arrival, targets: set[int], now: float) -> None:
+    def hold(self, side: int, arrival: Arrival, targets: set[int], now: float) -> None:
         """Keep an event; it may push out the oldest."""
-        self._held[key_of(arrival)] = HeldEvent(arrival, targets, now)
+        self._held[key_of(arrival)] = HeldEvent(side, arrival, targets, now)
         if len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
             self.unconfirmed += 1

@@ -36,10 +36,10 @@ class SeenEvents:
         """Note an event; returns whether it was not seen before."""
         key = (arrival.origin.uid, line)
         numbers = self._windows.get(key)
-        if numbers is None:
-            numbers = self._windows[key] = OriginNumbers()
-            if len(self._windows) > MOST_WINDOWS:
-                self._windows.popitem(last=False)
-        else:
+        if numbers is not None:
             self._windows.move_to_end(key)
-        return numbers.is_new(arrival.origin.number)
+            return numbers.is_new(arrival.origin.number)
+        self._windows[key] = OriginNumbers(arrival.origin.number)
+        if len(self._windows) > MOST_WINDOWS:
+            self._windows.popitem(last=False)
+        return True
