@@ -34,6 +34,7 @@ from genus.net._publisher import NetPublisher
 from genus.net._relay import Arrival, Want
 from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
+from genus.net._steady import steady_us
 from genus.net._transport import NORMAL, Sending, Transport
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
@@ -87,7 +88,7 @@ class NetLink:
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
-        self._late = LateEvents(lambda: time.time_ns() // 1000)
+        self._late = LateEvents(steady_us)
         self._listenings: dict[Listening, None] = {}
         self._publishers: dict[NetPublisher, None] = {}
         self.relays: list[NetRelay] = []

@@ -8,6 +8,7 @@ from genus.bus._qos import QoS, Soft, nanoseconds
 from genus.model import Event
 from genus.net._envelope import SOFT_TIMES
 from genus.net._outgoing import Outgoing
+from genus.net._steady import steady_us
 
 _MOST_DEADLINE_US = 2**32 - 1
 
@@ -54,13 +55,13 @@ class NetPublisher:
     def _times(self, event: Event) -> bytes:
         """The time of publishing, the deadline and the expiry, after it; the event's own override the channel's."""
         assert self._soft is not None
-        now_us = time.time_ns() // 1000
+        now_us = steady_us()
         deadline_us = nanoseconds(self._soft.deadline) // 1000
         expires_us = nanoseconds(self._soft.expires) // 1000 if self._soft.expires is not None else 0
         if event.deadline is not None:
-            deadline_us = max(0, int(event.deadline.timestamp() * 1e6) - now_us)
+            deadline_us = max(0, int(event.deadline.timestamp() * 1e6) - time.time_ns() // 1000)
         if event.expires is not None:
-            expires_us = max(1, int(event.expires.timestamp() * 1e6) - now_us)
+            expires_us = max(1, int(event.expires.timestamp() * 1e6) - time.time_ns() // 1000)
         return SOFT_TIMES.pack(now_us, min(deadline_us, _MOST_DEADLINE_US), expires_us)
 
     def forget(self, event: Any) -> None:
