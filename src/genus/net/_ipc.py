@@ -33,6 +33,7 @@ from genus.net._ipc_options import IpcOptions, parse_address
 from genus.net._ipc_outbox import CLOSED, Outbox, PacketSender
 from genus.net._ipc_peer import Peer
 from genus.net._ipc_state import TokenBoard
+from genus.net._netlink import NetLink
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.targets.topics import ZENOH, Dialect
 
@@ -109,9 +110,12 @@ class IpcTransport:
         return self._once(partial(self._outbox.shown.undeclare, token))
 
     def watch(self, pattern: str) -> Callable[[], None]:
-        """Call `Receiver.token` with the tokens of others that match, present and future ones."""
+        """Call `Receiver.token` with the tokens of others that match, present and future ones.
+
+        It returns after the call with those that are present, unless that takes long.
+        """
         _check(ZENOH.is_pattern(pattern), pattern, "pattern")
-        self._mailbox.call(partial(self._board.watch, pattern))
+        self._mailbox.call_and_wait(partial(self._board.watch, pattern), _ANSWER_S)
         ended: list[bool] = []
 
         def end() -> None:
@@ -124,7 +128,7 @@ class IpcTransport:
     def counters(self) -> Mapping[str, int]:
         """Packets sent (once for each receiver) and received; those dropped here and frames rejected, by reason."""
         with self._outbox.lock:
-            found = {"sent": self._outbox.sent(), "received": self._mailbox.received}
+            found = {"packets sent": self._outbox.sent(), "packets received": self._mailbox.received}
             found |= {f"dropped: {reason}": count for reason, count in self._outbox.losses.totals.items()}
         found |= {f"rejected: {reason}": count for reason, count in list(self._inbox.rejected.items()) if count}
         if self._mailbox.dropped:
@@ -247,7 +251,20 @@ def _abandon_all() -> None:
 os.register_at_fork(after_in_child=_abandon_all)
 
 
-def open_transport(rest: str) -> IpcTransport:
-    """The transport of an address, less `ipc:`; it is not connected yet."""
+def open_ipc(rest: str) -> NetLink:
+    """The link of `ipc:NAME?option=value&...`, of which `rest` is all behind the colon.
+
+    | option | |
+    |---|---|
+    | `full` | what happens to a packet that finds the queue for a receiver full: `drop_oldest` (the default), \
+      `drop_newest`, `block`, `raise` |
+    | `capacity` | packets in that queue (10000) |
+    | `receive_full` | what happens if packets come faster than handlers take them: `drop_oldest`, `drop_newest`, or \
+      `block`, which makes them wait at the sender |
+    | `receive_capacity` | packets that wait for handlers (10000) |
+
+    Raises:
+        BusError: The name or an option is wrong.
+    """
     name, options = parse_address(rest)
-    return IpcTransport(name, options)
+    return NetLink(IpcTransport(name, options), name, medium="ipc")

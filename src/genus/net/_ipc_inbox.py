@@ -30,7 +30,7 @@ from genus.net._ipc_frames import (
     decode_body,
     encode_frame,
 )
-from genus.net._ipc_mailbox import IncomingKey, Item, Mailbox
+from genus.net._ipc_mailbox import Item, Mailbox, NumberedKey
 from genus.net._ipc_outbox import Outbox
 from genus.net._ipc_peer import Peer
 from genus.net._ipc_state import MOST_SHOWN, TokenBoard
@@ -121,14 +121,14 @@ class Inbox:
         if len(patterns) > MOST_SHOWN or len(tokens) > MOST_SHOWN:
             self.rejected["state with too much in it"] += 1
             return
+        peer.tokens = set(tokens)
+        self._mailbox.call(partial(self._board.replace, peer, tokens))
         with self._outbox.lock:
             peer.replace_patterns(list(patterns))
             peer.is_known = True
             self._outbox.renew()
             self._outbox.send_kept(peer, [pattern for pattern, kept in patterns.items() if kept])
             self._outbox.changed.notify_all()
-        peer.tokens = set(tokens)
-        self._mailbox.call(partial(self._board.replace, peer, tokens))
 
     def _subscribe(self, peer: Peer, number: int, asked: Subscribe) -> None:
         with self._outbox.lock:
@@ -154,7 +154,7 @@ class Inbox:
 
     def _key(self, peer: Peer, number: int, key: str) -> None:
         if self._is_key(key) and self._is_few(len(peer.keys)):
-            peer.keys[number] = IncomingKey(peer, number, key)
+            peer.keys[number] = NumberedKey(peer, number, key)
 
     def _lost(self, peer: Peer, number: int, counts: dict[int, int]) -> None:
         with self._outbox.lock:

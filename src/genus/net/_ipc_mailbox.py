@@ -19,7 +19,7 @@ _MOST_AT_ONCE: Final = 64
 _LOG: Final = logging.getLogger("genus.net")
 
 
-class IncomingKey:
+class NumberedKey:
     """A key that another process told, under its number there."""
 
     __slots__ = ("key", "number", "owner")
@@ -28,7 +28,7 @@ class IncomingKey:
         self.owner, self.number, self.key = owner, number, key
 
 
-Item: TypeAlias = tuple[IncomingKey, bytes, bytes]
+Item: TypeAlias = tuple[NumberedKey, bytes, bytes]
 """The key of a packet, its envelope and its payload."""
 
 
@@ -54,7 +54,7 @@ class Mailbox:
         self._items: deque[Item] = deque()
         self._size = self._beyond = self._taken = 0
         self._last_calls: deque[tuple[int, Call]] = deque()
-        self._lost: Counter[IncomingKey] = Counter()
+        self._lost: Counter[NumberedKey] = Counter()
         self._was_full = self._is_closed = False
         self.received = 0
         self.dropped = 0
@@ -111,7 +111,7 @@ class Mailbox:
         """Whether packets were dropped since the last call of `take_lost`."""
         return bool(self._lost)
 
-    def take_lost(self) -> "Counter[IncomingKey]":
+    def take_lost(self) -> "Counter[NumberedKey]":
         """The packets that were dropped since the last call."""
         with self._lock:
             lost, self._lost = self._lost, Counter()
@@ -124,6 +124,14 @@ class Mailbox:
         with self._lock:
             self._calls.append(function)
             self._filled.notify()
+
+    def call_and_wait(self, function: Call, timeout: float) -> None:
+        """The same, and wait until it was called, if this is another thread and the mailbox was started."""
+        self.call(function)
+        if self.thread.is_alive() and not self.is_own_thread:
+            called = threading.Event()
+            self.call(called.set)
+            called.wait(timeout)
 
     def call_last(self, function: Call) -> None:
         """Call a function in the thread of the mailbox, after the packets that wait."""

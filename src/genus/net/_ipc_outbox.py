@@ -87,9 +87,12 @@ class Outbox:
             peer.tell_key(number, key)
         return self._audiences.setdefault(found, found)
 
-    def keep(self, key: str, parts: tuple[bytes, ...]) -> None:
-        """Keep the newest packet of a key for those that subscribe later."""
-        self._kept[key] = parts
+    def keep(self, key: str, parts: tuple[bytes, bytes, bytes]) -> None:
+        """Keep the newest packet of a key for those that subscribe later; an empty one ends that."""
+        if parts[-1]:
+            self._kept[key] = parts
+        else:
+            self._kept.pop(key, None)
 
     def add(self, audience: tuple[Peer, ...], key: str, parts: tuple[bytes, ...], size: int, expires_s: float) -> None:
         """Add a packet, and send it if it is time."""
@@ -146,7 +149,7 @@ class Outbox:
 
     # -- full queues ---------------------------------------------------------------------------------------------------
 
-    def find_room(self, key: str, audience: tuple[Peer, ...]) -> tuple[tuple[Peer, ...], bool]:
+    def find_room(self, key: str, audience: tuple[Peer, ...], waits: bool) -> tuple[tuple[Peer, ...], bool]:
         """For the policies `block` and `raise`: the audience, less the peers whose queues are full; and if there are.
 
         Raises:
@@ -156,7 +159,7 @@ class Outbox:
             self._seal()  # a part of it may be sent
             if not (full := self._without_room(audience)):
                 break
-            if self._full == "raise" or not self._may_wait():
+            if self._full == "raise" or not waits or not self._may_wait():
                 self.losses.add([key] * len(full), FULL)
                 return tuple(peer for peer in audience if peer not in full), True
             self.changed.wait()
@@ -235,6 +238,7 @@ class PacketSender:
         self._key = key
         self._number = box.number(key)
         self._is_kept = sending.keep
+        self._waits = sending.waits
         self._expires_s = _NEVER if sending.expires_s is None else sending.expires_s
         self._audience: tuple[Peer, ...] = ()
         self._generation = -1
@@ -260,11 +264,11 @@ class PacketSender:
                 self._audience, self._generation = box.audience(self._key), box.generation
             audience, is_refused = self._audience, False
             if box.is_strict and audience:
-                audience, is_refused = box.find_room(self._key, audience)
+                audience, is_refused = box.find_room(self._key, audience, self._waits)
             if audience:
                 head = HEAD.pack(size, PACKET, len(envelope), self._number)
                 box.add(audience, self._key, (head, envelope, payload), size, self._expires_s)
-            if is_refused:
+            if is_refused and self._waits:
                 raise QueueFull(f"the queue for a receiver of {self._key!r} holds {box.capacity} packets already")
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from genus.net._ipc_frames import HELLO, KEY, VERSION, FrameReader, Hello, encode_frame
-from genus.net._ipc_mailbox import IncomingKey
+from genus.net._ipc_mailbox import NumberedKey
 from genus.net._ipc_queue import Losses, PeerQueue
 from genus.targets.topics import ZENOH
 
@@ -36,7 +36,7 @@ class Peer:
         """Whether it did not answer in time, or was stopped; nobody waits for it until it answers again."""
         self.is_gone = False
         self.reader = FrameReader()
-        self.keys: dict[int, IncomingKey] = {}
+        self.keys: dict[int, NumberedKey] = {}
         self.tokens: set[str] = set()
         self.patterns: dict[str, None] = {}
         self._wanted: dict[str, bool] = {}
