@@ -19,7 +19,7 @@ from genus.bus import (
     Bus,
     FolderRecorder,
     Inbox,
-    IpcLink,
+    InterestLink,
     Recorder,
     Recording,
     open_bus,
@@ -148,15 +148,15 @@ class Reach:
 
     def publish(self, event: Event) -> None:
         """Publish an event."""
-        if isinstance(self._bus.link, IpcLink):  # before: a subscriber that has all it waits for may leave at once
-            self._reached |= self._bus.link.subscribers(event, known=self._reached)
+        if isinstance(self._bus.link, InterestLink):  # before: a subscriber that has what it waits for may leave
+            self._reached.update(self._bus.link.wanted_by(event) or ())
         self._bus.publish(event)
         self.published += 1
 
     def report(self, done: str) -> None:
         """Print what was done and how many processes subscribed to it; ClickException if events were dropped."""
         reached = f"; reached {counted(len(self._reached), 'process', 'processes')}" if self._reached else ""
-        if isinstance(self._bus.link, IpcLink):
+        if isinstance(self._bus.link, InterestLink):
             reached = reached or "; no other process subscribed"
         click.echo(done + reached, err=True)
         counters = self._bus.traffic().link

@@ -177,14 +177,18 @@ class OutgoingKeys:
         return EventError(f"a {name_of(type(event))} of {size:,} bytes cannot be sent; at most {self.largest:,} can be")
 
     def beat(self, most: int = 1000) -> dict[str, tuple[int, int]]:
-        """The numbers of keys that were used since the last beat: the newest of then, and of now."""
+        """The numbers of keys that were used since the last beat: the newest of then, and of now.
+
+        A key whose sender waits for room just now is told with the next beat.
+        """
         with self._lock:
             changed = [each for each in self._numbers.values() if each.newest != each.beaten][:most]
         found = {}
         for numbers in changed:
-            with numbers.lock:
+            if numbers.lock.acquire(blocking=False):
                 found[numbers.key] = numbers.beaten, numbers.newest
                 numbers.beaten = numbers.newest
+                numbers.lock.release()
         return found
 
     def has(self, key: str) -> bool:
