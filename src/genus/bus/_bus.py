@@ -63,6 +63,11 @@ class SubscriptionCounters(Mapping[str, Counters]):
             found[text] = found[text] + counters if text in found else counters
         return found
 
+    def largest(self, most: int) -> tuple[dict[str, Counters], list[Counters]]:
+        """The subscriptions with the most events, with their texts, and the counters of the others without."""
+        ordered = sorted(self._counted, key=lambda counted: -(counted[1].delivered + counted[1].dropped))
+        return SubscriptionCounters(ordered[:most])._by_text, [counters for _, counters in ordered[most:]]
+
     def __getitem__(self, text: str) -> Counters:
         return self._by_text[text]
 
@@ -99,6 +104,7 @@ class Bus:
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._groups_lock = threading.Lock()
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
+        self._at_close: list[Callable[[], object]] = []
         self._closed = False
         self._every_event = self.collection(Event)
         self._every_event.on_publisher = self._set_publish
@@ -302,12 +308,20 @@ class Bus:
         while not all(one.is_idle for one in self._async_listeners()):
             await asyncio.sleep(0.001)
 
+    def at_close(self, function: Callable[[], object]) -> None:
+        """Call a function when the bus is closed, before its link is: for what belongs to the bus and ends with it."""
+        with self.lock:
+            self._check_open()
+            self._at_close.append(function)
+
     def close(self) -> None:
         """Cancel all subscriptions and close the link; a second call does nothing."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
+        for function in self._at_close:
+            function()
         if self._link is not None:
             self._link.close()
         self._clock.close()
