@@ -6,10 +6,24 @@ from genus._lazy import lazy
 from genus.bus._bus import Bus, ErrorHandler, Traffic
 from genus.bus._channel import EventChannel
 from genus.bus._collection import Collection, Flavour
-from genus.bus._link import ChannelLink, Clock, ClockLink, Link, ListeningLink, Publisher, Timer, TroubleHandler
+from genus.bus._link import (
+    BatchLink,
+    ChannelLink,
+    Clock,
+    ClockLink,
+    Delivery,
+    InterestLink,
+    KeepingLink,
+    KeepingPublisher,
+    Link,
+    ListeningLink,
+    Publisher,
+    Timer,
+    TroubleHandler,
+)
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
-from genus.bus._qos import Hard, NonReal, QoS, Soft, Span, nanoseconds
+from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds
 from genus.bus._queue import WhenFull
 
 if TYPE_CHECKING:
@@ -19,12 +33,14 @@ if TYPE_CHECKING:
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
 
 __all__ = [
+    "BatchLink",
     "Bus",
     "ChannelLink",
     "Clock",
     "ClockLink",
     "Collection",
     "Counters",
+    "Delivery",
     "ErrorHandler",
     "EventChannel",
     "Flavour",
@@ -32,7 +48,11 @@ __all__ = [
     "Handler",
     "Hard",
     "Inbox",
+    "InterestLink",
     "IpcLink",
+    "Keep",
+    "KeepingLink",
+    "KeepingPublisher",
     "LandingFolder",
     "Link",
     "Listener",

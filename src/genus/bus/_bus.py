@@ -109,7 +109,7 @@ class Bus:
         self._every_event = self.collection(Event)
         self._every_event.on_publisher = self._set_publish
         if link is not None:
-            link.open(self.receive)
+            link.open(BusDelivery(self))
         self._clock: Clock = link.clock if isinstance(link, ClockLink) else SystemClock()
         self.wait_for = self._clock.wait_for
 
@@ -347,6 +347,18 @@ class Bus:
         except Exception:
             log().exception("an event from the link was not delivered: %r", event)
 
+    def deliverer(self, cls: type) -> Callable[[Event], None]:
+        """A function that does the same for events of one class, quicker; it stays valid."""
+        route = self._router.route(cls)
+
+        def deliver(event: Event) -> None:
+            try:
+                route.deliver(event)
+            except Exception:
+                log().exception("an event from the link was not delivered: %r", event)
+
+        return deliver
+
     def add(self, listener: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
         """Deliver events to a listener from now on."""
         self._check_open()
@@ -411,6 +423,18 @@ class Bus:
     def _check_open(self) -> None:
         if self._closed:
             raise BusError("the bus is closed")
+
+
+class BusDelivery:
+    """Gives the events of a link to its bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._receive = bus.receive
+        self.for_class = bus.deliverer
+
+    def __call__(self, event: Event) -> None:
+        """Deliver an event of any class."""
+        self._receive(event)
 
 
 def log() -> "logging.Logger":

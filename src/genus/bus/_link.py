@@ -1,9 +1,9 @@
 """Links: how a bus reaches other processes, and the clock that it takes its time from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from genus.bus._qos import QoS
+from genus.bus._qos import Keep, QoS
 from genus.filters import Subscription
 from genus.model import Event
 
@@ -14,13 +14,23 @@ WaitFor: TypeAlias = Callable[[Callable[[], bool], float | None], bool]
 """`wait_for(condition, timeout)`: block until the condition holds or so many seconds have passed; whether it holds."""
 
 
+class Delivery(Protocol):
+    """Takes the events that a link received: call it with an event. Never raises; errors are logged."""
+
+    def __call__(self, event: Event) -> None:
+        """Give an event of any class to those who subscribed to it."""
+
+    def for_class(self, cls: type) -> Callable[[Event], None]:
+        """The same for events of exactly one class: quicker, and valid for as long as the link is."""
+
+
 class Link(Protocol):
     """A connection to other processes: sends what is published here, delivers what was published there.
 
     `register_link` makes a kind of link known to `open_bus`.
     """
 
-    def open(self, deliver: Callable[[Event], None]) -> None:
+    def open(self, deliver: Delivery) -> None:
         """Start calling `deliver` with events that others published."""
 
     def send(self, event: Event) -> None:
@@ -44,6 +54,14 @@ class Publisher(Protocol):
 
 
 @runtime_checkable
+class KeepingPublisher(Publisher, Protocol):
+    """A publisher whose newest events are kept for later subscribers, and can be removed."""
+
+    def forget(self, event: Any) -> None:
+        """Keep an event, the newest of its key, no more."""
+
+
+@runtime_checkable
 class ListeningLink(Link, Protocol):
     """A link that is informed of subscriptions."""
 
@@ -56,9 +74,53 @@ class ChannelLink(ListeningLink, Protocol):
     """A link whose medium keeps deadlines and filters what it receives."""
 
     def announce(
-        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()
+        self,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
     ) -> Publisher:
-        """Prepare to publish a type with a quality of service; BusError with the reason if it cannot be kept."""
+        """Prepare to publish a type with a quality of service; BusError with the reason if it cannot be kept.
+
+        With `keep`, the newest event of each key is kept for those who subscribe later; the publisher gives its own
+        bus the very object that it was called with, as `KeepingLink` says.
+        """
+
+
+@runtime_checkable
+class KeepingLink(ListeningLink, Protocol):
+    """A link that knows last values: the newest event of each key of the channels that keep one.
+
+    A new subscriber gets what `last_values` gives, which is called after `listen`, and what `deliver` is called with.
+    So that it gets each event once, and never an older one after a newer one of the same key:
+
+    * an event is made known to `last_values` before `deliver` is called with it, and both give the same object;
+    * events of a key are delivered in their order, each by a call that has returned before the next is made known;
+    * `deliver` is called without a lock that `last_values` needs.
+    """
+
+    def last_values(self, subscription: Subscription) -> list[Event]:
+        """The kept events of others that this process knows and that a subscription matches."""
+
+
+@runtime_checkable
+class InterestLink(Link, Protocol):
+    """A link that knows what other participants subscribed to."""
+
+    def wanted_by(self, event: Event) -> Collection[str] | None:
+        """The participants that subscribed to an event, by name; None if the medium cannot know."""
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after each change of what others want; returns a function that ends it."""
+
+
+@runtime_checkable
+class BatchLink(Link, Protocol):
+    """A link that sends many events at once quicker than one by one."""
+
+    def send_all(self, events: Sequence[Event]) -> None:
+        """Send events that were published here, in their order."""
 
 
 class Timer(Protocol):

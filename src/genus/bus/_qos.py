@@ -78,6 +78,12 @@ class NonReal(msgspec.Struct, frozen=True):
             raise BusError(f"priority is {self.priority}; it must be 0 (normal) or 1 (bulk)")
 
 
+class Keep(msgspec.Struct, frozen=True):
+    """What a channel with `keep=1` keeps: the newest event of each combination of values of the attributes `by`."""
+
+    by: tuple[str, ...] = ("source",)
+
+
 def promises_same(one: "QoS", other: "QoS") -> bool:
     """Whether two qualities of service are equal, however their times are written.
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from genus.bus._link import Clock
-from genus.bus._qos import NonReal, QoS
+from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
 from genus.can._node.troubles import NotBound, TroubleHandler
@@ -59,9 +59,19 @@ class NodeLink:
     # -- publishing --------------------------------------------------------------------------------------------------
 
     def announce(
-        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()
+        self,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
     ) -> "NodePublisher":
         """Prepare to publish a type, waiting until the channel is bound; BusError says why it cannot be."""
+        if keep is not None:
+            raise BusError(
+                f"{name_of(cls)} cannot be announced with keep=1: a CAN bus keeps no last values; "
+                "publish the state again from time to time, or when it is requested"
+            )
         publisher = NodePublisher(self, cls, qos, on_trouble, carries)
         publisher.announcement = made = self.driver.call(publisher.announce)
         self.driver.wait_for(lambda: made.state != "binding", BINDING_S)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from genus.bus._link import TroubleHandler, WaitFor
-from genus.bus._qos import QoS
+from genus.bus._qos import Keep, QoS
 from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
@@ -194,7 +194,12 @@ class Station(NodeLink):
     # -- what programs do --------------------------------------------------------------------------------------------
 
     def announce(
-        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...] = ()
+        self,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
     ) -> NodePublisher:
         """Prepare to publish a type, and observe the troubles of its publisher."""
 
@@ -203,7 +208,7 @@ class Station(NodeLink):
             if on_trouble is not None:
                 on_trouble(trouble)
 
-        return super().announce(cls, qos, handle, carries)
+        return super().announce(cls, qos, handle, carries, keep)
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""

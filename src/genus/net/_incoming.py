@@ -1,0 +1,275 @@
+"""Packets that arrive: numbered, each event once, decoded, and delivered; losses noticed.
+
+All packets of one key are read by one `IncomingKey`, which has what is the same for all of them: the class, its
+decoder, where its events go. `IncomingKeys` finds it, or the reason why the packets of a key cannot be read.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from genus.bus._attribute_map import UnreadValues
+from genus.bus._codec import Rejected
+from genus.model import Event, is_event_type, name_of, subtypes
+from genus.net._control import LAST, ROOT
+from genus.net._envelope import ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin
+from genus.net._numbers import OriginNumbers, SenderNumbers
+from genus.net._payload import PayloadReader, is_batch, split_batch
+from genus.net._rejections import Rejections
+from genus.net._relay import Arrival
+from genus.targets.topics import Dialect, EventKeys, parse_key
+
+MOST_KEYS = 20_000
+"""The largest number of keys that are known; the oldest is forgotten for a new one."""
+MOST_PARTICIPANTS = 4096
+"""The largest number of senders, and of origins, that are known of a key."""
+
+Deliver: TypeAlias = Callable[[Event], object]
+Read: TypeAlias = Callable[[bytes, bytes], None]
+_SOFT_LENGTH = ENVELOPE.size + SOFT_TIMES.size
+
+
+class SoftTimes(msgspec.Struct, frozen=True):
+    """When an event of a soft channel was published, and how long after that its deadline and expiry are (0: none)."""
+
+    published_us: int
+    deadline_us: int
+    expires_us: int
+
+
+class Reception(Protocol):
+    """Where the events of incoming packets go."""
+
+    uid: bytes
+
+    def now(self) -> float:
+        """The time for settling gaps, in seconds."""
+
+    def deliverer(self, cls: type[Event]) -> Deliver:
+        """The function that delivers events of a class on the bus."""
+
+    def relay(self, arrival: Arrival) -> None:
+        """Give an event to gateways."""
+
+    @property
+    def has_relays(self) -> bool:
+        """Whether there are gateways."""
+
+    def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
+        """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
+
+    def keep(self, key: str, event: Event, origin: Origin) -> None:
+        """Keep an event for subscribers of this process that come later."""
+
+
+class IncomingKey:
+    """State: the packets of one key that arrived."""
+
+    def __init__(
+        self,
+        reception: Reception,
+        key: str,
+        keys: EventKeys,
+        reader: PayloadReader,
+        counts: "Counts",
+        event_key: str,
+        kept: str | None,
+    ) -> None:
+        self.key = key
+        self.type = reader.type
+        self.senders: dict[bytes, SenderNumbers] = {}
+        self.origins: dict[bytes, OriginNumbers] = {}
+        self._reception = reception
+        self._uid = reception.uid
+        self._now = reception.now
+        self._reader = reader
+        self._read_event = reader.read
+        self._deliver = reception.deliverer(reader.type)
+        self._keys = keys if keys.tagged else None
+        self._event_key = event_key
+        self._kept = kept
+        self._counts = counts
+        self._lock = threading.Lock()
+        """Of `origins`: gateways forward events from other threads."""
+
+    def read(self, envelope: bytes, payload: bytes) -> None:
+        """Read a packet and deliver its events; never raises."""
+        if len(envelope) != ENVELOPE.size:
+            self._read_other(envelope, payload)
+            return
+        origin, number, hops, sender, sent = ENVELOPE.unpack(envelope)
+        self._accept(origin, number, hops, sender, sent, payload)
+
+    def _read_other(self, envelope: bytes, payload: bytes) -> None:
+        """Read a packet of a soft channel, or reject it for its envelope."""
+        if len(envelope) != _SOFT_LENGTH:
+            self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
+            return
+        origin, number, hops, sender, sent = ENVELOPE.unpack_from(envelope)
+        times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
+        if sender == self._uid:
+            return
+        if self._reception.is_on_time(self.key, sender, times):
+            self._accept(origin, number, hops, sender, sent, payload)
+        else:
+            self._count_number(sender, sent, 1)
+
+    def _accept(self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes) -> None:
+        if sender == self._uid:
+            return
+        if hops > MOST_HOPS:
+            self._count_number(sender, sent, 1)
+            self._reject(f"more than {MOST_HOPS} hops", payload)
+            return
+        if is_batch(payload):
+            self._accept_batch(origin, number, hops, sender, sent, payload)
+            return
+        senders = self.senders.get(sender)
+        if senders is not None and sent == senders.last + 1:
+            senders.last = sent
+        else:
+            self._count_number(sender, sent, 1)
+        if not self.is_new(origin, number):
+            self._counts.duplicates += 1
+            return
+        self._deliver_payload(payload, origin, number, hops)
+
+    def _accept_batch(self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes) -> None:
+        payloads = split_batch(payload)
+        if payloads is None:
+            self._reject("a damaged batch", payload)
+            return
+        self._count_number(sender, sent, len(payloads))
+        fresh = [place for place in range(len(payloads)) if self.is_new(origin, (number + place) % NUMBERS)]
+        self._counts.duplicates += len(payloads) - len(fresh)
+        for place in fresh:
+            self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops)
+
+    def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int) -> None:
+        event = self._read_event(payload)
+        if isinstance(event, Rejected):
+            self._reject(event.reason, bytes(payload))
+            return
+        if self._keys is not None and self._keys.key(event) != self._event_key:
+            self._reject(f"the attributes of a {name_of(self.type)} are not those that its key says", bytes(payload))
+            return
+        self._counts.received += 1
+        if self._kept is not None:
+            self._reception.keep(self.key, event, Origin(origin, number, hops))
+        self._deliver(event)
+        if self._reception.has_relays:
+            self._reception.relay(Arrival(event, Origin(origin, number, hops), self._kept))
+
+    def is_new(self, origin: bytes, number: int) -> bool:
+        """Whether an event was not seen here before; from now on it was. Those published here are not new."""
+        if origin == self._uid:
+            return False
+        with self._lock:
+            return (self.origins.get(origin) or self._add_origin(origin)).is_new(number)
+
+    def _count_number(self, sender: bytes, sent: int, count: int) -> None:
+        numbers = self.senders.get(sender)
+        if numbers is None:
+            _make_room(self.senders)
+            self.senders[sender] = SenderNumbers((sent + count - 1) % NUMBERS)
+        else:
+            numbers.arrive(sent, count, self._now())
+
+    def _add_origin(self, origin: bytes) -> OriginNumbers:
+        _make_room(self.origins)
+        made = self.origins[origin] = OriginNumbers()
+        return made
+
+    def _reject(self, reason: str, payload: bytes) -> None:
+        self._counts.rejections.add(reason, self.key, payload)
+
+
+class Counts:
+    """State: what became of the packets that arrived."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.duplicates = 0
+        self.rejections = Rejections()
+        self.unread = UnreadValues()
+
+
+class IncomingKeys:
+    """State: the keys under which packets arrived."""
+
+    def __init__(self, reception: Reception, dialect: Dialect, realm: str) -> None:
+        self.counts = Counts()
+        self._reception = reception
+        self._dialect, self._realm = dialect, realm
+        self._last_root = f"{ROOT}/{realm}/{LAST}/"
+        self._keys: dict[str, IncomingKey] = {}
+        self._unreadable: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[IncomingKey]:
+        return iter(list(self._keys.values()))
+
+    def get(self, key: str) -> IncomingKey | None:
+        """What reads the packets of a key that arrived before."""
+        return self._keys.get(key)
+
+    def find(self, key: str) -> IncomingKey | None:
+        """What reads the packets of a key; None, and the reason is counted, if they cannot be read."""
+        found = self._keys.get(key) or self._make(key)
+        if isinstance(found, IncomingKey):
+            return found
+        self.counts.rejections.add(found, key)
+        return None
+
+    def _make(self, key: str) -> IncomingKey | str:
+        known = self._unreadable.get(key)
+        if known is not None:
+            return known
+        made = self._read_key(key)
+        if isinstance(made, str):
+            _make_room(self._unreadable, MOST_KEYS)
+            self._unreadable[key] = made
+        else:
+            _make_room(self._keys, MOST_KEYS)
+            self._keys[key] = made
+        return made
+
+    def _read_key(self, key: str) -> IncomingKey | str:
+        event_key, kept = self._without_last(key)
+        parsed = parse_key(event_key, self._dialect, self._realm)
+        if parsed is None:
+            return "a key that names no type of this realm"
+        cls = find_type(parsed.line[-1])
+        if cls is None:
+            return f"unknown type {parsed.line[-1]}"
+        keys = EventKeys(cls, self._dialect, self._realm)
+        if not keys.is_key(event_key):
+            return f"the key of {name_of(cls)} is of another catalog: {name_of(cls)} has other bases or tagged attributes"
+        reader = PayloadReader(cls, self.counts.unread)
+        return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
+
+    def _without_last(self, key: str) -> tuple[str, str | None]:
+        """The key of the event itself, and the key value under which its newest is kept."""
+        if not key.startswith(self._last_root):
+            return key, None
+        line, _, kept = key.removeprefix(self._last_root).rpartition("/=")
+        return f"{self._realm}/{line}", self._dialect.unescape(kept)
+
+    def types_changed(self) -> None:
+        """Find the types of all keys again: some were unknown, or are declared anew."""
+        self._unreadable.clear()
+        for key in [each.key for each in self if find_type(name_of(each.type)) is not each.type]:
+            del self._keys[key]
+
+
+def find_type(name: str) -> type[Event] | None:
+    """The event type of a name; of several, the last that was declared."""
+    found = [cls for cls in subtypes(Event) if is_event_type(cls) and name_of(cls) == name]
+    return found[-1] if found else None
+
+
+def _make_room(table: dict[Any, Any], most: int = MOST_PARTICIPANTS) -> None:
+    """Forget the oldest entry of a table that is full."""
+    if len(table) >= most:
+        del table[next(iter(table))]

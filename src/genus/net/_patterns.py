@@ -1,0 +1,84 @@
+"""The patterns that a participant subscribes to: those of its subscriptions, without those that others include."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from genus.net._control import LAST, ROOT
+from genus.net._transport import Transport
+
+
+class Patterns:
+    """State: the patterns that are wanted, how often, and those that are subscribed to.
+
+    A pattern that another one includes is not subscribed to, for its packets would come twice. A change subscribes
+    before it unsubscribes, so that no packet is missed.
+    """
+
+    def __init__(self, transport: Transport, realm: str) -> None:
+        self._transport, self._realm = transport, realm
+        self._dialect = transport.dialect
+        self._wanted: Counter[str] = Counter()
+        self._subscribed: dict[str, list[Callable[[], None]]] = {}
+        self._lock = threading.RLock()
+
+    def add(self, patterns: Iterable[str]) -> None:
+        """Want patterns."""
+        with self._lock:
+            for pattern in patterns:
+                self._wanted[pattern] += 1
+                if not self._is_included(pattern, self._subscribed):
+                    self._subscribe(pattern)
+
+    def remove(self, patterns: Iterable[str]) -> None:
+        """Want patterns no more."""
+        with self._lock:
+            for pattern in patterns:
+                self._wanted[pattern] -= 1
+                if not self._wanted[pattern]:
+                    del self._wanted[pattern]
+                    self._unsubscribe(pattern)
+
+    def __iter__(self) -> Iterable[str]:  # type: ignore[override]
+        with self._lock:
+            return iter(list(self._subscribed))
+
+    def matches(self, key: str) -> bool:
+        """Whether packets of a key are subscribed to."""
+        with self._lock:
+            return any(self._dialect.matches(pattern, key) for pattern in self._subscribed)
+
+    def _is_included(self, pattern: str, among: Iterable[str]) -> bool:
+        return any(self._dialect.includes(wide, pattern) for wide in among)
+
+    def _subscribe(self, pattern: str) -> None:
+        ends = [self._transport.subscribe(pattern)]
+        self._subscribed[pattern] = ends
+        ends.append(self._transport.subscribe(self._last_pattern(pattern), kept=True))
+        for narrow in [each for each in self._subscribed if each != pattern and self._dialect.includes(pattern, each)]:
+            self._end(narrow)
+
+    def _unsubscribe(self, pattern: str) -> None:
+        if pattern not in self._subscribed:
+            return
+        others = [each for each in self._subscribed if each != pattern]
+        for shadowed in [each for each in self._wanted if self._dialect.includes(pattern, each)]:
+            if not self._is_included(shadowed, others):
+                self._subscribe(shadowed)
+                others.append(shadowed)
+        self._end(pattern)
+
+    def _end(self, pattern: str) -> None:
+        for end in self._subscribed.pop(pattern, ()):
+            end()
+
+    def _last_pattern(self, pattern: str) -> str:
+        """The pattern of the keys of last values that a pattern of events matches."""
+        rest, one = self._dialect.rest, self._dialect.one
+        line = pattern.partition("/")[2]
+        end = "" if line.endswith(rest) else f"/{one}"
+        return f"{ROOT}/{self._realm}/{LAST}/{line}{end}"
+
+    def last_patterns(self) -> list[str]:
+        """The patterns of last values that are subscribed to."""
+        return [self._last_pattern(pattern) for pattern in self]

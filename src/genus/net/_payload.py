@@ -1,0 +1,92 @@
+"""The payload of a packet: the attributes of an event in msgpack, or an array of such maps for many events.
+
+The key names the type. A payload that begins with `{` is a CloudEvent in JSON, see `_cloudevents`; no map or array of
+msgpack begins so.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from genus.bus._attribute_map import MapReader, UnreadValues
+from genus.bus._codec import Rejected
+from genus.errors import EventError
+from genus.model import Event, name_of
+from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
+from genus.model._read_back import plain_value
+
+_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_FIRST_OF_ARRAY = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
+MOST_EVENTS = 100_000
+"""The largest number of events in one packet."""
+
+
+def encode_payload(event: Event) -> bytes:
+    """Encode the attributes of an event; EventError names the value that could not be read back."""
+    if (name := invalid_finders[event.__class__](event)) is not None:
+        raise EventError(describe_invalid(event, name).message)
+    try:
+        return _encode(event)
+    except Exception as problem:  # of msgspec, and of a value that another thread changes
+        raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
+
+
+def join_payloads(payloads: Sequence[bytes]) -> bytes:
+    """One payload of the payloads of many events."""
+    count = len(payloads)
+    if count < 16:
+        head = bytes((0x90 | count,))
+    else:
+        head = b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
+    return b"".join((head, *payloads))
+
+
+def is_batch(payload: bytes) -> bool:
+    """Whether a payload has many events."""
+    return bool(payload) and payload[0] in _FIRST_OF_ARRAY
+
+
+def split_batch(payload: bytes) -> list[msgspec.Raw] | None:
+    """The payloads of the events in a batch; None if it is damaged or has too many."""
+    try:
+        found = _split(payload)
+    except Exception:  # msgspec's errors, RecursionError
+        return None
+    return found if 0 < len(found) <= MOST_EVENTS else None
+
+
+class PayloadReader:
+    """Reads the payloads of one event type.
+
+    >>> class Lamp(Event):
+    ...     on: bool
+    >>> PayloadReader(Lamp, UnreadValues()).read(encode_payload(Lamp(on=True)))
+    Lamp(on=True)
+    """
+
+    def __init__(self, cls: type[Event], unread: UnreadValues) -> None:
+        self.type = cls
+        self._decode = msgspec.msgpack.Decoder(cls).decode
+        self._map = MapReader(cls, unread)
+        self._find_invalid = invalid_decoded_finders[cls]
+
+    def read(self, payload: bytes | msgspec.Raw) -> Event | Rejected:
+        """The event in a payload, or the reason why there is none."""
+        try:
+            event = self._decode(payload)
+        except Exception as problem:  # also what a class's own __post_init__ raises
+            return self._read_map(payload, problem)
+        return event if self._find_invalid(event) is None else self._reject(event)
+
+    def _read_map(self, payload: bytes | msgspec.Raw, problem: Exception) -> Event | Rejected:
+        """Read an event of a class of another age."""
+        try:
+            event = self._map.decode(payload, problem)
+        except Exception as other:
+            return Rejected(f"not a {name_of(self.type)}: {other}")
+        return event if self._find_invalid(event) is None else self._reject(event)
+
+    def _reject(self, event: Event) -> Rejected:
+        invalid = self._find_invalid(event)
+        return Rejected(f"not a {name_of(self.type)}: {describe_invalid(event, invalid or '').reason}")
