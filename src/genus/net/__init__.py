@@ -5,9 +5,31 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
+    from genus.net._acl import Identity
+    from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
+    from genus.net._grants_file import read_grants
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
 
-__all__ = ["Measured", "Metric", "MetricsServer", "bus_metrics", "serve_metrics"]
+__all__ = [
+    "Allowed",
+    "Grant",
+    "Grants",
+    "Identity",
+    "Measured",
+    "Metric",
+    "MetricsServer",
+    "Permit",
+    "Refusal",
+    "bus_metrics",
+    "read_grants",
+    "serve_metrics",
+]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__, _metrics="Measured Metric MetricsServer bus_metrics serve_metrics")
+    __getattr__ = lazy(
+        __name__,
+        _acl="Identity",
+        _grants="Allowed Grant Grants Permit Refusal",
+        _grants_file="read_grants",
+        _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
+    )

@@ -12,12 +12,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from genus.net._control import LAST, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-CONTROL_ROOT = "@genus"
 CONTROL = ("here", "want", "gate", "beat", "lost", "late", "ping", "pong")
 """Control keys that every participant sends and receives; kept events, under `last`, are granted as events are."""
-LAST = "last"
 
 Identity: TypeAlias = Literal["certificate", "user"]
 """By what a zenoh router knows a user: the common name of its certificate, or the user name that it gives."""
@@ -38,14 +37,14 @@ def kept_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
     >>> kept_pattern(ZENOH, "city", "city/Edge/*/Loop"), kept_pattern(MQTT, "city", "city/#")
     ('@genus/city/last/Edge/*/Loop/*', '@genus/city/last/#')
     """
-    rest = dialect.split(pattern)[len(dialect.split(realm)) :]
+    _, *rest = dialect.split(pattern)
     any_value = [] if rest and rest[-1] == dialect.rest else [dialect.one]
-    return dialect.join([CONTROL_ROOT, realm, LAST, *rest, *any_value])
+    return dialect.join([ROOT, realm, LAST, *rest, *any_value])
 
 
 def control_patterns(dialect: Dialect, realm: str) -> tuple[str, ...]:
     """The patterns of the control keys that every participant needs."""
-    return tuple(dialect.join([CONTROL_ROOT, realm, what, dialect.rest]) for what in CONTROL)
+    return tuple(dialect.join([ROOT, realm, what, dialect.rest]) for what in CONTROL)
 
 
 # -- zenoh -------------------------------------------------------------------------------------------------------------

@@ -151,6 +151,8 @@ class Grants(msgspec.Struct, frozen=True):
 
         A kind is compiled to the types that have it now; make the patterns again when there are more.
         """
+        if dialect.escape(realm) != realm:
+            raise GrantsError(f"{realm!r} cannot be a realm: use letters, digits, _ and -")
         return {user: self._keys(dialect, realm, grants) for user, grants in self.within(realm).users.items()}
 
     def _keys(self, dialect: Dialect, realm: str, grants: tuple[Grant, ...]) -> UserKeys:
