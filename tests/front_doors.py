@@ -13,5 +13,5 @@ ROOMS = (
     "genus.targets",
     "genus.testing",
 )
-TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark"))
+TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark", "topics"))
 DOORS = ("genus", *ROOMS, *TARGETS)

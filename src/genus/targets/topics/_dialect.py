@@ -23,7 +23,7 @@ UNNAMED = "\0"
 """A chunk that no pattern names."""
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
     """How a system of topics writes keys and patterns, and which keys match a pattern; ZENOH, MQTT and NATS are given.
 
     `one` is the wildcard for one chunk. `rest` is the one for any number of chunks, and at least `rest_least`; if
