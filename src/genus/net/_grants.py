@@ -147,13 +147,14 @@ class Grants(msgspec.Struct, frozen=True):
     # -- for routers and brokers --------------------------------------------------------------------------------------
 
     def patterns(self, dialect: Dialect, realm: str) -> dict[str, UserKeys]:
-        """The key patterns of what each user may publish and subscribe in a realm.
+        """The key patterns of what each user may publish and subscribe in a realm, without users that may do neither.
 
         A kind is compiled to the types that have it now; make the patterns again when there are more.
         """
         if dialect.escape(realm) != realm:
             raise GrantsError(f"{realm!r} cannot be a realm: use letters, digits, _ and -")
-        return {user: self._keys(dialect, realm, grants) for user, grants in self.within(realm).users.items()}
+        users = self.within(realm).users
+        return {user: self._keys(dialect, realm, grants) for user, grants in users.items() if grants}
 
     def _keys(self, dialect: Dialect, realm: str, grants: tuple[Grant, ...]) -> UserKeys:
         found: dict[Action, dict[str, None]] = {"publish": {}, "subscribe": {}}
