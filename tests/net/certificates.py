@@ -27,7 +27,10 @@ class Authority:
 
     def issue(self, name: str) -> Certificate:
         """A certificate whose common name is `name`, for localhost and 127.0.0.1."""
-        request, made = self._folder / f"{name}.csr", Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key")
+        request, made = (
+            self._folder / f"{name}.csr",
+            Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key"),
+        )
         extensions = self._folder / f"{name}.ext"
         extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
         _openssl("req", *_NEW_KEY, "-keyout", made.key, "-out", request, "-subj", f"/CN={name}")

@@ -187,7 +187,14 @@ def test_check_shows_what_is_granted() -> None:
         (("--user", "gate-7", "--publish", "Lamp"), 1, "gate-7 may not publish Lamp: "),
         (("--user", "control-room", "--subscribe", "Loop where lane > 1"), 0, "may subscribe to Loop where lane > 1: "),
         (("--user", "gate-7", "--subscribe", "Loop"), 1, "gate-7 may not subscribe to Loop: "),
-        (("--user", "gate-8",), 1, "no user 'gate-8'; did you mean 'gate-7'?"),
+        (
+            (
+                "--user",
+                "gate-8",
+            ),
+            1,
+            "no user 'gate-8'; did you mean 'gate-7'?",
+        ),
         (("--publish", "Lamp"), 2, "--subscribe and --publish go with --user"),
     ],
 )

@@ -202,7 +202,7 @@ def test_a_link_is_told_by_an_error(grants: Grants) -> None:
     permit.check_subscribe(Subscription(Camera))
     with pytest.raises(BusError, match=r"bob may not subscribe to Order: grants.toml grants Camera, Loop & Signal, ex"):
         permit.check_subscribe(Subscription(Order))
-    with pytest.raises(BusError, match="bob may not publish Order: grants.toml grants nothing"):
+    with pytest.raises(BusError, match=r"bob may not publish Order: grants.toml grants nothing"):
         permit.check_publish(Order)
     with pytest.raises(GrantsError, match=r"grants.toml: no user 'bab'; did you mean 'bob'\? known are ann, bob"):
         grants.permit("bab", "city")
@@ -238,7 +238,10 @@ def test_types_may_come_from_a_catalog(path: Path) -> None:
         ('[users.ann]\npublish = ["Lop"]', r"\[users.ann\]: publish: no type is called 'Lop'; did you mean 'Loop'\?"),
         ('[users.ann]\npublish = "Loop"', r"\[users.ann\]: publish must be a list of texts, not 'Loop'"),
         ("[users.ann]\npublish = [3]", r"publish must be a list of texts, not \[3\]"),
-        ('[users.ann]\npublish = ["Loop has place"]', r"'Loop has place' is no type; write Loop, exact Loop, or Loop &"),
+        (
+            '[users.ann]\npublish = ["Loop has place"]',
+            r"'Loop has place' is no type; write Loop, exact Loop, or Loop &",
+        ),
         ('[users.ann]\npublish = ["exact Loop & Signal"]', "exact takes one type"),
         ('[users.ann]\npublish = ["Loop & Lamp"]', "no event can be all of Loop & Lamp"),
         ("[users]\nann = 3", r"\[users.ann\]: must be a table, not 3"),
@@ -254,7 +257,7 @@ def test_what_is_wrong_with_a_file_is_named(path: Path, text: str, problem: str)
 
 
 def test_a_file_that_cannot_be_read(path: Path) -> None:
-    with pytest.raises(GrantsError, match="cannot read nowhere.toml: No such file"):
+    with pytest.raises(GrantsError, match=r"cannot read nowhere.toml: No such file"):
         read_grants("nowhere.toml", TYPES)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(GrantsError, match=r"grants.toml: not TOML"):

@@ -175,5 +175,7 @@ def _classes(types: tuple[str, ...], catalog: Path | None) -> list[type]:
         known = Catalog.load(catalog)
         return [known.declare(name) for name in known.types]
     if not types:
-        raise click.UsageError(f"say which types there are: --types MODULE_OR_FILE (or {GENUS_TYPES}), or --catalog FILE")
+        raise click.UsageError(
+            f"say which types there are: --types MODULE_OR_FILE (or {GENUS_TYPES}), or --catalog FILE"
+        )
     return load_all(types)
