@@ -8,7 +8,7 @@ speaker lives; the others are packets.
 | `@genus/REALM/here/UID/ABOUT` | a participant, and what it says about itself |
 | `@genus/REALM/want/SPEAKER/ORIGIN/TEXT/HOPS` | a subscription |
 | `@genus/REALM/gate/UID/TEXT` | a gateway |
-| `@genus/REALM/beat/UID` | the newest numbers of a sender's keys |
+| `@genus/REALM/beat` | the newest numbers of a sender's keys |
 | `@genus/REALM/lost/UID`, `late/UID` | to a sender: packets that did not arrive, or arrived late |
 | `@genus/REALM/ping`, `pong/UID` | a question for the time, and the answer |
 | `@genus/REALM/last/FAMILY/.../TYPE/=KEY` | events of which the newest is kept |
@@ -60,6 +60,7 @@ def is_uid(chunk: str) -> bool:
 class Beat(msgspec.Struct, frozen=True, array_like=True):
     """The keys under which a sender sent packets: the number at the beat before, and the newest."""
 
+    sender: bytes
     numbers: dict[str, tuple[int, int]]
 
 

@@ -50,7 +50,7 @@ class Reception(Protocol):
     def deliverer(self, cls: type[Event]) -> Deliver:
         """The function that delivers events of a class on the bus."""
 
-    def relay(self, arrival: Arrival) -> None:
+    def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
 
     @property
@@ -60,8 +60,8 @@ class Reception(Protocol):
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
 
-    def keep(self, key: str, event: Event, origin: Origin) -> None:
-        """Keep an event for subscribers of this process that come later."""
+    def keep(self, key: str, event: Event | None) -> None:
+        """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
 
 
 class IncomingKey:
@@ -87,7 +87,7 @@ class IncomingKey:
         self._reader = reader
         self._read_event = reader.read
         self._deliver = reception.deliverer(reader.type)
-        self._keys = keys if keys.tagged else None
+        self._keys = keys if len(keys.keys) > 1 else None
         self._event_key = event_key
         self._kept = kept
         self._counts = counts
@@ -148,6 +148,9 @@ class IncomingKey:
             self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops)
 
     def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int) -> None:
+        if self._kept is not None and not payload:
+            self._reception.keep(self.key, None)
+            return
         event = self._read_event(payload)
         if isinstance(event, Rejected):
             self._reject(event.reason, bytes(payload))
@@ -157,10 +160,10 @@ class IncomingKey:
             return
         self._counts.received += 1
         if self._kept is not None:
-            self._reception.keep(self.key, event, Origin(origin, number, hops))
+            self._reception.keep(self.key, event)
         self._deliver(event)
         if self._reception.has_relays:
-            self._reception.relay(Arrival(event, Origin(origin, number, hops), self._kept))
+            self._reception.give_relays(Arrival(event, Origin(origin, number, hops), self._kept))
 
     def is_new(self, origin: bytes, number: int) -> bool:
         """Whether an event was not seen here before; from now on it was. Those published here are not new."""
@@ -172,10 +175,15 @@ class IncomingKey:
     def _count_number(self, sender: bytes, sent: int, count: int) -> None:
         numbers = self.senders.get(sender)
         if numbers is None:
-            _make_room(self.senders)
-            self.senders[sender] = SenderNumbers((sent + count - 1) % NUMBERS)
+            self.start(sender, (sent + count - 1) % NUMBERS)
         else:
             numbers.arrive(sent, count, self._now())
+
+    def start(self, sender: bytes, newest: int) -> SenderNumbers:
+        """Expect the packets of a sender after a number."""
+        _make_room(self.senders)
+        made = self.senders[sender] = SenderNumbers(newest)
+        return made
 
     def _add_origin(self, origin: bytes) -> OriginNumbers:
         _make_room(self.origins)
@@ -236,7 +244,7 @@ class IncomingKeys:
         return made
 
     def _read_key(self, key: str) -> IncomingKey | str:
-        event_key, kept = self._without_last(key)
+        event_key, kept = self.split(key)
         parsed = parse_key(event_key, self._dialect, self._realm)
         if parsed is None:
             return "a key that names no type of this realm"
@@ -244,17 +252,22 @@ class IncomingKeys:
         if cls is None:
             return f"unknown type {parsed.line[-1]}"
         keys = EventKeys(cls, self._dialect, self._realm)
-        if not keys.is_key(event_key):
-            return f"the key of {name_of(cls)} is of another catalog: {name_of(cls)} has other bases or tagged attributes"
+        if event_key not in keys.keys:
+            return f"a key of another catalog: {name_of(cls)} has other bases or tagged attributes here"
         reader = PayloadReader(cls, self.counts.unread)
         return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
 
-    def _without_last(self, key: str) -> tuple[str, str | None]:
-        """The key of the event itself, and the key value under which its newest is kept."""
+    def split(self, key: str) -> tuple[str, str | None]:
+        """The key of the event itself, and the value under which the newest is kept, None if it is not."""
         if not key.startswith(self._last_root):
             return key, None
         line, _, kept = key.removeprefix(self._last_root).rpartition("/=")
         return f"{self._realm}/{line}", self._dialect.unescape(kept)
+
+    def type_in(self, key: str) -> str:
+        """The name of the type that a key names."""
+        parsed = parse_key(self.split(key)[0], self._dialect, self._realm)
+        return parsed.type if parsed is not None else "?"
 
     def types_changed(self) -> None:
         """Find the types of all keys again: some were unknown, or are declared anew."""

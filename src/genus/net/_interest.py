@@ -149,7 +149,8 @@ class OtherWants:
         """Try again to read wants whose types were unknown; returns whether the wants have changed."""
         with self._lock:
             unread = [key for key in self._texts if key not in self._wants]
-            return any([self._read(key) for key in unread])
+            read = [key for key in unread if self._read(key)]
+            return bool(read)
 
     def all(self) -> list[Want]:
         """What the others want."""

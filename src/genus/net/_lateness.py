@@ -32,7 +32,7 @@ class LateEvents:
         return not is_expired
 
     def take(self) -> dict[tuple[str, bytes], tuple[int, int, int]]:
-        """The number, the worst lateness and the number of those expired, for each key and sender, since the last call."""
+        """Since the last call, for each key and sender: how many were late, the worst lateness, and how many expired."""
         with self._lock:
             taken, self._late = self._late, {}
             return taken

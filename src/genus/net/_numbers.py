@@ -64,6 +64,11 @@ class SenderNumbers:
             if self.missing.pop(each & _MASK, None) is None:
                 self.found += 1
 
+    @property
+    def has_missing(self) -> bool:
+        """Whether anything is missing."""
+        return bool(self.missing or self._overflow)
+
     def settle(self, before: float) -> int:
         """How many packets are lost: those that have been missing since before a time. Each is counted once."""
         settled = [number for number, since in self.missing.items() if since < before]

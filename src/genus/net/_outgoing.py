@@ -107,6 +107,15 @@ class Outgoing:
             number = numbers.newest = numbers.newest + 1 & _MASK
             way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number))
 
+    def forget(self, event: Event) -> None:
+        """Tell all that no event with the value of this one is kept any more."""
+        key = self.kept_key(event, self.kept_value(event))
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            number = numbers.newest = numbers.newest + 1 & _MASK
+            way.put(b"", _pack(self._uid, number, 0, self._uid, number))
+
     def key_of(self, event: Event, kept: str | None) -> str:
         """The key of an event, and of one of which the newest is kept under a value."""
         return self._event_key(event) if kept is None else self.kept_key(event, kept)
@@ -171,6 +180,10 @@ class OutgoingKeys:
                 found[numbers.key] = numbers.beaten, numbers.newest
                 numbers.beaten = numbers.newest
         return found
+
+    def has(self, key: str) -> bool:
+        """Whether packets were sent under a key."""
+        return key in self._numbers
 
     def newest(self, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
         """The newest numbers of some keys, once more."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from genus.net._control import LAST, ROOT
 from genus.net._transport import Transport
@@ -39,7 +39,7 @@ class Patterns:
                     del self._wanted[pattern]
                     self._unsubscribe(pattern)
 
-    def __iter__(self) -> Iterable[str]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[str]:
         with self._lock:
             return iter(list(self._subscribed))
 
@@ -79,6 +79,6 @@ class Patterns:
         end = "" if line.endswith(rest) else f"/{one}"
         return f"{ROOT}/{self._realm}/{LAST}/{line}{end}"
 
-    def last_patterns(self) -> list[str]:
-        """The patterns of last values that are subscribed to."""
-        return [self._last_pattern(pattern) for pattern in self]
+    def matches_last(self, key: str) -> bool:
+        """Whether a key of last values is subscribed to."""
+        return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in self)
