@@ -1,12 +1,17 @@
 """Who may publish and subscribe what, by a grants file; and what is wrong with a file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from genus import Catalog, Event, Kind, Maybe, Subscription, all_of
+from genus.bus import Bus
 from genus.errors import BusError, GrantsError
 from genus.net import Allowed, Grants, Refusal, read_grants
+from genus.net._grants_file import take_permit
+from genus.net._netlink import NetLink
+from genus.testing._network import MemoryNetwork
 
 
 class Roadside(Kind): ...
@@ -206,6 +211,53 @@ def test_a_link_is_told_by_an_error(grants: Grants) -> None:
         permit.check_publish(Order)
     with pytest.raises(GrantsError, match=r"grants.toml: no user 'bab'; did you mean 'bob'\? known are ann, bob"):
         grants.permit("bab", "city")
+
+
+def test_a_bus_says_at_the_call_what_is_refused(grants: Grants) -> None:
+    """Nothing is left of the subscription, and events that may not be published do not leave the process."""
+    permit = grants.permit("bob", "city")
+    network = MemoryNetwork()
+
+    def bus(**may: Any) -> Bus:
+        return Bus(NetLink(network.transport(), "city", medium="memory", runs=False, **may))
+
+    heard: list[Event] = []
+    with bus(may_publish=permit.check_publish, may_subscribe=permit.check_subscribe) as bobs, bus() as others:
+        others.collection(Event).subscribe(heard.append)
+        bobs.collection(Camera).subscribe(heard.append)
+        for asked in ("Order", "Roadside"):
+            with pytest.raises(BusError, match=f"bob may not subscribe to {asked}: "):
+                bobs.subscribe(asked, heard.append)
+        with pytest.raises(BusError, match="bob may not publish Order: "):
+            bobs.publish(Order(text="stop"))
+        with pytest.raises(BusError, match="bob may not publish Order: "):
+            bobs.channel(Order).announce()
+        network.deliver()
+        assert list(bobs.traffic().subscriptions) == ["Camera"]
+        assert heard == []
+        others.publish(Order(text="go"))
+        others.publish(Camera(plate="M-X 1"))
+        network.deliver()
+        assert heard == [Order(text="go"), Camera(plate="M-X 1"), Camera(plate="M-X 1")]
+
+
+def test_an_address_names_the_file_and_the_user(path: Path) -> None:
+    options = {"grants": str(path), "user": "bob", "capacity": "3"}
+    permit = take_permit(options, "city")
+    assert permit is not None
+    assert permit.who == "bob"
+    assert options == {"capacity": "3"}
+    assert take_permit(options, "city") is None
+    of_the_broker = {"user": "bob"}
+    assert take_permit(of_the_broker, "city") is None
+    assert of_the_broker == {"user": "bob"}
+    for wrong, problem in (
+        ({"grants": str(path)}, r"grants=grants.toml needs user=NAME"),
+        ({"grants": str(path), "user": "bab"}, r"grants.toml: no user 'bab'; did you mean 'bob'\?"),
+        ({"grants": "nowhere", "user": "bob"}, "cannot read nowhere: No such file"),
+    ):
+        with pytest.raises(BusError, match=problem):
+            take_permit(wrong, "city")
 
 
 def test_names_are_enough_to_decide(path: Path) -> None:

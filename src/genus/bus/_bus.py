@@ -364,7 +364,11 @@ class Bus:
         self._check_open()
         self._router.add(listener)
         if self._listening_link is not None:
-            self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+            try:
+                self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+            except BaseException:
+                self._router.remove(listener)
+                raise
         if listener.is_cancelled or self._closed:  # by another thread, in the meantime
             self.remove(listener)
 

@@ -88,7 +88,7 @@ class Grants(msgspec.Struct, frozen=True):
         users = {user: tuple(one for one in grants if one.is_in(realm)) for user, grants in self.users.items()}
         return msgspec.structs.replace(self, users=users)
 
-    def may_publish(self, who: str, cls: type[Event]) -> Allowed | Refusal:
+    def may_publish(self, who: str, cls: type) -> Allowed | Refusal:
         """Whether a user may publish events of a class; those of classes below it are another question."""
         grants = self._of(who, "publish")
         if isinstance(grants, Refusal):
@@ -188,7 +188,7 @@ class Permit(msgspec.Struct, frozen=True):
     grants: Grants
     who: str
 
-    def check_publish(self, cls: type[Event]) -> None:
+    def check_publish(self, cls: type) -> None:
         """BusError with the reason if events of a class may not be published."""
         _raise_refusal(self.grants.may_publish(self.who, cls))
 

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from genus.catalog import Catalog
-from genus.errors import GrantsError, did_you_mean
+from genus.errors import BusError, GrantsError, did_you_mean
 from genus.model import is_event_type
-from genus.net._grants import Action, Grant, Grants, types_by_name
+from genus.net._grants import Action, Grant, Grants, Permit, types_by_name
 
 LARGEST_FILE = 16 * 1024 * 1024
 _ROLE_KEYS = ("publish", "subscribe", "realms")
@@ -64,6 +64,25 @@ def read_grants(path: str | os.PathLike[str], types: Iterable[type] | Catalog | 
     """
     source = os.fspath(path)
     return parse_grants(_load(source), source, types)
+
+
+def take_permit(options: dict[str, str], realm: str) -> Permit | None:
+    """What the options `grants` and `user` of an address permit in a realm; they are taken out of the options.
+
+    None if the address has neither: the link then allows all, and a broker may refuse in silence. BusError if one of
+    them is missing, or the file cannot be used.
+    """
+    path, user = options.pop("grants", None), options.pop("user", None)
+    if path is None:
+        if user is not None:
+            options["user"] = user  # a user name may be for the broker alone
+        return None
+    if not user:
+        raise BusError(f"grants={path} needs user=NAME, too: the common name of the certificate or the user name")
+    try:
+        return read_grants(path).permit(user, realm)
+    except GrantsError as problem:
+        raise BusError(str(problem)) from problem
 
 
 def parse_grants(tables: Mapping[str, Any], source: str, types: Iterable[type] | Catalog | None = None) -> Grants:
