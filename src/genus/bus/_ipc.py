@@ -85,6 +85,14 @@ class IpcLink:
             others = set(self._peers).difference(known)
         return {name for name in others if self._peer_interests.is_wanted(event, self._folder / name)}
 
+    def wanted_by(self, event: Event) -> set[str]:
+        """The processes that subscribed to an event."""
+        return self.subscribers(event)
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """What others want is read from files when it is asked for, so that no change is told."""
+        return lambda: None
+
     def counters(self) -> Mapping[str, int]:
         """Events sent and received, losses by reason, and values that the classes here have no attribute for."""
         unread = dict(self._decoder.unread)

@@ -148,7 +148,7 @@ def zenoh_command(path: Path, types: tuple[str, ...], catalog: Path | None, real
     They are the section access_control of its configuration, as JSON. Make them again when a kind gets new types.
 
     \b
-    genus grants zenoh examples/grants.toml -t examples/traffic.py --realm city > access.json5
+    genus grants zenoh examples/grants.toml -t examples/traffic.py --realm city
     """
     print_json({"access_control": read_grants(path, _classes(types, catalog)).zenoh_acl(realm, by)})
 
@@ -158,13 +158,13 @@ def zenoh_command(path: Path, types: tuple[str, ...], catalog: Path | None, real
 @_types
 @REALM
 def mosquitto_command(path: Path, types: tuple[str, ...], catalog: Path | None, realm: str) -> None:
-    """Print the access list of an MQTT broker, in the form of mosquitto's acl_file.
+    """Print the access list of an MQTT broker.
 
-    Make it again when a kind gets new types. Users are known by their names at the broker; with certificates, set
+    It has the form of mosquitto's acl_file. Make it again when a kind gets new types. Users are known by their names at the broker; with certificates, set
     use_identity_as_username.
 
     \b
-    genus grants mosquitto examples/grants.toml -t examples/traffic.py --realm city > acl.txt
+    genus grants mosquitto examples/grants.toml -t examples/traffic.py --realm city
     """
     click.echo(read_grants(path, _classes(types, catalog)).mosquitto_acl(realm), nl=False)
 
