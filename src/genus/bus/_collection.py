@@ -16,7 +16,7 @@ from genus.bus._listener import (
     RoundRobin,
     is_async,
 )
-from genus.bus._queue import WhenFull
+from genus.bus._queue import EventQueue, WhenFull
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.model import Event, name_of
@@ -42,11 +42,16 @@ class CollectionOwner(ListenerOwner, Protocol):
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
 
-    def add(self, listener: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
-        """Deliver events to a listener."""
+    def add(
+        self,
+        listener: Listener[Any],
+        on_trouble: TroubleHandler | None = None,
+        queue: EventQueue[Any] | None = None,
+    ) -> None:
+        """Deliver events to a listener, and kept ones whatever the capacity of its queue."""
 
-    def round_robin(self, types: tuple[type, ...]) -> RoundRobin:
-        """The group of consumers that share the events of a type."""
+    def join(self, types: tuple[type, ...], consumer: Listener[Any]) -> RoundRobin:
+        """Let a consumer share the events of a type with others."""
 
 
 class Collection(Generic[T]):
@@ -274,10 +279,9 @@ class Collection(Generic[T]):
 
     def _connect(self, listener: Listener[Any], on_trouble: TroubleHandler | None) -> None:
         if self.flavour == "queue":
-            self._group = self._bus.round_robin(self.types)
-            self._group.join(listener)
+            self._group = self._bus.join(self.types, listener)
         else:
-            self._bus.add(listener, on_trouble)
+            self._bus.add(listener, on_trouble, listener.queue if isinstance(listener, Inbox) else None)
 
     def _remove(self, listener: Listener[Any]) -> None:
         with self._bus.lock:

@@ -5,6 +5,7 @@ msgpack begins so.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -71,8 +72,8 @@ class PayloadReader:
         self._map = MapReader(cls, unread)
         self._find_invalid = invalid_decoded_finders[cls]
 
-    def read(self, payload: bytes | msgspec.Raw) -> Event | Rejected:
-        """The event in a payload, or the reason why there is none."""
+    def read(self, payload: bytes | msgspec.Raw) -> Any:
+        """The event in a payload, or the reason why there is none (`Rejected`)."""
         try:
             event = self._decode(payload)
         except Exception as problem:  # also what a class's own __post_init__ raises

@@ -44,5 +44,6 @@ def declared_types(subscription: Subscription) -> tuple[type, ...]:
 
 def declared_tagged(cls: type, subscription: Subscription) -> tuple[str, ...]:
     """The tagged attributes of a class by the names that the subscription has for them."""
-    own = vector(cls).pair(subscription.vector)
-    return tuple(own[each].name if each in own else each for each in tagged_attributes(cls))
+    tagged = tagged_attributes(cls)
+    own = vector(cls).pair(subscription.vector) if tagged else {}
+    return tuple(own[each].name if each in own else each for each in tagged)
