@@ -19,24 +19,24 @@ from tests.net.certificates import Authority, Certificate
 mqtt5 = pytest.importorskip("mqtt5")
 
 
-class Tide(Event): ...
+class WaterMark(Event): ...
 
 
-class SpringTide(Tide): ...
+class HighWater(WaterMark): ...
 
 
-class Ship(Event): ...
+class Freighter(Event): ...
 
 
 GRANTS = """
 [users.gauge]
-publish = ["Tide"]
+publish = ["WaterMark"]
 
 [users.harbour]
-subscribe = ["Tide"]
+subscribe = ["WaterMark"]
 
 [users.pilot]
-subscribe = ["Ship"]
+subscribe = ["Freighter"]
 """
 
 
@@ -123,7 +123,9 @@ def port(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iter
         pytest.skip("mosquitto is not installed")
     folder = tmp_path_factory.mktemp("mosquitto")
     (folder / "grants.toml").write_text(GRANTS)
-    (folder / "acl.txt").write_text(read_grants(folder / "grants.toml", [Tide, SpringTide, Ship]).mosquitto_acl("city"))
+    (folder / "acl.txt").write_text(
+        read_grants(folder / "grants.toml", [WaterMark, HighWater, Freighter]).mosquitto_acl("city")
+    )
     server = authority.issue("broker")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -165,19 +167,19 @@ def test_users_publish_and_receive_what_is_granted(port: int, authority: Authori
         Client(port, authority, authority.issue("harbour")) as harbour,
         Client(port, authority, authority.issue("pilot")) as pilot,
     ):
-        assert harbour.subscribe("city/Tide/#") == 1
-        assert harbour.subscribe("@genus/city/last/Tide/#") == 1
+        assert harbour.subscribe("city/WaterMark/#") == 1
+        assert harbour.subscribe("@genus/city/last/WaterMark/#") == 1
         assert pilot.subscribe("city/#") == 1, "a SUBSCRIBE that is denied looks granted"
-        assert pilot.subscribe("city/Tide/#") == 1
+        assert pilot.subscribe("city/WaterMark/#") == 1
         assert pilot.subscribe("@genus/city/last/#") == 1
-        assert gauge.publish("city/Tide") == 0
-        assert gauge.publish("city/Tide/SpringTide") == 0
-        assert gauge.publish("@genus/city/last/Tide/=A8") == 0
-        assert gauge.publish("city/Ship") == NOT_AUTHORIZED
-        assert gauge.publish("@genus/city/last/Ship/=A8") == NOT_AUTHORIZED
-        assert gauge.publish("elsewhere/Tide") == NOT_AUTHORIZED
-        assert pilot.publish("city/Tide") == NOT_AUTHORIZED
-        assert harbour.heard() == ["city/Tide", "city/Tide/SpringTide", "@genus/city/last/Tide/=A8"]
+        assert gauge.publish("city/WaterMark") == 0
+        assert gauge.publish("city/WaterMark/HighWater") == 0
+        assert gauge.publish("@genus/city/last/WaterMark/=A8") == 0
+        assert gauge.publish("city/Freighter") == NOT_AUTHORIZED
+        assert gauge.publish("@genus/city/last/Freighter/=A8") == NOT_AUTHORIZED
+        assert gauge.publish("elsewhere/WaterMark") == NOT_AUTHORIZED
+        assert pilot.publish("city/WaterMark") == NOT_AUTHORIZED
+        assert harbour.heard() == ["city/WaterMark", "city/WaterMark/HighWater", "@genus/city/last/WaterMark/=A8"]
         assert pilot.heard() == []
 
 
@@ -187,17 +189,17 @@ def test_everyone_takes_part_in_the_control_keys(port: int, authority: Authority
         Client(port, authority, authority.issue("pilot")) as pilot,
     ):
         assert gauge.subscribe("@genus/city/want/#") == 1
-        assert pilot.publish("@genus/city/want/0011223344556677/0011223344556677/U2hpcA/0") == 0
+        assert pilot.publish("@genus/city/want/0011223344556677/0011223344556677/U2hpcB/0") == 0
         assert pilot.publish("@genus/elsewhere/want/a/b/c/0") == NOT_AUTHORIZED
-        assert gauge.heard() == ["@genus/city/want/0011223344556677/0011223344556677/U2hpcA/0"]
+        assert gauge.heard() == ["@genus/city/want/0011223344556677/0011223344556677/U2hpcB/0"]
 
 
 def test_what_the_broker_keeps_silent_about_the_grants_say(tmp_path: Path) -> None:
     """That is why a link must know them."""
     (tmp_path / "grants.toml").write_text(GRANTS)
     grants = read_grants(tmp_path / "grants.toml")
-    assert isinstance(grants.may_subscribe("pilot", Subscription(Tide)), Refusal)
-    assert grants.may_subscribe("harbour", Subscription(SpringTide))
+    assert isinstance(grants.may_subscribe("pilot", Subscription(WaterMark)), Refusal)
+    assert grants.may_subscribe("harbour", Subscription(HighWater))
 
 
 def test_a_certificate_without_grants_hears_nothing(port: int, authority: Authority) -> None:
@@ -206,8 +208,8 @@ def test_a_certificate_without_grants_hears_nothing(port: int, authority: Author
         Client(port, authority, authority.issue("gauge")) as gauge,
     ):
         assert stranger.subscribe("#") == 1
-        assert gauge.publish("city/Tide") in (0, 16)
-        assert stranger.publish("city/Tide") == NOT_AUTHORIZED
+        assert gauge.publish("city/WaterMark") in (0, 16)
+        assert stranger.publish("city/WaterMark") == NOT_AUTHORIZED
         assert stranger.heard() == []
 
 

@@ -17,27 +17,27 @@ from tests.net.certificates import Authority, Certificate
 zenoh = pytest.importorskip("zenoh")
 
 
-class Harbour(Event, tagged=("place",)): ...
+class Quay(Event, tagged=("place",)): ...
 
 
-class Tide(Harbour): ...
+class WaterMark(Quay): ...
 
 
-class SpringTide(Tide): ...
+class HighWater(WaterMark): ...
 
 
-class Ship(Harbour): ...
+class Freighter(Quay): ...
 
 
 GRANTS = """
 [users.gauge]
-publish = ["Tide"]
+publish = ["WaterMark"]
 
 [users.master]
-subscribe = ["Tide", "exact Ship"]
+subscribe = ["WaterMark", "exact Freighter"]
 
 [users.pilot]
-subscribe = ["Ship"]
+subscribe = ["Freighter"]
 
 [users.owner]
 publish = ["Event"]
@@ -73,7 +73,7 @@ def config(mode: str, authority: Authority, own: Certificate, port: int, **more:
 def port(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     path = tmp_path_factory.mktemp("zenoh") / "grants.toml"
     path.write_text(GRANTS)
-    rules = read_grants(path, [Harbour, Tide, SpringTide, Ship]).zenoh_acl("city")
+    rules = read_grants(path, [Quay, WaterMark, HighWater, Freighter]).zenoh_acl("city")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number: int = free.getsockname()[1]
@@ -115,33 +115,33 @@ def publish_until_heard(session: Any, key: str, heard: Heard) -> None:
 def test_users_publish_and_receive_what_is_granted(sessions: dict[str, Any]) -> None:
     heard = {user: Heard() for user in USERS}
     asked = {
-        "master": ("city/Harbour/*/Tide/**", "city/Harbour/*/Ship"),
-        "pilot": ("city/**", "city/Harbour/*/Tide/**", "city/Harbour/*/Ship/**"),
-        "stranger": ("city/**", "city/Harbour/*/Tide/**", "city/Harbour/*/Ship/**"),
+        "master": ("city/Quay/*/WaterMark/**", "city/Quay/*/Freighter"),
+        "pilot": ("city/**", "city/Quay/*/WaterMark/**", "city/Quay/*/Freighter/**"),
+        "stranger": ("city/**", "city/Quay/*/WaterMark/**", "city/Quay/*/Freighter/**"),
         "owner": ("city/**",),
     }
     for user, patterns in asked.items():
         for pattern in patterns:
             sessions[user].declare_subscriber(pattern, heard[user], allowed_origin=zenoh.Locality.REMOTE)
-    publish_until_heard(sessions["owner"], "city/Harbour/1/Ship", heard["pilot"])
-    publish_until_heard(sessions["owner"], "city/Harbour/1/Ship", heard["master"])
-    publish_until_heard(sessions["gauge"], "city/Harbour/1/Tide", heard["master"])
-    publish_until_heard(sessions["gauge"], "city/Harbour/0/Tide/SpringTide", heard["owner"])
+    publish_until_heard(sessions["owner"], "city/Quay/1/Freighter", heard["pilot"])
+    publish_until_heard(sessions["owner"], "city/Quay/1/Freighter", heard["master"])
+    publish_until_heard(sessions["gauge"], "city/Quay/1/WaterMark", heard["master"])
+    publish_until_heard(sessions["gauge"], "city/Quay/0/WaterMark/HighWater", heard["owner"])
     for user in ("gauge", "pilot", "stranger"):
-        sessions[user].put("city/Harbour/1/Ship/Denied", b"x")
+        sessions[user].put("city/Quay/1/Freighter/Denied", b"x")
         sessions[user].put("city/Denied", b"x")
     for user in ("pilot", "stranger", "master"):
-        sessions[user].put("city/Harbour/1/Tide/Denied", b"x")
-    publish_until_heard(sessions["owner"], "city/Harbour/1/Ship/Tug", heard["pilot"])
-    publish_until_heard(sessions["gauge"], "city/Harbour/0/Tide/SpringTide", heard["master"])
+        sessions[user].put("city/Quay/1/WaterMark/Denied", b"x")
+    publish_until_heard(sessions["owner"], "city/Quay/1/Freighter/Tug", heard["pilot"])
+    publish_until_heard(sessions["gauge"], "city/Quay/0/WaterMark/HighWater", heard["master"])
     for user in ("gauge", "pilot", "stranger", "master"):  # an answer over the same connection, after what was denied
         token = sessions[user].liveliness().declare_token(f"@genus/city/here/{user}")
         if user != "stranger":
             _await_token(sessions["owner"], f"@genus/city/here/{user}")
         token.undeclare()
-    assert set(heard["pilot"]) == {"city/Harbour/1/Ship", "city/Harbour/1/Ship/Tug"}
-    assert set(heard["master"]) == {"city/Harbour/1/Ship", "city/Harbour/1/Tide", "city/Harbour/0/Tide/SpringTide"}
-    assert set(heard["owner"]) == {"city/Harbour/1/Tide", "city/Harbour/0/Tide/SpringTide"}
+    assert set(heard["pilot"]) == {"city/Quay/1/Freighter", "city/Quay/1/Freighter/Tug"}
+    assert set(heard["master"]) == {"city/Quay/1/Freighter", "city/Quay/1/WaterMark", "city/Quay/0/WaterMark/HighWater"}
+    assert set(heard["owner"]) == {"city/Quay/1/WaterMark", "city/Quay/0/WaterMark/HighWater"}
     assert heard["stranger"] == []
 
 
@@ -156,19 +156,19 @@ def test_late_subscribers_get_what_publishers_cached(sessions: dict[str, Any]) -
     """The caches of advanced publishers have keys with a suffix of their own, which the rules name."""
     ext: Any = pytest.importorskip("zenoh.ext")
     gauge = ext.declare_advanced_publisher(
-        sessions["gauge"], "city/Harbour/0/Tide", cache=ext.CacheConfig(max_samples=10), publisher_detection=True
+        sessions["gauge"], "city/Quay/0/WaterMark", cache=ext.CacheConfig(max_samples=10), publisher_detection=True
     )
     gauge.put(b"first")
     heard = {user: Heard() for user in ("master", "pilot")}
     for user in ("pilot", "master"):
         ext.declare_advanced_subscriber(
             sessions[user],
-            "city/Harbour/*/Tide/**",
+            "city/Quay/*/WaterMark/**",
             heard[user],
             history=ext.HistoryConfig(detect_late_publishers=True),
             recovery=ext.RecoveryConfig(heartbeat=True),
         )
-    heard["master"].await_key("city/Harbour/0/Tide")
+    heard["master"].await_key("city/Quay/0/WaterMark")
     assert heard["pilot"] == []
     gauge.undeclare()
 
@@ -176,8 +176,8 @@ def test_late_subscribers_get_what_publishers_cached(sessions: dict[str, Any]) -
 def test_everyone_sees_the_tokens_of_the_control_keys(sessions: dict[str, Any]) -> None:
     seen = Heard()
     sessions["gauge"].liveliness().declare_subscriber("@genus/city/want/**", seen, history=True)
-    token = sessions["pilot"].liveliness().declare_token("@genus/city/want/0011223344556677/x/U2hpcA/0")
-    seen.await_key("@genus/city/want/0011223344556677/x/U2hpcA/0")
+    token = sessions["pilot"].liveliness().declare_token("@genus/city/want/0011223344556677/x/U2hpcB/0")
+    seen.await_key("@genus/city/want/0011223344556677/x/U2hpcB/0")
     token.undeclare()
 
 

@@ -160,8 +160,8 @@ def zenoh_command(path: Path, types: tuple[str, ...], catalog: Path | None, real
 def mosquitto_command(path: Path, types: tuple[str, ...], catalog: Path | None, realm: str) -> None:
     """Print the access list of an MQTT broker.
 
-    It has the form of mosquitto's acl_file. Make it again when a kind gets new types. Users are known by their names at the broker; with certificates, set
-    use_identity_as_username.
+    It has the form of mosquitto's acl_file. Make it again when a kind gets new types. Users are known by their names at
+    the broker; with certificates, set use_identity_as_username.
 
     \b
     genus grants mosquitto examples/grants.toml -t examples/traffic.py --realm city
