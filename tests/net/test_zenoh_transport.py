@@ -94,7 +94,9 @@ def test_an_ended_subscription_gets_nothing(address: str) -> None:
         end = b.subscribe("r/x")
         b.subscribe("r/y")
         x, y = a.sender("r/x", Sending()), a.sender("r/y", Sending())
-        wait_for(lambda: x.put(b"before", b"") or y.put(b"", b"") or {"r/x", "r/y"} <= {key for key, _, _ in at_b.packets})
+        wait_for(
+            lambda: x.put(b"before", b"") or y.put(b"", b"") or {"r/x", "r/y"} <= {key for key, _, _ in at_b.packets}
+        )
         end()
         end()
         x.put(b"after", b"")
@@ -161,7 +163,10 @@ def test_the_first_process_is_killed_the_others_go_on_and_a_newcomer_takes_the_p
 def test_a_port_of_another_program_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        with pytest.raises(BusError, match=f"port {port}.*does not answer as zenoh does"), participant(f"r?port={port}"):
+        with (
+            pytest.raises(BusError, match=f"port {port}.*does not answer as zenoh does"),
+            participant(f"r?port={port}"),
+        ):
             pass
 
 
