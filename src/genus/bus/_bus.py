@@ -76,6 +76,7 @@ class Bus:
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._groups_lock = threading.Lock()
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
+        self._at_close: list[Callable[[], object]] = []
         self._closed = False
         self._every_event = self.collection(Event)
         self._every_event.on_publisher = self._set_publish
@@ -337,12 +338,20 @@ class Bus:
         while not all(one.is_idle for one in self._async_listeners()):
             await asyncio.sleep(0.001)
 
+    def at_close(self, function: Callable[[], object]) -> None:
+        """Call a function when the bus is closed, before its link is: for what belongs to the bus and ends with it."""
+        with self.lock:
+            self._check_open()
+            self._at_close.append(function)
+
     def close(self) -> None:
         """Cancel all subscriptions and close the link; a second call does nothing."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
+        for function in self._at_close:
+            function()
         if self._link is not None:
             self._link.close()
         self._clock.close()
