@@ -30,6 +30,7 @@ COMMANDS = {
     "sub": "genus.cli._bus:sub",
     "record": "genus.cli._bus:record",
     "replay": "genus.cli._bus:replay",
+    "gateway": "genus.cli._gateway:gateway",
     "grants": "genus.cli._grants:grants",
     "can": "genus.cli._can:can",
     "lake": "genus.cli._lake:lake",
@@ -52,6 +53,7 @@ HELP_SECTIONS = {
         "replay": "Publish or print the events of a recording",
     },
     "On networks": {
+        "gateway": "Carry events between buses, those that somebody wants",
         "grants": "Say who may publish and subscribe which types",
     },
     "On CAN": {

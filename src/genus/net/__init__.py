@@ -7,6 +7,9 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.net._acl import Identity
     from genus.net._envelope import Origin
+    from genus.net._gateway.file import GatewayFile, load_gateway
+    from genus.net._gateway.gateway import Gateway, GatewaySide, GatewayStatus, SideStatus
+    from genus.net._gateway.rate import RateLimit
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
@@ -22,6 +25,10 @@ __all__ = [
     "Arrival",
     "EventsLate",
     "EventsLost",
+    "Gateway",
+    "GatewayFile",
+    "GatewaySide",
+    "GatewayStatus",
     "Grant",
     "Grants",
     "Identity",
@@ -32,15 +39,18 @@ __all__ = [
     "Origin",
     "Participant",
     "Permit",
+    "RateLimit",
     "Receiver",
     "Refusal",
     "Relay",
     "RelayLink",
     "Sender",
     "Sending",
+    "SideStatus",
     "Transport",
     "Want",
     "bus_metrics",
+    "load_gateway",
     "open_ipc",
     "open_zenoh",
     "read_grants",
@@ -52,6 +62,9 @@ if not TYPE_CHECKING:
         __name__,
         _acl="Identity",
         _envelope="Origin",
+        _gateway__file="GatewayFile load_gateway",
+        _gateway__gateway="Gateway GatewaySide GatewayStatus SideStatus",
+        _gateway__rate="RateLimit",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",

@@ -13,13 +13,13 @@ from genus.bus import Bus, QoS, Timer
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event
-from genus.net._gateway.counters import SideCounters
 from genus.net._gateway.machine import Forward, GatewayMachine, SideRules
 from genus.net._gateway.outlet import Outlet
 from genus.net._gateway.rate import RateLimit, parse_rate
 from genus.net._gateway.scope import Scope
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
 from genus.net._gateway.spool import MOST_BYTES, Spool
+from genus.net._metrics import Metric
 from genus.net._relay import Arrival, Want
 
 GATE = "gate"
@@ -395,18 +395,39 @@ class Gateway:
             **self._machine.counts[side.number].as_dict(),
         )
 
-    def metrics(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
-        """The counters as (name, labels, value), for Prometheus."""
+    def metrics(self) -> Iterator[Metric]:
+        """The counters for Prometheus, by side."""
         status = self.status()
-        yield "genus_gateway_active", {}, float(status.is_active)
-        yield "genus_gateway_held", {}, float(status.held)
-        yield "genus_gateway_unconfirmed_total", {}, float(status.unconfirmed)
-        counters = SideCounters().as_dict()
-        for side in status.sides:
-            for name, value in msgspec.structs.asdict(side).items():
-                if name != "name":
-                    total = "_total" if name in counters else ""
-                    yield f"genus_gateway_{name.removeprefix('is_')}{total}", {"side": side.name}, float(value)
+        yield Metric("gateway_active", "Whether it carries events", "gauge", {"": float(status.is_active)})
+        yield Metric("gateway_held", "Events that a standby keeps", "gauge", {"": status.held})
+        yield Metric(
+            "gateway_unconfirmed_total", "Events not seen to cross in time", "counter", {"": status.unconfirmed}
+        )
+        for name, text in _GAUGES.items():
+            values = {side.name: float(getattr(side, name)) for side in status.sides}
+            yield Metric(f"gateway_{name.removeprefix('is_')}", text, "gauge", values, "side")
+        for name, text in _COUNTERS.items():
+            values = {side.name: float(getattr(side, name)) for side in status.sides}
+            yield Metric(f"gateway_{name}_total", text, "counter", values, "side")
+
+
+_GAUGES = {
+    "is_connected": "Whether the side is connected",
+    "asked": "Subscriptions of the side",
+    "refused": "Subscriptions of the side that scopes keep back",
+    "waiting": "Events that wait for the side, in the queue and in the spool",
+}
+_COUNTERS = {
+    "heard": "Events that came from the side",
+    "unwanted": "Events of the side that no other one wants",
+    "duplicates": "Events of the side that had come before",
+    "out_of_scope": "Events of the side that scopes keep back",
+    "wanted": "Events that the side wants",
+    "crossed": "Events sent to the side",
+    "lost": "Events that could not be sent to the side",
+    "spooled": "Events written to the spool of the side",
+    "limited": "Events that a rate limit kept from the side",
+}
 
 
 class _Token(msgspec.Struct, frozen=True, array_like=True):
