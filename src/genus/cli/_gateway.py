@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from rich.text import Text
 
 from genus.cli._events import load_types
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, plain_table, print_json
+from genus.cli._format import FOR, counted, plain_table, print_json
 
 if TYPE_CHECKING:
     from genus.net import Gateway, GatewayFile, GatewayStatus
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 PLAIN_S = 10.0
 """How often the table is printed where it cannot be drawn again in place."""
-COLUMNS = ("asked", "heard", "wanted", "crossed", "unwanted", "duplicates", "lost", "spooled", "waiting", "limited")
+COLUMNS = ("asked", "heard", "wanted", "crossed", "unwanted", "duplicates", "lost", "spooled", "limited")
+HEADINGS = {"duplicates": "copies"}
 
 
 @click.command()
@@ -81,17 +83,25 @@ def _watch(running: "Gateway", stop: threading.Event, lasts: float | None, *, sh
 
 
 def _table(status: "GatewayStatus") -> Group | Table:
-    table = plain_table("side", "", *COLUMNS, numbers=COLUMNS)
+    headings = [HEADINGS.get(column, column) for column in COLUMNS]
+    table = plain_table("side", *headings, numbers=headings)
     for side in status.sides:
-        state = "" if side.is_connected else "not connected"
-        table.add_row(side.name, state, *(f"{getattr(side, column):,}" for column in COLUMNS))
-    notes = []
-    if not status.is_active:
-        notes.append(Text(f"standing by; {status.held:,} events not seen to cross yet"))
-    for side in status.sides:
-        if side.refused:
-            notes.append(Text(f"{side.name}: {side.refused:,} subscriptions ask only for what scopes keep back"))
+        table.add_row(side.name, *(f"{getattr(side, column):,}" for column in COLUMNS))
+    notes = [Text(note) for note in _notes(status)]
     return Group(table, *notes) if notes else table
+
+
+def _notes(status: "GatewayStatus") -> Iterator[str]:
+    """What the numbers of the table do not say."""
+    if not status.is_active:
+        yield f"standing by; {counted(status.held, 'event')} not seen to cross yet"
+    for side in status.sides:
+        if not side.is_connected:
+            yield f"{side.name} is not connected"
+        if side.waiting:
+            yield f"{side.name}: {counted(side.waiting, 'event')} waiting"
+        if side.refused:
+            yield f"{side.name}: {counted(side.refused, 'subscription')} only for what the scopes keep back"
 
 
 def _line(status: "GatewayStatus") -> str:
@@ -99,5 +109,5 @@ def _line(status: "GatewayStatus") -> str:
     sides = []
     for side in status.sides:
         counts = ", ".join(f"{getattr(side, column):,} {column}" for column in COLUMNS if getattr(side, column))
-        sides.append(f"{side.name}: {counts or 'nothing yet'}" + ("" if side.is_connected else ", not connected"))
-    return ("" if status.is_active else "standing by; ") + "; ".join(sides)
+        sides.append(f"{side.name}: {counts or 'nothing yet'}")
+    return "; ".join([*sides, *_notes(status)])
