@@ -18,10 +18,13 @@ __all__ = [
     "HierarchyError",
     "LakeDamaged",
     "LakeError",
+    "NoReceiver",
     "NotRegistered",
     "PlanError",
     "QueueFull",
     "RecordingError",
+    "RequestRefused",
+    "RequestTimeout",
     "SubscriptionError",
     "SubscriptionWarning",
     "SyntaxProblem",
@@ -82,6 +85,21 @@ class HierarchyError(GenusError, ValueError):
 
 class BusError(GenusError, RuntimeError):
     """A bus cannot do what was asked: it is closed, say, or its address is unknown. Change the call."""
+
+
+class RequestTimeout(BusError, TimeoutError):
+    """No reply to a request came in time; it may have been carried out. Ask what became of it, or request it again."""
+
+
+class NoReceiver(BusError):
+    """Nobody subscribed to a request, which was not published. Start the program that answers it."""
+
+
+class RequestRefused(BusError):
+    """A request was refused. Raise it in a handler of `Collection.serve`; `Collection.request` raises it then."""
+
+    reason: str | None = None
+    """What the program that refused it said."""
 
 
 class QueueFull(GenusError, RuntimeError):

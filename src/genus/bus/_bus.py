@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from genus.bus._channel import EventChannel
 from genus.bus._clock import Periodic, SystemClock
-from genus.bus._collection import CAPACITY, Collection, Flavour, new_collection
+from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler, new_collection
 from genus.bus._last_values import CatchUp, KeptEvent, LastValuePublisher, LastValues, RoutePublisher, check_keep
 from genus.bus._link import (
     BatchLink,
     ChannelLink,
     Clock,
     ClockLink,
+    InterestLink,
     KeepingLink,
     Link,
     ListeningLink,
+    ParticipantLink,
     Publisher,
     Timer,
     TroubleHandler,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     import logging
 
     from genus.bus._class_route import ClassRoute
+    from genus.bus._requests import Requester, Server
 
 T = TypeVar("T")
 
@@ -70,6 +73,8 @@ class Bus:
         self._check = in_turn(self._stamp, check) if check_events else self._stamp
         self._router = Router(in_turn(self._check, link.send) if link else self._check)
         self.is_batching = isinstance(link, BatchLink)
+        self._requester: Requester | None = None
+        self._requester_lock = threading.Lock()
         self._watchers: dict[object, Callable[[], None]] = {}
         self.lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
@@ -307,7 +312,8 @@ class Bus:
         """Counters per type and per subscription."""
         counted = [(listener.subscription, listener.counters) for listener in self._listeners()]
         link = dict(self._link.counters()) if self._link else {}
-        return Traffic(self._router.published(), SubscriptionCounters(counted), link)
+        requests = dict(self._requester.counts) if self._requester else {}
+        return Traffic(self._router.published(), SubscriptionCounters(counted), link, requests)
 
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions that there are now, one for each listener."""
@@ -339,6 +345,8 @@ class Bus:
             if self._closed:
                 return
             self._closed = True
+        if self._requester is not None:
+            self._requester.close()
         if self._link is not None:
             self._link.close()
         self._clock.close()
@@ -349,6 +357,52 @@ class Bus:
         self._router.close()
 
     # -- for collections, listeners, channels and links --------------------------------------------------------------
+
+    def requester(self) -> "Requester":
+        """The requests of this bus; their replies are subscribed to with the first."""
+        from genus.bus._requests import Requester  # with the first request: `import genus` stays quick
+
+        self._check_open()
+        with self._requester_lock:
+            if self._requester is None:
+                requester = Requester(self)
+                self.subscribe(requester.subscription, requester.handle)
+                self._requester = requester
+            return self._requester
+
+    def server(self, handler: RequestHandler[Any]) -> "Server":
+        """What answers requests by a handler."""
+        from genus.bus._requests import Server
+
+        return Server(self, handler)
+
+    @property
+    def participant(self) -> int | None:
+        """A number that only this bus has on its medium, if there is one."""
+        return self._link.participant if isinstance(self._link, ParticipantLink) else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no link to other processes."""
+        return self._link is None
+
+    def is_wanted(self, event: Event) -> bool | None:
+        """Whether somebody subscribed to an event, here or elsewhere; None if the medium cannot know."""
+        if self.route(type(event)).is_wanted(event):
+            return True
+        others = self._link.wanted_by(event) if isinstance(self._link, InterestLink) else None
+        return False if self._link is None else None if others is None else bool(others)
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when `is_wanted` may have changed; returns a function that ends it."""
+        end_here = self.on_subscriptions(changed)
+        end_there = self._link.on_wants(changed) if isinstance(self._link, InterestLink) else end_here
+
+        def end() -> None:
+            end_here()
+            end_there()
+
+        return end
 
     def prepare(self, event: Event) -> Event:
         """Stamp and check an event as it is before it is sent."""

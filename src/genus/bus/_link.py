@@ -116,6 +116,15 @@ class InterestLink(Link, Protocol):
 
 
 @runtime_checkable
+class ParticipantLink(Link, Protocol):
+    """A link whose medium numbers the participants; the numbers of requests are then made of it, and not random."""
+
+    @property
+    def participant(self) -> int | None:
+        """A number from 1 on that no other participant has at this time; None while it has none."""
+
+
+@runtime_checkable
 class BatchLink(Link, Protocol):
     """A link that sends many events at once quicker than one by one."""
 
