@@ -490,6 +490,34 @@ def test_nobody_on_the_network_subscribed(net: Net, monkeypatch: pytest.MonkeyPa
         assert not net.watchers
 
 
+def test_a_logger_beside_requester_or_server_does_not_hide_that_the_other_is_unknown(net: Net) -> None:
+    with Bus(NetLink(net, "client")) as client, Bus(NetLink(net, "server")) as server:
+        net.is_told = False
+        for bus in (client, server):
+            bus.collection(Event).inbox()
+        server.collection(Move).serve(answer)
+        replies: list[Reply] = []
+        thread = threading.Thread(
+            target=lambda: replies.append(client.collection(Move).request_sync(Move(axis=4), timeout="60s"))
+        )
+        thread.start()
+        while not net.watchers:
+            assert thread.is_alive()
+        assert not net.members[0].sent
+        net.tell()
+        thread.join(60)
+        assert [type(reply) for reply in replies] == [Moved]
+
+
+def test_a_handler_that_is_no_server_may_answer(bus: Bus) -> None:
+    def handle(move: Move) -> None:
+        assert move.request is not None
+        bus.publish(Moved(axis=move.axis, request=move.request))
+
+    bus.collection(Move).subscribe(handle)
+    assert bus.collection(Move).request_sync(Move(axis=4), reply=Moved).axis == 4
+
+
 async def test_a_coroutine_waits_for_a_receiver_to_become_known(net: Net) -> None:
     async with Bus(NetLink(net, "client")) as client, Bus(NetLink(net, "server")) as server:
         net.is_told = False

@@ -6,6 +6,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from genus.bus._batch import BatchOwner, publish_at_once, publish_each
+from genus.bus._interested import Interested
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._listener import (
     AsyncListener,
@@ -55,8 +56,9 @@ class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     def server(self, handler: RequestHandler[Any]) -> "Server":
         """What answers requests by a handler."""
 
-    def subscriptions_changed(self) -> None:
-        """A collection has a listener more or less."""
+    @property
+    def interested(self) -> Interested:
+        """Who is interested in events, and is told of a listener more or less."""
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
@@ -420,7 +422,7 @@ class Collection(Generic[T]):
             raise
         if isinstance(listener, AsyncListener):
             listener.start()
-        self._bus.subscriptions_changed()
+        self._bus.interested.listeners_changed()
         return listener
 
     def _connect(self, listener: Listener[Any], on_trouble: TroubleHandler | None) -> None:
@@ -434,7 +436,7 @@ class Collection(Generic[T]):
             self.listeners.pop(listener, None)
         if self._group is not None:
             self._group.leave(listener)
-        self._bus.subscriptions_changed()
+        self._bus.interested.listeners_changed()
 
 
 def new_collection(bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> Collection[Any]:

@@ -11,12 +11,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from genus.bus._link import Timer, WaitFor
+from genus.bus._interested import Interested
+from genus.bus._link import Link, ParticipantLink, Timer, WaitFor
+from genus.bus._listener import Listener, RoundRobin
 from genus.bus._qos import Span, nanoseconds
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
@@ -61,19 +63,16 @@ class RequestBus(Protocol):
     def publish(self, event: Event) -> None:
         """Publish an event."""
 
-    def is_wanted(self, event: Event) -> bool | None:
-        """Whether somebody subscribed to an event; None if the medium cannot know."""
-
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when that may have changed; returns a function that ends it."""
+    @property
+    def link(self) -> Link | None:
+        """The connection to other processes, if there is one."""
 
     @property
-    def participant(self) -> int | None:
-        """A number that only this bus has on its medium, if there is one."""
+    def interested(self) -> Interested:
+        """Who is interested in events."""
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether there are no other processes, so that all receivers are known at once."""
+    def is_own_request(self, number: int) -> bool:
+        """Whether a request was made on this bus."""
 
     def time_ns(self) -> int:
         """The time on this bus."""
@@ -106,7 +105,8 @@ class Exchange:
         self.is_closed = False
         """Whether the bus was closed meanwhile."""
         self._wanted = (wanted, Declined)
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
         self._wake_loop: Callable[[], object] | None = None
 
     @property
@@ -116,7 +116,7 @@ class Exchange:
 
     def accept(self, reply: Reply) -> bool:
         """Take the first reply of a type that is wanted."""
-        with self._changed:
+        with self._lock:
             if self.reply is not None or not isinstance(reply, self._wanted):
                 return False
             self.reply = reply
@@ -130,17 +130,22 @@ class Exchange:
 
     def wake(self) -> None:
         """Test the condition again that is waited for."""
-        with self._changed:
-            self._changed.notify_all()
+        self._woken.set()
+        with self._lock:
             if self._wake_loop is not None:
-                self._wake_loop()
+                with suppress(RuntimeError):  # the loop was closed in the midst of it
+                    self._wake_loop()
 
     def wait(self, condition: Callable[[], bool], seconds: float, wait_for: WaitFor | None) -> bool:
-        """Block until a condition holds; returns whether it does."""
+        """Block until a condition holds; returns whether it does. No lock is held while it is tested."""
         if wait_for is not None:
             return wait_for(condition, seconds)
-        with self._changed:
-            return self._changed.wait_for(condition, seconds)
+        until = time.monotonic() + seconds
+        while not condition():
+            if not self._woken.wait(max(0, until - time.monotonic())):
+                return condition()
+            self._woken.clear()
+        return True
 
     async def wait_async(self, condition: Callable[[], bool], seconds: float) -> bool:
         """The same without blocking the event loop."""
@@ -161,12 +166,12 @@ class Exchange:
         import asyncio
 
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
-        with self._changed:
+        with self._lock:
             self._wake_loop = lambda: loop.call_soon_threadsafe(woken.set)
         try:
             yield woken
         finally:
-            with self._changed:
+            with self._lock:
                 self._wake_loop = None
 
 
@@ -174,7 +179,7 @@ class Requester:
     """State: the requests of a bus that wait for replies."""
 
     def __init__(self, bus: RequestBus) -> None:
-        participant = bus.participant
+        participant = bus.link.participant if isinstance(bus.link, ParticipantLink) else None
         number = secrets.randbelow(PARTICIPANTS) if participant is None else participant % PARTICIPANTS
         self.first = number * SEQUENCE
         self.subscription = Subscription(
@@ -197,6 +202,10 @@ class Requester:
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] += 1
+
+    def has_made(self, number: int) -> bool:
+        """Whether a request with this number is one of this bus."""
+        return self.first <= number < self.first + SEQUENCE
 
     def close(self) -> None:
         """Let the requests that wait fail."""
@@ -263,22 +272,31 @@ class Requester:
         """What a request does, without the waiting: yields what to wait for, and gets whether it came true."""
         seconds = timeout if isinstance(timeout, int | float) else nanoseconds(timeout, "timeout") / 1e9
         until = self._now() + seconds
-        if self._bus.is_wanted(exchange.event) is False:
-            yield from self._find_receiver(exchange, 0 if self._bus.is_alone else min(seconds, GRACE_S))
+        if not self._has_receiver(exchange):
+            yield from self._find_receiver(exchange, min(seconds, GRACE_S))
         if not exchange.is_closed:
             publish(exchange.event)
         if not (yield lambda: exchange.is_over, max(0, until - self._now())):
             raise RequestTimeout(f"no reply to {exchange.event!r} within {seconds:g} s")
         return exchange.reply
 
+    def _has_receiver(self, exchange: Exchange) -> bool:
+        """Whether a server here, or others, get the request, or the medium cannot know."""
+        interested = self._bus.interested
+        if exchange.is_closed or interested.there(exchange.event) is not False:
+            return True
+        return any(is_server(listener) for listener in interested.here(exchange.event))
+
     def _find_receiver(self, exchange: Exchange, seconds: float) -> Generator[Step, bool, None]:
-        """Wait until somebody is known that subscribed to the request."""
-        end = self._bus.on_wants(exchange.wake)
-        try:
-            found = yield lambda: exchange.is_closed or self._bus.is_wanted(exchange.event) is not False, seconds
-        finally:
-            end()
-        if not found:
+        """Wait until a receiver is known; who subscribed here without being a server may also reply."""
+        interested = self._bus.interested
+        if not interested.is_alone:
+            end = interested.on_change(exchange.wake)
+            try:
+                yield lambda: self._has_receiver(exchange), seconds
+            finally:
+                end()
+        if not (self._has_receiver(exchange) or interested.here(exchange.event)):
             name = name_of(type(exchange.event))
             raise NoReceiver(
                 f"nobody subscribed to {exchange.event!r}; a program answers it by bus.collection({name}).serve(...)"
@@ -345,10 +363,15 @@ class Server:
         if not isinstance(reply, Reply):
             raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is no genus.bus.Reply")
         named = replace(reply, request=number)
-        if self._bus.is_alone or self._bus.is_wanted(named) is not False:
+        if self._bus.is_own_request(number) or self._bus.interested.there(named) is not False:
             self._bus.publish(named)
         else:
             PostponedReply(self._bus, named).start()
+
+
+def is_server(listener: Listener[Any]) -> bool:
+    """Whether a listener replies to requests; so may a group of consumers."""
+    return isinstance(getattr(listener.handler, "__self__", None), Server | RoundRobin)
 
 
 class PostponedReply:
@@ -366,11 +389,11 @@ class PostponedReply:
     def start(self) -> None:
         """Wait for the requester."""
         self._bus.call_at(self._bus.time_ns() + round(GRACE_S * 1e9), self._publish)
-        self._end = self._bus.on_wants(self._test)
+        self._end = self._bus.interested.on_change(self._test)
         self._test()
 
     def _test(self) -> None:
-        if not self._is_sent and self._bus.is_wanted(self._reply) is not False:
+        if not self._is_sent and self._bus.interested.there(self._reply) is not False:
             self._bus.call_at(self._bus.time_ns(), self._publish)
 
     def _publish(self) -> None:
