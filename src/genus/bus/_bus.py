@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 from genus.bus._channel import EventChannel
 from genus.bus._clock import Periodic, SystemClock
 from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler, new_collection
-from genus.bus._delivery import BusDelivery, log
+from genus.bus._delivery import delivery_to, log
 from genus.bus._interested import Interested
 from genus.bus._last_values import CatchUp, KeptEvent, LastValues
 from genus.bus._link import (
@@ -68,7 +68,7 @@ class Bus:
         stamping = stamp_with(source, self.now if stamp else None)
         self._check = in_turn(stamping, check) if check_events else stamping
         self._router = Router(in_turn(self._check, link.send) if link else self._check)
-        self.receive = BusDelivery(self._router)
+        self.receive = delivery_to(self._router)
         """Delivers the events of the link."""
         self.deliverer = self.receive.for_class
         self.interested = Interested(link, self.route)
