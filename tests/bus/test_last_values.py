@@ -438,6 +438,7 @@ class KeepingMemory:
         self.forgotten: list[Event] = []
         self.on_listen: Callable[[], None] = lambda: None
         self.refuses = refuses
+        self.withdrawn = 0
 
     def open(self, deliver: Delivery) -> None:
         self.deliver = deliver
@@ -484,7 +485,8 @@ class MemoryPublisher:
     def forget(self, event: Any) -> None:
         self.link.forgotten.append(event)
 
-    def withdraw(self) -> None: ...
+    def withdraw(self) -> None:
+        self.link.withdrawn += 1
 
 
 def test_kept_events_of_a_link_come_once_whether_they_arrive_before_or_while_subscribing() -> None:
@@ -533,6 +535,15 @@ def test_a_channel_on_a_link_keeps_what_the_link_could_publish(refuses: bool) ->
         assert [(event.number, event.source) for event in kept] == ([] if refuses else [(1, "here")])
         states.forget()
         assert link.forgotten == kept
+
+
+def test_a_second_key_of_a_type_is_refused_on_a_link_too() -> None:
+    link = KeepingMemory()
+    with Bus(link) as bus:
+        keeping(bus)
+        with pytest.raises(BusError, match="kept by source"):
+            keeping(bus, keep_by="valve")
+        assert link.withdrawn == 1
 
 
 def test_a_link_that_refuses_to_listen_leaves_no_listener_behind() -> None:

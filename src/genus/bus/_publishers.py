@@ -132,8 +132,13 @@ class Announcer:
         carries: tuple[str, ...],
         keep: Keep | None,
     ) -> Publisher:
-        if keep is not None:
-            publisher = link.announce(cls, qos, on_trouble, carries, keep)
-            return LastValuePublisher(self._last_values.keep(cls, keep), self._stamp, publisher)
-        publisher = link.announce(cls, qos, on_trouble, carries)
-        return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
+        if keep is None:
+            publisher = link.announce(cls, qos, on_trouble, carries)
+            return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
+        publisher = link.announce(cls, qos, on_trouble, carries, keep)
+        try:
+            values = self._last_values.keep(cls, keep)
+        except BusError:
+            publisher.withdraw()
+            raise
+        return LastValuePublisher(values, self._stamp, publisher)

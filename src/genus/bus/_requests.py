@@ -389,8 +389,15 @@ class PostponedReply:
     def start(self) -> None:
         """Wait for the requester."""
         self._bus.call_at(self._bus.time_ns() + round(GRACE_S * 1e9), self._publish)
-        self._end = self._bus.interested.on_change(self._test)
-        self._test()
+        end = self._bus.interested.on_change(self._test)
+        with self._lock:
+            is_waiting = not self._is_sent
+            if is_waiting:
+                self._end = end
+        if is_waiting:
+            self._test()
+        else:
+            end()
 
     def _test(self) -> None:
         if not self._is_sent and self._bus.interested.there(self._reply) is not False:
