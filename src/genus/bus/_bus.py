@@ -340,6 +340,7 @@ class Bus:
             if self._closed:
                 return
             self._closed = True
+        self._router.close()
         self.interested.forget()
         if self._requester is not None:
             self._requester.close()
@@ -350,7 +351,6 @@ class Bus:
             collections = list(self._collections.values())
         for collection in collections:
             collection.cancel()
-        self._router.close()
 
     # -- for collections, listeners, channels and links --------------------------------------------------------------
 
@@ -400,6 +400,12 @@ class Bus:
 
         `queue` is the one that kept events are put into, whatever its capacity.
         """
+        self._catch_up(listener, self._admit(listener, on_trouble, queue))
+
+    def _admit(
+        self, listener: Listener[Any], on_trouble: TroubleHandler | None, queue: EventQueue[Any] | None
+    ) -> CatchUp | None:
+        """Make a listener known to the router and the link; it then has to catch up if there may be kept events."""
         self._check_open()
         with self._last_values.lock:
             is_kept = self._keeping_link is not None or self._last_values.accepted_by(listener.subscription)
@@ -408,6 +414,13 @@ class Bus:
         try:
             if self._listening_link is not None:
                 self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+        except BaseException:
+            self.remove(listener)
+            raise
+        return catch_up
+
+    def _catch_up(self, listener: Listener[Any], catch_up: CatchUp | None) -> None:
+        try:
             if catch_up is not None:
                 catch_up.run(partial(self._kept_for, listener))
         except BaseException:
@@ -445,17 +458,18 @@ class Bus:
         self._check_open()
         with self._groups_lock:
             group = self._groups.get(types)
-            is_new = group is None
-            if group is None:
-                group = self._groups[types] = RoundRobin(self, Subscription(AllOf(types)))
+            if group is not None:
+                group.join(consumer)
+                return group
+            group = RoundRobin(self, Subscription(AllOf(types)))
             group.join(consumer)
-        if is_new:
-            try:
-                self.add(group, queue=consumer.queue if isinstance(consumer, Inbox) else None)
-            except BaseException:
-                with self._groups_lock:
-                    self._groups.pop(types, None)
-                raise
+            catch_up = self._admit(group, None, consumer.queue if isinstance(consumer, Inbox) else None)
+            self._groups[types] = group
+        try:
+            self._catch_up(group, catch_up)  # without the lock, as it calls handlers
+        except BaseException:
+            self._groups.pop(types, None)
+            raise
         return group
 
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
