@@ -19,10 +19,13 @@ __all__ = [
     "HierarchyError",
     "LakeDamaged",
     "LakeError",
+    "NoReceiver",
     "NotRegistered",
     "PlanError",
     "QueueFull",
     "RecordingError",
+    "RequestRefused",
+    "RequestTimeout",
     "SubscriptionError",
     "SubscriptionWarning",
     "SyntaxProblem",
@@ -87,6 +90,21 @@ class BusError(GenusError, RuntimeError):
 
 class GrantsError(GenusError, ValueError):
     """A grants file cannot be used; the message names file, table and key. Correct the file."""
+
+
+class RequestTimeout(BusError, TimeoutError):
+    """No reply to a request came in time; it may have been carried out. Ask what became of it, or request it again."""
+
+
+class NoReceiver(BusError):
+    """Nobody subscribed to a request, which was not published. Start the program that answers it."""
+
+
+class RequestRefused(BusError):
+    """A request was refused. Raise it in a handler of `Collection.serve`; `Collection.request` raises it then."""
+
+    reason: str | None = None
+    """What the program that refused it said."""
 
 
 class QueueFull(GenusError, RuntimeError):
