@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from genus.net._zenoh import ZenohTransport
+from genus.net._zenoh import ZenohSender, ZenohTransport
 from genus.net._zenoh_address import parse_zenoh_address
 
 PATIENCE_S = 20.0
@@ -59,6 +59,17 @@ def wait_for(condition: Callable[[], Any], what: str = "", patience_s: float = P
         time.sleep(0.005)
 
 
+def put_until(senders: ZenohSender | list[ZenohSender], condition: Callable[[], Any], payload: bytes = b"-1") -> None:
+    """Send packets until a condition holds: until a subscription has become known, say."""
+
+    def put_and_look() -> Any:
+        for sender in senders if isinstance(senders, list) else [senders]:
+            sender.put(payload, b"envelope")
+        return condition()
+
+    wait_for(put_and_look)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -87,6 +98,11 @@ class Process:
             bufsize=1,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
+
+    def ask(self, text: str) -> str:
+        """Say a line; returns its answer."""
+        self.say(text)
+        return self.line()
 
     def line(self) -> str:
         """The next line that it prints."""
