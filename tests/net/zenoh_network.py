@@ -19,19 +19,16 @@ PATIENCE_S = 20.0
 
 
 class Collector:
-    """A receiver that remembers what it was told; `pause_s` makes it slow."""
+    """A receiver that remembers what it was told."""
 
-    def __init__(self, pause_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.packets: list[tuple[str, bytes, bytes]] = []
         self.tokens: dict[str, bool] = {}
         self.connections: list[bool] = []
         self.threads: set[int] = set()
-        self._pause_s = pause_s
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
         self.threads.add(threading.get_ident())
-        if self._pause_s:
-            time.sleep(self._pause_s)
         self.packets.append((key, envelope, payload))
 
     def token(self, key: str, is_present: bool) -> None:
@@ -77,8 +74,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def participant(address: str, pause_s: float = 0.0) -> Iterator[tuple[ZenohTransport, Collector]]:
-    transport, collector = ZenohTransport(parse_zenoh_address(address)), Collector(pause_s)
+def participant(address: str, receiver: Collector | None = None) -> Iterator[tuple[ZenohTransport, Collector]]:
+    transport, collector = ZenohTransport(parse_zenoh_address(address)), receiver or Collector()
     transport.open(collector)
     try:
         yield transport, collector

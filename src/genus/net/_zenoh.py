@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("genus.net")
 TRIM_S = 0.25
+DUE_S = 0.02
 
 
 class ZenohSender:
@@ -157,6 +158,10 @@ class ZenohTransport:
             missed=self._count_unrecovered,
         )
 
+    def subscribers(self, pattern: str) -> list[PacketSubscriber]:
+        """The subscribers to a pattern."""
+        return [each for each in self._held if isinstance(each, PacketSubscriber) and each.pattern == pattern]
+
     def _count_unrecovered(self, count: int) -> None:
         self._unrecovered += count
 
@@ -202,17 +207,20 @@ class ZenohTransport:
         """Make calls of zenoh that its callbacks asked for, and keep the mailbox within its bound."""
         while True:
             try:
-                task = self._tasks.get(timeout=TRIM_S)
+                task = self._tasks.get(timeout=DUE_S if self._kept.is_due else TRIM_S)
             except Empty:
                 self._mailbox.trim()
-                continue
+                task = self._kept.ask_again
             if task is None:
                 return
-            try:
-                task()
-            except Exception as problem:  # the session is closed or lost; other tasks must go on
-                if self._session is not None:
-                    log.warning("zenoh: %s", problem)
+            self._do(task)
+
+    def _do(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception as problem:  # the session is closed or lost; other tasks must go on
+            if self._session is not None:
+                log.warning("zenoh: %s", problem)
 
     def counters(self) -> Mapping[str, int]:
         """Packets that were dropped here because handlers are slow, wait for them, are kept, or were not recovered."""
