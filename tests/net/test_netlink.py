@@ -1,15 +1,17 @@
 """A bus on any transport: each event once, losses told to both ends, wants, last values, contracts."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from genus import Event, Kind, Maybe, this
-from genus.bus import Bus, Hard, NonReal, Soft
+from genus import Event, Kind, Maybe, Subscription, this
+from genus.bus import Bus, Hard, Keep, NonReal, Soft
 from genus.errors import BusError, EventError
+from genus.model import Unit
+from genus.net._envelope import Origin
 from genus.net._netlink import NetLink
-from genus.net._relay import Arrival
+from genus.net._relay import Arrival, Want
 from genus.net._troubles import EventsLost
 from genus.targets.topics import MQTT, ZENOH
 from genus.testing._network import Faults, MemoryNetwork, MemoryTransport
@@ -190,7 +192,7 @@ def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:
 
 def test_a_later_subscriber_gets_the_last_value_of_each_source(city: City) -> None:
     here, there = city.bus(), city.bus()
-    channel = here.channel(Tide, NonReal(), keep=1)  # type: ignore[call-arg]
+    channel = here.channel(Tide, NonReal(), keep=1)
     channel.announce()
     for source, level in (("a", 1), ("b", 2), ("a", 3)):
         channel.publish(Tide(level=level, source=source))
@@ -267,3 +269,97 @@ def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
     city.run(1)
     assert got == []
     assert [trouble.expired for trouble in told["here"]] == [1] == [trouble.expired for trouble in told["there"]]
+
+
+def test_both_halves_of_a_partition_learn_what_they_lost(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    got: dict[str, list[Any]] = {"here": [], "there": []}
+    here.collection(Tide).subscribe(got["here"].append, where=this.source == "there")
+    there.collection(Tide).subscribe(got["there"].append, where=this.source == "here")
+
+    def publish(level: int) -> None:
+        here.publish(Tide(level=level, source="here"))
+        there.publish(Tide(level=level, source="there"))
+
+    for level in range(300):
+        if level in (100, 200):
+            transport_of(there).is_cut_off = level == 100
+        publish(level)
+        city.run(0.1)
+    city.run(3)
+    for name, bus, other in (("here", here, there), ("there", there, here)):
+        assert [event.level for event in got[name]] == [*range(100), *range(200, 300)]
+        assert bus.traffic().link["lost"] == 100 == other.traffic().link["lost by receivers"]
+
+
+def test_a_last_value_that_is_forgotten_is_given_no_more(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    publisher = link_of(here).announce(Tide, keep=Keep())
+    publisher.publish(Tide(level=1, source="a"))
+    publisher.publish(Tide(level=2, source="b"))
+    publisher.forget(Tide(level=0, source="a"))
+    city.run()
+    got: list[Event] = []
+    there.collection(Tide).subscribe(got.append)
+    city.run()
+    assert got == [Tide(level=2, source="b")]
+
+
+def test_who_subscribes_again_gets_the_last_value_again(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    link_of(here).announce(Tide, keep=Keep()).publish(Tide(level=1, source="a"))
+    got: list[Event] = []
+    for _ in range(2):
+        with there.collection(Tide).subscribe(got.append):
+            city.run()
+    assert got == [Tide(level=1, source="a")] * 2
+
+
+def test_gateways_get_what_they_want_once_with_its_origin_and_send_for_others(city: City) -> None:
+    here, there, far = city.bus(), city.bus(), city.bus()
+    arrived: list[Arrival] = []
+    relay = link_of(there).relay(arrived.append)
+    relay.want([Want("", "f" * 16, Subscription(Tide, where=this.level > 1), 1)])
+    city.run()
+    (want,) = link_of(here).wants()
+    assert (want.speaker, want.origin, want.hops) == (link_of(there).uid.hex(), "f" * 16, 1)
+    for level in range(4):
+        here.publish(Tide(level=level))
+    city.run()
+    assert [arrival.event.level for arrival in arrived] == [2, 3]  # type: ignore[attr-defined]
+    assert {arrival.origin.uid for arrival in arrived} == {link_of(here).uid}
+    got: list[Event] = []
+    far.collection(Flood).subscribe(got.append)
+    for _ in range(2):
+        link_of(there).forward(Arrival(Flood(level=7), Origin(b"elsewhere"[:8], 5, 1)))
+    city.run()
+    assert got == [Flood(level=7)]
+    relay.close()
+    here.publish(Tide(level=9))
+    city.run()
+    assert len(arrived) == 2
+    assert link_of(here).wants()[0].subscription == Subscription(Flood)
+
+
+def test_values_are_converted_from_the_units_of_the_sender() -> None:
+    network = MemoryNetwork()
+    city = City(network)
+    old, new = city.bus(), city.bus()
+
+    def declare(unit: str) -> type[Event]:
+        class Wind(Event):
+            speed: Annotated[float, Unit(unit)]
+
+        return Wind
+
+    sent = declare("km/h")
+    old.publish(sent(speed=36.0))  # type: ignore[call-arg]
+    kept = declare("m/s")
+    got: list[Any] = []
+    new.collection(kept).subscribe(got.append)
+    city.run()
+    old.publish(sent(speed=72.0))  # type: ignore[call-arg]
+    city.run()
+    assert [event.speed for event in got] == [pytest.approx(20.0)]
+    for bus in city.buses:
+        bus.close()

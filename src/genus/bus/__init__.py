@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from genus._lazy import lazy
-from genus.bus._bus import Bus, ErrorHandler, Traffic
+from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._channel import EventChannel
 from genus.bus._collection import Collection, Flavour
 from genus.bus._link import (
@@ -25,10 +25,10 @@ from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
 from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds
 from genus.bus._queue import WhenFull
+from genus.bus._traffic import Traffic
 
 if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
-    from genus.bus._ipc import IpcLink
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
 
@@ -49,7 +49,6 @@ __all__ = [
     "Hard",
     "Inbox",
     "InterestLink",
-    "IpcLink",
     "Keep",
     "KeepingLink",
     "KeepingPublisher",
@@ -85,7 +84,6 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
-        _ipc="IpcLink",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
         _refusals="Refusals Refused WhenInvalid",
     )

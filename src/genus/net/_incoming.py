@@ -5,13 +5,12 @@ decoder, where its events go. `IncomingKeys` finds it, or the reason why the pac
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from genus.bus._attribute_map import UnreadValues
-from genus.bus._codec import Rejected
 from genus.model import Event, is_event_type, name_of, subtypes
 from genus.net._control import LAST, ROOT
 from genus.net._envelope import ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin
@@ -19,6 +18,7 @@ from genus.net._numbers import OriginNumbers, SenderNumbers
 from genus.net._payload import PayloadReader, is_batch, split_batch
 from genus.net._rejections import Rejections
 from genus.net._relay import Arrival
+from genus.net._units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.targets.topics import Dialect, EventKeys, parse_key
 
 MOST_KEYS = 20_000
@@ -27,8 +27,11 @@ MOST_PARTICIPANTS = 4096
 """The largest number of senders, and of origins, that are known of a key."""
 
 Deliver: TypeAlias = Callable[[Event], object]
-Read: TypeAlias = Callable[[bytes, bytes], None]
+ReadEvent: TypeAlias = Callable[[Any], Any]
+"""Reads a payload: gives the event, or the reason why there is none."""
+_unpack_from = ENVELOPE.unpack_from
 _SOFT_LENGTH = ENVELOPE.size + SOFT_TIMES.size
+_LENGTHS = tuple(length + digest for length in (ENVELOPE.size, _SOFT_LENGTH) for digest in (0, DIGEST_BYTES))
 
 
 class SoftTimes(msgspec.Struct, frozen=True):
@@ -43,6 +46,11 @@ class Reception(Protocol):
     """Where the events of incoming packets go."""
 
     uid: bytes
+    units: StatedUnits
+
+    @property
+    def relays(self) -> Sequence[object]:
+        """The gateways; the list changes in place."""
 
     def now(self) -> float:
         """The time for settling gaps, in seconds."""
@@ -53,14 +61,10 @@ class Reception(Protocol):
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
 
-    @property
-    def has_relays(self) -> bool:
-        """Whether there are gateways."""
-
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
 
-    def keep(self, key: str, event: Event | None) -> None:
+    def keep(self, key: str, arrival: Arrival | None) -> None:
         """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
 
 
@@ -84,6 +88,9 @@ class IncomingKey:
         self._reception = reception
         self._uid = reception.uid
         self._now = reception.now
+        self._relays = reception.relays
+        self._digest = units_digest(units_of(reader.type))
+        self._length = ENVELOPE.size + len(self._digest)
         self._reader = reader
         self._read_event = reader.read
         self._deliver = reception.deliverer(reader.type)
@@ -95,28 +102,57 @@ class IncomingKey:
         """Of `origins`: gateways forward events from other threads."""
 
     def read(self, envelope: bytes, payload: bytes) -> None:
-        """Read a packet and deliver its events; never raises."""
-        if len(envelope) != ENVELOPE.size:
+        """Read a packet and deliver its events; never raises.
+
+        Most packets have one event and the next number of their sender, who is its origin: they take the short way.
+        """
+        if len(envelope) != self._length or envelope[ENVELOPE.size :] != self._digest:
             self._read_other(envelope, payload)
             return
-        origin, number, hops, sender, sent = ENVELOPE.unpack(envelope)
-        self._accept(origin, number, hops, sender, sent, payload)
+        origin, number, hops, sender, sent = _unpack_from(envelope)
+        numbers = self.senders.get(sender)
+        if numbers is None or sent != numbers.last + 1 or origin != sender or is_batch(payload):
+            self._accept(origin, number, hops, sender, sent, payload, self._read_event)
+            return
+        numbers.last = sent
+        seen = self.origins.get(origin)
+        if seen is not None and number == seen.newest + 1 and not self._relays:
+            seen.newest = number
+        elif not self.is_new(origin, number):
+            self._counts.duplicates += 1
+            return
+        self._deliver_payload(payload, origin, number, hops, self._read_event)
 
     def _read_other(self, envelope: bytes, payload: bytes) -> None:
-        """Read a packet of a soft channel, or reject it for its envelope."""
-        if len(envelope) != _SOFT_LENGTH:
+        """Read a packet of a soft channel, or of a sender with other units, or reject it for its envelope."""
+        if len(envelope) not in _LENGTHS:
             self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
             return
-        origin, number, hops, sender, sent = ENVELOPE.unpack_from(envelope)
-        times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
+        origin, number, hops, sender, sent = _unpack_from(envelope)
         if sender == self._uid:
             return
-        if self._reception.is_on_time(self.key, sender, times):
-            self._accept(origin, number, hops, sender, sent, payload)
+        reader = self._reader_for(sender, envelope)
+        if reader is None:
+            self._count_number(sender, sent, 1)
+            self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
+        elif len(envelope) < _SOFT_LENGTH or self._is_on_time(sender, envelope):
+            self._accept(origin, number, hops, sender, sent, payload, reader.read)
         else:
             self._count_number(sender, sent, 1)
 
-    def _accept(self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes) -> None:
+    def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
+        times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
+        return self._reception.is_on_time(self.key, sender, times)
+
+    def _reader_for(self, sender: bytes, envelope: bytes) -> PayloadReader | None:
+        """What reads the payloads of a sender, by the digest of its units; None if they are not known."""
+        digest = envelope[_SOFT_LENGTH if len(envelope) >= _SOFT_LENGTH else ENVELOPE.size :]
+        is_same = not digest or digest == self._digest
+        return self._reader if is_same else self._reception.units.reader(sender, self.type, digest)
+
+    def _accept(
+        self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
+    ) -> None:
         if sender == self._uid:
             return
         if hops > MOST_HOPS:
@@ -124,19 +160,17 @@ class IncomingKey:
             self._reject(f"more than {MOST_HOPS} hops", payload)
             return
         if is_batch(payload):
-            self._accept_batch(origin, number, hops, sender, sent, payload)
+            self._accept_batch(origin, number, hops, sender, sent, payload, read)
             return
-        senders = self.senders.get(sender)
-        if senders is not None and sent == senders.last + 1:
-            senders.last = sent
-        else:
-            self._count_number(sender, sent, 1)
+        self._count_number(sender, sent, 1)
         if not self.is_new(origin, number):
             self._counts.duplicates += 1
             return
-        self._deliver_payload(payload, origin, number, hops)
+        self._deliver_payload(payload, origin, number, hops, read)
 
-    def _accept_batch(self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes) -> None:
+    def _accept_batch(
+        self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
+    ) -> None:
         payloads = split_batch(payload)
         if payloads is None:
             self._reject("a damaged batch", payload)
@@ -145,14 +179,14 @@ class IncomingKey:
         fresh = [place for place in range(len(payloads)) if self.is_new(origin, (number + place) % NUMBERS)]
         self._counts.duplicates += len(payloads) - len(fresh)
         for place in fresh:
-            self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops)
+            self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops, read)
 
-    def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int) -> None:
+    def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int, read: ReadEvent) -> None:
         if self._kept is not None and not payload:
             self._reception.keep(self.key, None)
             return
-        event = self._read_event(payload)
-        if isinstance(event, Rejected):
+        event = read(payload)
+        if event.__class__ is not self.type:
             self._reject(event.reason, bytes(payload))
             return
         if self._keys is not None and self._keys.key(event) != self._event_key:
@@ -160,17 +194,25 @@ class IncomingKey:
             return
         self._counts.received += 1
         if self._kept is not None:
-            self._reception.keep(self.key, event)
+            self._reception.keep(self.key, Arrival(event, Origin(origin, number, hops), self._kept))
         self._deliver(event)
-        if self._reception.has_relays:
+        if self._relays:
             self._reception.give_relays(Arrival(event, Origin(origin, number, hops), self._kept))
 
     def is_new(self, origin: bytes, number: int) -> bool:
-        """Whether an event was not seen here before; from now on it was. Those published here are not new."""
+        """Whether an event was not seen here before; from now on it was. Those published here are not new.
+
+        Of last values, one that is older than the newest is not new either: it came by a longer way.
+        """
         if origin == self._uid:
             return False
         with self._lock:
-            return (self.origins.get(origin) or self._add_origin(origin)).is_new(number)
+            seen = self.origins.get(origin)
+            if seen is None:
+                _make_room(self.origins)
+                self.origins[origin] = OriginNumbers(number)
+                return True
+            return (self._kept is None or seen.is_newer(number)) and seen.is_new(number)
 
     def _count_number(self, sender: bytes, sent: int, count: int) -> None:
         numbers = self.senders.get(sender)
@@ -183,11 +225,6 @@ class IncomingKey:
         """Expect the packets of a sender after a number."""
         _make_room(self.senders)
         made = self.senders[sender] = SenderNumbers(newest)
-        return made
-
-    def _add_origin(self, origin: bytes) -> OriginNumbers:
-        _make_room(self.origins)
-        made = self.origins[origin] = OriginNumbers()
         return made
 
     def _reject(self, reason: str, payload: bytes) -> None:
@@ -263,6 +300,10 @@ class IncomingKeys:
             return key, None
         line, _, kept = key.removeprefix(self._last_root).rpartition("/=")
         return f"{self._realm}/{line}", self._dialect.unescape(kept)
+
+    def forget(self, key: str) -> None:
+        """Forget what arrived under a key."""
+        self._keys.pop(key, None)
 
     def type_in(self, key: str) -> str:
         """The name of the type that a key names."""

@@ -32,7 +32,7 @@ class LateEvents:
         return not is_expired
 
     def take(self) -> dict[tuple[str, bytes], tuple[int, int, int]]:
-        """Since the last call, for each key and sender: how many were late, the worst lateness, and how many expired."""
+        """Since the last call, for each key and sender: the number late, the worst lateness, the number expired."""
         with self._lock:
             taken, self._late = self._late, {}
             return taken

@@ -34,7 +34,9 @@ from genus.net._publisher import NetPublisher
 from genus.net._relay import Arrival, Want
 from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
+from genus.net._steady import steady_us
 from genus.net._transport import NORMAL, Sending, Transport
+from genus.net._units import StatedUnits
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
@@ -52,8 +54,8 @@ class Participant(msgspec.Struct, frozen=True):
 class Listening:
     """State: a subscription of the bus."""
 
-    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None, since: float) -> None:
-        self.subscription, self.on_trouble, self.since = subscription, on_trouble, since
+    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> None:
+        self.subscription, self.on_trouble = subscription, on_trouble
         self.filter: TopicFilter
         self.has_ended = False
 
@@ -83,14 +85,15 @@ class NetLink:
         self._hex = self.uid.hex()
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
-        self._patterns = Patterns(transport, realm)
-        self._kept = KeptEvents(self._patterns)
+        self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
+        self._patterns = Patterns(transport, realm, now)
+        self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
-        self._late = LateEvents(lambda: time.time_ns() // 1000)
+        self._late = LateEvents(steady_us)
         self._listenings: dict[Listening, None] = {}
         self._publishers: dict[NetPublisher, None] = {}
-        self._relays: tuple[NetRelay, ...] = ()
+        self.relays: list[NetRelay] = []
         self._participants: dict[str, Participant] = {}
         self._watchers: dict[str, list[Callable[[str, str, bool], None]]] = {}
         self._tokens: dict[str, dict[tuple[str, str], None]] = {}
@@ -112,7 +115,7 @@ class NetLink:
         self._deliver = deliver
         self._types_seen = _count_types()
         self.transport.open(self)
-        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm)
+        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units)
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
         self._control = {
@@ -124,6 +127,7 @@ class NetLink:
         }
         for key in self._control:
             self.transport.subscribe(key)
+        self.transport.subscribe(self.units.pattern, kept=True)
         rest = self.transport.dialect.rest
         for what in ("here", "want", "gate"):
             self.transport.watch(self._key(what, rest))
@@ -136,7 +140,7 @@ class NetLink:
         """Send an event that was published here."""
         outgoing = self._sends.get(event.__class__) or self._open_send(event.__class__)
         number = outgoing.send(event)
-        if self._relays:
+        if self.relays:
             self.relay_own(event, number, None)
 
     def send_all(self, events: Sequence[Event]) -> None:
@@ -146,7 +150,7 @@ class NetLink:
             by_class.setdefault(event.__class__, []).append(event)
         for cls, some in by_class.items():
             numbers = (self._sends.get(cls) or self._open_send(cls)).send_all(some)
-            if self._relays:
+            if self.relays:
                 for event, number in zip(some, numbers, strict=True):
                     self.relay_own(event, number, None)
 
@@ -160,7 +164,7 @@ class NetLink:
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        listening = Listening(subscription, on_trouble, self.now())
+        listening = Listening(subscription, on_trouble)
         listening.filter = self._compile(subscription)
         with self._lock:
             self._listenings[listening] = None
@@ -178,7 +182,8 @@ class NetLink:
         if not self._closing.is_set():
             self._own_wants.remove(listening.subscription)
             self._patterns.remove(listening.filter.patterns)
-            self._kept.drop_unsubscribed()
+            for key in self._kept.drop_unsubscribed():
+                self._incoming.forget(key)  # who subscribes again gets the value again
             self._wants_changed()
 
     def _compile(self, subscription: Subscription) -> TopicFilter:
@@ -251,7 +256,7 @@ class NetLink:
 
     def last_values(self, subscription: Subscription) -> list[Event]:
         """The kept events of others that this process knows and that a subscription matches."""
-        return self._kept.matching(subscription)
+        return [arrival.event for arrival in self._kept.of_others(subscription)]
 
     # -- who is there, and what they want ----------------------------------------------------------------------------
 
@@ -310,27 +315,30 @@ class NetLink:
     @property
     def has_relays(self) -> bool:
         """Whether gateways use this link."""
-        return bool(self._relays)
+        return bool(self.relays)
 
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
-        relay = NetRelay(receive, self._patterns, self._own_wants, self._compile, self._end_relay)
-        with self._lock:
-            self._relays = (*self._relays, relay)
+        relay = NetRelay(receive, self._patterns, self._own_wants, self._compile, self._kept.all, self._end_relay)
+        self.relays.append(relay)
         return relay
 
     def _end_relay(self, relay: NetRelay) -> None:
-        with self._lock:
-            self._relays = tuple(each for each in self._relays if each is not relay)
+        if relay in self.relays:
+            self.relays.remove(relay)
 
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to the gateways that want it."""
-        for relay in self._relays:
+        for relay in list(self.relays):
             relay.give(arrival)
 
     def relay_own(self, event: Event, number: int, kept: str | None) -> None:
         """Give an event that was published here to the gateways that want it."""
         self.give_relays(Arrival(event, Origin(self.uid, number), kept))
+
+    def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
+        """Keep an event that was published here for gateways that come later."""
+        self._kept.keep(key, Arrival(event, Origin(self.uid, number), kept))
 
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
@@ -345,7 +353,7 @@ class NetLink:
         else:
             outgoing.send_for(event, origin, kept)
             if kept is not None:
-                self.keep(key, event)
+                self.keep(key, arrival)
             self.deliver_own(event)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
@@ -365,6 +373,9 @@ class NetLink:
         control = self._control.get(key)
         if control is not None:
             control(payload)
+        elif key.startswith(self._key("units")):
+            if problem := self.units.on_statement(key, payload):
+                self._incoming.counts.rejections.add(problem, key, payload)
         elif (found := self._incoming.find(key)) is not None:
             found.read(envelope, payload)
 
@@ -426,28 +437,25 @@ class NetLink:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
         return self._late.is_on_time(key, sender, times)
 
-    def keep(self, key: str, event: Event | None) -> None:
+    def keep(self, key: str, arrival: Arrival | None) -> None:
         """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
-        if event is None:
+        if arrival is None:
             self._kept.forget(key)
         else:
-            self._kept.keep(key, event)
+            self._kept.keep(key, arrival)
 
     # -- who is told of troubles -------------------------------------------------------------------------------------
 
     def subscribed_since(self, key: str) -> float | None:
         """When this participant first subscribed to a key; None if it does not."""
-        since = [each.since for each in self._listenings_of(key)]
-        return min(since) if since else None
+        return self._patterns.since(key, self._incoming.split(key)[0])
 
     def listeners_of(self, key: str) -> list[TroubleHandler]:
         """The trouble handlers of the subscriptions to a key."""
-        return [each.on_trouble for each in self._listenings_of(key) if each.on_trouble is not None]
-
-    def _listenings_of(self, key: str) -> list[Listening]:
         event_key, _ = self._incoming.split(key)
         with self._lock:
-            return [each for each in self._listenings if each.filter.accepts(event_key)]
+            asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
+        return [handler for handler, filter in asked if filter.accepts(event_key)]
 
     def publishers_of(self, type_: str) -> list[TroubleHandler]:
         """The trouble handlers of the channels of a type."""
@@ -488,7 +496,7 @@ class NetLink:
             if set(before.patterns) != set(listening.filter.patterns):
                 self._patterns.add(listening.filter.patterns)
                 self._patterns.remove(before.patterns)
-        for relay in self._relays:
+        for relay in list(self.relays):
             relay.compile_again()
         if self._other_wants.types_changed():
             self._wants_changed()

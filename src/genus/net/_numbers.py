@@ -79,29 +79,52 @@ class SenderNumbers:
 
 
 class OriginNumbers:
-    """State: the numbers of one origin and key that were seen: the newest, and which of those before it.
+    """State: the numbers of one origin and key that were seen: the newest, and which before it were not.
 
-    >>> seen = OriginNumbers()
-    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3)]
-    [True, True, False, True, False]
+    >>> seen = OriginNumbers(1)
+    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3, 4)]
+    [False, True, False, True, False, True]
     """
 
-    __slots__ = ("_mask", "_newest")
+    __slots__ = ("_early", "_first", "_unseen", "newest")
 
-    def __init__(self) -> None:
-        self._newest = 0
-        self._mask = 0
+    def __init__(self, first: int) -> None:
+        self.newest = first
+        self._first: int | None = first
+        """Numbers before this one were not seen, but for those in `_early`; None if it is out of the window."""
+        self._early: set[int] = set()
+        self._unseen: dict[int, None] = {}
+
+    def is_newer(self, number: int) -> bool:
+        """Whether a number is newer than all that were seen before."""
+        return 0 < (number - self.newest) & _MASK < _HALF
 
     def is_new(self, number: int) -> bool:
         """Whether a number was not seen before; one that is too old to be remembered was."""
-        ahead = (number - self._newest) & _MASK
-        if self._mask == 0 or 0 < ahead < _HALF:
-            self._mask = (self._mask << min(ahead, WINDOW) | 1) & _SEEN if self._mask else 1
-            self._newest = number
+        ahead = (number - self.newest) & _MASK
+        if ahead == 1:
+            self.newest = number
             return True
-        behind = -ahead & _MASK
-        bit = 1 << behind if behind < WINDOW else _SEEN
-        if self._mask & bit:
+        if 0 < ahead < _HALF:
+            self._skip(number, min(ahead, WINDOW))
+            return True
+        return -ahead & _MASK < WINDOW and self._is_unseen(number)
+
+    def _skip(self, number: int, ahead: int) -> None:
+        self._unseen |= dict.fromkeys((number - back) & _MASK for back in range(ahead - 1, 0, -1))
+        for old in list(self._unseen)[: max(0, len(self._unseen) - WINDOW)]:
+            del self._unseen[old]
+        self.newest = number
+
+    def _is_unseen(self, number: int) -> bool:
+        if number in self._unseen:
+            del self._unseen[number]
+            return True
+        if self._first is None or (number - self._first) & _MASK < _HALF:
             return False
-        self._mask |= bit
-        return True
+        if (self.newest - self._first) & _MASK >= WINDOW:
+            self._first, self._early = None, set()
+            return False
+        is_new = number not in self._early
+        self._early.add(number)
+        return is_new

@@ -20,23 +20,31 @@ class NetRelay:
         patterns: Patterns,
         own_wants: OwnWants,
         compile: Callable[[Subscription], TopicFilter],
+        kept: Callable[[Subscription], list[Arrival]],
         on_close: Callable[["NetRelay"], None],
     ) -> None:
         self._receive = receive
-        self._patterns, self._own_wants, self._compile, self._on_close = patterns, own_wants, compile, on_close
+        self._patterns, self._own_wants, self._compile = patterns, own_wants, compile
+        self._kept, self._on_close = kept, on_close
         self._wants: tuple[Want, ...] = ()
         self._subscribed: list[str] = []
         self._filters: tuple[PythonFilter, ...] = ()
         self._lock = threading.Lock()
 
     def want(self, wants: Iterable[Want]) -> None:
-        """Receive what these wants match, and tell the network of them; replaces those before."""
+        """Receive what these wants match, and tell the network of them; replaces those before.
+
+        Last values that are known already are received at once, also if they were received for others before.
+        """
         with self._lock:
             before, self._wants = self._wants, tuple(dict.fromkeys(wants))
             asked = dict.fromkeys(want.subscription for want in self._wants)
             self._filters = tuple(PythonFilter(subscription) for subscription in asked)
             self._subscribe()
             self._own_wants.replace(before, self._wants)
+        new = asked.keys() - {want.subscription for want in before}
+        for arrival in [arrival for subscription in new for arrival in self._kept(subscription)]:
+            self._receive(arrival)
 
     def compile_again(self) -> None:
         """Follow types that were declared since."""

@@ -1,10 +1,10 @@
 """Round trips: how long a question takes to other participants, and how far their clocks are from this one."""
 
 import threading
-import time
 
 from genus.net._contract import ROUND_TRIPS, Measured
 from genus.net._control import Ping, Pong, control_key, decode_message, encode_message
+from genus.net._steady import steady_us
 from genus.net._transport import URGENT, Sending, Transport
 
 ANSWER_S = 0.5
@@ -16,7 +16,7 @@ class RoundTrips:
 
     def __init__(self, transport: Transport, realm: str, uid: str) -> None:
         self._transport, self._realm, self._uid = transport, realm, uid
-        self._ping = transport.sender(control_key(realm, "ping"), Sending(URGENT))
+        self._ping = transport.sender(control_key(realm, "ping"), Sending(URGENT, waits=False))
         self._measuring = threading.Lock()
         self._answered = threading.Condition()
         self._answers: list[tuple[int, Pong]] = []
@@ -28,8 +28,8 @@ class RoundTrips:
         ping = decode_message(Ping, payload)
         if ping is None or ping.asker == self._uid:
             return
-        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker[:16]), Sending(URGENT))
-        sender.put(encode_message(Pong(self._uid, ping.asked_us, time.time_ns() // 1000)), b"")
+        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker[:16]), Sending(URGENT, waits=False))
+        sender.put(encode_message(Pong(self._uid, ping.asked_us, steady_us())), b"")
         sender.close()
 
     def on_pong(self, payload: bytes) -> None:
@@ -37,7 +37,7 @@ class RoundTrips:
         pong = decode_message(Pong, payload)
         if pong is not None:
             with self._answered:
-                self._answers.append((time.time_ns() // 1000, pong))
+                self._answers.append((steady_us(), pong))
                 self._answered.notify()
 
     def measure(self, times: int = ROUND_TRIPS) -> Measured | None:
@@ -52,7 +52,7 @@ class RoundTrips:
 
     def _ask(self) -> list[tuple[int, int]]:
         """The length of a round trip and the difference of the clocks, of the first answer."""
-        asked_us = time.time_ns() // 1000
+        asked_us = steady_us()
         with self._answered:
             self._answers.clear()
             self._ping.put(encode_message(Ping(self._uid, asked_us)), b"")
