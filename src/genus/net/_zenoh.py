@@ -91,18 +91,27 @@ class ZenohTransport:
         self._kept = KeptPackets(session, self._mailbox.accept, self._tasks.put)
         self._mailbox.start(receiver)
         self._worker.start()
-        if self.options.has_server:
-            self._events = session.info.declare_transport_events_listener(
-                lambda _: self._mailbox.call(self._check_connection)
-            )
-        self._mailbox.call(self._check_connection)
+        self._watch_connection(session)
 
-    def _check_connection(self) -> None:
-        """Tell the receiver if the connection was made or lost. Without a server there is none to lose."""
+    def _watch_connection(self, session: "zenoh.Session") -> None:
+        """Tell the receiver when the connection is made or lost; without a server there is none to lose."""
+        if not self.options.has_server:
+            self._mailbox.call(lambda: self._tell_connection(True))
+            return
+        put = import_zenoh().SampleKind.PUT
+        others: set[str] = set()
+
+        def changed(event: Any) -> None:
+            # zenoh may still list a transport when it tells that it is gone, so they are counted here
+            (others.add if event.kind == put else others.discard)(str(event.transport.zid))
+            is_connected = bool(others)
+            self._mailbox.call(lambda: self._tell_connection(is_connected))
+
+        self._held.add(session.info.declare_transport_events_listener(changed, history=True))
+
+    def _tell_connection(self, is_connected: bool) -> None:
         assert self._receiver is not None
-        session = self._session
-        is_connected = session is not None and (not self.options.has_server or bool(session.info.transports()))
-        if is_connected != self._is_connected and session is not None:
+        if is_connected != self._is_connected and self._session is not None:
             self._is_connected = is_connected
             self._receiver.connected(is_connected)
 
