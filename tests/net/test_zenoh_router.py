@@ -1,7 +1,5 @@
 """zenoh with a router: it is named, waited for, killed, and comes back."""
 
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from genus.net._zenoh import ZenohSender
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
+from tests.net.certificates import Authority
 from tests.net.zenoh_network import Collector, free_port, participant, put_until, router, wait_for
 
 TICK_S = 0.004
@@ -135,55 +134,26 @@ def test_a_router_that_is_down_can_be_waited_for() -> None:
 # -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.pem and, for a router, a client and a stranger, NAME.pem and NAME.key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("certificates")
-    for authority in ("ca", "other-ca"):
-        _openssl(
-            folder,
-            f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={authority} "
-            f"-keyout {authority}.key -out {authority}.pem",
-        )
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    for name, authority in (("router", "ca"), ("client", "ca"), ("stranger", "other-ca")):
-        _openssl(
-            folder,
-            f"req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} "
-            f"-keyout {name}.key -out {name}.csr",
-        )
-        _openssl(
-            folder,
-            f"x509 -req -days 2 -in {name}.csr -CA {authority}.pem -CAkey {authority}.key -CAcreateserial "
-            f"-extfile names -out {name}.pem",
-        )
-    return folder
-
-
-def _openssl(folder: Path, arguments: str) -> None:
-    subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True)
-
-
-def test_mutual_tls_lets_in_who_has_a_certificate(certificates: Path) -> None:
-    endpoint = f"tls/localhost:{free_port()}"
-    trusted = f"connect={endpoint}&ca={certificates}/ca.pem&wait=1s"
+def test_mutual_tls_lets_in_who_has_a_certificate(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    own, client, stranger = authority.issue("router"), authority.issue("client"), other.issue("stranger")
+    port = free_port()
+    to_router = f"r?connect=tls/localhost:{port}&ca={authority.root}"
     with router(
-        endpoint.replace("localhost", "127.0.0.1"),
-        transport__link__tls__root_ca_certificate=str(certificates / "ca.pem"),
-        transport__link__tls__listen_certificate=str(certificates / "router.pem"),
-        transport__link__tls__listen_private_key=str(certificates / "router.key"),
+        f"tls/127.0.0.1:{port}",
+        transport__link__tls__root_ca_certificate=str(authority.root),
+        transport__link__tls__listen_certificate=str(own.certificate),
+        transport__link__tls__listen_private_key=str(own.key),
         transport__link__tls__enable_mtls=True,
     ):
-        client = f"r?{trusted}&cert={certificates}/client.pem&key={certificates}/client.key&wait=10s".replace(
-            "&wait=1s", ""
-        )
-        with participant(client) as (a, _), participant(client) as (b, at_b):
+        known = f"{to_router}&cert={client.certificate}&key={client.key}&wait=10s"
+        with participant(known) as (a, _), participant(known) as (b, at_b):
             b.subscribe("r/**")
             put_until(a.sender("r/x", Sending()), lambda: at_b.packets)
-        stranger = f"r?{trusted}&cert={certificates}/stranger.pem&key={certificates}/stranger.key"
-        plain = f"r?wait=1s&connect={endpoint.replace('tls', 'tcp')}"
-        for refused, why in ((f"r?{trusted}", "TLS failed"), (stranger, "TLS failed"), (plain, "does it want TLS")):
+        for refused, why in (
+            (f"{to_router}&wait=500ms", "TLS failed"),
+            (f"{to_router}&cert={stranger.certificate}&key={stranger.key}&wait=500ms", "TLS failed"),
+            (f"r?connect=tcp/localhost:{port}&wait=500ms", "does it want TLS"),
+        ):
             with pytest.raises(BusError, match=why), participant(refused):
                 pass
