@@ -1,8 +1,6 @@
 """`genus pub`, `sub`, `record`, `replay`, `explain` and `bindings`, as a person uses them."""
 
 import json
-import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,7 +11,10 @@ import pytest
 
 from genus.bus import RecordingWriter, read_recording
 from genus.cli._events import event_type, load_types, make_event
+from genus.net._control import decode_text
+from genus.net._ipc import IpcTransport
 from genus.testing import run_command as genus
+from tests.net.recording_receiver import RecordingReceiver
 
 TYPES = """
 from datetime import timedelta
@@ -58,12 +59,18 @@ class Running:
 
     def wait_for_socket(self) -> None:
         """Until it has subscribed on the bus."""
-        folder = Path(os.environ["XDG_RUNTIME_DIR"]) / "genus" / "genus"
-        while not (
-            folder.is_dir()
-            and any(re.fullmatch(rf"{self.process.pid}-\w+\.subscriptions", entry.name) for entry in folder.iterdir())
-        ):
-            assert self.process.poll() is None, self.process.communicate()[1]
+        receiver, transport = RecordingReceiver(), IpcTransport("genus")
+        transport.open(receiver)
+        transport.watch("@genus/genus/**")
+        receiver.wait(lambda: self.process.poll() is not None or self._is_listening(list(receiver.tokens)))
+        transport.close()
+        assert self.process.poll() is None, self.process.communicate()[1]
+
+    def _is_listening(self, tokens: list[str]) -> bool:
+        """Whether there is a token of a want of this process."""
+        here = [token.split("/") for token in tokens if token.startswith("@genus/genus/here/")]
+        uids = [uid for *_, uid, about in here if f'"pid": {self.process.pid},' in (decode_text(about) or "")]
+        return any(token.startswith(f"@genus/genus/want/{uid}/") for token in tokens for uid in uids)
 
     def end(self, number: int | None = None) -> tuple[str, str, int]:
         if number is not None:
