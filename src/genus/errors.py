@@ -15,6 +15,7 @@ __all__ = [
     "DeclarationError",
     "EventError",
     "GenusError",
+    "GrantsError",
     "HierarchyError",
     "LakeDamaged",
     "LakeError",
@@ -82,6 +83,10 @@ class HierarchyError(GenusError, ValueError):
 
 class BusError(GenusError, RuntimeError):
     """A bus cannot do what was asked: it is closed, say, or its address is unknown. Change the call."""
+
+
+class GrantsError(GenusError, ValueError):
+    """A grants file cannot be used; the message names file, table and key. Correct the file."""
 
 
 class QueueFull(GenusError, RuntimeError):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from genus._lazy import lazy
-from genus.bus._bus import Bus, ErrorHandler, Traffic
+from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._channel import EventChannel
 from genus.bus._collection import Collection, Flavour
 from genus.bus._link import (
@@ -25,6 +25,7 @@ from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
 from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds
 from genus.bus._queue import WhenFull
+from genus.bus._traffic import Traffic
 
 if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder

@@ -4,76 +4,48 @@ Which listeners get an event is decided in `_router` and `_class_route`.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
-
-import msgspec
-from msgspec.structs import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from genus.bus._channel import EventChannel
-from genus.bus._clock import SystemClock
+from genus.bus._clock import Periodic, SystemClock
 from genus.bus._collection import CAPACITY, Collection, Flavour, new_collection
-from genus.bus._link import ChannelLink, Clock, ClockLink, Link, ListeningLink, Publisher, Timer, TroubleHandler
-from genus.bus._listener import AsyncListener, Counters, Handler, Inbox, Listener, RoundRobin
-from genus.bus._qos import NonReal, QoS, Span, nanoseconds
-from genus.bus._queue import WhenFull
+from genus.bus._last_values import CatchUp, KeptEvent, LastValuePublisher, LastValues, RoutePublisher, check_keep
+from genus.bus._link import (
+    BatchLink,
+    ChannelLink,
+    Clock,
+    ClockLink,
+    KeepingLink,
+    Link,
+    ListeningLink,
+    Publisher,
+    Timer,
+    TroubleHandler,
+)
+from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
+from genus.bus._publishers import CollectionPublisher, StampingPublisher, in_turn, stamp_with
+from genus.bus._qos import Keep, NonReal, QoS, Span, nanoseconds
+from genus.bus._queue import EventQueue, WhenFull
 from genus.bus._router import Router
+from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, check
+from genus.model import Event, check, name_of
 
 if TYPE_CHECKING:
     import logging
 
     from genus.bus._class_route import ClassRoute
-    from genus.targets.dispatch import Deliver, Prepare
 
 T = TypeVar("T")
 
 ErrorHandler: TypeAlias = Callable[[Listener[Any], Event, Exception], None]
 """A function that is called with the listener, the event and the error when a handler raises."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Traffic(msgspec.Struct, frozen=True):
-    """Counters of a bus: events published per type, deliveries per subscription, and the counters of the link."""
-
-    published: Mapping[str, int]
-    subscriptions: Mapping[str, Counters]
-    link: Mapping[str, int]
-
-
-class SubscriptionCounters(Mapping[str, Counters]):
-    """The counters of each subscription, by its text; those with the same text are added up.
-
-    The texts are made when they are first read, as that takes longer than counting.
-    """
-
-    def __init__(self, counted: list[tuple[Subscription, Counters]]) -> None:
-        self._counted = counted
-
-    @cached_property
-    def _by_text(self) -> dict[str, Counters]:
-        found: dict[str, Counters] = {}
-        for subscription, counters in self._counted:
-            text = str(subscription)
-            found[text] = found[text] + counters if text in found else counters
-        return found
-
-    def __getitem__(self, text: str) -> Counters:
-        return self._by_text[text]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_text)
-
-    def __len__(self) -> int:
-        return len(self._by_text)
-
-    def __repr__(self) -> str:
-        return repr(self._by_text)
 
 
 class Bus:
@@ -90,15 +62,21 @@ class Bus:
     ) -> None:
         self._link = link
         self._listening_link = link if isinstance(link, ListeningLink) else None
+        self._keeping_link = link if isinstance(link, KeepingLink) else None
+        self._last_values = LastValues()
         self._on_error = on_error
-        self._stamp = _stamp(source, self.now if stamp else None)
+        self._stamp = stamp_with(source, self.now if stamp else None)
         self._stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
-        self._router = Router(_in_turn(self._stamp, check if check_events else None, link.send if link else None))
+        self._check = in_turn(self._stamp, check) if check_events else self._stamp
+        self._router = Router(in_turn(self._check, link.send) if link else self._check)
+        self.is_batching = isinstance(link, BatchLink)
+        self._watchers: dict[object, Callable[[], None]] = {}
         self.lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._groups_lock = threading.Lock()
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
+        self._at_close: list[Callable[[], object]] = []
         self._closed = False
         self._every_event = self.collection(Event)
         self._every_event.on_publisher = self._set_publish
@@ -153,13 +131,50 @@ class Bus:
                 self._collections[key] = new_collection(self, types, flavour, remember)
             return self._collections[key]
 
-    def channel(self, type: type[T], qos: QoS = NonReal()) -> EventChannel[T]:  # noqa: B008 - it is frozen
-        """A channel to publish an event type with a quality of service; a medium that cannot keep it refuses."""
-        return EventChannel(self, type, qos)
+    def channel(
+        self,
+        type: type[T],
+        qos: QoS = NonReal(),  # noqa: B008 - it is frozen
+        *,
+        keep: Literal[0, 1] = 0,
+        keep_by: str | Iterable[str] | None = None,
+    ) -> EventChannel[T]:
+        """A channel to publish an event type with a quality of service; a medium that cannot keep it refuses.
+
+        With `keep=1` the newest event of each `source` is kept until the bus is closed, and who subscribes later gets
+        it at once. `keep_by` names other attributes whose values make the key.
+
+        >>> from genus import Event, open_bus
+        >>> class Valve(Event):
+        ...     number: int
+        ...     open: bool
+        >>> with open_bus() as bus, bus.channel(Valve, keep=1, keep_by="number") as valves:
+        ...     valves.announce()
+        ...     valves.publish(Valve(number=1, open=False))
+        ...     valves.publish(Valve(number=1, open=True))
+        ...     listener = bus.collection(Valve).subscribe(print)
+        Valve(number=1, open=True)
+        """
+        return EventChannel(self, type, qos, _keep(keep, keep_by))
+
+    @overload
+    def last_values(self, subscription: Subscription[T]) -> list[T]: ...
+
+    @overload
+    def last_values(self, subscription: str) -> list[Any]: ...
+
+    def last_values(self, subscription: Subscription | str) -> list[Any]:
+        """The newest kept events that a subscription, or its text, matches: what a new subscriber would get."""
+        listener = Listener[Any](self, ensure_subscription(subscription, strict=False), print)
+        return [kept.event for kept in self._kept_for(listener)]
 
     def publish(self, event: Event) -> None:
         """Publish an event of any type; `Collection.publish` has the errors."""
         self._every_event.publish(event)
+
+    def publish_all(self, events: Iterable[Event]) -> int:
+        """Publish events of any types, and return their number; see `Collection.publish_all`."""
+        return self._every_event.publish_all(events)
 
     @overload
     def subscribe(
@@ -285,7 +300,7 @@ class Bus:
         ...     timer = bus.every("100ms", lambda: None)
         ...     timer.cancel()
         """
-        return _Periodic(self._clock, nanoseconds(period, "period"), function)
+        return Periodic(self._clock, nanoseconds(period, "period"), function)
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -295,6 +310,23 @@ class Bus:
         link = dict(self._link.counters()) if self._link else {}
         return Traffic(self._router.published(), SubscriptionCounters(counted), link)
 
+    def subscriptions(self) -> list[Subscription]:
+        """The subscriptions that there are now, one for each listener."""
+        return [listener.subscription for listener in self._listeners()]
+
+    def on_subscriptions(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after each change of `subscriptions()`; returns a function that ends it.
+
+        It is called in the thread that subscribes or cancels, and should not take long. Closing the bus is no change.
+        """
+        key = object()
+        self._watchers[key] = changed
+
+        def end() -> None:
+            self._watchers.pop(key, None)
+
+        return end
+
     async def drain(self) -> None:
         """Wait until async handlers have handled what was published before."""
         import asyncio
@@ -302,12 +334,20 @@ class Bus:
         while not all(one.is_idle for one in self._async_listeners()):
             await asyncio.sleep(0.001)
 
+    def at_close(self, function: Callable[[], object]) -> None:
+        """Call a function when the bus is closed, before its link is: for what belongs to the bus and ends with it."""
+        with self.lock:
+            self._check_open()
+            self._at_close.append(function)
+
     def close(self) -> None:
         """Cancel all subscriptions and close the link; a second call does nothing."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
+        for function in self._at_close:
+            function()
         if self._link is not None:
             self._link.close()
         self._clock.close()
@@ -318,6 +358,25 @@ class Bus:
         self._router.close()
 
     # -- for collections, listeners, channels and links --------------------------------------------------------------
+
+    def prepare(self, event: Event) -> Event:
+        """Stamp and check an event as it is before it is sent."""
+        return event if self._check is None else self._check(event)
+
+    def send_all(self, events: Sequence[Event]) -> None:
+        """Send events to other processes at once."""
+        assert isinstance(self._link, BatchLink)
+        self._link.send_all(events)
+
+    def subscriptions_changed(self) -> None:
+        """Tell those that asked for it."""
+        if not self._watchers or self._closed:
+            return
+        for changed in list(self._watchers.values()):
+            try:
+                changed()
+            except Exception:
+                log().exception("a function that is told of subscriptions failed")
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
@@ -345,14 +404,37 @@ class Bus:
 
         return deliver
 
-    def add(self, listener: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
-        """Deliver events to a listener from now on."""
+    def add(
+        self,
+        listener: Listener[Any],
+        on_trouble: TroubleHandler | None = None,
+        queue: EventQueue[Any] | None = None,
+    ) -> None:
+        """Deliver events to a listener from now on, and first the kept events that it matches.
+
+        `queue` is the one that kept events are put into, whatever its capacity.
+        """
         self._check_open()
-        self._router.add(listener)
-        if self._listening_link is not None:
-            self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+        with self._last_values.lock:
+            is_kept = self._keeping_link is not None or self._last_values.accepted_by(listener.subscription)
+            catch_up = CatchUp(listener, queue) if is_kept else None
+            self._router.add(listener)
+        try:
+            if self._listening_link is not None:
+                self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+            if catch_up is not None:
+                catch_up.run(partial(self._kept_for, listener))
+        except BaseException:
+            self.remove(listener)
+            raise
         if listener.is_cancelled or self._closed:  # by another thread, in the meantime
             self.remove(listener)
+
+    def _kept_for(self, listener: Listener[Any]) -> list[KeptEvent]:
+        kept = self._last_values.matching(listener)
+        if self._keeping_link is not None:
+            kept += map(KeptEvent, self._keeping_link.last_values(listener.subscription))
+        return kept
 
     def remove(self, listener: Listener[Any]) -> None:
         """Deliver no more events to a listener."""
@@ -362,28 +444,62 @@ class Bus:
         self._router.remove(listener)
 
     def announce(
-        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None = None, carries: tuple[str, ...] = ()
+        self,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None = None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
     ) -> Publisher:
         """Prepare to publish a type with a quality of service; BusError if the medium cannot keep it."""
+        if keep is not None:
+            check_keep(cls, keep)
         if isinstance(self._link, ChannelLink):
-            carries = (*carries, *(name for name in self._stamped if name not in carries))
-            publisher = self._link.announce(cls, qos, on_trouble, carries)
-            return publisher if self._stamp is None else _StampingPublisher(publisher, self._stamp)
+            return self._announce_on(self._link, cls, qos, on_trouble, carries, keep)
         if not isinstance(qos, NonReal):
             raise BusError(
                 f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes NonReal() only"
             )
-        return _CollectionPublisher(self.collection(cls))
+        if keep is None:
+            return CollectionPublisher(self.collection(cls))
+        if self._link is not None:
+            raise BusError(f"{name_of(cls)} cannot be announced with keep=1: this medium keeps no last values")
+        values = self._last_values.keep(cls, keep)
+        return LastValuePublisher(values, self._check, RoutePublisher(lambda: self.route(cls).deliver))
 
-    def round_robin(self, types: tuple[type, ...]) -> RoundRobin:
-        """The group of consumers that share the events of a type."""
+    def _announce_on(
+        self,
+        link: ChannelLink,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        carries: tuple[str, ...],
+        keep: Keep | None,
+    ) -> Publisher:
+        carries = (*carries, *(name for name in self._stamped if name not in carries))
+        if keep is not None:
+            publisher = link.announce(cls, qos, on_trouble, carries, keep)
+            return LastValuePublisher(self._last_values.keep(cls, keep), self._stamp, publisher)
+        publisher = link.announce(cls, qos, on_trouble, carries)
+        return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
+
+    def join(self, types: tuple[type, ...], consumer: Listener[Any]) -> RoundRobin:
+        """Let a consumer share the events of a type with others; the first of them gets the kept events."""
         self._check_open()
         with self._groups_lock:
-            if types not in self._groups:
-                group = RoundRobin(self, Subscription(AllOf(types)))
-                self.add(group)
-                self._groups[types] = group
-            return self._groups[types]
+            group = self._groups.get(types)
+            is_new = group is None
+            if group is None:
+                group = self._groups[types] = RoundRobin(self, Subscription(AllOf(types)))
+            group.join(consumer)
+        if is_new:
+            try:
+                self.add(group, queue=consumer.queue if isinstance(consumer, Inbox) else None)
+            except BaseException:
+                with self._groups_lock:
+                    self._groups.pop(types, None)
+                raise
+        return group
 
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
         """Report a handler's error to `on_error`; to the log without one, or if that raises itself."""
@@ -423,93 +539,21 @@ class BusDelivery:
         self._receive(event)
 
 
+def _keep(keep: int, keep_by: str | Iterable[str] | None) -> Keep | None:
+    if keep not in (0, 1):
+        raise BusError(f"keep={keep!r}: a channel keeps the newest event of each key (1) or none (0)")
+    if not keep and keep_by is not None:
+        raise BusError(f"keep_by={keep_by!r} needs keep=1")
+    if not keep:
+        return None
+    return Keep() if keep_by is None else Keep((keep_by,) if isinstance(keep_by, str) else tuple(keep_by))
+
+
 def log() -> "logging.Logger":
     """The log of handlers that raise; `logging` is slow to import and seldom needed."""
     import logging
 
     return logging.getLogger("genus.bus")
-
-
-def _stamp(source: str | None, now: Callable[[], datetime] | None) -> "Prepare | None":
-    """A function that returns an event with the source and the time of publishing, where it has none."""
-    if source is None and now is None:
-        return None
-
-    def stamp(event: Event) -> Event:
-        missing: dict[str, Any] = {}
-        if source is not None and event.source is None:
-            missing["source"] = source
-        if now is not None and event.time is None:
-            missing["time"] = now()
-        return replace(event, **missing) if missing else event
-
-    return stamp
-
-
-def _in_turn(stamp: "Prepare | None", *steps: "Deliver | None") -> "Prepare | None":
-    """All that happens to an event before it is delivered; None if nothing does."""
-    needed = [step for step in steps if step is not None]
-    if stamp is None and not needed:
-        return None
-
-    def prepare(event: Event) -> Event:
-        if stamp is not None:
-            event = stamp(event)
-        for step in needed:
-            step(event)
-        return event
-
-    return prepare
-
-
-class _StampingPublisher:
-    """Publishes events with the source and time of publishing, where they have none."""
-
-    def __init__(self, publisher: Publisher, stamp: "Prepare") -> None:
-        self._publisher, self._stamp = publisher, stamp
-        self.withdraw = publisher.withdraw
-
-    def publish(self, event: Any) -> None:
-        """Publish an event of the type."""
-        self._publisher.publish(self._stamp(event))
-
-
-class _CollectionPublisher:
-    """Publishes without deadlines, as a collection does."""
-
-    def __init__(self, collection: Collection[Any]) -> None:
-        self._collection = collection
-
-    def publish(self, event: Any) -> None:
-        """Publish an event of the type."""
-        self._collection.publish(event)
-
-    def withdraw(self) -> None:
-        """Nothing was opened."""
-
-
-class _Periodic:
-    """State: a function that is called once per period, until it is cancelled."""
-
-    def __init__(self, clock: Clock, period_ns: int, function: Callable[[], object]) -> None:
-        if period_ns < 1:
-            raise BusError("a period must be longer than 0")
-        self._clock, self._period_ns, self._function = clock, period_ns, function
-        self._is_cancelled = False
-        self._next = clock.time_ns() + period_ns
-        self._timer = clock.call_at(self._next, self._call)
-
-    def _call(self) -> None:
-        late = max(0, self._clock.time_ns() - self._next)
-        self._next += self._period_ns * (1 + late // self._period_ns)
-        if not self._is_cancelled:
-            self._timer = self._clock.call_at(self._next, self._call)
-            self._function()
-
-    def cancel(self) -> None:
-        """Make no more calls."""
-        self._is_cancelled = True
-        self._timer.cancel()
 
 
 def _nanoseconds_of(time: datetime) -> int:

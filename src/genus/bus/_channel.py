@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
+from genus.bus._last_values import LastValuePublisher
 from genus.bus._link import Publisher, TroubleHandler
-from genus.bus._qos import QoS
+from genus.bus._qos import Keep, QoS
 from genus.errors import BusError
 from genus.model import is_event_type, is_type, name_of, vector
 
@@ -15,7 +16,12 @@ class ChannelOwner(Protocol):
     """What a channel needs of its bus."""
 
     def announce(
-        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None = None, carries: tuple[str, ...] = ()
+        self,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None = None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
     ) -> Publisher:
         """Prepare to publish a type with a quality of service."""
 
@@ -36,16 +42,18 @@ class EventChannel(Generic[T]):
     Valve(open=True)
     """
 
-    def __init__(self, bus: ChannelOwner, type: type[T], qos: QoS) -> None:
+    def __init__(self, bus: ChannelOwner, type: type[T], qos: QoS, keep: Keep | None = None) -> None:
         if not is_type(type):
             raise BusError(f"{type!r} is neither an event type nor a kind, so it has no channel")
         self.type = type
         self.qos = qos
+        self.keep = keep
         self._bus = bus
         self._publisher: Publisher | None = None
 
     def __repr__(self) -> str:
-        return f"<EventChannel of {name_of(self.type)}, {self.qos}>"
+        kept = "" if self.keep is None else f", keep=1 by {', '.join(self.keep.by)}"
+        return f"<EventChannel of {name_of(self.type)}, {self.qos}{kept}>"
 
     def __enter__(self) -> "EventChannel[T]":
         return self
@@ -69,7 +77,7 @@ class EventChannel(Generic[T]):
         names = (carries,) if isinstance(carries, str) else tuple(carries)
         for name in names:
             vector(self.type).find(name)
-        self._publisher = self._bus.announce(self.type, self.qos, on_trouble, names)
+        self._publisher = self._bus.announce(self.type, self.qos, on_trouble, names, self.keep)
 
     def publish(self, event: T) -> None:
         """Publish an event of exactly this type; a subtype has a channel of its own."""
@@ -79,8 +87,31 @@ class EventChannel(Generic[T]):
             raise BusError(f"{self!r} cannot publish a {type(event).__name__}; a channel carries one type")
         self._publisher.publish(event)
 
+    def forget(self, **key: object) -> int:
+        """Keep last values no more: those with the given values, or all; returns how many there were.
+
+        >>> from genus import Event, Subscription, open_bus
+        >>> class Gate(Event):
+        ...     open: bool
+        >>> with open_bus() as bus, bus.channel(Gate, keep=1) as gates:
+        ...     gates.announce()
+        ...     for source in ("north", "south"):
+        ...         gates.publish(Gate(open=True, source=source))
+        ...     gates.forget(source="north")
+        ...     bus.last_values(Subscription(Gate))
+        1
+        [Gate(source='south', open=True)]
+        """
+        if not isinstance(self._publisher, LastValuePublisher):
+            why = "was not announced" if self.keep is not None else "keeps no last values; give it keep=1"
+            raise BusError(f"{self!r} {why}")
+        return self._publisher.forget(key)
+
     def cancel(self) -> None:
-        """Withdraw the announcement; what was published before is still sent. A second call does nothing."""
+        """Withdraw the announcement; what was published before is still sent, and last values are still kept.
+
+        A second call does nothing.
+        """
         if self._publisher is not None:
             self._publisher.withdraw()
             self._publisher = None

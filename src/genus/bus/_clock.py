@@ -6,7 +6,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from genus.bus._link import WaitFor
+from genus.bus._link import Clock, WaitFor
+from genus.errors import BusError
 
 
 class SystemTimer:
@@ -77,3 +78,27 @@ class SystemClock:
                 else:
                     self._changed.wait(left / 1e9 if self._due else None)
         return None
+
+
+class Periodic:
+    """State: a function that is called once per period, until it is cancelled."""
+
+    def __init__(self, clock: Clock, period_ns: int, function: Callable[[], object]) -> None:
+        if period_ns < 1:
+            raise BusError("a period must be longer than 0")
+        self._clock, self._period_ns, self._function = clock, period_ns, function
+        self._is_cancelled = False
+        self._next = clock.time_ns() + period_ns
+        self._timer = clock.call_at(self._next, self._call)
+
+    def _call(self) -> None:
+        late = max(0, self._clock.time_ns() - self._next)
+        self._next += self._period_ns * (1 + late // self._period_ns)
+        if not self._is_cancelled:
+            self._timer = self._clock.call_at(self._next, self._call)
+            self._function()
+
+    def cancel(self) -> None:
+        """Make no more calls."""
+        self._is_cancelled = True
+        self._timer.cancel()

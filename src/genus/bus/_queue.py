@@ -37,6 +37,8 @@ class EventQueue(Generic[T]):
         self.full = full
         self.dropped = 0
         self.loop_thread: int | None = None
+        self.is_unlimited = False
+        """Whether items are added whatever the capacity: kept events that a new subscriber gets at once."""
         self._wait_for = wait_for
         self._items: deque[T] = deque()
         self._lock = threading.Lock()
@@ -51,7 +53,7 @@ class EventQueue(Generic[T]):
     def put(self, item: T) -> bool:
         """Add an item, by the policy if the queue is full; returns False if the queue is closed."""
         if self._wait_for is not None and self.full == "block":
-            self._wait_for(lambda: self._closed or len(self._items) < self.capacity, None)
+            self._wait_for(lambda: self._closed or self.is_unlimited or len(self._items) < self.capacity, None)
         with self._lock:
             if self._closed or (len(self._items) >= self.capacity and not self._make_room()):
                 return not self._closed
@@ -62,6 +64,8 @@ class EventQueue(Generic[T]):
 
     def _make_room(self) -> bool:
         """Apply the policy of a full queue; returns whether the new item fits now."""
+        if self.is_unlimited:
+            return True
         if self.full == "block":
             self._refuse_to_block_own_loop()
             self._not_full.wait_for(lambda: self._closed or len(self._items) < self.capacity)

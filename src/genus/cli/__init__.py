@@ -30,6 +30,7 @@ COMMANDS = {
     "sub": "genus.cli._bus:sub",
     "record": "genus.cli._bus:record",
     "replay": "genus.cli._bus:replay",
+    "grants": "genus.cli._grants:grants",
     "can": "genus.cli._can:can",
     "lake": "genus.cli._lake:lake",
     "completion": "genus.cli._completion:completion",
@@ -49,6 +50,9 @@ HELP_SECTIONS = {
         "sub": "Print events as they arrive",
         "record": "Write events to a file, or to a folder for streams",
         "replay": "Publish or print the events of a recording",
+    },
+    "On networks": {
+        "grants": "Say who may publish and subscribe which types",
     },
     "On CAN": {
         "can": "Plan channels, simulate them under faults, run them, decode logs",

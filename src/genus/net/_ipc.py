@@ -29,11 +29,10 @@ from genus.net._ipc_folder import IpcFolder
 from genus.net._ipc_frames import LARGEST_PAYLOAD, LONGEST_TEXT
 from genus.net._ipc_inbox import Inbox
 from genus.net._ipc_mailbox import Mailbox
-from genus.net._ipc_options import IpcOptions, parse_address
+from genus.net._ipc_options import IpcOptions
 from genus.net._ipc_outbox import CLOSED, Outbox, PacketSender
 from genus.net._ipc_peer import Peer
 from genus.net._ipc_state import TokenBoard
-from genus.net._netlink import NetLink
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.targets.topics import ZENOH, Dialect
 
@@ -254,22 +253,3 @@ def _abandon_all() -> None:
 
 
 os.register_at_fork(after_in_child=_abandon_all)
-
-
-def open_ipc(rest: str) -> NetLink:
-    """The link of `ipc:NAME?option=value&...`, of which `rest` is all behind the colon.
-
-    | option | |
-    |---|---|
-    | `full` | what happens to a packet that finds the queue for a receiver full: `drop_oldest` (the default), \
-      `drop_newest`, `block`, `raise` |
-    | `capacity` | packets in that queue (10000) |
-    | `receive_full` | what happens if packets come faster than handlers take them: `drop_oldest`, `drop_newest`, or \
-      `block`, which makes them wait at the sender |
-    | `receive_capacity` | packets that wait for handlers (10000) |
-
-    Raises:
-        BusError: The name or an option is wrong.
-    """
-    name, options = parse_address(rest)
-    return NetLink(IpcTransport(name, options), name, medium="ipc")

@@ -36,6 +36,7 @@ from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
 from genus.net._steady import steady_us
 from genus.net._transport import NORMAL, Sending, Transport
+from genus.net._units import StatedUnits
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
@@ -53,8 +54,8 @@ class Participant(msgspec.Struct, frozen=True):
 class Listening:
     """State: a subscription of the bus."""
 
-    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None, since: float) -> None:
-        self.subscription, self.on_trouble, self.since = subscription, on_trouble, since
+    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> None:
+        self.subscription, self.on_trouble = subscription, on_trouble
         self.filter: TopicFilter
         self.has_ended = False
 
@@ -84,7 +85,8 @@ class NetLink:
         self._hex = self.uid.hex()
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
-        self._patterns = Patterns(transport, realm)
+        self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
+        self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
@@ -113,7 +115,7 @@ class NetLink:
         self._deliver = deliver
         self._types_seen = _count_types()
         self.transport.open(self)
-        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm)
+        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units)
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
         self._control = {
@@ -125,6 +127,7 @@ class NetLink:
         }
         for key in self._control:
             self.transport.subscribe(key)
+        self.transport.subscribe(self.units.pattern, kept=True)
         rest = self.transport.dialect.rest
         for what in ("here", "want", "gate"):
             self.transport.watch(self._key(what, rest))
@@ -161,7 +164,7 @@ class NetLink:
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        listening = Listening(subscription, on_trouble, self.now())
+        listening = Listening(subscription, on_trouble)
         listening.filter = self._compile(subscription)
         with self._lock:
             self._listenings[listening] = None
@@ -370,6 +373,9 @@ class NetLink:
         control = self._control.get(key)
         if control is not None:
             control(payload)
+        elif key.startswith(self._key("units")):
+            if problem := self.units.on_statement(key, payload):
+                self._incoming.counts.rejections.add(problem, key, payload)
         elif (found := self._incoming.find(key)) is not None:
             found.read(envelope, payload)
 
@@ -442,17 +448,14 @@ class NetLink:
 
     def subscribed_since(self, key: str) -> float | None:
         """When this participant first subscribed to a key; None if it does not."""
-        since = [each.since for each in self._listenings_of(key)]
-        return min(since) if since else None
+        return self._patterns.since(key, self._incoming.split(key)[0])
 
     def listeners_of(self, key: str) -> list[TroubleHandler]:
         """The trouble handlers of the subscriptions to a key."""
-        return [each.on_trouble for each in self._listenings_of(key) if each.on_trouble is not None]
-
-    def _listenings_of(self, key: str) -> list[Listening]:
         event_key, _ = self._incoming.split(key)
         with self._lock:
-            return [each for each in self._listenings if each.filter.accepts(event_key)]
+            asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
+        return [handler for handler, filter in asked if filter.accepts(event_key)]
 
     def publishers_of(self, type_: str) -> list[TroubleHandler]:
         """The trouble handlers of the channels of a type."""
