@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     from genus.net._acl import Identity
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
+    from genus.net._interest import WantText
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
+    from genus.net._netlink import NetLink, Participant
+    from genus.net._relay import Want
 
 __all__ = [
     "Allowed",
@@ -18,8 +21,12 @@ __all__ = [
     "Measured",
     "Metric",
     "MetricsServer",
+    "NetLink",
+    "Participant",
     "Permit",
     "Refusal",
+    "Want",
+    "WantText",
     "bus_metrics",
     "read_grants",
     "serve_metrics",
@@ -31,5 +38,8 @@ if not TYPE_CHECKING:
         _acl="Identity",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
+        _interest="WantText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
+        _netlink="NetLink Participant",
+        _relay="Want",
     )
