@@ -1,13 +1,14 @@
 """A bus on any transport: each event once, losses told to both ends, wants, last values, contracts."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.bus import Bus, Hard, Keep, NonReal, Soft
 from genus.errors import BusError, EventError
+from genus.model import Unit
 from genus.net._envelope import Origin
 from genus.net._netlink import NetLink
 from genus.net._relay import Arrival, Want
@@ -338,3 +339,27 @@ def test_gateways_get_what_they_want_once_with_its_origin_and_send_for_others(ci
     city.run()
     assert len(arrived) == 2
     assert link_of(here).wants()[0].subscription == Subscription(Flood)
+
+
+def test_values_are_converted_from_the_units_of_the_sender() -> None:
+    network = MemoryNetwork()
+    city = City(network)
+    old, new = city.bus(), city.bus()
+
+    def declare(unit: str) -> type[Event]:
+        class Wind(Event):
+            speed: Annotated[float, Unit(unit)]
+
+        return Wind
+
+    sent = declare("km/h")
+    old.publish(sent(speed=36.0))  # type: ignore[call-arg]
+    kept = declare("m/s")
+    got: list[Any] = []
+    new.collection(kept).subscribe(got.append)
+    city.run()
+    old.publish(sent(speed=72.0))  # type: ignore[call-arg]
+    city.run()
+    assert [event.speed for event in got] == [pytest.approx(20.0)]
+    for bus in city.buses:
+        bus.close()

@@ -29,7 +29,6 @@ from genus.bus._traffic import Traffic
 
 if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
-    from genus.bus._ipc import IpcLink
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
 
@@ -50,7 +49,6 @@ __all__ = [
     "Hard",
     "Inbox",
     "InterestLink",
-    "IpcLink",
     "Keep",
     "KeepingLink",
     "KeepingPublisher",
@@ -86,7 +84,6 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
-        _ipc="IpcLink",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
         _refusals="Refusals Refused WhenInvalid",
     )

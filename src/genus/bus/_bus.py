@@ -4,7 +4,7 @@ Which listeners get an event is decided in `_router` and `_class_route`.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
@@ -14,6 +14,7 @@ from genus.bus._clock import Periodic, SystemClock
 from genus.bus._collection import CAPACITY, Collection, Flavour, new_collection
 from genus.bus._last_values import CatchUp, KeptEvent, LastValuePublisher, LastValues, RoutePublisher, check_keep
 from genus.bus._link import (
+    BatchLink,
     ChannelLink,
     Clock,
     ClockLink,
@@ -68,6 +69,8 @@ class Bus:
         self._stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
         self._check = in_turn(self._stamp, check) if check_events else self._stamp
         self._router = Router(in_turn(self._check, link.send) if link else self._check)
+        self.is_batching = isinstance(link, BatchLink)
+        self._watchers: dict[object, Callable[[], None]] = {}
         self.lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
@@ -168,6 +171,10 @@ class Bus:
     def publish(self, event: Event) -> None:
         """Publish an event of any type; `Collection.publish` has the errors."""
         self._every_event.publish(event)
+
+    def publish_all(self, events: Iterable[Event]) -> int:
+        """Publish events of any types, and return their number; see `Collection.publish_all`."""
+        return self._every_event.publish_all(events)
 
     @overload
     def subscribe(
@@ -303,6 +310,23 @@ class Bus:
         link = dict(self._link.counters()) if self._link else {}
         return Traffic(self._router.published(), SubscriptionCounters(counted), link)
 
+    def subscriptions(self) -> list[Subscription]:
+        """The subscriptions that there are now, one for each listener."""
+        return [listener.subscription for listener in self._listeners()]
+
+    def on_subscriptions(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after each change of `subscriptions()`; returns a function that ends it.
+
+        It is called in the thread that subscribes or cancels, and should not take long. Closing the bus is no change.
+        """
+        key = object()
+        self._watchers[key] = changed
+
+        def end() -> None:
+            self._watchers.pop(key, None)
+
+        return end
+
     async def drain(self) -> None:
         """Wait until async handlers have handled what was published before."""
         import asyncio
@@ -334,6 +358,25 @@ class Bus:
         self._router.close()
 
     # -- for collections, listeners, channels and links --------------------------------------------------------------
+
+    def prepare(self, event: Event) -> Event:
+        """Stamp and check an event as it is before it is sent."""
+        return event if self._check is None else self._check(event)
+
+    def send_all(self, events: Sequence[Event]) -> None:
+        """Send events to other processes at once."""
+        assert isinstance(self._link, BatchLink)
+        self._link.send_all(events)
+
+    def subscriptions_changed(self) -> None:
+        """Tell those that asked for it."""
+        if not self._watchers or self._closed:
+            return
+        for changed in list(self._watchers.values()):
+            try:
+                changed()
+            except Exception:
+                log().exception("a function that is told of subscriptions failed")
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""

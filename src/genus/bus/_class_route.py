@@ -182,6 +182,12 @@ class ClassRoute:
                 audience.compiled.discard(self)
             self.discard_publishers()
 
+    def close(self) -> None:
+        """Publish and deliver no more; the router's lock is held."""
+        self.discard_code()
+        self.discard_publishers()
+        self.deliver = _drop
+
     def _deliver_first(self, event: Event) -> None:
         """Deliver an event of a link, and the next ones without this step."""
         if self._code is None and self._left <= 0:
@@ -255,3 +261,7 @@ class ClassRoute:
         with self._router.lock:
             chosen = [audience for audience in self.audiences if family is None or audience.family is family]
             return [listener for audience in chosen for listener in audience.listeners]
+
+
+def _drop(event: Event) -> None:
+    """What a link delivers after its bus was closed."""

@@ -1,10 +1,11 @@
 """`Collection`: the typed object a program publishes to and subscribes from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
+from genus.bus._batch import BatchOwner, publish_at_once, publish_each
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._listener import (
     AsyncListener,
@@ -34,10 +35,15 @@ CAPACITY = 1024
 """How many events a queue holds, unless told otherwise."""
 
 
-class CollectionOwner(ListenerOwner, Protocol):
+class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     """What a collection needs of its bus."""
 
     wait_for: WaitFor | None
+    is_batching: bool
+    """Whether its link takes many events at once."""
+
+    def subscriptions_changed(self) -> None:
+        """A collection has a listener more or less."""
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
@@ -98,13 +104,32 @@ class Collection(Generic[T]):
         """
         self.publishers[type(event)](event)
 
+    def publish_all(self, events: Iterable[T]) -> int:
+        """Publish events in their order, and return their number; links that can send many at once get them so.
+
+        The errors are those of `publish`; a note on the error says which event it was and what became of the others.
+        One at a time, those before it were published. Where a link sends them at once, none was if an event is not
+        valid, and all were if a queue with `full="raise"` is full.
+        """
+        if self._bus.is_batching:
+            return publish_at_once(self._bus, self._deliver_of, events)
+        return publish_each(self.publish, events)
+
+    def _deliver_of(self, cls: type) -> Callable[[Any], object]:
+        if cls not in self.publishers:
+            self._check_type(cls)
+        return self._bus.route(cls).deliver
+
     def make_publisher(self, cls: type) -> Callable[[Any], object]:
         """A function that publishes events of one class."""
+        self._check_type(cls)
+        return self._bus.route(cls).publisher(self)
+
+    def _check_type(self, cls: type) -> None:
         if not all(issubclass(cls, wanted) for wanted in self.types) or not issubclass(cls, Event):
             raise EventError(
                 f"{self!r} cannot publish a {cls.__name__}: it is no {' & '.join(map(name_of, self.types))}"
             )
-        return self._bus.route(cls).publisher(self)
 
     def install(self, cls: type, publish: FunctionType) -> None:
         """Use a method for events of a class; the first one becomes `publish` itself. The bus's lock is held.
@@ -275,6 +300,7 @@ class Collection(Generic[T]):
             raise
         if isinstance(listener, AsyncListener):
             listener.start()
+        self._bus.subscriptions_changed()
         return listener
 
     def _connect(self, listener: Listener[Any], on_trouble: TroubleHandler | None) -> None:
@@ -288,6 +314,7 @@ class Collection(Generic[T]):
             self.listeners.pop(listener, None)
         if self._group is not None:
             self._group.leave(listener)
+        self._bus.subscriptions_changed()
 
 
 def new_collection(bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> Collection[Any]:

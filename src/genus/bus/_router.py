@@ -37,6 +37,7 @@ class Router:
         self._audiences: dict[AudienceKey, Audience] = {}
         self._families: dict[object, Family] = {}
         self._routes: dict[type, ClassRoute] = {}
+        self._is_closed = False
         self._has_index: bool | None = None
         """Whether indexes can be made; None before the first."""
 
@@ -76,6 +77,8 @@ class Router:
             if cls not in self._routes:
                 audiences = [audience for audience in self._audiences.values() if audience.accepts(cls)]
                 self._routes[cls] = ClassRoute(self, cls, audiences)
+                if self._is_closed:
+                    self._routes[cls].close()
             return self._routes[cls]
 
     def known_route(self, cls: type) -> "ClassRoute | None":
@@ -91,11 +94,11 @@ class Router:
             return counts
 
     def close(self) -> None:
-        """Make all publishing functions look for their route again."""
+        """Make all publishing functions look for their route again, and drop what links deliver."""
         with self.lock:
+            self._is_closed = True
             for route in self._routes.values():
-                route.discard_code()
-                route.discard_publishers()
+                route.close()
 
     def _audience(self, subscription: "Subscription") -> Audience:
         key = subscription.types, subscription.exact

@@ -6,15 +6,23 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.net._acl import Identity
+    from genus.net._envelope import Origin
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
     from genus.net._interest import WantText
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
     from genus.net._netlink import NetLink, Participant
-    from genus.net._relay import Want
+    from genus.net._open import open_ipc, open_zenoh
+    from genus.net._relay import Arrival, Relay, RelayLink, Want
+    from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
+    from genus.net._troubles import EventsLate, EventsLost
 
 __all__ = [
+    "Abilities",
     "Allowed",
+    "Arrival",
+    "EventsLate",
+    "EventsLost",
     "Grant",
     "Grants",
     "Identity",
@@ -22,12 +30,21 @@ __all__ = [
     "Metric",
     "MetricsServer",
     "NetLink",
+    "Origin",
     "Participant",
     "Permit",
+    "Receiver",
     "Refusal",
+    "Relay",
+    "RelayLink",
+    "Sender",
+    "Sending",
+    "Transport",
     "Want",
     "WantText",
     "bus_metrics",
+    "open_ipc",
+    "open_zenoh",
     "read_grants",
     "serve_metrics",
 ]
@@ -36,10 +53,14 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _acl="Identity",
+        _envelope="Origin",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
         _interest="WantText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
         _netlink="NetLink Participant",
-        _relay="Want",
+        _open="open_ipc open_zenoh",
+        _relay="Arrival Relay RelayLink Want",
+        _transport="Abilities Receiver Sender Sending Transport",
+        _troubles="EventsLate EventsLost",
     )

@@ -10,7 +10,7 @@
 
 Both numbers are needed: a gateway that forwards only what is wanted leaves gaps in the numbers of the origin, which are
 no losses. A packet on a soft channel has 20 bytes more: the time of publishing (microseconds since 1970), and deadline
-and expiry (microseconds after it, 0: none).
+and expiry (microseconds after it, 0: none). One of a class with units ends with a digest of 4 bytes of them.
 """
 
 import os

@@ -18,6 +18,7 @@ from genus.net._numbers import OriginNumbers, SenderNumbers
 from genus.net._payload import PayloadReader, is_batch, split_batch
 from genus.net._rejections import Rejections
 from genus.net._relay import Arrival
+from genus.net._units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.targets.topics import Dialect, EventKeys, parse_key
 
 MOST_KEYS = 20_000
@@ -26,9 +27,11 @@ MOST_PARTICIPANTS = 4096
 """The largest number of senders, and of origins, that are known of a key."""
 
 Deliver: TypeAlias = Callable[[Event], object]
-Read: TypeAlias = Callable[[bytes, bytes], None]
-_unpack = ENVELOPE.unpack
+ReadEvent: TypeAlias = Callable[[Any], Any]
+"""Reads a payload: gives the event, or the reason why there is none."""
+_unpack_from = ENVELOPE.unpack_from
 _SOFT_LENGTH = ENVELOPE.size + SOFT_TIMES.size
+_LENGTHS = tuple(length + digest for length in (ENVELOPE.size, _SOFT_LENGTH) for digest in (0, DIGEST_BYTES))
 
 
 class SoftTimes(msgspec.Struct, frozen=True):
@@ -43,6 +46,7 @@ class Reception(Protocol):
     """Where the events of incoming packets go."""
 
     uid: bytes
+    units: StatedUnits
 
     @property
     def relays(self) -> Sequence[object]:
@@ -85,6 +89,8 @@ class IncomingKey:
         self._uid = reception.uid
         self._now = reception.now
         self._relays = reception.relays
+        self._digest = units_digest(units_of(reader.type))
+        self._length = ENVELOPE.size + len(self._digest)
         self._reader = reader
         self._read_event = reader.read
         self._deliver = reception.deliverer(reader.type)
@@ -100,13 +106,13 @@ class IncomingKey:
 
         Most packets have one event and the next number of their sender, who is its origin: they take the short way.
         """
-        if len(envelope) != ENVELOPE.size:
+        if len(envelope) != self._length or envelope[ENVELOPE.size :] != self._digest:
             self._read_other(envelope, payload)
             return
-        origin, number, hops, sender, sent = _unpack(envelope)
+        origin, number, hops, sender, sent = _unpack_from(envelope)
         numbers = self.senders.get(sender)
         if numbers is None or sent != numbers.last + 1 or origin != sender or is_batch(payload):
-            self._accept(origin, number, hops, sender, sent, payload)
+            self._accept(origin, number, hops, sender, sent, payload, self._read_event)
             return
         numbers.last = sent
         seen = self.origins.get(origin)
@@ -115,23 +121,38 @@ class IncomingKey:
         elif not self.is_new(origin, number):
             self._counts.duplicates += 1
             return
-        self._deliver_payload(payload, origin, number, hops)
+        self._deliver_payload(payload, origin, number, hops, self._read_event)
 
     def _read_other(self, envelope: bytes, payload: bytes) -> None:
-        """Read a packet of a soft channel, or reject it for its envelope."""
-        if len(envelope) != _SOFT_LENGTH:
+        """Read a packet of a soft channel, or of a sender with other units, or reject it for its envelope."""
+        if len(envelope) not in _LENGTHS:
             self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
             return
-        origin, number, hops, sender, sent = ENVELOPE.unpack_from(envelope)
-        times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
+        origin, number, hops, sender, sent = _unpack_from(envelope)
         if sender == self._uid:
             return
-        if self._reception.is_on_time(self.key, sender, times):
-            self._accept(origin, number, hops, sender, sent, payload)
+        reader = self._reader_for(sender, envelope)
+        if reader is None:
+            self._count_number(sender, sent, 1)
+            self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
+        elif len(envelope) < _SOFT_LENGTH or self._is_on_time(sender, envelope):
+            self._accept(origin, number, hops, sender, sent, payload, reader.read)
         else:
             self._count_number(sender, sent, 1)
 
-    def _accept(self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes) -> None:
+    def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
+        times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
+        return self._reception.is_on_time(self.key, sender, times)
+
+    def _reader_for(self, sender: bytes, envelope: bytes) -> PayloadReader | None:
+        """What reads the payloads of a sender, by the digest of its units; None if they are not known."""
+        digest = envelope[_SOFT_LENGTH if len(envelope) >= _SOFT_LENGTH else ENVELOPE.size :]
+        is_same = not digest or digest == self._digest
+        return self._reader if is_same else self._reception.units.reader(sender, self.type, digest)
+
+    def _accept(
+        self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
+    ) -> None:
         if sender == self._uid:
             return
         if hops > MOST_HOPS:
@@ -139,15 +160,17 @@ class IncomingKey:
             self._reject(f"more than {MOST_HOPS} hops", payload)
             return
         if is_batch(payload):
-            self._accept_batch(origin, number, hops, sender, sent, payload)
+            self._accept_batch(origin, number, hops, sender, sent, payload, read)
             return
         self._count_number(sender, sent, 1)
         if not self.is_new(origin, number):
             self._counts.duplicates += 1
             return
-        self._deliver_payload(payload, origin, number, hops)
+        self._deliver_payload(payload, origin, number, hops, read)
 
-    def _accept_batch(self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes) -> None:
+    def _accept_batch(
+        self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
+    ) -> None:
         payloads = split_batch(payload)
         if payloads is None:
             self._reject("a damaged batch", payload)
@@ -156,13 +179,13 @@ class IncomingKey:
         fresh = [place for place in range(len(payloads)) if self.is_new(origin, (number + place) % NUMBERS)]
         self._counts.duplicates += len(payloads) - len(fresh)
         for place in fresh:
-            self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops)
+            self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops, read)
 
-    def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int) -> None:
+    def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int, read: ReadEvent) -> None:
         if self._kept is not None and not payload:
             self._reception.keep(self.key, None)
             return
-        event = self._read_event(payload)
+        event = read(payload)
         if event.__class__ is not self.type:
             self._reject(event.reason, bytes(payload))
             return

@@ -52,6 +52,8 @@ class Losses:
         self._tellings = Tellings(owner.now)
         self._hex = owner.uid.hex()
         self._beat_again: list[str] = []
+        self._beat_key = control_key(owner.realm, "beat")
+        self._is_beat_dropped = False
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -102,10 +104,15 @@ class Losses:
     # -- at the sender -----------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Tell the newest numbers of the keys that were used; once more after that, should the first be lost."""
+        """Tell the newest numbers of the keys that were used; once more after that, should the first be lost.
+
+        As long as the transport drops beats, those keys are told again: a receiver that does not take its packets now
+        must learn of all that it missed when it does.
+        """
         numbers = self._outgoing.beat()
         again = self._outgoing.newest(key for key in self._beat_again if key not in numbers)
-        self._beat_again = list(numbers)
+        self._beat_again = [*numbers, *again] if self._is_beat_dropped else list(numbers)
+        self._is_beat_dropped = False
         if numbers or again:
             self._send("beat", None, Beat(self._owner.uid, {**again, **numbers}))
 
@@ -137,7 +144,10 @@ class Losses:
     def dropped(self, key: str, count: int, reason: str) -> None:
         """The transport did not send packets."""
         self._count(f"dropped: {reason}", count)
+        self._is_beat_dropped = self._is_beat_dropped or key == self._beat_key
         type_ = self._incoming.type_in(key)
+        if type_ == "?":
+            return  # a control packet: nobody misses it
         self._tellings.add(EventsLost(type_, count, self._hex, "", reason), self._owner.publishers_of(type_))
 
     # -- both --------------------------------------------------------------------------------------------------------
@@ -160,6 +170,6 @@ class Losses:
 
     def _send(self, what: str, uid: str | None, message: Any) -> None:
         chunks = (what,) if uid is None else (what, uid)
-        sender = self._owner.transport.sender(control_key(self._owner.realm, *chunks), Sending())
+        sender = self._owner.transport.sender(control_key(self._owner.realm, *chunks), Sending(waits=False))
         sender.put(encode_message(message), b"")
         sender.close()

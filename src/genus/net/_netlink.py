@@ -36,6 +36,7 @@ from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
 from genus.net._steady import steady_us
 from genus.net._transport import NORMAL, Sending, Transport
+from genus.net._units import StatedUnits
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
@@ -84,6 +85,7 @@ class NetLink:
         self._hex = self.uid.hex()
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
+        self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
@@ -113,7 +115,7 @@ class NetLink:
         self._deliver = deliver
         self._types_seen = _count_types()
         self.transport.open(self)
-        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm)
+        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units)
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
         self._control = {
@@ -125,6 +127,7 @@ class NetLink:
         }
         for key in self._control:
             self.transport.subscribe(key)
+        self.transport.subscribe(self.units.pattern, kept=True)
         rest = self.transport.dialect.rest
         for what in ("here", "want", "gate"):
             self.transport.watch(self._key(what, rest))
@@ -374,6 +377,9 @@ class NetLink:
         control = self._control.get(key)
         if control is not None:
             control(payload)
+        elif key.startswith(self._key("units")):
+            if problem := self.units.on_statement(key, payload):
+                self._incoming.counts.rejections.add(problem, key, payload)
         elif (found := self._incoming.find(key)) is not None:
             found.read(envelope, payload)
 

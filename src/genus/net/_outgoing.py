@@ -11,6 +11,7 @@ from genus.net._control import LAST, ROOT
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin
 from genus.net._payload import encode_payload, join_payloads
 from genus.net._transport import Sending, Transport
+from genus.net._units import StatedUnits, units_digest, units_of
 from genus.targets.topics import EventKeys
 
 Encode: TypeAlias = Callable[[Event], bytes]
@@ -54,9 +55,10 @@ class Outgoing:
         self._event_key = event_keys.key
         self._ways: dict[str, Way] = {}
         self._uid = keys.uid
+        self._digest = units_digest(units_of(cls))
 
-    def send(self, event: Event, extra: bytes = b"") -> int:
-        """Send an event that was published here; returns its number."""
+    def send(self, event: Event, times: bytes = b"") -> int:
+        """Send an event that was published here, with the times of a soft channel; returns its number."""
         payload = self._owner.encode(event)
         if len(payload) > self._owner.largest:
             raise self._owner.too_large(event, len(payload))
@@ -65,7 +67,7 @@ class Outgoing:
         numbers = way.numbers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(payload, _pack(self._uid, number, 0, self._uid, number) + extra)
+            way.put(payload, _pack(self._uid, number, 0, self._uid, number) + times + self._digest)
         return number
 
     def send_all(self, events: Sequence[Event]) -> list[int]:
@@ -94,7 +96,7 @@ class Outgoing:
         with numbers.lock:
             first = numbers.newest + 1 & _MASK
             numbers.newest = numbers.newest + len(events) & _MASK
-            way.put(payload, _pack(self._uid, first, 0, self._uid, first))
+            way.put(payload, _pack(self._uid, first, 0, self._uid, first) + self._digest)
         return first
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
@@ -105,7 +107,7 @@ class Outgoing:
         numbers = way.numbers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number))
+            way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number) + self._digest)
 
     def forget(self, event: Event) -> None:
         """Tell all that no event with the value of this one is kept any more."""
@@ -114,7 +116,7 @@ class Outgoing:
         numbers = way.numbers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(b"", _pack(self._uid, number, 0, self._uid, number))
+            way.put(b"", _pack(self._uid, number, 0, self._uid, number) + self._digest)
 
     def key_of(self, event: Event, kept: str | None) -> str:
         """The key of an event, and of one of which the newest is kept under a value."""
@@ -144,8 +146,11 @@ class Outgoing:
 class OutgoingKeys:
     """State: the keys under which packets were sent, with their numbers."""
 
-    def __init__(self, transport: Transport, uid: bytes, realm: str, encode: Encode = encode_payload) -> None:
+    def __init__(
+        self, transport: Transport, uid: bytes, realm: str, units: StatedUnits, encode: Encode = encode_payload
+    ) -> None:
         self.transport, self.uid, self.realm, self.encode = transport, uid, realm, encode
+        self._units = units
         self.largest = transport.abilities.largest
         self._numbers: dict[str, KeyNumbers] = {}
         self._made: dict[tuple[type, Sending, Keep | None], Outgoing] = {}
@@ -153,6 +158,7 @@ class OutgoingKeys:
 
     def outgoing(self, cls: type[Event], sending: Sending, keep: Keep | None = None) -> Outgoing:
         """What sends the events of a class in a manner."""
+        self._units.state(cls)
         with self._lock:
             made = self._made.get((cls, sending, keep))
             if made is None:
@@ -171,14 +177,18 @@ class OutgoingKeys:
         return EventError(f"a {name_of(type(event))} of {size:,} bytes cannot be sent; at most {self.largest:,} can be")
 
     def beat(self, most: int = 1000) -> dict[str, tuple[int, int]]:
-        """The numbers of keys that were used since the last beat: the newest of then, and of now."""
+        """The numbers of keys that were used since the last beat: the newest of then, and of now.
+
+        A key whose sender waits for room just now is told with the next beat.
+        """
         with self._lock:
             changed = [each for each in self._numbers.values() if each.newest != each.beaten][:most]
         found = {}
         for numbers in changed:
-            with numbers.lock:
+            if numbers.lock.acquire(blocking=False):
                 found[numbers.key] = numbers.beaten, numbers.newest
                 numbers.beaten = numbers.newest
+                numbers.lock.release()
         return found
 
     def has(self, key: str) -> bool:

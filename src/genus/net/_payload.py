@@ -4,7 +4,7 @@ The key names the type. A payload that begins with `{` is a CloudEvent in JSON, 
 msgpack begins so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -58,7 +58,7 @@ def split_batch(payload: bytes) -> list[msgspec.Raw] | None:
 
 
 class PayloadReader:
-    """Reads the payloads of one event type.
+    """Reads the payloads of one event type; `units` are those of the sender, if they are other ones.
 
     >>> class Lamp(Event):
     ...     on: bool
@@ -66,10 +66,10 @@ class PayloadReader:
     Lamp(on=True)
     """
 
-    def __init__(self, cls: type[Event], unread: UnreadValues) -> None:
+    def __init__(self, cls: type[Event], unread: UnreadValues, units: Mapping[str, str] | None = None) -> None:
         self.type = cls
-        self._decode = msgspec.msgpack.Decoder(cls).decode
-        self._map = MapReader(cls, unread)
+        self._map = MapReader(cls, unread, units)
+        self._decode = self._map.decode if self._map.converts else msgspec.msgpack.Decoder(cls).decode
         self._find_invalid = invalid_decoded_finders[cls]
 
     def read(self, payload: bytes | msgspec.Raw) -> Any:
@@ -82,6 +82,8 @@ class PayloadReader:
 
     def _read_map(self, payload: bytes | msgspec.Raw, problem: Exception) -> Event | Rejected:
         """Read an event of a class of another age."""
+        if self._map.converts:  # it was read by its map
+            return Rejected(f"not a {name_of(self.type)}: {problem}")
         try:
             event = self._map.decode(payload, problem)
         except Exception as other:

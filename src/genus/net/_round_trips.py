@@ -16,7 +16,7 @@ class RoundTrips:
 
     def __init__(self, transport: Transport, realm: str, uid: str) -> None:
         self._transport, self._realm, self._uid = transport, realm, uid
-        self._ping = transport.sender(control_key(realm, "ping"), Sending(URGENT))
+        self._ping = transport.sender(control_key(realm, "ping"), Sending(URGENT, waits=False))
         self._measuring = threading.Lock()
         self._answered = threading.Condition()
         self._answers: list[tuple[int, Pong]] = []
@@ -28,7 +28,7 @@ class RoundTrips:
         ping = decode_message(Ping, payload)
         if ping is None or ping.asker == self._uid:
             return
-        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker[:16]), Sending(URGENT))
+        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker[:16]), Sending(URGENT, waits=False))
         sender.put(encode_message(Pong(self._uid, ping.asked_us, steady_us())), b"")
         sender.close()
 
