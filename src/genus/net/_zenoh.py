@@ -75,7 +75,7 @@ class ZenohTransport:
         self._mailbox = Mailbox(options.receive_capacity, options.receive_full == "drop_oldest")
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="genus-zenoh-tasks", daemon=True)
-        self._own_tokens: dict[str, Any] = {}
+        self._own_tokens: set[str] = set()
         self._is_connected = False
         self._unrecovered = 0
         self._process = os.getpid()
@@ -118,12 +118,11 @@ class ZenohTransport:
 
     def declare(self, token: str) -> Callable[[], None]:
         """Show a token to all others while this process lives; returns a function to end it."""
-        self._own_tokens[token] = None  # before it is told to this process, too
+        self._own_tokens.add(token)
         shown = self._declare(f"show {token!r}", lambda session: session.liveliness().declare_token(token))
-        self._own_tokens[token] = shown  # zenoh ends a token that nobody holds
 
         def end() -> None:
-            self._own_tokens.pop(token, None)
+            self._own_tokens.discard(token)
             shown.undeclare()
 
         return end

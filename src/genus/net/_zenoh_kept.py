@@ -65,7 +65,9 @@ class KeptPackets:
         try:
             for key, (payload, envelope) in list(self._packets.items()):
                 if asked.intersects(key):
-                    query.reply(key, payload, attachment=envelope)  # with the congestion control of the question
+                    query.reply(
+                        key, payload, attachment=envelope, congestion_control=self._zenoh.CongestionControl.BLOCK
+                    )
         finally:
             query.drop()
 
