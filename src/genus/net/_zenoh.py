@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("genus.net")
 TRIM_S = 0.25
+DUE_S = 0.02
 
 
 class ZenohSender:
@@ -76,6 +77,8 @@ class ZenohTransport:
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="genus-zenoh-tasks", daemon=True)
         self._own_tokens: set[str] = set()
+        self._held: set[Any] = set()
+        """What is declared: zenoh ends what nobody refers to."""
         self._is_connected = False
         self._unrecovered = 0
         self._process = os.getpid()
@@ -114,6 +117,7 @@ class ZenohTransport:
             f"send under {key!r}",
             lambda session: declare_publisher(session, key, sending, blocks, self.options.capacity),
         )
+        self._held.discard(publisher)  # its sender refers to it
         return KeepingSender(publisher, key, self._kept) if sending.keep else ZenohSender(publisher)
 
     def declare(self, token: str) -> Callable[[], None]:
@@ -122,8 +126,8 @@ class ZenohTransport:
         shown = self._declare(f"show {token!r}", lambda session: session.liveliness().declare_token(token))
 
         def end() -> None:
+            self._end(shown)  # its own watchers are told within this call
             self._own_tokens.discard(token)
-            shown.undeclare()
 
         return end
 
@@ -135,12 +139,12 @@ class ZenohTransport:
             f"subscribe to {pattern!r}", lambda session: self._subscriber(session, pattern)
         )
         if not kept:
-            return subscriber.end
-        self._declare(f"ask for {pattern!r}", lambda _: self._kept.ask(pattern))
+            return lambda: self._end(subscriber)
+        self._kept.ask(pattern)
 
         def end() -> None:
             self._kept.stop_asking(pattern)
-            subscriber.end()
+            self._end(subscriber)
 
         return end
 
@@ -153,6 +157,10 @@ class ZenohTransport:
             later=self._tasks.put,
             missed=self._count_unrecovered,
         )
+
+    def subscribers(self, pattern: str) -> list[PacketSubscriber]:
+        """The subscribers to a pattern."""
+        return [each for each in self._held if isinstance(each, PacketSubscriber) and each.pattern == pattern]
 
     def _count_unrecovered(self, count: int) -> None:
         self._unrecovered += count
@@ -170,7 +178,7 @@ class ZenohTransport:
             f"watch {pattern!r}",
             lambda session: session.liveliness().declare_subscriber(pattern, changed, history=True),
         )
-        return watching.undeclare  # type: ignore[no-any-return]
+        return lambda: self._end(watching)
 
     def _tell_token(self, key: str, is_present: bool) -> None:
         assert self._receiver is not None
@@ -181,9 +189,17 @@ class ZenohTransport:
             why = "it is not open" if self._session is None else "it was opened before a fork; open it in the child"
             raise BusError(f"zenoh: cannot {what}: {why}")
         try:
-            return declare(self._session)
+            declared = declare(self._session)
         except import_zenoh().ZError as problem:
             raise BusError(f"zenoh: cannot {what}: {problem}") from problem
+        self._held.add(declared)
+        return declared
+
+    def _end(self, declared: Any) -> None:
+        """End what was declared; nothing is left to end in a closed session, or at a second call."""
+        if declared in self._held:
+            self._held.discard(declared)
+            declared.undeclare()
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -191,17 +207,20 @@ class ZenohTransport:
         """Make calls of zenoh that its callbacks asked for, and keep the mailbox within its bound."""
         while True:
             try:
-                task = self._tasks.get(timeout=TRIM_S)
+                task = self._tasks.get(timeout=DUE_S if self._kept.is_due else TRIM_S)
             except Empty:
                 self._mailbox.trim()
-                continue
+                task = self._kept.ask_again
             if task is None:
                 return
-            try:
-                task()
-            except Exception as problem:  # the session is closed or lost; other tasks must go on
-                if self._session is not None:
-                    log.warning("zenoh: %s", problem)
+            self._do(task)
+
+    def _do(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception as problem:  # the session is closed or lost; other tasks must go on
+            if self._session is not None:
+                log.warning("zenoh: %s", problem)
 
     def counters(self) -> Mapping[str, int]:
         """Packets that were dropped here because handlers are slow, wait for them, are kept, or were not recovered."""
@@ -221,6 +240,7 @@ class ZenohTransport:
             session.close()  # type: ignore[no-untyped-call]
         except import_zenoh().ZError as problem:
             log.warning("zenoh: the session did not close well: %s", problem)
+        self._held.clear()
         self._tasks.put(None)
         self._mailbox.close()
         if self._worker is not threading.current_thread():

@@ -7,7 +7,7 @@ apart in no other way.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -72,7 +72,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         state = automaton.start
         for number, chunk in enumerate(key.split(self.separator)):
             state = automaton.step(state, chunk, self._is_wild(chunk, number))
-        return automaton.is_end(state)
+        return bool(state & automaton.end)
 
     def includes(self, wide: str, narrow: str) -> bool:
         """Whether every key that matches `narrow` matches `wide`; False if one of them is not valid.
@@ -89,7 +89,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         todo = list(seen)
         while todo:
             here, there = todo.pop()
-            if inner.is_end(here) and not outer.is_end(there):
+            if here & inner.end and not there & outer.end:
                 return False
             new = set(_next_states(self, inner, outer, here, there, 1)) - seen
             seen |= new
@@ -102,11 +102,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         >>> ZENOH.is_key("city/Loop"), ZENOH.is_key("city//Loop"), MQTT.is_key("city/+")
         (True, False, False)
         """
-        return (
-            text != ""
-            and _is_encodable(text)
-            and all(self._is_key_chunk(chunk) for chunk in text.split(self.separator))
-        )
+        return _key_expression(self).fullmatch(text) is not None
 
     def is_pattern(self, text: str) -> bool:
         """Whether a text is a valid pattern; every key is one.
@@ -147,11 +143,6 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
             return None
         return text if self.escape(text) == chunk else None
 
-    def _is_key_chunk(self, chunk: str) -> bool:
-        return (self.empty_chunks if not chunk else not any(sign in chunk for sign in self.special)) and (
-            chunk not in (self.one, self.rest)
-        )
-
     def _is_wild(self, chunk: str, number: int) -> bool:
         """Whether wildcards can match a chunk of a key, in this place."""
         if self.verbatim and chunk.startswith(self.verbatim):
@@ -172,91 +163,100 @@ NATS: Final = Dialect("nats", ".", "*", ">", rest_least=1, end="_", special=" \t
 # -- patterns as automata ----------------------------------------------------------------------------------------------
 
 
-class _Token(NamedTuple):
-    """One chunk of a pattern: a text, one chunk, any number of chunks, or a chunk with wildcards inside."""
-
-    text: str
-    one: bool = False
-    rest: bool = False
-    inside: re.Pattern[str] | None = None
-
-    def takes(self, chunk: str, wild: bool) -> bool:
-        if self.one or self.rest:
-            return wild
-        return chunk == self.text or (self.inside is not None and wild and self.inside.fullmatch(chunk) is not None)
-
-
 class _Automaton(NamedTuple):
-    """The tokens of a pattern; bit n of a state is set if the first n tokens can match the chunks so far."""
+    """A pattern; bit n of a state is set if the first n tokens of the pattern can match the chunks so far.
 
-    tokens: tuple[_Token, ...]
+    The fields are sets of tokens in the same form: by the text that they are, those with wildcards inside, those that
+    take any chunk, and of these the ones that take any number of chunks. `end` is the bit of the whole pattern.
+    """
+
+    texts: Mapping[str, int]
+    inside: Sequence[tuple[re.Pattern[str], int]]
+    wild: int
+    rest: int
+    end: int
 
     @property
     def start(self) -> int:
         return self._close(1)
 
-    def is_end(self, state: int) -> bool:
-        return bool(state >> len(self.tokens))
-
     def step(self, state: int, chunk: str, wild: bool) -> int:
-        after = 0
-        for number, token in enumerate(self.tokens):
-            if state >> number & 1 and token.takes(chunk, wild):
-                after |= 1 << number + (not token.rest)
-        return self._close(after)
+        taken = self.texts.get(chunk, 0)
+        if wild:
+            taken |= self.wild
+            for form, bit in self.inside:
+                taken |= bit if form.fullmatch(chunk) else 0
+        taken &= state
+        return self._close(taken & self.rest | (taken & ~self.rest) << 1)
 
     def _close(self, state: int) -> int:
-        """A token for any number of chunks can be passed without one."""
-        for number, token in enumerate(self.tokens):
-            if token.rest and state >> number & 1:
-                state |= 2 << number
+        """A token for any number of chunks can be passed without one; several may follow each other."""
+        while (passed := state | (state & self.rest) << 1) != state:
+            state = passed
         return state
 
 
 @lru_cache(maxsize=4096)
 def _parse(dialect: Dialect, pattern: str) -> _Automaton | None:
     """The automaton of a pattern; None if it is not valid."""
-    chunks = dialect.split(pattern)
-    tokens: list[_Token] = []
-    for number, chunk in enumerate(chunks):
-        if chunk == dialect.rest:
-            if dialect.rest_ends and number < len(chunks) - 1:
-                return None
-            tokens += [_Token(dialect.one, one=True)] * dialect.rest_least
-            tokens.append(_Token(chunk, rest=True))
-        elif (token := _read_token(dialect, chunk)) is not None:
-            tokens.append(token)
-        else:
-            return None
-    return _Automaton(tuple(tokens)) if pattern and _is_encodable(pattern) else None
-
-
-def _read_token(dialect: Dialect, chunk: str) -> _Token | None:
-    if chunk == dialect.one:
-        return _Token(chunk, one=True)
-    if not dialect.part or dialect.part not in chunk:
-        return _Token(chunk) if dialect._is_key_chunk(chunk) else None
-    parts = chunk.split(dialect.part)
-    if any(sign in part for part in parts for sign in dialect.special):
+    tokens = list(_tokens(dialect, pattern))
+    if not pattern or not all(_is_token(dialect, token) for token in tokens):
         return None
-    return _Token(chunk, inside=re.compile(".*".join(map(re.escape, parts)), re.DOTALL))
+    if dialect.rest_ends and dialect.rest in tokens[:-1]:
+        return None
+    parts = {token for token in tokens if dialect.part and dialect.part in token}
+    return _Automaton(
+        {token: _bits(tokens, token) for token in tokens if token not in (dialect.one, dialect.rest)},
+        [(_part_expression(dialect, token), _bits(tokens, token)) for token in parts],
+        _bits(tokens, dialect.one, dialect.rest),
+        _bits(tokens, dialect.rest),
+        1 << len(tokens),
+    )
+
+
+def _tokens(dialect: Dialect, pattern: str) -> Iterator[str]:
+    """The chunks of a pattern, with the chunks that the last wildcard needs at least."""
+    for chunk in pattern.split(dialect.separator):
+        if chunk == dialect.rest:
+            yield from [dialect.one] * dialect.rest_least
+        yield chunk
+
+
+def _bits(tokens: Sequence[str], *wanted: str) -> int:
+    return sum(1 << number for number, token in enumerate(tokens) if token in wanted)
+
+
+def _is_token(dialect: Dialect, chunk: str) -> bool:
+    """Whether a chunk can be part of a pattern: a text, a wildcard, or a text with wildcards inside."""
+    if not chunk or chunk in (dialect.one, dialect.rest):
+        return bool(chunk) or dialect.empty_chunks
+    plain = chunk.replace(dialect.part, "") if dialect.part else chunk
+    return not plain or _key_expression(dialect).fullmatch(plain) is not None
+
+
+def _part_expression(dialect: Dialect, chunk: str) -> re.Pattern[str]:
+    """A chunk with wildcards inside; its parts are found from the left, without trying other places for them."""
+    first, *middle, last = map(re.escape, chunk.split(dialect.part))
+    return re.compile(f"{first}{''.join(f'(?>.*?{part})' for part in middle)}.*{last}", re.DOTALL)
+
+
+@lru_cache(maxsize=64)
+def _key_expression(dialect: Dialect) -> re.Pattern[str]:
+    """What keys look like: no special sign, no chunk that is a wildcard, no half of a surrogate pair, not empty."""
+    separator = re.escape(dialect.separator)
+    wildcard = rf"(?!(?:{re.escape(dialect.one)}|{re.escape(dialect.rest)})(?:{separator}|\Z))"
+    signs = rf"[^{separator}{re.escape(dialect.special)}\ud800-\udfff]{'*' if dialect.empty_chunks else '+'}"
+    return re.compile(rf"(?!\Z){wildcard}{signs}(?:{separator}{wildcard}{signs})*")
 
 
 def _next_states(
     dialect: Dialect, inner: _Automaton, outer: _Automaton, here: int, there: int, number: int
 ) -> Iterator[tuple[int, int]]:
-    """The states of both patterns after each chunk that they tell apart and the inner one can take."""
-    for chunk in _alphabet((*inner.tokens, *outer.tokens)):
+    """The states of both patterns after each chunk that they tell apart and the inner one can take.
+
+    A chunk with wildcards inside stands for all its texts.
+    """
+    for chunk in {*inner.texts, *outer.texts, UNNAMED}:
         wild = dialect._is_wild(chunk, number)
         if after := inner.step(here, chunk, wild):
             yield after, outer.step(there, chunk, wild)
-
-
-def _alphabet(tokens: Sequence[_Token]) -> set[str]:
-    """The chunks that patterns name, and one that they do not; a chunk with wildcards inside stands for its texts."""
-    return {token.text for token in tokens if not (token.one or token.rest)} | {UNNAMED}
-
-
-def _is_encodable(text: str) -> bool:
-    """Whether UTF-8 has a form of a text, as it has not of half a surrogate pair."""
-    return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
