@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from genus.net._envelope import Origin
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
+    from genus.net._interest import WantText
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
     from genus.net._netlink import NetLink, Participant
     from genus.net._open import open_ipc, open_zenoh
@@ -40,6 +41,7 @@ __all__ = [
     "Sending",
     "Transport",
     "Want",
+    "WantText",
     "bus_metrics",
     "open_ipc",
     "open_zenoh",
@@ -54,6 +56,7 @@ if not TYPE_CHECKING:
         _envelope="Origin",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
+        _interest="WantText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
         _netlink="NetLink Participant",
         _open="open_ipc open_zenoh",
