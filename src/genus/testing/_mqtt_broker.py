@@ -164,7 +164,10 @@ class MqttBroker:
         """Publish the will of a session, once."""
         will, session.will = session.will, None
         if will is not None and self.allows(session.client_id, "publish", will.topic):
-            packet = mqtt5.PublishPacket(will.topic, will.payload or b"", qos=will.qos, retain=will.retain)
+            qos, retain = min(int(will.qos), 1), will.retain
+            packet = mqtt5.PublishPacket(
+                will.topic, will.payload or b"", qos=QOS[qos], retain=retain, packet_id=1 if qos else None
+            )
             self.publish(packet, session.client_id)
 
 

@@ -354,9 +354,15 @@ class Connection:
         ended = self._tell(notices)
         if data == b"" and ended is None:
             ended = Closing("the server closed the connection")
+        if self._calls:
+            self._make_calls()
+        return ended
+
+    def _make_calls(self) -> None:
         while self._calls:
             self._calls.popleft()()
-        return ended
+        with self._lock:
+            self._flush(time.monotonic_ns())
 
     @staticmethod
     def _receive(stream: socket.socket) -> bytes | None:
