@@ -163,7 +163,9 @@ def test_an_acknowledgement_of_nothing_is_counted() -> None:
 
 
 def test_packets_that_expired_or_are_too_large_are_told() -> None:
-    machine = machine_with(packet("late", expires_at=5), packet("large", qos=0, size=500), packet("fits", expires_at=20))
+    machine = machine_with(
+        packet("late", expires_at=5), packet("large", qos=0, size=500), packet("fits", expires_at=20)
+    )
     server = Served(machine, max_packet_size=200)
     machine.take()
     assert names(server.sent(now=10)) == ["fits"]

@@ -68,9 +68,7 @@ def test_a_publish_is_written_as_the_codec_writes_it(
     picks=st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=60), st.binary(max_size=300), st.integers(0, 9))),
 )
 @examples(200)
-def test_messages_are_read_as_they_were_written(
-    topics: list[str], picks: list[tuple[int, bytes, bytes, int]]
-) -> None:
+def test_messages_are_read_as_they_were_written(topics: list[str], picks: list[tuple[int, bytes, bytes, int]]) -> None:
     messages = [(topics[which % len(topics)], envelope, payload, number) for which, envelope, payload, number in picks]
     decoder = Decoder(1 << 20)
     assert decoder.feed(b"".join(publish(*message) for message in messages)) == messages
