@@ -5,11 +5,13 @@ import re
 import tomllib
 from collections.abc import Iterator
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
 from zoneinfo import ZoneInfo
 
 from genus.errors import MappingError
+from genus.model._types import INT64_MAX
 from genus.records._mapping import (
     JSON,
     LEVEL,
@@ -105,6 +107,8 @@ class _MappingParser:
     def _checked_absent(self, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             self.fail("absent", f"has {value!r}; write text or numbers")
+        if (isinstance(value, float) and not isfinite(value)) or (isinstance(value, int) and abs(value) > INT64_MAX):
+            self.fail("absent", f"has {value!r}; write a number of 64 bits")
         return value
 
     def _known_zone(self, location: str, zone: str) -> str:
