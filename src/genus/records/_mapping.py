@@ -89,7 +89,9 @@ class TopicRule(msgspec.Struct, frozen=True):
     value: MappedField | None = None
     """The attribute that a payload is which is a number or text."""
     at: FieldPath = ()
-    """Where in the payload the record is, or a list of records."""
+    """Where in the payload the record is."""
+    is_list: bool = False
+    """Whether there is a list of records."""
     pairs: FieldPath = ()
     """Where in the record a list of names and values is, which is read as an object."""
     only: str = ""

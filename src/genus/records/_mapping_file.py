@@ -178,11 +178,15 @@ class _MappingParser:
     # -- topics --
 
     def _rules(self, table: dict[str, Any]) -> Iterator[TopicRule]:
+        read: dict[str, str] = {}
         for pattern, given in table.items():
             location = f"[topics] {pattern!r}"
             self._check_topic(location, pattern)
             for each in given if isinstance(given, list) else [given]:
-                yield self._rule(location, pattern, each)
+                rule = self._rule(location, pattern, each)
+                if rule.only != "publish" and (other := read.setdefault(rule.filter, pattern)) != pattern:
+                    self.fail(location, f"has the same topics as {other!r}; write one of them, with a list of rules")
+                yield rule
 
     def _rule(self, location: str, pattern: str, given: object) -> TopicRule:
         if given is False:
@@ -192,14 +196,16 @@ class _MappingParser:
         keys = _TableKeys(self, location, {"type": given} if isinstance(given, str) else dict(given))
         type_, payload = keys.take("type", str, ""), keys.take("payload", str, JSON)
         only, to = keys.take("only", str, ""), keys.take("to", str, "")
-        at, pairs = (self._path(location, keys.take(key, str, "")) for key in ("at", "pairs"))
+        place, pairs = keys.take("at", str, ""), self._path(location, keys.take("pairs", str, ""))
+        at, is_list = self._path(location, place.removesuffix("[]")), place.endswith("[]")
         form = self._value_format(location, keys)
         self._check_words(location, payload, only)
         if (payload != JSON) != bool(to):
             self.fail(location, "needs `to`, the attribute of the payload, if it is a number or text, and only then")
-        if payload != JSON and (at or pairs or not type_):
+        if payload != JSON and (place or pairs or not type_):
             self.fail(location, f"has a payload that is {payload}; give it a type, and neither at nor pairs")
-        return TopicRule(pattern, type_, payload, MappedField(("value",), to, form) if to else None, at, pairs, only)
+        value = MappedField(("value",), to, form) if to else None
+        return TopicRule(pattern, type_, payload, value, at, is_list, pairs, only)
 
     def _check_words(self, location: str, payload: str, only: str) -> None:
         for key, word, known in (

@@ -39,34 +39,20 @@ class _Fault(Exception):
         self.rejected = Rejected(reason, detail)
 
 
-class RecordReader:
-    """Reads events from records of other systems.
+class MappedReader:
+    """Reads events from records by a mapping that was checked. State: a reader for each type name that occurred.
 
-    `types` are the event types that records may have, with their subtypes; all that are declared, if not given.
-    `cloud_events` says whether records are CloudEvents; if None, those with `specversion` are. MappingError if the
-    mapping does not fit the types. State: a plan for each type name that occurred.
-
-    >>> from genus import Event
-    >>> from genus.records import read_mapping
-    >>> class Lamp(Event):
-    ...     watts: float
-    >>> reader = RecordReader(read_mapping('type.is = "Lamp"'), [Lamp])
-    >>> reader.read({"watts": 60, "place": "hall"})
-    Lamp(place='hall', watts=60.0)
-    >>> print(reader.read({"watts": "sixty"}))
-    Lamp.watts is 'sixty', but must be float64
+    `fallback` are fields to use where a record does not have an attribute otherwise.
     """
 
     def __init__(
         self,
-        mapping: Mapping = Mapping(),  # noqa: B008 - it is frozen
-        types: Iterable[type] | None = None,
-        *,
+        mapping: Mapping,
+        types: DeclaredTypes,
         cloud_events: bool | None = None,
         fallback: tuple[MappedField, ...] = (),
     ) -> None:
-        self._types = DeclaredTypes(types)
-        mapping.check(self._types)
+        self._types = types
         self._mapping, self._cloud_mapping = mapping, cloud_mapping(mapping)
         self._asked, self._fallback = cloud_events, fallback
         self._readers: dict[tuple[bool, str], _TypeReader | str] = {}
@@ -115,6 +101,36 @@ class RecordReader:
         if is_cloud:
             plan.ignore_envelope(mapping)
         return _TypeReader(plan)
+
+
+class RecordReader(MappedReader):
+    """Reads events from records of other systems.
+
+    `types` are the event types that records may have, with their subtypes; all that are declared, if not given.
+    `cloud_events` says whether records are CloudEvents; if None, those with `specversion` are. MappingError if the
+    mapping does not fit the types.
+
+    >>> from genus import Event
+    >>> from genus.records import read_mapping
+    >>> class Lamp(Event):
+    ...     watts: float
+    >>> reader = RecordReader(read_mapping('type.is = "Lamp"'), [Lamp])
+    >>> reader.read({"watts": 60, "place": "hall"})
+    Lamp(place='hall', watts=60.0)
+    >>> print(reader.read({"watts": "sixty"}))
+    Lamp.watts is 'sixty', but must be float64
+    """
+
+    def __init__(
+        self,
+        mapping: Mapping = Mapping(),  # noqa: B008 - it is frozen
+        types: Iterable[type] | None = None,
+        *,
+        cloud_events: bool | None = None,
+    ) -> None:
+        known = DeclaredTypes(types)
+        mapping.check(known)
+        super().__init__(mapping, known, cloud_events)
 
 
 def _name_in(mapping: Mapping, record: Record) -> Any:

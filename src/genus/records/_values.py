@@ -30,6 +30,7 @@ from genus.model import (
     TimeType,
     micros_of_duration,
 )
+from genus.model._read_back import is_same
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_time
 
 ISO, TEXT, HEX, BASE64 = "iso", "text", "hex", "base64"
@@ -341,7 +342,7 @@ def _write_checked(
 ) -> Any:
     written = write(value, type_, form)
     back = read(written)
-    if isinstance(type_, OpaqueType) or back == value or (value != value and back is not None and back != back):
+    if isinstance(type_, OpaqueType) or is_same(value, back):
         return written
     if isinstance(type_, FloatType) and form.scale is not None and _is_near(back, value):
         return written
