@@ -23,8 +23,10 @@ _STEPS = {ord(sign): step for sign, step in zip("[{]}", (1, 1, -1, -1), strict=T
 _decode = msgspec.json.Decoder().decode
 
 
-def decode_json(payload: bytes, largest: int = LARGEST) -> Any:
-    """The value of a JSON text; a `Rejected` if it is none, too large or too deep, or has a field twice.
+def decode_json(payload: bytes, largest: int = LARGEST, *, last_counts: bool = False) -> Any:
+    """The value of a JSON text; a `Rejected` if it is none, too large or too deep.
+
+    It is also rejected if a field occurs twice, unless `last_counts`.
 
     >>> decode_json(b'{"a": 1, "a": 2}').detail
     "the field 'a' occurs twice"
@@ -37,9 +39,9 @@ def decode_json(payload: bytes, largest: int = LARGEST) -> Any:
         return Rejected("not UTF-8", f"not UTF-8: {problem}")
     except (msgspec.DecodeError, RecursionError) as problem:
         return Rejected("not JSON", f"not JSON: {problem}")
-    if len(_NAME.findall(payload)) != field_count(value) and (reason := find_duplicate(payload)):
-        return Rejected("a field occurs twice", reason)
-    return value
+    if last_counts or len(_NAME.findall(payload)) == field_count(value) or not (reason := find_duplicate(payload)):
+        return value
+    return Rejected("a field occurs twice", reason)
 
 
 def limit_problem(payload: bytes, largest: int = LARGEST) -> str:
