@@ -19,6 +19,7 @@ __all__ = [
     "HierarchyError",
     "LakeDamaged",
     "LakeError",
+    "MappingError",
     "NoReceiver",
     "NotRegistered",
     "PlanError",
@@ -132,6 +133,10 @@ class LakeError(GenusError, ValueError):
 
 class LakeDamaged(LakeError):
     """A lake's own files are not valid; the message says which. Restore them; they were not changed."""
+
+
+class MappingError(LakeError):
+    """A mapping of foreign records cannot be used; the message names file, table and key. Correct the file."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
