@@ -24,7 +24,7 @@ from genus.bus._link import (
 )
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
-from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds
+from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds, parse_qos
 from genus.bus._queue import WhenFull
 from genus.bus._traffic import Traffic
 
@@ -79,6 +79,7 @@ __all__ = [
     "WhenInvalid",
     "nanoseconds",
     "open_bus",
+    "parse_qos",
     "read_recording",
     "record",
     "record_to_folder",

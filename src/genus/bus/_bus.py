@@ -317,6 +317,10 @@ class Bus:
         requests = dict(self._requester.counts) if self._requester else {}
         return Traffic(self._router.published(), SubscriptionCounters(counted), link, requests)
 
+    def kept_by(self, cls: type) -> Keep | None:
+        """By which attributes the newest events of a type are kept on this bus; None if they are not."""
+        return self._last_values.kept_by(cls)
+
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions that there are now, one for each listener."""
         return [listener.subscription for listener in self._listeners()]

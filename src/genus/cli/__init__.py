@@ -32,6 +32,7 @@ COMMANDS = {
     "replay": "genus.cli._bus:replay",
     "monitor": "genus.cli._watch:monitor",
     "bus": "genus.cli._watch:bus_command",
+    "gateway": "genus.cli._gateway:gateway",
     "grants": "genus.cli._grants:grants",
     "can": "genus.cli._can:can",
     "lake": "genus.cli._lake:lake",
@@ -56,6 +57,7 @@ HELP_SECTIONS = {
         "bus": "Show who is on a bus, what they want, and what happens there",
     },
     "On networks": {
+        "gateway": "Carry events between buses, those that somebody wants",
         "grants": "Say who may publish and subscribe which types",
     },
     "On CAN": {

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from genus.net._cloudevent_files import read_cloudevents, write_cloudevents
     from genus.net._cloudevents import CloudEvent, CloudEventReader, CloudEventWriter, event_id
     from genus.net._envelope import Origin
+    from genus.net._gateway.file import GatewayFile, load_gateway
+    from genus.net._gateway.gateway import Gateway, GatewaySide, GatewayStatus, SideStatus
+    from genus.net._gateway.rate import RateLimit
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
     from genus.net._interest import WantText
@@ -28,6 +31,10 @@ __all__ = [
     "CloudEventWriter",
     "EventsLate",
     "EventsLost",
+    "Gateway",
+    "GatewayFile",
+    "GatewaySide",
+    "GatewayStatus",
     "Grant",
     "Grants",
     "Identity",
@@ -38,17 +45,20 @@ __all__ = [
     "Origin",
     "Participant",
     "Permit",
+    "RateLimit",
     "Receiver",
     "Refusal",
     "Relay",
     "RelayLink",
     "Sender",
     "Sending",
+    "SideStatus",
     "Transport",
     "Want",
     "WantText",
     "bus_metrics",
     "event_id",
+    "load_gateway",
     "open_ipc",
     "open_mqtt",
     "open_mqtts",
@@ -66,6 +76,9 @@ if not TYPE_CHECKING:
         _cloudevent_files="read_cloudevents write_cloudevents",
         _cloudevents="CloudEvent CloudEventReader CloudEventWriter event_id",
         _envelope="Origin",
+        _gateway__file="GatewayFile load_gateway",
+        _gateway__gateway="Gateway GatewaySide GatewayStatus SideStatus",
+        _gateway__rate="RateLimit",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
         _interest="WantText",
