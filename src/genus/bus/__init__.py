@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._channel import EventChannel
-from genus.bus._collection import Collection, Flavour
+from genus.bus._collection import Collection, Flavour, RequestHandler
 from genus.bus._link import (
     BatchLink,
     ChannelLink,
@@ -17,6 +17,7 @@ from genus.bus._link import (
     KeepingPublisher,
     Link,
     ListeningLink,
+    ParticipantLink,
     Publisher,
     Timer,
     TroubleHandler,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
+    from genus.bus._requests import Declined, Reply
 
 __all__ = [
     "BatchLink",
@@ -40,6 +42,7 @@ __all__ = [
     "ClockLink",
     "Collection",
     "Counters",
+    "Declined",
     "Delivery",
     "ErrorHandler",
     "EventChannel",
@@ -57,6 +60,7 @@ __all__ = [
     "Listener",
     "ListeningLink",
     "NonReal",
+    "ParticipantLink",
     "Publisher",
     "QoS",
     "Recorder",
@@ -64,6 +68,8 @@ __all__ = [
     "RecordingWriter",
     "Refusals",
     "Refused",
+    "Reply",
+    "RequestHandler",
     "Soft",
     "Span",
     "Timer",
@@ -87,4 +93,5 @@ if not TYPE_CHECKING:
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
         _refusals="Refusals Refused WhenInvalid",
+        _requests="Declined Reply",
     )

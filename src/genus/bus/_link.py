@@ -112,7 +112,19 @@ class InterestLink(Link, Protocol):
         """The participants that subscribed to an event, by name; None if the medium cannot know."""
 
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after each change of what others want; returns a function that ends it."""
+        """Call a function after each change of what others want; returns a function that ends it.
+
+        The function may call `wanted_by`, so no lock is held that this needs.
+        """
+
+
+@runtime_checkable
+class ParticipantLink(Link, Protocol):
+    """A link whose medium numbers the participants; the numbers of requests are then made of it, and not random."""
+
+    @property
+    def participant(self) -> int | None:
+        """A number from 1 on that no other participant has at this time; None while it has none."""
 
 
 @runtime_checkable

@@ -133,6 +133,10 @@ class Listener(Generic[T]):
             self._filter = PythonFilter(self.subscription)
         return self._filter.for_class(cls)
 
+    def takes(self, event: Event) -> bool:
+        """Whether an event that the subscription matches would be handled; others may decide that too."""
+        return not self.is_cancelled
+
     def count_by(self, counts: "EventCounts", most: int) -> None:
         """Count the events of generated code as delivered; the bus's lock is held.
 
@@ -339,6 +343,12 @@ class RoundRobin(Listener[Any]):
         """Remove a consumer."""
         with self._lock:
             self._consumers.pop(consumer, None)
+
+    def takes(self, event: Event) -> bool:
+        """Whether a consumer matches."""
+        with self._lock:
+            consumers = list(self._consumers)
+        return any(consumer.subscription.matches(event) for consumer in consumers)
 
     def _is_refusal(self, problem: Exception) -> bool:
         """Errors of handlers go to their consumers; what is left is for the publisher."""

@@ -1,5 +1,6 @@
 """Quality of service: what a channel promises about time. A medium that cannot keep a promise refuses the channel."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -82,6 +83,17 @@ class Keep(msgspec.Struct, frozen=True):
     """What a channel with `keep=1` keeps: the newest event of each combination of values of the attributes `by`."""
 
     by: tuple[str, ...] = ("source",)
+
+
+def keep_of(keep: int, keep_by: str | Iterable[str] | None) -> Keep | None:
+    """What the arguments of a channel ask to keep; BusError if that is more than the newest event."""
+    if keep not in (0, 1):
+        raise BusError(f"keep={keep!r}: a channel keeps the newest event of each key (1) or none (0)")
+    if not keep and keep_by is not None:
+        raise BusError(f"keep_by={keep_by!r} needs keep=1")
+    if not keep:
+        return None
+    return Keep() if keep_by is None else Keep((keep_by,) if isinstance(keep_by, str) else tuple(keep_by))
 
 
 def promises_same(one: "QoS", other: "QoS") -> bool:

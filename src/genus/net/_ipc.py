@@ -60,6 +60,11 @@ class IpcTransport:
         self._is_closed = False
 
     @property
+    def name(self) -> str:
+        """The name of this process's socket, which no other has."""
+        return self._folder.own
+
+    @property
     def dialect(self) -> Dialect:
         """zenoh's."""
         return ZENOH

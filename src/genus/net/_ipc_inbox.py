@@ -111,6 +111,9 @@ class Inbox:
     # -- frames --------------------------------------------------------------------------------------------------------
 
     def _hello(self, peer: Peer, number: int, hello: Hello) -> None:
+        if peer.name:
+            self.rejected["second hello"] += 1
+            return
         if hello.version != VERSION:
             raise FramingLost("a process with another version of the frames")
         peer.name = hello.name or "?"
@@ -153,7 +156,9 @@ class Inbox:
         self._mailbox.call(partial(self._board.undeclare, peer, token))
 
     def _key(self, peer: Peer, number: int, key: str) -> None:
-        if self._is_key(key) and self._is_few(len(peer.keys)):
+        if number in peer.keys:
+            self.rejected["number of a key that was told before"] += 1
+        elif self._is_key(key) and self._is_few(len(peer.keys)):
             peer.keys[number] = NumberedKey(peer, number, key)
 
     def _lost(self, peer: Peer, number: int, counts: dict[int, int]) -> None:

@@ -45,19 +45,21 @@ class Losses:
 
     def add(self, keys: list[str], reason: str) -> None:
         """Add one packet for each key; they are counted later, many at once, as this is done for each batch."""
-        if not self:
-            self._on_first()
+        is_first = not self
         self._uncounted.append((keys, reason))
         self.totals[reason] += len(keys)
-        if len(self._uncounted) > _MOST_UNCOUNTED:
+        if is_first:
+            self._on_first()
+        elif len(self._uncounted) > _MOST_UNCOUNTED:
             self._count()
 
     def add_counts(self, by_key: "Counter[str]", reason: str) -> None:
         """Add packets by key."""
-        if by_key and not self:
-            self._on_first()
+        is_first = not self
         self._untold.update({(key, reason): count for key, count in by_key.items()})
         self.totals[reason] += by_key.total()
+        if is_first:
+            self._on_first()
 
     def _count(self) -> None:
         for keys, reason in self._uncounted:

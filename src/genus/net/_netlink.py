@@ -24,7 +24,7 @@ from genus.net._contract import Measured, check_abilities, check_measured, sendi
 from genus.net._control import control_key, decode_text, encode_text, is_uid
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._incoming import Deliver, IncomingKeys, SoftTimes
-from genus.net._interest import OtherWants, OwnWants
+from genus.net._interest import OtherWants, OwnWants, WantText
 from genus.net._kept import KeptEvents
 from genus.net._lateness import LateEvents
 from genus.net._losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
@@ -267,6 +267,10 @@ class NetLink:
     def wants(self) -> list[Want]:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
         return [*self._other_wants.all(), *(Want(self._hex, self._hex, each) for each in self._own_wants.own())]
+
+    def want_texts(self) -> list[WantText]:
+        """What others want, as they say it; also of types that are unknown here."""
+        return self._other_wants.texts()
 
     def wanted_by(self, event: Event) -> Collection[str]:
         """The other participants that want an event, by uid."""

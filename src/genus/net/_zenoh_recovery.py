@@ -99,7 +99,7 @@ class PacketSubscriber:
         for each in plain:
             each.undeclare()
 
-    def end(self) -> None:
+    def undeclare(self) -> None:
         """Receive no more."""
         with self._lock:
             declared, self._declared = self._declared, []

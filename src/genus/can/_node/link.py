@@ -175,6 +175,11 @@ class NodeLink:
         return _opened(self._node)
 
     @property
+    def participant(self) -> int | None:
+        """The number of the node on the bus."""
+        return None if self._node is None else self._node.number
+
+    @property
     def driver(self) -> NodeDriver:
         """The driver of the node, while the link is open."""
         return _opened(self._driver)
