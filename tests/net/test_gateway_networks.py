@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ class Collected:
     def _note(self, event: Any) -> None:
         self.got[event.number] += 1
 
+    def has(self, numbers: set[int]) -> bool:
+        return set(self.got) == numbers
+
 
 def wanted_on(bus: Bus) -> int:
     assert isinstance(bus.link, NetLink)
@@ -86,7 +90,7 @@ def test_a_ring_of_networks_delivers_once_and_nothing_unwanted(addresses: list[s
             buses[number % 3].publish(event)
         for each in collected:
             wanted = {event.number for event in published if each.subscription.matches(event)}
-            eventually(lambda each=each, wanted=wanted: set(each.got) == wanted)
+            eventually(partial(each.has, wanted))
         time.sleep(0.2)
         assert max(times for each in collected for times in each.got.values()) == 1
         for each in collected:
