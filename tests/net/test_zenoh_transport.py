@@ -12,7 +12,7 @@ from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
-from tests.net.zenoh_network import Process, free_port, participant, wait_for  # noqa: E402
+from tests.net.zenoh_network import Process, free_port, participant, wait_for
 
 MEMBER = """
 import sys
