@@ -102,7 +102,7 @@ def test_a_group_shares_packets(server: Server) -> None:
         participant(server) as (right, right_heard),
     ):
         for each in (left, right):
-            each.subscribe("city/#", group="workers")
+            each.share("workers", "city/#")
         sender = one.sender("city/a", RELIABLE)
         for payload in numbers(200):
             sender.put(payload, b"")
@@ -175,7 +175,7 @@ def test_what_connack_denies_is_in_the_abilities_and_refused() -> None:
         assert not abilities.keeps
         assert abilities.why == {"keeps": "the broker does not retain messages"}
         with pytest.raises(BusError, match="no shared subscriptions"):
-            one.subscribe("city/#", group="workers")
+            one.share("workers", "city/#")
         one.sender("city/a", RELIABLE).put(b"x" * 100_000, b"")
         wait_for(lambda: heard.drops == {("city/a", "the server takes packets of up to 100,000 bytes"): 1})
     with MqttBroker() as broker, participant(broker, "qos=0") as (one, _):
