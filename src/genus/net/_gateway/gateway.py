@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from genus.bus import Bus, QoS, Timer
-from genus.errors import BusError
+from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net._gateway.machine import Forward, GatewayMachine, SideRules
@@ -26,6 +26,8 @@ GATE = "gate"
 STEP_S = 0.2
 """How often a gateway looks for what is due, at least."""
 SYNC_S = 1.0
+CATCH_UP_S = 0.05
+"""How long an event waits at most until the interest that was told before it is followed."""
 MOST_TOKEN = 2000
 
 
@@ -184,10 +186,13 @@ class Gateway:
         self._peers: dict[tuple[int, str], dict[str, str]] = {}
         """By side and link: the texts of the tokens of other gateways, with the uid in each."""
         self._dirty = set(range(len(given)))
+        self._changes = self._followed = 0
+        """Changes of interest that were told, and those that were followed."""
         self._arrivals: list[tuple[int, Arrival]] = []
         self._is_stepping = threading.Lock()
         self._wake = threading.Event()
         self._synced_at = 0.0
+        self._refused: set[str] = set()
         for side in self._sides:
             self._join(side)
         self._timer, self._thread = self._start()
@@ -242,17 +247,17 @@ class Gateway:
             self._wake.clear()
             try:
                 self.step()
-            except BusError as problem:
-                if self._is_closed:
-                    return
-                _log().warning("a gateway: %s", problem)
-            except Exception:
-                _log().exception("a gateway failed in its regular work")
+            except Exception:  # of a bus that is being closed, or of a transport: the others are served on
+                if not self._is_closed:
+                    _log().exception("a gateway failed in its regular work")
 
     def settle(self) -> None:
         """Follow all changes of interest that are known by now, before this call returns."""
-        while self._dirty or self._arrivals:
-            self.step()
+        self._is_stepping.acquire()
+        try:
+            self._step()
+        finally:
+            self._is_stepping.release()
 
     def close(self) -> None:
         """Carry nothing more; what waits is sent, or stays in its spool. A second call does nothing."""
@@ -276,9 +281,20 @@ class Gateway:
         if self._virtual is not None and self._sides[side].is_network:
             self._arrivals.append((side, arrival))
             return
+        if self._followed != self._changes:
+            self._catch_up()
         with self._lock:
             self._put(self._machine.arrived(side, arrival, self._clock()))
         self._drain()
+
+    def _catch_up(self) -> None:
+        """Follow interest before an event that came after it: it may be a request, and the interest in its reply."""
+        if self._virtual is None and self._is_stepping.acquire(timeout=CATCH_UP_S):
+            try:
+                if self._followed != self._changes:
+                    self._step()
+            finally:
+                self._is_stepping.release()
 
     def _copied(self, side: int, event: Event) -> None:
         with self._lock:
@@ -286,6 +302,7 @@ class Gateway:
 
     def _wants_changed(self, side: _Side) -> None:
         self._dirty.add(side.number)
+        self._changes += 1
         if self._virtual is not None and not side.is_network:
             self.step()
         else:
@@ -316,23 +333,38 @@ class Gateway:
     # -- regular work ------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do what is due; a gateway does this by itself."""
-        if not self._is_stepping.acquire(blocking=False):
-            return
+        """Do what is due, unless that is being done; a gateway does this by itself."""
+        if self._is_stepping.acquire(blocking=False):
+            try:
+                self._step()
+            finally:
+                self._is_stepping.release()
+
+    def _step(self) -> None:
+        changes = self._changes
+        self._take_arrivals()
+        while self._dirty:
+            self._follow_wants(self._dirty.pop())
+        with self._lock:
+            self._put(self._machine.tick(self._clock()))
+            changed = self._machine.take_changed()
+        for side, wants in changed.items():
+            self._want(side, wants)
+        self._followed = changes
+        self._show_tokens()
+        self._drain()
+        self._sync()
+
+    def _want(self, side: int, wants: list[Want]) -> None:
+        """Want something on a side; what is refused is tried again with the next step."""
         try:
-            self._take_arrivals()
-            while self._dirty:
-                self._follow_wants(self._dirty.pop())
+            self._sides[side].relay.want(wants)
+        except GenusError as problem:
             with self._lock:
-                self._put(self._machine.tick(self._clock()))
-                changed = self._machine.take_changed()
-            for side, wants in changed.items():
-                self._sides[side].relay.want(wants)
-            self._show_tokens()
-            self._drain()
-            self._sync()
-        finally:
-            self._is_stepping.release()
+                self._machine.repeat_wants(side)
+            if not self._is_closed and str(problem) not in self._refused:
+                self._refused.add(str(problem))
+                _log().warning("a gateway cannot ask for what is wanted of %s: %s", self._sides[side].name, problem)
 
     def _take_arrivals(self) -> None:
         arrivals, self._arrivals = self._arrivals, []
@@ -391,7 +423,7 @@ class Gateway:
             is_connected=outlet.is_connected,
             asked=side.asked,
             refused=self._machine.refused_wants(side.number),
-            waiting=outlet.waiting,
+            waiting=outlet.waiting + self._machine.waiting(side.number),
             **self._machine.counts[side.number].as_dict(),
         )
 

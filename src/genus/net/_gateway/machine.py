@@ -126,6 +126,10 @@ class GatewayMachine:
         changed, self._changed = self._changed, set()
         return {side: self.wanted_on(side) for side in sorted(changed)}
 
+    def repeat_wants(self, side: int) -> None:
+        """What to want on a side could not be wanted: give it out again."""
+        self._changed.add(side)
+
     def wanted_on(self, side: int) -> list[Want]:
         """What to want on a side; a standby also wants to see what crosses, which is not to be repeated by others."""
         wants = declared(self._interest.routes[side])
@@ -138,6 +142,10 @@ class GatewayMachine:
     def routes(self, side: int) -> list[Route]:
         """The ways that events of a side take."""
         return list(self._interest.routes[side])
+
+    def waiting(self, side: int) -> int:
+        """How many events for a side wait until a rate limit lets them pass."""
+        return self._limiters[side].waiting
 
     def refused_wants(self, side: int) -> int:
         """How many subscriptions of a side ask for nothing that the scopes let pass."""
@@ -184,6 +192,9 @@ class GatewayMachine:
         """Forward an event to some sides, if rate limits and the number of hops let it pass."""
         origin = arrival.origin
         if origin.hops >= MOST_HOPS:
+            for target in targets:
+                self.counts[target].wanted += 1
+                self.counts[target].lost += 1
             return []
         if arrival.kept is not None:
             self._keep(side, arrival, targets)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from genus.net._relay import Arrival, RelayLink
 
 MOST_QUEUED = 10_000
 """Events that may wait for a side that takes long; of more, the oldest are dropped and counted as lost."""
+RETRY_S = 10.0
+"""How long after a refusal a type is announced again."""
 
 log = logging.getLogger("genus.net")
 
@@ -44,6 +47,8 @@ class Outlet:
         self._queue: deque[Arrival] = deque()
         self._sending = threading.Lock()
         self._refused: set[tuple[type, str]] = set()
+        self._refusals: dict[type, tuple[GenusError, float]] = {}
+        """Types that could not be announced, why, and when to try again."""
         self._wake = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -118,17 +123,28 @@ class Outlet:
             self._counts.crossed += 1
         except GenusError as problem:
             self._refuse(arrival.event, str(problem))
+        except Exception:  # of a transport: the side that the event came from must not suffer from it
+            self._counts.lost += 1
+            log.exception("a gateway failed to send an event to %s", self.name)
 
     def _announce(self, cls: type[Event]) -> None:
-        """Announce a type with the quality of service that it has on this side."""
+        """Announce a type with the quality of service that it has on this side; BusError if it cannot be kept."""
         if cls in self._channels or not self._quality:
             return
-        self._channels[cls] = None
+        refusal = self._refusals.get(cls)
+        if refusal is not None and time.monotonic() < refusal[1]:
+            raise refusal[0]
         qos = next((qos for limited, qos in self._quality.items() if issubclass(cls, limited)), None)
-        if qos is not None:
-            channel: EventChannel[Any] = self._bus.channel(cls, qos)
+        self._channels[cls] = self._open_channel(cls, qos) if qos is not None else None
+
+    def _open_channel(self, cls: type[Event], qos: QoS) -> EventChannel[Any]:
+        channel: EventChannel[Any] = self._bus.channel(cls, qos)
+        try:
             channel.announce(carries=Event.__struct_fields__)
-            self._channels[cls] = channel
+        except GenusError as problem:
+            self._refusals[cls] = problem, time.monotonic() + RETRY_S
+            raise
+        return channel
 
     def _refuse(self, event: Event, why: str) -> None:
         """Count an event as lost; the first of a type and reason is logged."""
