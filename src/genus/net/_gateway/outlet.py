@@ -18,6 +18,8 @@ MOST_QUEUED = 10_000
 """Events that may wait for a side that takes long; of more, the oldest are dropped and counted as lost."""
 RETRY_S = 10.0
 """How long after a refusal a type is announced again."""
+SLOW_S = 1.0
+"""A refusal that took so long, as that of a CAN bus without a broker, holds for as long for all events of the type."""
 
 log = logging.getLogger("genus.net")
 
@@ -117,11 +119,14 @@ class Outlet:
             self._refuse(arrival.event, f"it cannot be spooled: {problem}")
 
     def _forward(self, arrival: Arrival) -> None:
+        began = time.monotonic()
         try:
             self._announce(type(arrival.event))
             self._link.forward(arrival)
             self._counts.crossed += 1
         except GenusError as problem:
+            if time.monotonic() - began > SLOW_S:
+                self._refusals[type(arrival.event)] = problem, time.monotonic() + RETRY_S
             self._refuse(arrival.event, str(problem))
         except Exception:  # of a transport: the side that the event came from must not suffer from it
             self._counts.lost += 1
@@ -129,11 +134,11 @@ class Outlet:
 
     def _announce(self, cls: type[Event]) -> None:
         """Announce a type with the quality of service that it has on this side; BusError if it cannot be kept."""
-        if cls in self._channels or not self._quality:
-            return
-        refusal = self._refusals.get(cls)
+        refusal = self._refusals.get(cls) if self._refusals else None
         if refusal is not None and time.monotonic() < refusal[1]:
             raise refusal[0]
+        if cls in self._channels or not self._quality:
+            return
         qos = next((qos for limited, qos in self._quality.items() if issubclass(cls, limited)), None)
         self._channels[cls] = self._open_channel(cls, qos) if qos is not None else None
 

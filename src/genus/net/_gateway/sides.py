@@ -148,13 +148,16 @@ class LocalNetwork:
     def _published(self, event: Event) -> None:
         forwarded = getattr(self._forwarding, "event", None)
         if forwarded is None or (forwarded is not event and forwarded != event):
-            self._give(self._numbers.add(event, self.uid, self._kept_value(event)), None)
-
-    def _give(self, arrival: Arrival, sender: "LocalLink | None") -> None:
-        for link in self.links:
-            for relay in link.relays:
-                if link is not sender and relay.matches(arrival.event):
+            wanting = self._wanting(event, None)
+            if wanting:
+                arrival = self._numbers.add(event, self.uid, self._kept_value(event))
+                for relay in wanting:
                     relay.receive(arrival)
+
+    def _wanting(self, event: Event, sender: "LocalLink | None") -> list[LocalRelay]:
+        """The gateways that want an event, except the one that sent it."""
+        others = (relay for link in self.links if link is not sender for relay in link.relays)
+        return [relay for relay in others if relay.matches(event)]
 
     def _kept_value(self, event: Event) -> str | None:
         keep = self.bus.kept_by(type(event))
@@ -184,7 +187,8 @@ class LocalNetwork:
                 self._keeper(type(arrival.event)).publish(arrival.event)
         finally:
             self._forwarding.event = before
-        self._give(arrival, sender)
+        for relay in self._wanting(arrival.event, sender):
+            relay.receive(arrival)
 
     def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
         """The channel that keeps the newest event of each source."""
