@@ -298,7 +298,7 @@ class Gateway:
 
     def _copied(self, side: int, event: Event) -> None:
         with self._lock:
-            self._machine.copy_arrived(side, event)
+            self._machine.copy_arrived(side, event, self._clock())
 
     def _wants_changed(self, side: _Side) -> None:
         self._dirty.add(side.number)

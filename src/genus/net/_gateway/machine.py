@@ -22,13 +22,15 @@ from genus.net._gateway.counters import SideCounters
 from genus.net._gateway.rate import Limiter, RateLimit
 from genus.net._gateway.routes import Entry, Route, declared, merged, routes_from
 from genus.net._gateway.scope import Scope, cut
-from genus.net._gateway.standby import HELD_S, StandbyBuffer, renumbered
+from genus.net._gateway.standby import HELD_S, StandbyBuffer, node_of, renumbered
 from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Want
 from genus.targets.python import PythonFilter
 
 HOLD_S = 0.1
 """After a way to an origin was lost, longer ways are not believed for this time: they may lead back to this gateway."""
+TAKEOVER_S = 0.05
+"""How long after the active gateway is gone the next one waits for what was still on its way."""
 SETTLE_S = 1.0
 """How long a new gateway that has a name waits for the tokens of others, before it may be the active one."""
 
@@ -95,7 +97,8 @@ class GatewayMachine:
         self._seen = SeenEvents()
         self._kept: OrderedDict[str, _KeptArrival] = OrderedDict()
         """The newest event of each line of which the newest is kept."""
-        self._offsets: dict[tuple[bytes, str], int] = {}
+        self._counted: dict[tuple[bytes, str], tuple[bytes, int]] = {}
+        """By node and type of events that gateways count: the uid of the active gateway's, and the difference."""
         self._election = _Election(uid, self.sides, now + settle_s if is_doubled else None)
         self._is_active = not is_doubled
         self._standby = StandbyBuffer()
@@ -177,11 +180,12 @@ class GatewayMachine:
         counts.unwanted += not targets
         return self._pass(side, arrival, targets, now)
 
-    def copy_arrived(self, side: int, event: Event) -> None:
+    def copy_arrived(self, side: int, event: Event, now: float) -> None:
         """An event came from a side that another gateway had sent there, without its origin; it never goes back."""
         self.counts[side].heard += 1
         self.counts[side].duplicates += 1
-        self._standby.heard_copy(event, side)
+        if not self._is_active:
+            self._standby.heard_copy(event, side, now)
 
     def _heard_again(self, side: int, arrival: Arrival) -> list[Forward]:
         self._standby.heard_again(arrival, side)
@@ -250,22 +254,26 @@ class GatewayMachine:
 
     def _number(self, arrival: Arrival) -> tuple[Arrival, bool]:
         """The event with the number that the active gateway gives it, and whether it was seen to cross already."""
-        key = (arrival.origin.uid, name_of(type(arrival.event)))
-        offset = self._offsets.get(key, 0)
-        arrival = renumbered(arrival, offset) if offset else arrival
-        further = None if self._is_active else self._standby.find_early(arrival)
-        if further is None:
+        key = (node_of(arrival.origin.uid), name_of(type(arrival.event)))
+        known = self._counted.get(key)
+        if known is not None:
+            arrival = renumbered(arrival, *known)
+        early = None if self._is_active else self._standby.find_early(arrival)
+        if early is None:
             return arrival, False
-        self._offsets[key] = offset + further
+        self._counted[key] = early[0], (known[1] if known is not None else 0) + early[1]
         return arrival, True
 
     def _see_crossing(self, arrival: Arrival, side: int) -> None:
         """An event that gateways number came over another side: a copy of what this one counts."""
         if self._is_active:
             self.counts[side].duplicates += 1
-        elif (further := self._standby.align(arrival, side)) is not None:
-            key = (arrival.origin.uid, name_of(type(arrival.event)))
-            self._offsets[key] = self._offsets.get(key, 0) + further
+            return
+        offset = self._standby.align(arrival, side)
+        if offset is not None:
+            key = (node_of(arrival.origin.uid), name_of(type(arrival.event)))
+            known = self._counted.get(key)
+            self._counted[key] = arrival.origin.uid, (known[1] if known is not None else 0) + offset
 
     # -- other gateways, and time ------------------------------------------------------------------------------------
 
@@ -444,6 +452,9 @@ class _Election:
         self._sides = {number for number, side in enumerate(sides) if side.tells_tokens}
         self._down: set[int] = set()
         self._seen: dict[str, set[int]] = {}
+        self._has_rival = False
+        self._won_at = settled_at if settled_at is not None else 0.0
+        """When the election is won at the earliest."""
 
     def token(self, side: int, uid: str, is_present: bool) -> None:
         """Another gateway is seen on a side, or no more."""
@@ -461,9 +472,13 @@ class _Election:
         if self._settled_at is None:
             return True
         needed = self._sides - self._down
-        rivals = (uid for uid, seen in self._seen.items() if uid < self._uid and needed <= seen)
-        return now >= self._settled_at and next(rivals, None) is None
+        had_rival = self._has_rival
+        self._has_rival = any(uid < self._uid and needed <= seen for uid, seen in self._seen.items())
+        if had_rival and not self._has_rival:
+            self._won_at = max(self._won_at, now + TAKEOVER_S)
+        return not self._has_rival and now >= self._won_at
 
     def wake_at(self, now: float) -> float | None:
-        """When the election can first be won."""
-        return self._settled_at if self._settled_at is not None and now < self._settled_at else None
+        """When the election is won without further news."""
+        is_open = self._settled_at is not None and not self._has_rival and now < self._won_at
+        return self._won_at if is_open else None

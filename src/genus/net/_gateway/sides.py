@@ -4,6 +4,7 @@ The subscribers that are known are those of this process: nodes of a CAN bus do 
 have no numbers of an origin, so this module counts them.
 """
 
+import os
 import threading
 import time
 from collections import Counter
@@ -20,12 +21,11 @@ from genus.filters import Subscription
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
 from genus.net._gateway.routes import is_match, merged
+from genus.net._gateway.standby import PREFIX_BYTES
 from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Relay, RelayLink, Want
 from genus.targets.python import PythonFilter
 
-PREFIX_BYTES = 6
-"""Bytes of the uid of an event's origin that name the CAN bus; the last two are the number of the node."""
 NUMBERS_PER_S = 4096
 """Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""
 
@@ -275,6 +275,7 @@ class CanSegment:
     def __init__(self, bus: Bus, link: SegmentLink, prefix: bytes) -> None:
         self.uid = new_uid()
         self.prefix = prefix
+        self._epoch = os.urandom(2)
         self.gateways: set[int] = set()
         """Numbers of the nodes of other gateways: what they send is not carried further."""
         self.on_copy: Callable[[Event], None] | None = None
@@ -312,7 +313,7 @@ class CanSegment:
                 self.on_copy(event)
             return
         number = self._link.node_number if node is None else node
-        uid = self.prefix + (number or 0).to_bytes(8 - PREFIX_BYTES, "big")
+        uid = self.prefix + self._epoch + (number or 0).to_bytes(2, "big")
         self._relay.receive(self._numbers.add(event, uid))
 
     def forward(self, arrival: Arrival) -> None:
