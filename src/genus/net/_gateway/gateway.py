@@ -13,12 +13,13 @@ from genus.bus import Bus, QoS, Timer
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event
-from genus.net._gateway.machine import Forward, GatewayMachine, SideRules
+from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.outlet import Outlet
 from genus.net._gateway.rate import RateLimit, parse_rate
-from genus.net._gateway.scope import Scope
+from genus.net._gateway.scope import Scope, SideRules
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
 from genus.net._gateway.spool import MOST_BYTES, Spool
+from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._metrics import Metric
 from genus.net._relay import Arrival, Want
 
@@ -57,41 +58,6 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
     spool: str | os.PathLike[str] | None = None
     spool_bytes: int = MOST_BYTES
     gateways: Sequence[int] = ()
-
-
-class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a side of a gateway has done so far, and how it is now.
-
-    `asked` is how many subscriptions the side has, and `refused` how many of these ask only for what the scopes of the
-    sides keep back. The counters are those of `SideCounters`.
-    """
-
-    name: str
-    is_connected: bool
-    asked: int
-    refused: int
-    waiting: int
-    heard: int
-    unwanted: int
-    duplicates: int
-    out_of_scope: int
-    wanted: int
-    crossed: int
-    lost: int
-    spooled: int
-    limited: int
-
-
-class GatewayStatus(msgspec.Struct, frozen=True):
-    """How a gateway is now: whether it is the active one of its name, what it keeps as a standby, and its sides.
-
-    `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross.
-    """
-
-    is_active: bool
-    held: int
-    unconfirmed: int
-    sides: tuple[SideStatus, ...]
 
 
 class _Side:
@@ -429,37 +395,7 @@ class Gateway:
 
     def metrics(self) -> Iterator[Metric]:
         """The counters for Prometheus, by side."""
-        status = self.status()
-        yield Metric("gateway_active", "Whether it carries events", "gauge", {"": float(status.is_active)})
-        yield Metric("gateway_held", "Events that a standby keeps", "gauge", {"": status.held})
-        yield Metric(
-            "gateway_unconfirmed_total", "Events not seen to cross in time", "counter", {"": status.unconfirmed}
-        )
-        for name, text in _GAUGES.items():
-            values = {side.name: float(getattr(side, name)) for side in status.sides}
-            yield Metric(f"gateway_{name.removeprefix('is_')}", text, "gauge", values, "side")
-        for name, text in _COUNTERS.items():
-            values = {side.name: float(getattr(side, name)) for side in status.sides}
-            yield Metric(f"gateway_{name}_total", text, "counter", values, "side")
-
-
-_GAUGES = {
-    "is_connected": "Whether the side is connected",
-    "asked": "Subscriptions of the side",
-    "refused": "Subscriptions of the side that scopes keep back",
-    "waiting": "Events that wait for the side, in the queue and in the spool",
-}
-_COUNTERS = {
-    "heard": "Events that came from the side",
-    "unwanted": "Events of the side that no other one wants",
-    "duplicates": "Events of the side that had come before",
-    "out_of_scope": "Events of the side that scopes keep back",
-    "wanted": "Events that the side wants",
-    "crossed": "Events sent to the side",
-    "lost": "Events that could not be sent to the side",
-    "spooled": "Events written to the spool of the side",
-    "limited": "Events that a rate limit kept from the side",
-}
+        return metrics_of(self.status())
 
 
 class _Token(msgspec.Struct, frozen=True, array_like=True):

@@ -10,8 +10,8 @@ from typing import Any
 from genus.bus import Bus, EventChannel, QoS
 from genus.errors import GenusError
 from genus.model import Event, name_of
-from genus.net._gateway.counters import SideCounters
 from genus.net._gateway.spool import Spool
+from genus.net._gateway.status import SideCounters
 from genus.net._relay import Arrival, RelayLink
 
 MOST_QUEUED = 10_000
