@@ -82,7 +82,8 @@ def test_a_thread_may_reply_later(bus: Bus) -> None:
         threads[-1].start()
 
     moves.serve(reply_later)  # returns None: no reply by itself
-    assert moves.request_sync(Move(axis=1), timeout="60s") == Moved(axis=1, request=bus.requester().first + 1)
+    reply = moves.request_sync(Move(axis=1), timeout="60s", reply=Moved)
+    assert (reply.axis, bus.requester().has_made(reply.request)) == (1, True)
     threads[0].join(60)
 
 
@@ -583,4 +584,6 @@ def test_numbers_in_the_simulator_are_the_same_at_every_run() -> None:
             world.run("1s")
             return client.collection(Move).request_sync(Move(axis=1), timeout="5s").request
 
-    assert run() == run()
+    first = run()
+    assert first == run()
+    assert first // SEQUENCE > 1  # of the uid, which other segments behind a gateway do not have
