@@ -10,8 +10,9 @@ ROOMS = (
     "genus.filters",
     "genus.lake",
     "genus.model",
+    "genus.records",
     "genus.targets",
     "genus.testing",
 )
-TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark"))
+TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark", "topics"))
 DOORS = ("genus", *ROOMS, *TARGETS)

@@ -18,6 +18,7 @@ from genus.targets import arrow, python, support_matrix
 from genus.targets._compiler import Compiler
 from genus.targets.can._compiler import CanCompiler
 from genus.targets.spark._compiler import SparkCompiler
+from genus.targets.topics._compiler import TopicsCompiler
 
 ROOT = Path(__file__).parents[1]
 HELP = ["-h", "--help"]
@@ -48,8 +49,8 @@ def shown_commands() -> Iterator[Shown]:
 
 
 def test_the_support_matrix_is_the_compilers_own() -> None:
-    compilers = (arrow.ArrowCompiler, CanCompiler, python.PythonCompiler, SparkCompiler)
-    assert {compiler.target for compiler in compilers} == {"arrow", "can", "python", "spark"}
+    compilers = (arrow.ArrowCompiler, CanCompiler, python.PythonCompiler, SparkCompiler, TopicsCompiler)
+    assert {compiler.target for compiler in compilers} == {"arrow", "can", "python", "spark", "topics"}
     assert support_matrix() in (ROOT / "docs" / "targets.md").read_text()
 
 

@@ -16,8 +16,9 @@ from genus.bus._recording import RecordingWriter, read_recording, replay
 from genus.catalog import Catalog
 from genus.filters import AllOf
 from genus.model import vector
-from genus.targets import arrow, can, python
+from genus.targets import arrow, can, python, topics
 from genus.targets.index import SubscriptionIndex
+from genus.targets.topics import Dialect
 from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
 from genus.testing import _generators as generators
 
@@ -129,6 +130,22 @@ def acceptance_filters(subscriptions: Sequence[Subscription], events: Sequence[E
     return table
 
 
+def key_patterns(dialect: Dialect, with_catalog: bool) -> Target:
+    """A network that delivers by key, and behind it a receiver that tests only what the patterns leave to it."""
+
+    def run(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+        catalog = agreed(subscriptions, events) if with_catalog else None
+        keys = [topics.key_of(event, dialect, "city") for event in events]
+        table = []
+        for made in (topics.compile(subscription, dialect, "city", catalog) for subscription in subscriptions):
+            passing = {key: made.accepts(key) for key in set(keys)}
+            left = (lambda _: True) if made.residual is None else python.compile(made.residual)
+            table.append([passing[key] and bool(left(event)) for key, event in zip(keys, events, strict=True)])
+        return table
+
+    return run
+
+
 def lake_tables(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
     """Conditions on the columns of a lake's tables, one table to a family."""
     with compiled_expressions(session := spark_session()):
@@ -143,6 +160,9 @@ TARGETS: dict[str, Target] = {
     "channel": one_channel_for_all,
     "replay": replayed,
     "can": acceptance_filters,
+    "zenoh": key_patterns(topics.ZENOH, with_catalog=True),
+    "mqtt": key_patterns(topics.MQTT, with_catalog=False),
+    "nats": key_patterns(topics.NATS, with_catalog=True),
     "spark": lake_tables,
 }
 
@@ -160,6 +180,10 @@ EVERY = 7
 """On Spark, where a case costs most, `make test` has one of so many; it divides no number of tests of a value."""
 
 
+OTHERS = ("mqtt", "nats")
+"""Targets that differ from zenoh's only in keys, which hold no values; their edge values are left to the long run."""
+
+
 def edge_cases() -> Iterator[Any]:
     """Every target with every attribute; on Spark, one of each type, and a part of the tests, unless time allows."""
     for target in TARGETS:
@@ -167,7 +191,7 @@ def edge_cases() -> Iterator[Any]:
         for attribute in (one for one in vector(Sampler) if one.name not in ("late", "extra")):
             name = f"{attribute.name}-{target}"
             if target != "spark":
-                yield pytest.param(target, attribute.name, 1, id=name)
+                yield pytest.param(target, attribute.name, 1, id=name, marks=[pytest.mark.slow] * (target in OTHERS))
                 continue
             yield pytest.param(target, attribute.name, 1, id=name, marks=[pytest.mark.slow])
             if attribute.type not in seen:
@@ -224,6 +248,22 @@ def test_acceptance_filters_never_accept_too_little(seed: int) -> None:
                 assert made.accepts(identifier), made.explain()
                 assert all(bank.accepts(identifier) for bank in banks)
     assert refused > len(filters) * len(events) / 4, "filters that let everything pass would prove nothing"
+
+
+@pytest.mark.parametrize("dialect", [topics.ZENOH, topics.MQTT, topics.NATS], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_key_patterns_never_accept_too_little(dialect: Dialect, seed: int) -> None:
+    """Whatever matches passes, by the types of a catalog and by those of the process."""
+    generator = Generator(seed)
+    subscriptions, events = generator.subscriptions(30), generator.events(60)
+    refused = 0
+    for catalog in (agreed(subscriptions, events), None):
+        for made in (topics.compile(subscription, dialect, "city", catalog) for subscription in subscriptions):
+            passed = [made.accepts(topics.key_of(event, dialect, "city")) for event in events]
+            refused += passed.count(False)
+            wanted = map(made.subscription.matches, events)
+            assert all(passes for passes, wants in zip(passed, wanted, strict=True) if wants), made.explain()
+    assert refused > 2 * len(subscriptions) * len(events) / 4, "patterns that accept everything would prove nothing"
 
 
 def test_the_cases_are_not_trivial() -> None:

@@ -15,9 +15,11 @@ __all__ = [
     "DeclarationError",
     "EventError",
     "GenusError",
+    "GrantsError",
     "HierarchyError",
     "LakeDamaged",
     "LakeError",
+    "MappingError",
     "NoReceiver",
     "NotRegistered",
     "PlanError",
@@ -87,6 +89,10 @@ class BusError(GenusError, RuntimeError):
     """A bus cannot do what was asked: it is closed, say, or its address is unknown. Change the call."""
 
 
+class GrantsError(GenusError, ValueError):
+    """A grants file cannot be used; the message names file, table and key. Correct the file."""
+
+
 class RequestTimeout(BusError, TimeoutError):
     """No reply to a request came in time; it may have been carried out. Ask what became of it, or request it again."""
 
@@ -127,6 +133,10 @@ class LakeError(GenusError, ValueError):
 
 class LakeDamaged(LakeError):
     """A lake's own files are not valid; the message says which. Restore them; they were not changed."""
+
+
+class MappingError(LakeError):
+    """A mapping of foreign records cannot be used; the message names file, table and key. Correct the file."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -46,6 +46,19 @@ def test_the_index_says_how_the_subscription_is_found() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("dialect", "pattern"), [("zenoh", "genus/Reading/Thermometer/**"), ("nats", "genus.Reading.Thermometer.>")]
+)
+def test_topics_are_shown_as_the_network_writes_them(dialect: str, pattern: str) -> None:
+    asked = ("explain", "-t", "weather.py", "Thermometer where celsius > 3", "--target", "topics")
+    assert genus(*asked, "--dialect", dialect).stdout == (
+        "topics: Thermometer where celsius > 3.0\n"
+        "  type: Thermometer, and all subtypes\n"
+        f"  {dialect}: {pattern}\n"
+        "  residual: Thermometer where celsius > 3.0\n\n"
+    )
+
+
 def test_a_typo_names_the_type_that_was_written() -> None:
     done = genus("explain", "-t", "weather.py", "Freezer where celsus > 3")
     assert "Freezer has no attribute 'celsus'; did you mean 'celsius'?" in done.stderr

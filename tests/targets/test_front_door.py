@@ -8,7 +8,15 @@ from types import ModuleType
 import pytest
 
 from genus import targets
-from genus.targets import ArrowFilter, CanFilter, ClassDispatcher, PythonFilter, SparkFilter, SubscriptionIndex
+from genus.targets import (
+    ArrowFilter,
+    CanFilter,
+    ClassDispatcher,
+    PythonFilter,
+    SparkFilter,
+    SubscriptionIndex,
+    TopicFilter,
+)
 
 MADE = {
     "arrow": ArrowFilter,
@@ -17,6 +25,7 @@ MADE = {
     "index": SubscriptionIndex,
     "python": PythonFilter,
     "spark": SparkFilter,
+    "topics": TopicFilter,
 }
 
 

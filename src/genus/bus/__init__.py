@@ -24,13 +24,12 @@ from genus.bus._link import (
 )
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
-from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds
+from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds, parse_qos
 from genus.bus._queue import WhenFull
 from genus.bus._traffic import Traffic
 
 if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
-    from genus.bus._ipc import IpcLink
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
     from genus.bus._requests import Declined, Reply
@@ -53,7 +52,6 @@ __all__ = [
     "Hard",
     "Inbox",
     "InterestLink",
-    "IpcLink",
     "Keep",
     "KeepingLink",
     "KeepingPublisher",
@@ -81,6 +79,7 @@ __all__ = [
     "WhenInvalid",
     "nanoseconds",
     "open_bus",
+    "parse_qos",
     "read_recording",
     "record",
     "record_to_folder",
@@ -92,7 +91,6 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
-        _ipc="IpcLink",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
         _refusals="Refusals Refused WhenInvalid",
         _requests="Declined Reply",

@@ -74,7 +74,8 @@ class Bus:
         self.interested = Interested(link, self.route)
         stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
         self._announcer = Announcer(self, link, self._last_values, stamping, stamped)
-        self.is_batching = isinstance(link, BatchLink)
+        self._batch_link = link if isinstance(link, BatchLink) else None  # asked once: it takes microseconds
+        self.is_batching = self._batch_link is not None
         self._requester: Requester | None = None
         self._requester_lock = threading.Lock()
         self.lock = self._router.lock
@@ -82,6 +83,7 @@ class Bus:
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._groups_lock = threading.Lock()
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
+        self._at_close: list[Callable[[], object]] = []
         self._closed = False
         self._every_event = self.collection(Event)
         self._every_event.on_publisher = self._set_publish
@@ -316,6 +318,10 @@ class Bus:
         requests = dict(self._requester.counts) if self._requester else {}
         return Traffic(self._router.published(), SubscriptionCounters(counted), link, requests)
 
+    def kept_by(self, cls: type) -> Keep | None:
+        """By which attributes the newest events of a type are kept on this bus; None if they are not."""
+        return self._last_values.kept_by(cls)
+
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions that there are now, one for each listener."""
         return [listener.subscription for listener in self._listeners()]
@@ -334,12 +340,20 @@ class Bus:
         while not all(one.is_idle for one in self._async_listeners()):
             await asyncio.sleep(0.001)
 
+    def at_close(self, function: Callable[[], object]) -> None:
+        """Call a function when the bus is closed, before its link is: for what belongs to the bus and ends with it."""
+        with self.lock:
+            self._check_open()
+            self._at_close.append(function)
+
     def close(self) -> None:
         """Cancel all subscriptions and close the link; a second call does nothing."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
+        for function in self._at_close:
+            function()
         self._router.close()
         self.interested.forget()
         if self._requester is not None:
@@ -382,8 +396,8 @@ class Bus:
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes at once."""
-        assert isinstance(self._link, BatchLink)
-        self._link.send_all(events)
+        assert self._batch_link is not None
+        self._batch_link.send_all(events)
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""

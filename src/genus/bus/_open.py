@@ -98,15 +98,9 @@ def _added_schemes() -> dict[str, Callable[[], LinkFactory]]:
     return {entry.name: entry.load for entry in entry_points(group=LINK_ENTRY_POINTS)}
 
 
-def _open_ipc(name: str) -> Link:
-    from genus.bus._ipc import IpcLink  # with the first address of its kind: `import genus` stays quick
-
-    return IpcLink(name or "genus")
-
-
 def _open_local(rest: str) -> None:
     if rest:
         raise BusError(f"local: takes no name, but was given {rest!r}")
 
 
-_FACTORIES: dict[str, LinkFactory] = {"local": _open_local, "ipc": _open_ipc}
+_FACTORIES: dict[str, LinkFactory] = {"local": _open_local}

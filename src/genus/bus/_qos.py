@@ -114,6 +114,31 @@ QoS: TypeAlias = Hard | Soft | NonReal
 """A quality of service of an event channel."""
 
 
+def parse_qos(text: str) -> QoS:
+    """A quality of service as text: `hard:PERIOD[:OMISSIONS]`, `soft:DEADLINE[:EXPIRES]`, `none[:PRIORITY]`.
+
+    BusError if it cannot be read.
+
+    >>> parse_qos("soft:20ms:100ms"), parse_qos("none")
+    (Soft(deadline='20ms', expires='100ms', period=None), NonReal(priority=0))
+    """
+    kind, *parts = text.split(":")
+    match kind, parts:
+        case "hard", [period]:
+            return Hard(period=period)
+        case "hard", [period, omissions] if omissions.isdecimal():
+            return Hard(period=period, omissions=int(omissions))
+        case "soft", [deadline]:
+            return Soft(deadline=deadline)
+        case "soft", [deadline, expires]:
+            return Soft(deadline=deadline, expires=expires)
+        case "none", []:
+            return NonReal()
+        case "none", [priority] if priority.isdecimal():
+            return NonReal(priority=int(priority))
+    raise BusError(f"{text!r} is none of hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]")
+
+
 def _positive(**spans: Span | None) -> None:
     for what, span in spans.items():
         if span is not None and nanoseconds(span, what) == 0:

@@ -35,6 +35,11 @@ class SubscriptionCounters(Mapping[str, Counters]):
             found[text] = found[text] + counters if text in found else counters
         return found
 
+    def largest(self, most: int) -> tuple[dict[str, Counters], list[Counters]]:
+        """The subscriptions with the most events, with their texts, and the counters of the others without."""
+        ordered = sorted(self._counted, key=lambda counted: -(counted[1].delivered + counted[1].dropped))
+        return SubscriptionCounters(ordered[:most])._by_text, [counters for _, counters in ordered[most:]]
+
     def __getitem__(self, text: str) -> Counters:
         return self._by_text[text]
 

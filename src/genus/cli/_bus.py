@@ -5,7 +5,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from genus.bus import (
     Bus,
     FolderRecorder,
     Inbox,
-    IpcLink,
+    InterestLink,
     Recorder,
     Recording,
     open_bus,
@@ -32,6 +32,7 @@ from genus.cli._completion import complete_bus
 from genus.cli._events import TYPES, as_text, complete_types, event_type, lines_of_json, load_all, make_event, pairs
 from genus.cli._exit import DAMAGED, INTERRUPTED, saying_what_is_kept, stopped_by_signals, undisturbed
 from genus.cli._format import FOR, Span, counted
+from genus.cli._metrics import METRICS, serve
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event, is_event_type
@@ -43,7 +44,7 @@ BUS = click.option(
     show_default=True,
     metavar="BUS",
     shell_complete=complete_bus,
-    help="ipc:NAME, between processes of this machine, or can:INTERFACE?...",
+    help="ipc:NAME, between processes of this machine; zenoh:..., mqtt://HOST, mqtts://HOST, or can:INTERFACE?...",
 )
 SUBSCRIPTION = click.argument("subscription", default="Event", shell_complete=complete_types)
 TICK_S = 0.1
@@ -56,7 +57,15 @@ TICK_S = 0.1
 @click.argument("type_name", metavar="TYPE", shell_complete=complete_types)
 @click.argument("values", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
 @click.option("--stdin", "lines", is_flag=True, help="Read one JSON object of attributes a line instead of VALUES.")
-def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str, ...], lines: bool) -> None:
+@METRICS
+def pub(
+    types: tuple[str, ...],
+    address: str,
+    type_name: str,
+    values: tuple[str, ...],
+    lines: bool,
+    metrics: str | None,
+) -> None:
     """Publish events.
 
     One of TYPE with the given attributes, or one for each line of JSON. Times are ISO with a zone, or `now`; durations
@@ -72,6 +81,7 @@ def pub(types: tuple[str, ...], address: str, type_name: str, values: tuple[str,
     with ExitStack() as stack:
         with undisturbed():
             bus = stack.enter_context(open_bus(shared(address)))
+        serve(stack, bus, metrics)
         reach = Reach(bus)
         with saying_what_is_kept(lambda: f"published {counted(reach.published, 'event')} before"):
             _publish_all(reach, cls, lines_of_json() if lines else [pairs(values)], lines)
@@ -97,8 +107,15 @@ def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str,
     "--timeout", type=Span(may_be_zero=True), help="Stop when none came for so long, like 10s; exit code 1 then."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@METRICS
 def sub(
-    types: tuple[str, ...], address: str, subscription: str, count: int | None, timeout: float | None, as_json: bool
+    types: tuple[str, ...],
+    address: str,
+    subscription: str,
+    count: int | None,
+    timeout: float | None,
+    as_json: bool,
+    metrics: str | None,
 ) -> None:
     """Print events as they arrive.
 
@@ -108,8 +125,9 @@ def sub(
     genus sub -t examples/traffic.py "Loop where lane > 1"
     """
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with stopped_by_signals() as stop, open_bus(shared(address)) as bus:
+    with stopped_by_signals() as stop, open_bus(shared(address)) as bus, ExitStack() as stack:
         inbox = bus.inbox(asked, capacity=10_000)
+        serve(stack, bus, metrics)
         click.echo(f"listening on {address} for {asked}", err=True)
         try:
             for event in islice(_events(inbox, stop, timeout), count):
@@ -138,25 +156,32 @@ def shared(address: str) -> str:
     return address
 
 
+PATIENCE_S = 0.5
+"""How long the first event waits for somebody who wants it: participants of a network find each other in that time."""
+
+
 class Reach:
     """State: publishes on a bus and counts the other processes that subscribed to what was published."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
+        self._link = bus.link if isinstance(bus.link, InterestLink) else None
         self.published = 0
         self._reached: set[str] = set()
 
     def publish(self, event: Event) -> None:
         """Publish an event."""
-        if isinstance(self._bus.link, IpcLink):  # before: a subscriber that has all it waits for may leave at once
-            self._reached |= self._bus.link.subscribers(event, known=self._reached)
+        if self._link is not None:  # before: a subscriber that has all it waits for may leave at once
+            if not self.published:
+                _await_interest(self._link, event)
+            self._reached |= set(self._link.wanted_by(event) or ())
         self._bus.publish(event)
         self.published += 1
 
     def report(self, done: str) -> None:
         """Print what was done and how many processes subscribed to it; ClickException if events were dropped."""
         reached = f"; reached {counted(len(self._reached), 'process', 'processes')}" if self._reached else ""
-        if isinstance(self._bus.link, IpcLink):
+        if self._link is not None:
             reached = reached or "; no other process subscribed"
         click.echo(done + reached, err=True)
         counters = self._bus.traffic().link
@@ -164,9 +189,35 @@ class Reach:
             raise click.ClickException("; ".join(lost))
 
 
-def say_losses(link: Any, dropped: int) -> None:
+def _await_interest(link: InterestLink, event: Event) -> None:
+    """Wait until somebody wants an event, for a short time."""
+    changed = threading.Event()
+    end = link.on_wants(changed.set)
+    until = time.monotonic() + PATIENCE_S
+    while _is_unwanted(link, event) and (left := until - time.monotonic()) > 0:
+        changed.wait(min(left, TICK_S / 4))
+        changed.clear()
+    end()
+
+
+def _is_unwanted(link: InterestLink, event: Event) -> bool:
+    """Whether nobody wants an event, as far as the medium can know."""
+    wanted = link.wanted_by(event)
+    return wanted is not None and not wanted
+
+
+LOSSES = ("lost", "late", "expired", "dropped", "rejected", "not read")
+"""First words of the counters of links that tell of losses."""
+
+
+def losses_of(link: Mapping[str, int]) -> dict[str, int]:
+    """The counters of a link that tell of losses."""
+    return {key: count for key, count in link.items() if key.startswith(LOSSES)}
+
+
+def say_losses(link: Mapping[str, int], dropped: int) -> None:
     """Print how many events were lost or could not be read, by reason."""
-    losses = {key: count for key, count in link.items() if key.startswith(("dropped", "rejected", "not read"))}
+    losses = losses_of(link)
     if dropped:
         losses["dropped: printing too slow"] = dropped
     for what, count in losses.items():
@@ -198,6 +249,7 @@ RECORD_TICK_S = 0.2
     show_default=True,
     help="What to do with events that could not be read back: end with an error, or count them. They are not written.",
 )
+@METRICS
 def record(
     types: tuple[str, ...],
     address: str,
@@ -207,6 +259,7 @@ def record(
     lasts: float | None,
     landing: bool,
     invalid: str,
+    metrics: str | None,
     **sizes: Any,
 ) -> None:
     """Write events to a file, or to a folder for streams.
@@ -220,9 +273,13 @@ def record(
     given = {option: size for option, size in sizes.items() if size is not None}
     _check_recording(file, append, landing, given)
     asked = Subscription.parse(subscription, [*load_all(types), Event])
-    with stopped_by_signals() as stop, _without_log("recording ended"), open_bus(shared(address)) as bus:
+    with ExitStack() as stack:
+        stop = stack.enter_context(stopped_by_signals())
+        stack.enter_context(_without_log("recording ended"))
+        bus = stack.enter_context(open_bus(shared(address)))
         recorder = _recorder(bus, file, asked, append, landing, given)
         try:
+            serve(stack, bus, metrics)
             click.echo(f"recording {asked} from {address} to {file}", err=True)
             _wait(recorder, stop, lasts, f"recording {asked} to {file}", ends_if_invalid=invalid == "raise")
             say_losses(bus.traffic().link, 0)
@@ -312,6 +369,7 @@ def _recorder(
 )
 @click.option("--print", "printing", is_flag=True, help="Print the events instead of publishing them.")
 @click.option("--json", "as_json", is_flag=True, help="With --print: one JSON object a line.")
+@METRICS
 def replay(
     types: tuple[str, ...],
     address: str,
@@ -320,6 +378,7 @@ def replay(
     speed: float | None,
     printing: bool,
     as_json: bool,
+    metrics: str | None,
 ) -> None:
     """Publish or print the events of a recording.
 
@@ -334,7 +393,12 @@ def replay(
     loaded = load_all(types)
     asked = Subscription.parse(subscription, [*loaded, Event])
     recording = read_recording(file, [cls for cls in loaded if is_event_type(cls)])
-    with stopped_by_signals() as stop, open_bus("local:" if printing else shared(address)) as bus:
+    with (
+        stopped_by_signals() as stop,
+        open_bus("local:" if printing else shared(address)) as bus,
+        ExitStack() as stack,
+    ):
+        serve(stack, bus, metrics)
         reach = Reach(bus)
         publish = (lambda event: click.echo(as_text(event, as_json))) if printing else reach.publish
         with _progress(printing) as advance:

@@ -44,7 +44,8 @@ def complete_catalog_types(ctx: click.Context) -> list[str]:
 @quietly
 def complete_bus(ctx: click.Context) -> list[str]:
     """Addresses of buses."""
-    return ["ipc:", "can:socketcan?channel=can0", "can:udp_multicast", "can:virtual"]
+    networks = ["ipc:", "zenoh:", "mqtt://localhost", "mqtts://localhost"]
+    return [*networks, "can:socketcan?channel=can0", "can:udp_multicast", "can:virtual"]
 
 
 @quietly

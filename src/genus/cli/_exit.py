@@ -110,6 +110,9 @@ _EXTRAS = {
     "pyarrow": "arrow",
     "numpy": "index",
     "matplotlib": "plot",
+    "zenoh": "zenoh",
+    "mqtt5": "mqtt",
+    "prometheus_client": "metrics",
 }
 """Which extra brings a package."""
 

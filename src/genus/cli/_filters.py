@@ -1,6 +1,7 @@
 """`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from genus.cli._format import counted, plain_table, print_json
 from genus.filters import MergedSubscription, Subscription, count_bindings, merge, read_subscriptions
 from genus.model import name_of
 
-TARGETS = ("python", "arrow", "index", "spark", "can")
+TARGETS = ("python", "arrow", "index", "spark", "topics", "can")
+DIALECTS = ("zenoh", "mqtt", "nats")
 
 
 @click.command()
@@ -26,35 +28,54 @@ TARGETS = ("python", "arrow", "index", "spark", "can")
     "--catalog",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take event tags from this catalog, and show the acceptance filters of a CAN controller too.",
+    help="Take types and event tags from this catalog, and show the acceptance filters of a CAN controller too.",
 )
 @click.option(
     "--banks", type=click.IntRange(1), metavar="N", help="How many acceptance filters the controller has [no limit]."
 )
+@click.option(
+    "--dialect",
+    type=click.Choice(DIALECTS),
+    default="zenoh",
+    show_default=True,
+    help="How the network writes the patterns of topics.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object with one text per target.")
 def explain(
-    types: tuple[str, ...], subscription: str, target: str | None, path: Path | None, banks: int | None, as_json: bool
+    types: tuple[str, ...],
+    subscription: str,
+    target: str | None,
+    path: Path | None,
+    banks: int | None,
+    dialect: str,
+    as_json: bool,
 ) -> None:
     """Show what a subscription is compiled to, for each target.
 
     \b
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
     genus explain -t examples/traffic.py --catalog city.json --target can --banks 2 "Roadside has place"
+    genus explain -t examples/traffic.py --target topics --dialect mqtt "Loop has place"
     """
     if path is None and (target == "can" or banks is not None):
         raise click.UsageError("acceptance filters need --catalog FILE, which has the event tags")
     asked = Subscription.parse(subscription, load_all(types))
     names = [target] if target else [name for name in TARGETS if name != "can" or path is not None]
-    found = {name: _explain_if_installed(name, asked, path, banks, must=target is not None) for name in names}
+    special = {
+        "can": lambda: _explain_can(asked, path, banks),
+        "topics": lambda: _explain_topics(asked, path, dialect),
+    }
+    texts = {name: special.get(name, partial(_explain, name, asked)) for name in names}
+    found = {name: _explain_if_installed(name, text, must=target is not None) for name, text in texts.items()}
     if as_json:
         print_json({"subscription": str(asked), "targets": found})
     else:
         click.echo("".join(f"{text}\n\n" for text in found.values()), nl=False)
 
 
-def _explain_if_installed(name: str, asked: Subscription, path: Path | None, banks: int | None, *, must: bool) -> str:
+def _explain_if_installed(name: str, explained: Callable[[], str], *, must: bool) -> str:
     try:
-        return _explain_can(asked, path, banks) if name == "can" else _explain(name, asked)
+        return explained()
     except ImportError as problem:
         if must:
             raise
@@ -69,6 +90,14 @@ def _explain_can(subscription: Subscription, path: Path | None, banks: int | Non
     made = targets.can.compile(subscription, catalog)
     fitted = [] if banks is None else [targets.can.fit_bank([made], catalog, banks=banks).explain()]
     return "\n".join([made.explain(), *fitted])
+
+
+def _explain_topics(subscription: Subscription, path: Path | None, dialect: str) -> str:
+    from genus.catalog import Catalog
+
+    written = {each.name: each for each in (targets.topics.ZENOH, targets.topics.MQTT, targets.topics.NATS)}
+    catalog = None if path is None else Catalog.load(path)
+    return targets.topics.compile(subscription, written[dialect], catalog=catalog).explain()
 
 
 def _explain(target: str, subscription: Subscription) -> str:

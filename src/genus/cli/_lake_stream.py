@@ -19,6 +19,7 @@ from genus.cli._exit import stopped_gracefully
 from genus.cli._format import Span, counted, plain_table, rate
 from genus.cli._lake_ingest import takes_formats
 from genus.cli._lake_session import lake_and, on_spark, started
+from genus.cli._metrics import is_place, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,9 @@ _HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag",
 )
 @takes_formats
 @click.option(
-    "--metrics", type=click.Path(dir_okay=False, path_type=Path), help="Append a JSON line a batch to this file."
+    "--metrics",
+    metavar="PLACE",
+    help="Serve metrics for Prometheus at this port or HOST:PORT; or append a JSON line a batch to a file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON line a batch instead of a table.")
 @on_spark
@@ -60,7 +63,7 @@ def stream(
     mapping: Path | None,
     dbc: Path | None,
     unknown: Literal["dead", "pass"],
-    metrics: Path | None,
+    metrics: str | None,
     as_json: bool,
     spark: "SparkSession",
 ) -> None:
@@ -95,7 +98,8 @@ def stream(
     if not once:
         click.echo(f"watching {followed.landing}; Ctrl-C ends it", err=True)
     with ExitStack() as open_files, _view(as_json) as view:
-        outputs = [view, *([_appender(open_files, metrics)] if metrics else [])]
+        serve(open_files, followed, metrics if metrics and is_place(metrics) else None)
+        outputs = [view, *([_appender(open_files, Path(metrics))] if metrics and not is_place(metrics) else [])]
         ended = run(followed, every, once, _drained(done, outputs))
     if ended and (late := sum(step.rows for step in followed.catch_up())):
         click.echo(f"delivered {counted(late, 'match', 'matches')} of earlier events of the lake", err=True)

@@ -20,13 +20,16 @@ class Sending(msgspec.Struct, frozen=True):
     """How the packets of a key are sent.
 
     `reliable`: packets that were lost on the way are sent again, as far as the transport can. `keep`: the newest packet
-    of the key is kept for those that subscribe later. `expires_s`: a packet that waited so long need not be sent.
+    of the key is kept for those that subscribe later; an empty one ends that. `expires_s`: a packet that waited so long
+    need not be sent. `waits`: where a full queue makes publishers wait or raises, it does so for these packets; without
+    it they are dropped.
     """
 
     priority: int = NORMAL
     reliable: bool = False
     keep: bool = False
     expires_s: float | None = None
+    waits: bool = True
 
 
 class Abilities(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.targets import arrow, can, dispatch, index, python, spark
+    from genus.targets import arrow, can, dispatch, index, python, spark, topics
     from genus.targets._compiler import support_matrix
     from genus.targets.arrow import ArrowFilter
     from genus.targets.can import CanFilter
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from genus.targets.index import SubscriptionIndex
     from genus.targets.python import PythonFilter
     from genus.targets.spark import SparkFilter
+    from genus.targets.topics import TopicFilter
 
 __all__ = [
     "ArrowFilter",
@@ -27,6 +28,7 @@ __all__ = [
     "PythonFilter",
     "SparkFilter",
     "SubscriptionIndex",
+    "TopicFilter",
     "arrow",
     "can",
     "dispatch",
@@ -34,6 +36,7 @@ __all__ = [
     "python",
     "spark",
     "support_matrix",
+    "topics",
 ]
 
 if not TYPE_CHECKING:
@@ -46,4 +49,5 @@ if not TYPE_CHECKING:
         index="index SubscriptionIndex",
         python="python PythonFilter",
         spark="spark SparkFilter",
+        topics="topics TopicFilter",
     )

@@ -41,8 +41,13 @@ class Compiler:
     unsupported: ClassVar[Mapping[type[Expression] | str, str]] = {}
     """Expressions and operators this target leaves to the receiver, with the reason."""
 
-    def __init_subclass__(cls) -> None:
-        """Register a compiler; TypeError if it neither handles nor declares unsupported an expression or operator."""
+    def __init_subclass__(cls, abstract: bool = False) -> None:
+        """Register a compiler; TypeError if it neither handles nor declares unsupported an expression or operator.
+
+        One that is abstract, without a target of its own, is neither checked nor registered.
+        """
+        if abstract:
+            return
         missing = [node.__name__ for node in EXPRESSIONS if not hasattr(cls, f"visit_{node.__name__}")]
         missing = [name for name in missing if name not in {node_name(node) for node in cls.unsupported}]
         signs = [sign for group in OPERATORS.values() for sign in group]

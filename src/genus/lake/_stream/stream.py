@@ -30,6 +30,7 @@ from genus.lake._tables.files import absolute_path, local_path, spark_path
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.ledger import CommitConflict
 from genus.lake._tables.store import Store
+from genus.net._metrics import Metric
 
 FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 MAX_FILE_AGE = "36500d"
@@ -254,6 +255,24 @@ class Stream:
     def catch_up(self) -> list[UpdateResult]:
         """Update all followers to the present version of the lake, without ingesting; returns their results."""
         return [follower.update() for follower in self._followers]
+
+    def metrics(self) -> list[Metric]:
+        """What all batches did since the stream was started, for `genus.net.serve_metrics`."""
+        total, last = self._total, self.progress
+        counted = {
+            "files": ("Files ingested", total.files),
+            "events": ("Events ingested", total.events),
+            "dead_letters": ("Dead letters", total.dead),
+            "delivered": ("Matches delivered and results of analyses", total.delivered),
+            "late": ("Events that analyses left out because they were late", total.late),
+            "seconds": ("Duration of all batches", total.seconds),
+        }
+        lag = last.lag_seconds if last is not None else None
+        return [
+            *(Metric(f"stream_{name}_total", text, "counter", {"": count}) for name, (text, count) in counted.items()),
+            *([] if lag is None else [Metric("stream_lag_seconds", "Age of the newest event", "gauge", {"": lag})]),
+            Metric("stream_version", "Version of the lake", "gauge", {"": total.version}),
+        ]
 
     def _batch(self, found: DataFrame, batch: int) -> None:
         began = time.monotonic()

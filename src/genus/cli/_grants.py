@@ -1,0 +1,181 @@
+"""`genus grants`: read a grants file, ask it, and make of it the access lists of routers and brokers."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from genus.catalog import Catalog
+from genus.cli._completion import complete_files, quietly
+from genus.cli._events import GENUS_TYPES, complete_types, event_type, load_all
+from genus.cli._format import counted, plain_table, print_json
+from genus.cli._groups import SectionedGroup
+from genus.filters import Subscription
+from genus.model import Event
+from genus.net import Grants, Refusal, read_grants
+
+FILE = click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+REALM = click.option(
+    "--realm", default="genus", show_default=True, metavar="NAME", help="The realm of the buses, as in their addresses."
+)
+
+
+def _types(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which types there are."""
+    types = click.option(
+        "-t",
+        "--types",
+        "types",
+        multiple=True,
+        envvar=GENUS_TYPES,
+        metavar="MODULE_OR_FILE",
+        shell_complete=complete_files,
+        help=f"A Python module or .py file that declares event types, or a .dbc file; repeat it, or set {GENUS_TYPES}.",
+    )
+    catalog = click.option(
+        "--catalog",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Take the types of this catalog instead.",
+    )
+    return types(catalog(command))
+
+
+@click.group(cls=SectionedGroup)
+def grants() -> None:
+    """Say who may publish and subscribe which types.
+
+    FILE is a TOML file with [roles.NAME] and [users.NAME]: lists `publish` and `subscribe` of types, those below them
+    included. What is not granted is denied.
+    """
+
+
+@quietly
+def _complete_users(ctx: click.Context) -> list[str]:
+    return sorted(read_grants(ctx.params["path"]).users)
+
+
+@grants.command("check")
+@FILE
+@_types
+@click.option("--user", metavar="NAME", shell_complete=_complete_users, help="Only what this user may do.")
+@click.option("--subscribe", metavar="SUBSCRIPTION", shell_complete=complete_types, help="May USER subscribe to this?")
+@click.option("--publish", metavar="TYPE", shell_complete=complete_types, help="May USER publish this?")
+@click.option("--realm", metavar="NAME", help="Only what holds in this realm.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document instead of a table.")
+def check(
+    path: Path,
+    types: tuple[str, ...],
+    catalog: Path | None,
+    user: str | None,
+    subscribe: str | None,
+    publish: str | None,
+    realm: str | None,
+    as_json: bool,
+) -> None:
+    """Check a grants file, and show what it grants.
+
+    With --subscribe or --publish, exit code 1 if that is refused; the reason is printed.
+
+    \b
+    genus grants check examples/grants.toml -t examples/traffic.py
+    genus grants check examples/grants.toml -t examples/traffic.py --user gate-7 --publish Loop
+    """
+    classes = _classes(types, catalog)
+    found = read_grants(path, classes)
+    found = found if realm is None else found.within(realm)
+    if user is not None and user not in found.users:
+        found.permit(user, realm or "")
+    if subscribe is None and publish is None:
+        _show(found, [user] if user is not None else sorted(found.users), as_json)
+        return
+    if user is None:
+        raise click.UsageError("--subscribe and --publish go with --user")
+    sys.exit(_ask(found, user, classes, subscribe, publish))
+
+
+def _ask(found: Grants, user: str, classes: list[type], subscribe: str | None, publish: str | None) -> int:
+    """Print what is allowed and what is refused; 1 if anything is."""
+    answers = []
+    if publish is not None:
+        answers.append((f"publish {publish}", found.may_publish(user, event_type(publish, [*classes, Event]))))
+    if subscribe is not None:
+        asked = Subscription.parse(subscribe, [*classes, Event])
+        answers.append((f"subscribe to {asked}", found.may_subscribe(user, asked)))
+    for what, answer in answers:
+        text = answer.reason if isinstance(answer, Refusal) else f"{user} may {what}: {', '.join(map(str, answer.by))}"
+        click.echo(text)
+    return int(any(isinstance(answer, Refusal) for _, answer in answers))
+
+
+def _show(found: Grants, users: Iterable[str], as_json: bool) -> None:
+    rows = {user: _granted(found, user) for user in users}
+    if as_json:
+        print_json({"file": found.source, "users": rows})
+        return
+    from rich.console import Console
+
+    table = plain_table("user", "may publish", "may subscribe to")
+    for user, granted in rows.items():
+        table.add_row(user, ", ".join(granted["publish"]) or "-", ", ".join(granted["subscribe"]) or "-")
+    Console().print(table)
+    click.echo(f"{found.source}: {counted(len(rows), 'user')}", err=True)
+
+
+def _granted(found: Grants, user: str) -> dict[str, list[str]]:
+    grants_of = found.users[user]
+    return {
+        action: list(dict.fromkeys(str(grant) for grant in grants_of if grant.action == action))
+        for action in ("publish", "subscribe")
+    }
+
+
+@grants.command("zenoh")
+@FILE
+@_types
+@REALM
+@click.option(
+    "--by",
+    type=click.Choice(["certificate", "user"]),
+    default="certificate",
+    show_default=True,
+    help="What the router knows users by: the common name of their certificates, or a user name.",
+)
+def zenoh_command(path: Path, types: tuple[str, ...], catalog: Path | None, realm: str, by: Any) -> None:
+    """Print the access rules of a zenoh router.
+
+    They are the section access_control of its configuration, as JSON. Make them again when a kind gets new types.
+
+    \b
+    genus grants zenoh examples/grants.toml -t examples/traffic.py --realm city
+    """
+    print_json({"access_control": read_grants(path, _classes(types, catalog)).zenoh_acl(realm, by)})
+
+
+@grants.command("mosquitto")
+@FILE
+@_types
+@REALM
+def mosquitto_command(path: Path, types: tuple[str, ...], catalog: Path | None, realm: str) -> None:
+    """Print the access list of an MQTT broker.
+
+    It has the form of mosquitto's acl_file. Make it again when a kind gets new types. Users are known by their names at
+    the broker; with certificates, set use_identity_as_username.
+
+    \b
+    genus grants mosquitto examples/grants.toml -t examples/traffic.py --realm city
+    """
+    click.echo(read_grants(path, _classes(types, catalog)).mosquitto_acl(realm), nl=False)
+
+
+def _classes(types: tuple[str, ...], catalog: Path | None) -> list[type]:
+    """The classes of modules or of a catalog; UsageError if neither is given."""
+    if catalog is not None:
+        known = Catalog.load(catalog)
+        return [known.declare(name) for name in known.types]
+    if not types:
+        raise click.UsageError(
+            f"say which types there are: --types MODULE_OR_FILE (or {GENUS_TYPES}), or --catalog FILE"
+        )
+    return load_all(types)

@@ -1,0 +1,101 @@
+"""Control keys: what the participants of a network tell each other besides events.
+
+They begin with `@genus`, which no pattern of events matches. Tokens (`here`, `want`, `gate`) are present while their
+speaker lives; the others are packets.
+
+| key | says |
+|---|---|
+| `@genus/REALM/here/UID/ABOUT` | a participant, and what it says about itself |
+| `@genus/REALM/want/SPEAKER/ORIGIN/TEXT/HOPS` | a subscription |
+| `@genus/REALM/gate/UID/TEXT` | a gateway |
+| `@genus/REALM/beat` | the newest numbers of a sender's keys |
+| `@genus/REALM/lost/UID`, `late/UID` | to a sender: packets that did not arrive, or arrived late |
+| `@genus/REALM/ping`, `pong/UID` | a question for the time, and the answer |
+| `@genus/REALM/last/FAMILY/.../TYPE/=KEY` | events of which the newest is kept |
+"""
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+ROOT = "@genus"
+LAST = "last"
+MOST_TEXT = 2000
+"""The longest subscription, in characters of its text, that is shown to others as it is."""
+
+
+def control_key(realm: str, *chunks: str) -> str:
+    """The control key of a realm with these chunks."""
+    return "/".join((ROOT, realm, *chunks))
+
+
+def encode_text(text: str) -> str:
+    """A text as one chunk of a key.
+
+    >>> encode_text("Loop where lane > 1"), decode_text("TG9vcA")
+    ('TG9vcCB3aGVyZSBsYW5lID4gMQ', 'Loop')
+    """
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=") or "_"
+
+
+def decode_text(chunk: str) -> str | None:
+    """The text of a chunk; None if it is none, or longer than a text may be."""
+    if len(chunk) > 2 * MOST_TEXT:
+        return None
+    if chunk == "_":
+        return ""
+    try:
+        return base64.b64decode(chunk + "=" * (-len(chunk) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def is_uid(chunk: str) -> bool:
+    """Whether a chunk is the uid of a participant, in hexadecimal digits."""
+    return len(chunk) == 16 and all(digit in "0123456789abcdef" for digit in chunk)
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True):
+    """The keys under which a sender sent packets: the number at the beat before, and the newest."""
+
+    sender: bytes
+    numbers: dict[str, tuple[int, int]]
+
+
+class Loss(msgspec.Struct, frozen=True, array_like=True):
+    """Packets of a key that a receiver did not get, or that came after their deadline or expiry."""
+
+    receiver: str
+    key: str
+    count: int
+    worst_us: int = 0
+    expired: int = 0
+
+
+class Ping(msgspec.Struct, frozen=True, array_like=True):
+    """A question for the time: who asks, and when by its clock, in microseconds since 1970."""
+
+    asker: str
+    asked_us: int
+
+
+class Pong(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a question for the time."""
+
+    answerer: str
+    asked_us: int
+    answered_us: int
+
+
+_DECODERS: dict[type, Any] = {each: msgspec.msgpack.Decoder(each) for each in (Beat, Loss, Ping, Pong)}
+encode_message = msgspec.msgpack.Encoder().encode
+
+
+def decode_message(type_: type[Any], payload: bytes) -> Any | None:
+    """The message of a type in a payload; None if it is none."""
+    try:
+        return _DECODERS[type_].decode(payload)
+    except Exception:  # msgspec's errors, UnicodeDecodeError, RecursionError
+        return None

@@ -1,0 +1,349 @@
+"""Packets that arrive: numbered, each event once, decoded, and delivered; losses noticed.
+
+All packets of one key are read by one `IncomingKey`, which has what is the same for all of them: the class, its
+decoder, where its events go. `IncomingKeys` finds it, or the reason why the packets of a key cannot be read.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from genus.bus._attribute_map import UnreadValues
+from genus.model import Event, is_event_type, name_of, subtypes
+from genus.net._control import LAST, ROOT
+from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
+from genus.net._numbers import OriginNumbers, SenderNumbers
+from genus.net._payload import PayloadReader, is_batch, split_batch
+from genus.net._rejections import Rejections
+from genus.net._relay import Arrival
+from genus.net._units import DIGEST_BYTES, StatedUnits, units_digest, units_of
+from genus.targets.topics import Dialect, EventKeys, parse_key
+
+MOST_KEYS = 20_000
+"""The largest number of keys that are known; the oldest is forgotten for a new one."""
+MOST_PARTICIPANTS = 4096
+"""The largest number of senders, and of origins, that are known of a key."""
+
+Deliver: TypeAlias = Callable[[Event], object]
+ReadEvent: TypeAlias = Callable[[Any], Any]
+"""Reads a payload: gives the event, or the reason why there is none."""
+_unpack_from = ENVELOPE.unpack_from
+_SOFT_LENGTH = ENVELOPE.size + SOFT_TIMES.size
+_LENGTHS = tuple(length + digest for length in (ENVELOPE.size, _SOFT_LENGTH) for digest in (0, DIGEST_BYTES))
+
+
+class SoftTimes(msgspec.Struct, frozen=True):
+    """When an event of a soft channel was published, and how long after that its deadline and expiry are (0: none)."""
+
+    published_us: int
+    deadline_us: int
+    expires_us: int
+
+
+class Reception(Protocol):
+    """Where the events of incoming packets go."""
+
+    uid: bytes
+    units: StatedUnits
+
+    @property
+    def relays(self) -> Sequence[object]:
+        """The gateways; the list changes in place."""
+
+    def now(self) -> float:
+        """The time for settling gaps, in seconds."""
+
+    def deliverer(self, cls: type[Event]) -> Deliver:
+        """The function that delivers events of a class on the bus."""
+
+    def give_relays(self, arrival: Arrival) -> None:
+        """Give an event to gateways."""
+
+    def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
+        """Take what was read from a message without an envelope: an event, or the reason why there is none."""
+
+    def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
+        """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
+
+    def keep(self, key: str, arrival: Arrival | None) -> None:
+        """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
+
+
+class IncomingKey:
+    """State: the packets of one key that arrived."""
+
+    def __init__(
+        self,
+        reception: Reception,
+        key: str,
+        keys: EventKeys,
+        reader: PayloadReader,
+        counts: "Counts",
+        event_key: str,
+        kept: str | None,
+    ) -> None:
+        self.key = key
+        self.type = reader.type
+        self.senders: dict[bytes, SenderNumbers] = {}
+        self.origins: dict[bytes, OriginNumbers] = {}
+        self._reception = reception
+        self._uid = reception.uid
+        self._now = reception.now
+        self._relays = reception.relays
+        self._digest = units_digest(units_of(reader.type))
+        self._length = ENVELOPE.size + len(self._digest)
+        self._reader = reader
+        self._read_event = reader.read
+        self._deliver = reception.deliverer(reader.type)
+        self._keys = keys if len(keys.keys) > 1 else None
+        self._event_key = event_key
+        self._kept = kept
+        self._counts = counts
+        self._lock = threading.Lock()
+        """Of `origins`: gateways forward events from other threads."""
+
+    def read(self, envelope: bytes, payload: bytes) -> None:
+        """Read a packet and deliver its events; never raises.
+
+        Most packets have one event and the next number of their sender, who is its origin: they take the short way.
+        """
+        if len(envelope) != self._length or envelope[ENVELOPE.size :] != self._digest:
+            self._read_other(envelope, payload)
+            return
+        origin, number, hops, sender, sent = _unpack_from(envelope)
+        numbers = self.senders.get(sender)
+        if numbers is None or sent != numbers.last + 1 or origin != sender or is_batch(payload):
+            self._accept(origin, number, hops, sender, sent, payload, self._read_event)
+            return
+        numbers.last = sent
+        seen = self.origins.get(origin)
+        if seen is not None and number == seen.newest + 1 and not self._relays:
+            seen.newest = number
+        elif not self.is_new(origin, number):
+            self._counts.duplicates += 1
+            return
+        self._deliver_payload(payload, origin, number, hops, self._read_event)
+
+    def _read_other(self, envelope: bytes, payload: bytes) -> None:
+        """Read a packet of a soft channel, a sender with other units or a CloudEvent, or reject it for its envelope."""
+        if len(envelope) not in _LENGTHS:
+            self._read_cloud(envelope, payload)
+            return
+        origin, number, hops, sender, sent = _unpack_from(envelope)
+        if sender == self._uid:
+            return
+        reader = self._reader_for(sender, envelope)
+        if reader is None:
+            self._count_number(sender, sent, 1)
+            self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
+        elif len(envelope) < _SOFT_LENGTH or self._is_on_time(sender, envelope):
+            self._accept(origin, number, hops, sender, sent, payload, reader.read)
+        else:
+            self._count_number(sender, sent, 1)
+
+    def _read_cloud(self, envelope: bytes, payload: bytes) -> None:
+        """Read a CloudEvent in binary mode, or one that has no envelope as its sender does not know Genus."""
+        if not envelope and payload[:1] == b"{":
+            self._reception.take_foreign(self.key, self._reader.read(payload), payload)
+            return
+        found = split_attributes(envelope) if envelope.startswith(ATTRIBUTES) else None
+        if found is None:
+            self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
+            return
+        attributes, own = found
+        read = self._reader.read_binary(attributes)
+        if len(own) not in _LENGTHS:
+            self._reception.take_foreign(self.key, read(payload), payload)
+            return
+        origin, number, hops, sender, sent = _unpack_from(own)
+        self._accept(origin, number, hops, sender, sent, payload, read)
+
+    def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
+        times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
+        return self._reception.is_on_time(self.key, sender, times)
+
+    def _reader_for(self, sender: bytes, envelope: bytes) -> PayloadReader | None:
+        """What reads the payloads of a sender, by the digest of its units; None if they are not known."""
+        digest = envelope[_SOFT_LENGTH if len(envelope) >= _SOFT_LENGTH else ENVELOPE.size :]
+        is_same = not digest or digest == self._digest
+        return self._reader if is_same else self._reception.units.reader(sender, self.type, digest)
+
+    def _accept(
+        self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
+    ) -> None:
+        if sender == self._uid:
+            return
+        if hops > MOST_HOPS:
+            self._count_number(sender, sent, 1)
+            self._reject(f"more than {MOST_HOPS} hops", payload)
+            return
+        if is_batch(payload):
+            self._accept_batch(origin, number, hops, sender, sent, payload, read)
+            return
+        self._count_number(sender, sent, 1)
+        if not self.is_new(origin, number):
+            self._counts.duplicates += 1
+            return
+        self._deliver_payload(payload, origin, number, hops, read)
+
+    def _accept_batch(
+        self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
+    ) -> None:
+        payloads = split_batch(payload)
+        if payloads is None:
+            self._reject("a damaged batch", payload)
+            return
+        self._count_number(sender, sent, len(payloads))
+        fresh = [place for place in range(len(payloads)) if self.is_new(origin, (number + place) % NUMBERS)]
+        self._counts.duplicates += len(payloads) - len(fresh)
+        for place in fresh:
+            self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops, read)
+
+    def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int, read: ReadEvent) -> None:
+        if self._kept is not None and not payload:
+            self._reception.keep(self.key, None)
+            return
+        event = read(payload)
+        if event.__class__ is not self.type:
+            self._reject(event.reason, bytes(payload))
+            return
+        if self._keys is not None and self._keys.key(event) != self._event_key:
+            self._reject(f"the attributes of a {name_of(self.type)} are not those that its key says", bytes(payload))
+            return
+        self._counts.received += 1
+        if self._kept is not None:
+            self._reception.keep(self.key, Arrival(event, Origin(origin, number, hops), self._kept))
+        self._deliver(event)
+        if self._relays:
+            self._reception.give_relays(Arrival(event, Origin(origin, number, hops), self._kept))
+
+    def is_new(self, origin: bytes, number: int) -> bool:
+        """Whether an event was not seen here before; from now on it was. Those published here are not new.
+
+        Of last values, one that is older than the newest is not new either: it came by a longer way.
+        """
+        if origin == self._uid:
+            return False
+        with self._lock:
+            seen = self.origins.get(origin)
+            if seen is None:
+                _make_room(self.origins)
+                self.origins[origin] = OriginNumbers(number)
+                return True
+            return (self._kept is None or seen.is_newer(number)) and seen.is_new(number)
+
+    def _count_number(self, sender: bytes, sent: int, count: int) -> None:
+        numbers = self.senders.get(sender)
+        if numbers is None:
+            self.start(sender, (sent + count - 1) % NUMBERS)
+        else:
+            numbers.arrive(sent, count, self._now())
+
+    def start(self, sender: bytes, newest: int) -> SenderNumbers:
+        """Expect the packets of a sender after a number."""
+        _make_room(self.senders)
+        made = self.senders[sender] = SenderNumbers(newest)
+        return made
+
+    def _reject(self, reason: str, payload: bytes) -> None:
+        self._counts.rejections.add(reason, self.key, payload)
+
+
+class Counts:
+    """State: what became of the packets that arrived."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.duplicates = 0
+        self.rejections = Rejections()
+        self.unread = UnreadValues()
+
+
+class IncomingKeys:
+    """State: the keys under which packets arrived."""
+
+    def __init__(self, reception: Reception, dialect: Dialect, realm: str) -> None:
+        self.counts = Counts()
+        self._reception = reception
+        self._dialect, self._realm = dialect, realm
+        self._last_root = f"{ROOT}/{realm}/{LAST}/"
+        self._keys: dict[str, IncomingKey] = {}
+        self._unreadable: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[IncomingKey]:
+        return iter(list(self._keys.values()))
+
+    def get(self, key: str) -> IncomingKey | None:
+        """What reads the packets of a key that arrived before."""
+        return self._keys.get(key)
+
+    def find(self, key: str) -> IncomingKey | None:
+        """What reads the packets of a key; None, and the reason is counted, if they cannot be read."""
+        found = self._keys.get(key) or self._make(key)
+        if isinstance(found, IncomingKey):
+            return found
+        self.counts.rejections.add(found, key)
+        return None
+
+    def _make(self, key: str) -> IncomingKey | str:
+        known = self._unreadable.get(key)
+        if known is not None:
+            return known
+        made = self._read_key(key)
+        if isinstance(made, str):
+            _make_room(self._unreadable, MOST_KEYS)
+            self._unreadable[key] = made
+        else:
+            _make_room(self._keys, MOST_KEYS)
+            self._keys[key] = made
+        return made
+
+    def _read_key(self, key: str) -> IncomingKey | str:
+        event_key, kept = self.split(key)
+        parsed = parse_key(event_key, self._dialect, self._realm)
+        if parsed is None:
+            return "a key that names no type of this realm"
+        cls = find_type(parsed.line[-1])
+        if cls is None:
+            return f"unknown type {parsed.line[-1]}"
+        keys = EventKeys(cls, self._dialect, self._realm)
+        if event_key not in keys.keys:
+            return f"a key of another catalog: {name_of(cls)} has other bases or tagged attributes here"
+        reader = PayloadReader(cls, self.counts.unread)
+        return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
+
+    def split(self, key: str) -> tuple[str, str | None]:
+        """The key of the event itself, and the value under which the newest is kept, None if it is not."""
+        if not key.startswith(self._last_root):
+            return key, None
+        line, _, kept = key.removeprefix(self._last_root).rpartition("/=")
+        return f"{self._realm}/{line}", self._dialect.unescape(kept)
+
+    def forget(self, key: str) -> None:
+        """Forget what arrived under a key."""
+        self._keys.pop(key, None)
+
+    def type_in(self, key: str) -> str:
+        """The name of the type that a key names."""
+        parsed = parse_key(self.split(key)[0], self._dialect, self._realm)
+        return parsed.type if parsed is not None else "?"
+
+    def types_changed(self) -> None:
+        """Find the types of all keys again: some were unknown, or are declared anew."""
+        self._unreadable.clear()
+        for key in [each.key for each in self if find_type(name_of(each.type)) is not each.type]:
+            del self._keys[key]
+
+
+def find_type(name: str) -> type[Event] | None:
+    """The event type of a name; of several, the last that was declared."""
+    found = [cls for cls in subtypes(Event) if is_event_type(cls) and name_of(cls) == name]
+    return found[-1] if found else None
+
+
+def _make_room(table: dict[Any, Any], most: int = MOST_PARTICIPANTS) -> None:
+    """Forget the oldest entry of a table that is full."""
+    if len(table) >= most:
+        del table[next(iter(table))]

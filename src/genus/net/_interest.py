@@ -1,0 +1,174 @@
+"""Interest: what the participants of a network want, shown to all as tokens.
+
+It does not decide who gets a packet, as patterns do that. Gateways read it to carry only what is wanted, and
+publishers to know whether anybody listens. So a want may be wider than the subscription it is for, never narrower:
+a long one is shown without its predicate, and a participant with very many shows their types only.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from genus.errors import GenusError
+from genus.filters import AllOf, Subscription
+from genus.filters._subscription import parse_again, rebuild
+from genus.model import Event, Kind, is_type, subtypes
+from genus.net._control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
+from genus.net._envelope import MOST_HOPS
+from genus.net._relay import Want
+
+MOST_SHOWN = 200
+"""A participant with more subscriptions than this shows their types only."""
+MOST_WANTS = 20_000
+"""The largest number of wants of others that are remembered; more are counted, and not known."""
+
+Declare = Callable[[str], Callable[[], None]]
+
+
+class WantText(msgspec.Struct, frozen=True):
+    """What a participant wants, as the text of its token; the fields are those of `Want`."""
+
+    speaker: str
+    origin: str
+    text: str
+    hops: int
+
+
+class OwnWants:
+    """State: what this participant wants, and the tokens that show it."""
+
+    def __init__(self, declare: Declare, realm: str, uid: str) -> None:
+        self._declare, self._realm, self._uid = declare, realm, uid
+        self._texts: Counter[tuple[str, str, int]] = Counter()
+        self._types: Counter[tuple[str, str, int]] = Counter()
+        self._shown: dict[tuple[str, str, int], Callable[[], None]] = {}
+        self._subscriptions: Counter[Subscription] = Counter()
+        self._lock = threading.RLock()
+
+    def add(self, subscription: Subscription) -> None:
+        """Want what a subscription of this participant's bus matches."""
+        with self._lock:
+            self._subscriptions[subscription] += 1
+            self._change([(subscription, self._uid, 0)], 1)
+
+    def remove(self, subscription: Subscription) -> None:
+        """Want it no more."""
+        with self._lock:
+            self._subscriptions[subscription] -= 1
+            if not self._subscriptions[subscription]:
+                del self._subscriptions[subscription]
+            self._change([(subscription, self._uid, 0)], -1)
+
+    def replace(self, before: Iterable[Want], after: Iterable[Want]) -> None:
+        """Want on behalf of others."""
+        with self._lock:
+            self._change([(want.subscription, want.origin, want.hops) for want in after], 1)
+            self._change([(want.subscription, want.origin, want.hops) for want in before], -1)
+
+    def own(self) -> list[Subscription]:
+        """The subscriptions of this participant's bus."""
+        with self._lock:
+            return list(self._subscriptions)
+
+    def _change(self, wants: list[tuple[Subscription, str, int]], by: int) -> None:
+        for subscription, origin, hops in wants:
+            for table, asked in ((self._texts, subscription), (self._types, _types_only(subscription))):
+                entry = shown_text(asked), origin, hops
+                table[entry] += by
+                if not table[entry]:
+                    del table[entry]
+        self._show(self._texts if len(self._texts) <= MOST_SHOWN else self._types)
+
+    def _show(self, wanted: Counter[tuple[str, str, int]]) -> None:
+        for entry in wanted.keys() - self._shown.keys():
+            text, origin, hops = entry
+            self._shown[entry] = self._declare(
+                control_key(self._realm, "want", self._uid, origin, encode_text(text), str(hops))
+            )
+        for entry in self._shown.keys() - wanted.keys():
+            self._shown.pop(entry)()
+
+
+def _types_only(subscription: Subscription) -> Subscription:
+    return rebuild(AllOf(subscription.types), exact=subscription.exact)
+
+
+def shown_text(subscription: Subscription) -> str:
+    """The text of a subscription, or of a wider one that is short enough to be shown."""
+    text = str(subscription)
+    if len(text) > MOST_TEXT:
+        text = str(_types_only(subscription))
+    return text if len(text) <= MOST_TEXT else "Event"
+
+
+class OtherWants:
+    """State: what the other participants want, by their tokens."""
+
+    def __init__(self, realm: str, uid: str) -> None:
+        self._root = control_key(realm, "want") + "/"
+        self._uid = uid
+        self._texts: dict[str, tuple[str, str, str, int]] = {}
+        self._wants: dict[str, Want] = {}
+        self._lock = threading.Lock()
+        self.refused: Counter[str] = Counter()
+        """Tokens that are no wants, by reason."""
+
+    def token(self, key: str, is_present: bool) -> bool:
+        """A token appeared or is gone; returns whether the wants have changed."""
+        with self._lock:
+            if not is_present:
+                return self._texts.pop(key, None) is not None and self._wants.pop(key, None) is not None
+            return key not in self._texts and self._add(key)
+
+    def _add(self, key: str) -> bool:
+        parsed = self._parse(key)
+        if isinstance(parsed, str):
+            self.refused[parsed] += 1
+            return False
+        if parsed[0] == self._uid:
+            return False
+        self._texts[key] = parsed
+        return self._read(key)
+
+    def _parse(self, key: str) -> tuple[str, str, str, int] | str:
+        chunks = key.removeprefix(self._root).split("/")
+        if len(chunks) != 4 or not is_uid(chunks[0]) or not is_uid(chunks[1]):
+            return "a want that cannot be read"
+        if not chunks[3].isdecimal() or len(chunks[3]) > 2 or int(chunks[3]) > MOST_HOPS:
+            return f"a want of more than {MOST_HOPS} hops"
+        text = decode_text(chunks[2])
+        if text is None:
+            return "a want whose text is too long or damaged"
+        if len(self._texts) >= MOST_WANTS:
+            return f"more than {MOST_WANTS} wants"
+        return chunks[0], chunks[1], text, int(chunks[3])
+
+    def _read(self, key: str) -> bool:
+        """Make the want of a token's text, if its types are known here."""
+        speaker, origin, text, hops = self._texts[key]
+        try:
+            subscription = parse_again(text, [cls for root in (Event, Kind) for cls in subtypes(root) if is_type(cls)])
+        except (GenusError, RecursionError):
+            self.refused["a want of types that are unknown here"] += 1
+            return False
+        self._wants[key] = Want(speaker, origin, subscription, hops)
+        return True
+
+    def types_changed(self) -> bool:
+        """Try again to read wants whose types were unknown; returns whether the wants have changed."""
+        with self._lock:
+            unread = [key for key in self._texts if key not in self._wants]
+            read = [key for key in unread if self._read(key)]
+            return bool(read)
+
+    def texts(self) -> list[WantText]:
+        """What the others want, as they say it; also of types that are unknown here."""
+        with self._lock:
+            return [WantText(*parsed) for parsed in self._texts.values()]
+
+    def all(self) -> list[Want]:
+        """What the others want."""
+        with self._lock:
+            return list(self._wants.values())

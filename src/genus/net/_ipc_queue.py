@@ -1,0 +1,193 @@
+"""The queue of packets for one receiver on an `ipc:` bus, and the count of what was not sent.
+
+Packets wait in batches: frames that were joined because they go to the same receivers, so that a receiver that does not
+take its packets costs the others a fraction of a microsecond for each. A queue is bounded in packets and in bytes.
+"""
+
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that wait for one receiver, and in the mailbox; one packet more may be added while there are fewer."""
+_AT_ONCE: Final = 1 << 18
+_MOST_BUFFERS: Final = 64
+_MOST_CHANGES: Final = 10_000
+_MOST_UNCOUNTED: Final = 1_000
+
+
+class Batch:
+    """Frames of packets in one or a few buffers, and the key of each packet."""
+
+    __slots__ = ("expires_at", "is_kept", "keys", "parts", "size")
+
+    def __init__(self, parts: tuple[bytes, ...], keys: list[str], expires_at: float, *, is_kept: bool = False) -> None:
+        self.parts, self.keys, self.expires_at, self.is_kept = parts, keys, expires_at, is_kept
+        self.size = sum(map(len, parts))
+
+
+class Losses:
+    """State: packets that were lost, by key and reason, until they are told; and how many by reason in all.
+
+    `on_first` is called with the first loss after all were told.
+    """
+
+    def __init__(self, on_first: Callable[[], None]) -> None:
+        self._on_first = on_first
+        self._untold: Counter[tuple[str, str]] = Counter()
+        self._uncounted: list[tuple[list[str], str]] = []
+        self.totals: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._untold or self._uncounted)
+
+    def add(self, keys: list[str], reason: str) -> None:
+        """Add one packet for each key; they are counted later, many at once, as this is done for each batch."""
+        is_first = not self
+        self._uncounted.append((keys, reason))
+        self.totals[reason] += len(keys)
+        if is_first:
+            self._on_first()
+        elif len(self._uncounted) > _MOST_UNCOUNTED:
+            self._count()
+
+    def add_counts(self, by_key: "Counter[str]", reason: str) -> None:
+        """Add packets by key."""
+        is_first = not self
+        self._untold.update({(key, reason): count for key, count in by_key.items()})
+        self.totals[reason] += by_key.total()
+        if is_first:
+            self._on_first()
+
+    def _count(self) -> None:
+        for keys, reason in self._uncounted:
+            self._untold.update((key, reason) for key in keys)
+        self._uncounted.clear()
+
+    def take(self) -> list[tuple[str, int, str]]:
+        """Key, count and reason of the losses that were not told yet."""
+        self._count()
+        told, self._untold = self._untold, Counter()
+        return [(key, count, reason) for (key, reason), count in told.items()]
+
+
+class PeerQueue:
+    """State: what waits for one receiver. Its owner has the lock under which it is used."""
+
+    def __init__(self, connection: socket.socket, capacity: int, losses: Losses, state: Callable[[], bytes]) -> None:
+        self._connection = connection
+        self._capacity = capacity
+        self._losses = losses
+        self._state = state
+        self._changes: deque[bytes] = deque()
+        self._owes_state = False
+        self._control: deque[bytes] = deque()
+        self._batches: deque[Batch] = deque()
+        self._sending: list[bytes | memoryview] = []
+        self._packets = self._size = self._beyond = 0
+        self.sent = 0
+        self.is_stuck = False
+        """Whether the connection has no room, so that the next `send` waits until it has."""
+        self.is_broken = False
+
+    # -- adding --------------------------------------------------------------------------------------------------------
+
+    def change(self, frame: bytes) -> None:
+        """Add a change of what this process shows; very many that wait are replaced by the whole state."""
+        self._changes.append(frame)
+        if len(self._changes) > _MOST_CHANGES:
+            self._changes.clear()
+            self._owes_state = True
+
+    def tell(self, frame: bytes) -> None:
+        """Add a frame that goes before all packets."""
+        self._control.append(frame)
+
+    def has_room(self, packets: int, size: int = 0) -> bool:
+        """Whether so many packets more may wait, if so many bytes were added before them."""
+        return self._packets + packets <= self._capacity + self._beyond and self._size + size < MOST_BYTES
+
+    def append(self, batch: Batch) -> None:
+        """Add a batch, whether there is room or not; kept packets do not count towards the capacity."""
+        self._batches.append(batch)
+        self._packets += len(batch.keys)
+        self._size += batch.size
+        if batch.is_kept:
+            self._beyond += len(batch.keys)
+
+    def drop_oldest(self, packets: int, reason: str) -> None:
+        """Make room for so many packets."""
+        while self._batches and not self.has_room(packets):
+            self._losses.add(self._pop().keys, reason)
+
+    def drop_all(self, reason: str) -> None:
+        """Count all that waits as lost."""
+        while self._batches:
+            self._losses.add(self._pop().keys, reason)
+
+    def _pop(self) -> Batch:
+        batch = self._batches.popleft()
+        self._packets -= len(batch.keys)
+        self._size -= batch.size
+        if not self._batches:
+            self._beyond = 0
+        return batch
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> int:
+        """A number that gets smaller as long as the receiver takes what waits; 0 if there is nothing."""
+        if self.is_broken:
+            return 0
+        return self._size + sum(map(len, self._sending)) + len(self._control) + len(self._changes)
+
+    def send(self) -> None:
+        """Send what the connection takes now."""
+        self.is_stuck = False
+        while not self.is_broken and (self._sending or self._gather()):
+            try:
+                sent = self._connection.sendmsg(self._sending)
+            except BlockingIOError:
+                self.is_stuck = True
+                return
+            except OSError:
+                self.is_broken = True  # the reader of the connection sees its end
+                return
+            self._forget(sent)
+
+    def _gather(self) -> bool:
+        """Take what is sent next; a batch of which a part was sent can be dropped no more."""
+        if self._owes_state:
+            self._sending.append(self._state())
+            self._owes_state = False
+        size = 0
+        for frames in (self._changes, self._control):
+            while frames and size < _AT_ONCE and len(self._sending) < _MOST_BUFFERS:
+                size += len(frames[0])
+                self._sending.append(frames.popleft())
+        if not (self._changes or self._control):  # packets come after the keys that they name
+            self._gather_batches(size)
+        return bool(self._sending)
+
+    def _gather_batches(self, size: int) -> None:
+        while self._batches and size < _AT_ONCE and len(self._sending) < _MOST_BUFFERS:
+            batch = self._pop()
+            if batch.expires_at < time.monotonic():
+                self._losses.add(batch.keys, "expired")
+                continue
+            self._sending += batch.parts
+            self.sent += len(batch.keys)
+            size += batch.size
+
+    def _forget(self, sent: int) -> None:
+        """Keep the buffers behind the bytes that were sent."""
+        for number, part in enumerate(self._sending):
+            if sent < len(part):
+                self._sending[:number] = []
+                self._sending[0] = memoryview(part)[sent:]
+                return
+            sent -= len(part)
+        self._sending.clear()

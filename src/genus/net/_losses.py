@@ -1,0 +1,189 @@
+"""Losses and lateness: noticed by receivers, told to both ends.
+
+A gap in the numbers of a sender shows a loss with the next packet of the key. So that the last packets are missed too,
+senders tell their newest numbers in beats.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from genus.bus._link import TroubleHandler
+from genus.net._control import Beat, Loss, control_key, decode_message, encode_message
+from genus.net._incoming import IncomingKeys
+from genus.net._lateness import LateEvents
+from genus.net._outgoing import OutgoingKeys
+from genus.net._telling import Tellings
+from genus.net._transport import Sending, Transport
+from genus.net._troubles import EventsLate, EventsLost
+
+BEAT_S = 0.5
+SETTLE_S = 1.0
+"""How long a gap may be filled before it is a loss."""
+SETTLE_RELIABLE_S = 5.0
+"""The same where lost packets are sent again."""
+JOIN_S = 3.0
+"""A receiver that has subscribed for this long must have got all packets of a key."""
+
+
+class TroubleOwner(Protocol):
+    """Who is to be told of troubles: the subscriptions and channels of a link."""
+
+    uid: bytes
+    now: Callable[[], float]
+    transport: Transport
+    realm: str
+
+    def subscribed_since(self, key: str) -> float | None:
+        """When this participant first subscribed to a key; None if it does not."""
+
+    def listeners_of(self, key: str) -> list[TroubleHandler]:
+        """The trouble handlers of the subscriptions to a key."""
+
+    def publishers_of(self, type_: str) -> list[TroubleHandler]:
+        """The trouble handlers of the channels of a type."""
+
+
+class Losses:
+    """State: what is missing of others, and what others miss of this participant."""
+
+    def __init__(self, owner: TroubleOwner, incoming: IncomingKeys, outgoing: OutgoingKeys, late: LateEvents) -> None:
+        self._owner, self._incoming, self._outgoing, self._late = owner, incoming, outgoing, late
+        self._tellings = Tellings(owner.now)
+        self._hex = owner.uid.hex()
+        self._beat_again: list[str] = []
+        self._beat_key = control_key(owner.realm, "beat")
+        self._is_beat_dropped = False
+        self._counts: dict[str, int] = {}
+        self._dropped: Counter[str] = Counter()
+        """Packets that the transport dropped and receivers have not reported yet, by key."""
+        self._lock = threading.Lock()
+
+    # -- at the receiver ---------------------------------------------------------------------------------------------
+
+    def on_beat(self, payload: bytes) -> None:
+        """A sender's newest numbers arrived: what did not arrive until them is missing."""
+        beat = decode_message(Beat, payload)
+        if beat is None or len(beat.sender) != len(self._owner.uid):
+            self._reject("a beat that cannot be read", payload)
+        elif beat.sender != self._owner.uid:
+            for key, (before, newest) in beat.numbers.items():
+                self._compare(beat.sender, key, before, newest)
+
+    def _compare(self, sender: bytes, key: str, before: int, newest: int) -> None:
+        since = self._owner.subscribed_since(key)
+        known = self._incoming.find(key) if since is not None else None
+        if since is None or known is None:
+            return
+        now = self._owner.now()
+        numbers = known.senders.get(sender)
+        if numbers is None and before != newest and now - since > JOIN_S:
+            numbers = known.start(sender, before)
+        if numbers is not None:
+            numbers.miss_until(newest, now)
+
+    def settle(self, after_s: float) -> None:
+        """Count what has been missing for so long as lost, and tell both ends."""
+        before = self._owner.now() - after_s
+        for known in self._incoming:
+            for sender, numbers in list(known.senders.items()):
+                if numbers.has_missing and (lost := numbers.settle(before)):
+                    self._lose(known.key, sender, lost)
+
+    def _lose(self, key: str, sender: bytes, count: int) -> None:
+        self._count("lost", count)
+        trouble = EventsLost(self._incoming.type_in(key), count, sender.hex(), self._hex, "did not arrive")
+        self._tellings.add(trouble, self._owner.listeners_of(key))
+        self._send("lost", sender.hex(), Loss(self._hex, key, count))
+
+    def report_lateness(self) -> None:
+        """Tell both ends of what came after its deadline."""
+        for (key, sender), (count, worst, expired) in self._late.take().items():
+            trouble = EventsLate(self._incoming.type_in(key), count, worst, expired, sender.hex(), self._hex)
+            self._tellings.add(trouble, self._owner.listeners_of(key))
+            self._send("late", sender.hex(), Loss(self._hex, key, count, worst, expired))
+
+    # -- at the sender -----------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Tell the newest numbers of the keys that were used; once more after that, should the first be lost.
+
+        As long as the transport drops beats, those keys are told again: a receiver that does not take its packets now
+        must learn of all that it missed when it does.
+        """
+        numbers = self._outgoing.beat()
+        again = self._outgoing.newest(key for key in self._beat_again if key not in numbers)
+        self._beat_again = [*numbers, *again] if self._is_beat_dropped else list(numbers)
+        self._is_beat_dropped = False
+        if numbers or again:
+            self._send("beat", None, Beat(self._owner.uid, {**again, **numbers}))
+
+    def on_loss(self, payload: bytes) -> None:
+        """A receiver did not get packets of this sender."""
+        loss = self._read_report(payload)
+        if loss is None:
+            return
+        self._count("lost by receivers", loss.count)
+        if untold := loss.count - self._already_told(loss.key, loss.count):
+            type_ = self._incoming.type_in(loss.key)
+            trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "did not arrive")
+            self._tellings.add(trouble, self._owner.publishers_of(type_))
+
+    def _already_told(self, key: str, count: int) -> int:
+        """How many of the losses that a receiver reports were told here when the transport dropped them."""
+        with self._lock:
+            told = min(count, self._dropped[key])
+            self._dropped[key] -= told
+            return told
+
+    def on_late(self, payload: bytes) -> None:
+        """A receiver got packets of this sender after their deadline."""
+        loss = self._read_report(payload)
+        if loss is not None:
+            self._count("late at receivers", loss.count)
+            type_ = self._incoming.type_in(loss.key)
+            trouble = EventsLate(type_, loss.count, loss.worst_us, loss.expired, self._hex, loss.receiver[:16])
+            self._tellings.add(trouble, self._owner.publishers_of(type_))
+
+    def _read_report(self, payload: bytes) -> Loss | None:
+        loss: Loss | None = decode_message(Loss, payload)
+        if loss is None or not 0 < loss.count < 2**32 or not self._outgoing.has(loss.key):
+            self._reject("a report that cannot be read", payload)
+            return None
+        return loss
+
+    def dropped(self, key: str, count: int, reason: str) -> None:
+        """The transport did not send packets."""
+        self._count(f"dropped: {reason}", count)
+        self._is_beat_dropped = self._is_beat_dropped or key == self._beat_key
+        type_ = self._incoming.type_in(key)
+        if type_ == "?":
+            return  # a control packet: nobody misses it
+        with self._lock:
+            self._dropped[key] += count
+        self._tellings.add(EventsLost(type_, count, self._hex, "", reason), self._owner.publishers_of(type_))
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Call the trouble handlers."""
+        self._tellings.tell()
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of events that were lost or late, by what is known about it."""
+        with self._lock:
+            return dict(self._counts)
+
+    def _count(self, name: str, count: int) -> None:
+        with self._lock:
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def _reject(self, reason: str, payload: bytes) -> None:
+        self._incoming.counts.rejections.add(reason, payload=payload)
+
+    def _send(self, what: str, uid: str | None, message: Any) -> None:
+        chunks = (what,) if uid is None else (what, uid)
+        sender = self._owner.transport.sender(control_key(self._owner.realm, *chunks), Sending(waits=False))
+        sender.put(encode_message(message), b"")
+        sender.close()

@@ -1,0 +1,566 @@
+"""`NetLink`: a typed bus on any transport.
+
+It numbers what is sent, delivers each event once, notices what is missing and tells both ends, shows what is wanted,
+and keeps the contract of channels. The transport carries bytes. Work that takes time of its own (beats, settling of
+losses, troubles) is done by one thread, every 0.1 s.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from genus.bus._link import Delivery, TroubleHandler
+from genus.bus._qos import Keep, NonReal, QoS, Soft
+from genus.filters import Subscription
+from genus.model import Event, name_of, subtypes
+from genus.net._contract import Measured, check_abilities, check_measured, sending_of
+from genus.net._control import control_key, decode_text, encode_text, is_uid
+from genus.net._envelope import MOST_HOPS, Origin, new_uid
+from genus.net._foreign import ForeignArrivals, ForeignEvent, ForeignSource
+from genus.net._foreign_outgoing import ForeignOutgoing
+from genus.net._incoming import Deliver, IncomingKeys, SoftTimes
+from genus.net._interest import OtherWants, OwnWants, WantText
+from genus.net._kept import KeptEvents
+from genus.net._lateness import LateEvents
+from genus.net._losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
+from genus.net._outgoing import EncodeCloud, Outgoing, OutgoingKeys
+from genus.net._patterns import Patterns
+from genus.net._publisher import NetPublisher
+from genus.net._relay import Arrival, Want
+from genus.net._relays import NetRelay
+from genus.net._round_trips import RoundTrips
+from genus.net._steady import steady_us
+from genus.net._transport import NORMAL, Sending, Transport
+from genus.net._units import StatedUnits
+from genus.targets.python import PythonFilter
+from genus.targets.topics import TopicFilter
+from genus.targets.topics import compile as compile_topics
+
+TICK_S = 0.1
+_OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
+"""How counters of a transport are shown beside those of events."""
+
+
+class Participant(msgspec.Struct, frozen=True):
+    """One that takes part in a network: its uid in hexadecimal digits, and what it says about itself."""
+
+    uid: str
+    about: Mapping[str, Any]
+
+
+class Listening:
+    """State: a subscription of the bus."""
+
+    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> None:
+        self.subscription, self.on_trouble = subscription, on_trouble
+        self.filter: TopicFilter
+        self.has_ended = False
+
+
+class NetLink:
+    """A link to the other participants of a network; made by `open_bus`."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        realm: str,
+        *,
+        medium: str,
+        reliable: bool = False,
+        may_publish: Callable[[type], None] | None = None,
+        may_subscribe: Callable[[Subscription], None] | None = None,
+        foreign: Sequence[ForeignSource] = (),
+        encode_cloud: EncodeCloud | None = None,
+        now: Callable[[], float] = time.monotonic,
+        runs: bool = True,
+    ) -> None:
+        self.uid = new_uid()
+        self.realm, self.medium, self.transport = realm, medium, transport
+        self.now = now
+        self.is_connected = True
+        self._reliable = reliable
+        self._runs = runs
+        self._may_publish, self._may_subscribe = may_publish, may_subscribe
+        self._hex = self.uid.hex()
+        self._foreign = tuple(foreign)
+        self._foreign_arrivals = ForeignArrivals()
+        self._encode_cloud = encode_cloud
+        self._deliver: Delivery | None = None
+        self._incoming = IncomingKeys(self, transport.dialect, realm)
+        self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
+        self._patterns = Patterns(transport, realm, now)
+        self._kept = KeptEvents(self._patterns, self.uid)
+        self._own_wants = OwnWants(transport.declare, realm, self._hex)
+        self._other_wants = OtherWants(realm, self._hex)
+        self._late = LateEvents(steady_us)
+        self._listenings: dict[Listening, None] = {}
+        self._publishers: dict[NetPublisher, None] = {}
+        self.relays: list[NetRelay] = []
+        self._participants: dict[str, Participant] = {}
+        self._watchers: dict[str, list[Callable[[str, str, bool], None]]] = {}
+        self._tokens: dict[str, dict[tuple[str, str], None]] = {}
+        self._on_wants: list[Callable[[], None]] = []
+        self._on_connected: list[Callable[[bool], None]] = []
+        self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
+        self._control: dict[str, Callable[[bytes], None]] = {}
+        self._filters: dict[Subscription, PythonFilter] = {}
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._ticker: threading.Thread | None = None
+        self._types_seen = 0
+        self._beat_at = 0.0
+
+    # -- a link of a bus ---------------------------------------------------------------------------------------------
+
+    def open(self, deliver: Delivery) -> None:
+        """Join the network; BusError with the reason if it cannot be reached."""
+        self._deliver = deliver
+        self._types_seen = _count_types()
+        self.transport.open(self)
+        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units, self._encode_cloud)
+        self._losses = Losses(self, self._incoming, self._outgoing, self._late)
+        self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
+        self._control = {
+            self._key("beat"): self._losses.on_beat,
+            self._key("lost", self._hex): self._losses.on_loss,
+            self._key("late", self._hex): self._losses.on_late,
+            self._key("ping"): self._round_trips.on_ping,
+            self._key("pong", self._hex): self._round_trips.on_pong,
+        }
+        for key in self._control:
+            self.transport.subscribe(key)
+        self.transport.subscribe(self.units.pattern, kept=True)
+        for pattern in [pattern for source in self._foreign for pattern in source.patterns]:
+            self.transport.subscribe(pattern, kept=True)
+        rest = self.transport.dialect.rest
+        for what in ("here", "want", "gate"):
+            self.transport.watch(self._key(what, rest))
+        self.transport.declare(self._key("here", self._hex, encode_text(json.dumps(_about_this_process()))))
+        if self._runs:
+            self._ticker = threading.Thread(target=self._run, name=f"genus-{self.medium}", daemon=True)
+            self._ticker.start()
+
+    def send(self, event: Event) -> None:
+        """Send an event that was published here."""
+        outgoing = self._sends.get(event.__class__) or self._open_send(event.__class__)
+        number = outgoing.send(event)
+        if self.relays:
+            self.relay_own(event, number, None)
+
+    def send_all(self, events: Sequence[Event]) -> None:
+        """Send events that were published here; those of one key travel in common packets."""
+        by_class: dict[type[Event], list[Event]] = {}
+        for event in events:
+            by_class.setdefault(event.__class__, []).append(event)
+        for cls, some in by_class.items():
+            numbers = (self._sends.get(cls) or self._open_send(cls)).send_all(some)
+            if self.relays:
+                for event, number in zip(some, numbers, strict=True):
+                    self.relay_own(event, number, None)
+
+    def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
+        if self._may_publish is not None:
+            self._may_publish(cls)
+        source = next((each for each in self._foreign if each.writes(cls)), None)
+        if source is not None:
+            self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
+            return foreign
+        made = self._sends[cls] = self._outgoing.outgoing(cls, Sending(NORMAL, self._reliable))
+        return made
+
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
+        if self._may_subscribe is not None:
+            self._may_subscribe(subscription)
+        listening = Listening(subscription, on_trouble)
+        listening.filter = self._compile(subscription)
+        with self._lock:
+            self._listenings[listening] = None
+        self._patterns.add(listening.filter.patterns)
+        self._own_wants.add(subscription)
+        self._wants_changed()
+        return lambda: self._unlisten(listening)
+
+    def _unlisten(self, listening: Listening) -> None:
+        with self._lock:
+            if listening.has_ended:
+                return
+            listening.has_ended = True
+            del self._listenings[listening]
+        if not self._closing.is_set():
+            self._own_wants.remove(listening.subscription)
+            self._patterns.remove(listening.filter.patterns)
+            for key in self._kept.drop_unsubscribed():
+                self._incoming.forget(key)  # who subscribes again gets the value again
+            self._wants_changed()
+
+    def _compile(self, subscription: Subscription) -> TopicFilter:
+        return compile_topics(subscription, self.transport.dialect, self.realm)
+
+    def counters(self) -> Mapping[str, int]:
+        """Events sent, received, lost and so on; packets that were rejected, by reason; what the transport counts."""
+        counts = self._incoming.counts
+        own = {
+            "sent": self._outgoing.sent() if self._control else 0,
+            "received": counts.received,
+            "duplicates": counts.duplicates,
+            "late": self._late.late,
+            "expired": self._late.expired,
+            **(self._losses.counts() if self._control else {}),
+            **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
+            **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
+            **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
+        }
+        for source in self._foreign:
+            own |= source.counters()
+        carried = {_OF_PACKETS.get(name, name): count for name, count in self.transport.counters().items()}
+        return {name: count for name, count in own.items() if count} | carried
+
+    def examples(self) -> Mapping[str, Any]:
+        """The last packet that was rejected, for each reason."""
+        return self._incoming.counts.rejections.examples
+
+    def close(self) -> None:
+        """Say goodbye and leave the network; a second call does nothing."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._ticker is not None and self._ticker is not threading.current_thread():
+            self._ticker.join(2)
+        if self._control:
+            self._losses.beat()
+            self._losses.tell()
+        self.transport.close()
+
+    # -- channels ----------------------------------------------------------------------------------------------------
+
+    def announce(
+        self,
+        cls: type,
+        qos: QoS = NonReal(),  # noqa: B008 - it is frozen
+        on_trouble: TroubleHandler | None = None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
+    ) -> NetPublisher:
+        """Prepare to publish a type with a quality of service; BusError says why the network cannot keep it."""
+        if self._may_publish is not None:
+            self._may_publish(cls)
+        check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
+        if isinstance(qos, Soft) and (measured := self.measure()) is not None:
+            check_measured(cls, qos, measured, self.medium)
+        outgoing = self._outgoing.outgoing(cls, sending_of(qos, self._reliable, keep), keep)
+        publisher = NetPublisher(self, outgoing, qos, on_trouble)
+        self._publishers[publisher] = None
+        return publisher
+
+    def measure(self) -> Measured | None:
+        """Measure round trips and clocks; None if no other participant answers."""
+        return self._round_trips.measure() if self._participants else None
+
+    def withdraw(self, publisher: NetPublisher) -> None:
+        """End an announcement."""
+        self._publishers.pop(publisher, None)
+
+    def deliver_own(self, event: Event) -> None:
+        """Give an event that was published here to the subscribers of this bus."""
+        assert self._deliver is not None
+        self._deliver(event)
+
+    def last_values(self, subscription: Subscription) -> list[Event]:
+        """The kept events of others that this process knows and that a subscription matches."""
+        return [arrival.event for arrival in self._kept.of_others(subscription)]
+
+    # -- who is there, and what they want ----------------------------------------------------------------------------
+
+    def participants(self) -> list[Participant]:
+        """The other participants of the network."""
+        return list(self._participants.values())
+
+    def wants(self) -> list[Want]:
+        """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        return [*self._other_wants.all(), *(Want(self._hex, self._hex, each) for each in self._own_wants.own())]
+
+    def want_texts(self) -> list[WantText]:
+        """What others want, as they say it; also of types that are unknown here."""
+        return self._other_wants.texts()
+
+    def wanted_by(self, event: Event) -> Collection[str]:
+        """The other participants that want an event, by uid."""
+        return {want.speaker for want in self._other_wants.all() if self._matches(want.subscription, event)}
+
+    def _matches(self, subscription: Subscription, event: Event) -> bool:
+        made = self._filters.get(subscription)
+        if made is None:
+            if len(self._filters) > 1000:
+                self._filters.clear()
+            made = self._filters[subscription] = PythonFilter(subscription)
+        try:
+            return made(event)
+        except Exception:  # a value of an undeclared type: the subscriber's own test decides
+            return True
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
+        self._on_wants.append(changed)
+        return lambda: self._on_wants.remove(changed) if changed in self._on_wants else None
+
+    def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
+        """Call a function when the connection is made or lost; returns a function to end it."""
+        self._on_connected.append(changed)
+        return lambda: self._on_connected.remove(changed) if changed in self._on_connected else None
+
+    def show(self, what: str, text: str) -> Callable[[], None]:
+        """Show a token to all while this process lives."""
+        return self.transport.declare(self._key(what, self._hex, encode_text(text)))
+
+    def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
+        """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
+        with self._lock:
+            self._watchers.setdefault(what, []).append(changed)
+            present = list(self._tokens.get(what, ()))
+        for uid, text in present:
+            changed(uid, text, True)
+        return lambda: self._watchers[what].remove(changed)
+
+    def _wants_changed(self) -> None:
+        for changed in list(self._on_wants):
+            changed()
+
+    # -- gateways ----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_relays(self) -> bool:
+        """Whether gateways use this link."""
+        return bool(self.relays)
+
+    def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
+        """Let a gateway receive what it wants on behalf of others."""
+        relay = NetRelay(receive, self._patterns, self._own_wants, self._compile, self._kept.all, self._end_relay)
+        self.relays.append(relay)
+        return relay
+
+    def _end_relay(self, relay: NetRelay) -> None:
+        if relay in self.relays:
+            self.relays.remove(relay)
+
+    def give_relays(self, arrival: Arrival) -> None:
+        """Give an event to the gateways that want it."""
+        for relay in list(self.relays):
+            relay.give(arrival)
+
+    def relay_own(self, event: Event, number: int, kept: str | None) -> None:
+        """Give an event that was published here to the gateways that want it."""
+        self.give_relays(Arrival(event, Origin(self.uid, number), kept))
+
+    def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
+        """Keep an event that was published here for gateways that come later."""
+        self._kept.keep(key, Arrival(event, Origin(self.uid, number), kept))
+
+    def forward(self, arrival: Arrival) -> None:
+        """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
+        event, origin, kept = arrival.event, arrival.origin, arrival.kept
+        outgoing = self._outgoing.outgoing(type(event), Sending(NORMAL, self._reliable, kept is not None))
+        key = outgoing.key_of(event, kept)
+        known = self._incoming.find(key)
+        if origin.hops > MOST_HOPS:
+            self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
+        elif known is not None and not known.is_new(origin.uid, origin.number):
+            self._incoming.counts.duplicates += 1
+        else:
+            outgoing.send_for(event, origin, kept)
+            if kept is not None:
+                self.keep(key, arrival)
+            self.deliver_own(event)
+
+    # -- what the transport calls ------------------------------------------------------------------------------------
+
+    def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
+        """A packet arrived."""
+        try:
+            known = self._incoming.get(key)
+            if known is not None:
+                known.read(envelope, payload)
+            else:
+                self._first_packet(key, envelope, payload)
+        except Exception:
+            _log().exception("a packet of %r could not be read", key)
+
+    def _first_packet(self, key: str, envelope: bytes, payload: bytes) -> None:
+        control = self._control.get(key)
+        if control is not None:
+            control(payload)
+        elif key.startswith(self._key("units")):
+            if problem := self.units.on_statement(key, payload):
+                self._incoming.counts.rejections.add(problem, key, payload)
+        elif (found := self._source_of(key)) is not None:
+            for event in found.read(key, payload):
+                self.take_foreign(key, event, payload)
+        elif (known := self._incoming.find(key)) is not None:
+            known.read(envelope, payload)
+
+    def _source_of(self, key: str) -> ForeignSource | None:
+        """The system that a key belongs to, if it is another one."""
+        if not self._foreign or key.startswith(f"{self.realm}/"):
+            return None
+        matches = self.transport.dialect.matches
+        return next((each for each in self._foreign if any(matches(pattern, key) for pattern in each.patterns)), None)
+
+    def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
+        """Take what was read from a message without an envelope: an event, or the reason why there is none."""
+        found = ForeignEvent(read) if isinstance(read, Event) else read
+        if not isinstance(found, ForeignEvent):
+            self._incoming.counts.rejections.add(found.reason, key, payload)
+            return
+        arrival = self._foreign_arrivals.arrive(found, key)
+        if arrival is None:
+            self._incoming.counts.duplicates += 1
+            return
+        self._incoming.counts.received += 1
+        self.deliver_own(arrival.event)
+        self.give_relays(arrival)
+
+    def token(self, key: str, is_present: bool) -> None:
+        """A token of another participant appeared or is gone."""
+        what, _, rest = key.removeprefix(self._key("")).partition("/")
+        if what == "want":
+            if self._other_wants.token(key, is_present):
+                self._wants_changed()
+            return
+        uid, _, chunk = rest.partition("/")
+        text = decode_text(chunk)
+        if not is_uid(uid) or text is None or uid == self._hex:
+            return
+        if what == "here":
+            self._here(uid, text, is_present)
+        self._remember_token(what, uid, text, is_present)
+
+    def _remember_token(self, what: str, uid: str, text: str, is_present: bool) -> None:
+        with self._lock:
+            present = self._tokens.setdefault(what, {})
+            if is_present:
+                present[uid, text] = None
+            else:
+                present.pop((uid, text), None)
+            watchers = list(self._watchers.get(what, ()))
+        for changed in watchers:
+            changed(uid, text, is_present)
+
+    def _here(self, uid: str, text: str, is_present: bool) -> None:
+        try:
+            about = msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            about = {}
+        if is_present:
+            self._participants[uid] = Participant(uid, about)
+        else:
+            self._participants.pop(uid, None)
+        self._wants_changed()
+
+    def dropped(self, key: str, count: int, reason: str) -> None:
+        """Packets of this participant were not sent."""
+        self._losses.dropped(key, count, reason)
+
+    def connected(self, is_connected: bool) -> None:
+        """The connection to the network was made, or lost."""
+        self.is_connected = is_connected
+        for changed in list(self._on_connected):
+            changed(is_connected)
+
+    # -- what incoming packets need ----------------------------------------------------------------------------------
+
+    def deliverer(self, cls: type[Event]) -> Deliver:
+        """The function that delivers events of a class on the bus."""
+        assert self._deliver is not None
+        return self._deliver.for_class(cls)
+
+    def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
+        """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
+        return self._late.is_on_time(key, sender, times)
+
+    def keep(self, key: str, arrival: Arrival | None) -> None:
+        """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
+        if arrival is None:
+            self._kept.forget(key)
+        else:
+            self._kept.keep(key, arrival)
+
+    # -- who is told of troubles -------------------------------------------------------------------------------------
+
+    def subscribed_since(self, key: str) -> float | None:
+        """When this participant first subscribed to a key; None if it does not."""
+        return self._patterns.since(key, self._incoming.split(key)[0])
+
+    def listeners_of(self, key: str) -> list[TroubleHandler]:
+        """The trouble handlers of the subscriptions to a key."""
+        event_key, _ = self._incoming.split(key)
+        with self._lock:
+            asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
+        return [handler for handler, filter in asked if filter.accepts(event_key)]
+
+    def publishers_of(self, type_: str) -> list[TroubleHandler]:
+        """The trouble handlers of the channels of a type."""
+        publishers = [each for each in list(self._publishers) if name_of(each.type) == type_]
+        return [each.on_trouble for each in publishers if each.on_trouble is not None]
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing.wait(TICK_S):
+            try:
+                self.tick()
+            except Exception:
+                _log().exception("the link of %s failed in its regular work", self.medium)
+
+    def tick(self) -> None:
+        """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
+        now = self.now()
+        if now - self._beat_at >= BEAT_S:
+            self._beat_at = now
+            self._losses.beat()
+            self._check_types()
+        self._losses.settle(SETTLE_RELIABLE_S if self._reliable else SETTLE_S)
+        self._losses.report_lateness()
+        self._losses.tell()
+
+    def _check_types(self) -> None:
+        """Follow the types that were declared since: kinds have more classes, unknown types become known."""
+        count = _count_types()
+        if count == self._types_seen:
+            return
+        self._types_seen = count
+        self._incoming.types_changed()
+        with self._lock:
+            listenings = list(self._listenings)
+        for listening in listenings:
+            before, listening.filter = listening.filter, self._compile(listening.subscription)
+            if set(before.patterns) != set(listening.filter.patterns):
+                self._patterns.add(listening.filter.patterns)
+                self._patterns.remove(before.patterns)
+        for relay in list(self.relays):
+            relay.compile_again()
+        if self._other_wants.types_changed():
+            self._wants_changed()
+
+    def _key(self, *chunks: str) -> str:
+        return control_key(self.realm, *chunks)
+
+
+def _count_types() -> int:
+    return sum(1 for _ in subtypes(Event))
+
+
+def _about_this_process() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "program": os.path.basename(sys.argv[0] or "python")}
+
+
+def _log() -> Any:
+    import logging
+
+    return logging.getLogger("genus.net")

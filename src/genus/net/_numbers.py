@@ -1,0 +1,130 @@
+"""Numbers of packets: what is missing of a sender, and what of an origin was seen before. Time is an input.
+
+Numbers count from 1 for each key, modulo 2^32. A gap in the numbers of a sender is a loss, unless the packets come
+later: they may be on another way, or be sent again. So a gap is told as a loss only after it has settled.
+"""
+
+from genus.net._envelope import NUMBERS
+
+WINDOW = 1024
+"""How many numbers before the newest one are remembered of each origin and key."""
+MOST_MISSING = 4096
+"""How many missing packets of one sender and key may still come; a larger gap is a loss at once."""
+
+_MASK = NUMBERS - 1
+_HALF = NUMBERS >> 1
+_SEEN = (1 << WINDOW) - 1
+
+
+class SenderNumbers:
+    """State: the numbers that arrived from one sender under one key.
+
+    >>> numbers = SenderNumbers(1)
+    >>> numbers.arrive(2, 1, 0.0), numbers.arrive(5, 1, 0.0), numbers.missing
+    (0, 2, {3: 0.0, 4: 0.0})
+    >>> numbers.arrive(4, 1, 0.1), numbers.settle(0.5)
+    (0, 1)
+    """
+
+    __slots__ = ("_overflow", "found", "last", "missing")
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.missing: dict[int, float] = {}
+        self.found = 0
+        """Packets that came after they had been counted as lost, or twice."""
+        self._overflow = 0
+
+    def arrive(self, number: int, count: int, now: float) -> int:
+        """Packets with numbers from `number` on arrived; returns how many before them are newly missing."""
+        ahead = (number - self.last - 1) & _MASK
+        if ahead == 0:
+            self.last = (number + count - 1) & _MASK
+            return 0
+        if ahead >= _HALF:
+            self._arrive_late(number, count)
+            return 0
+        self.miss_until((number - 1) & _MASK, now)
+        self.last = (number + count - 1) & _MASK
+        return ahead
+
+    def miss_until(self, number: int, now: float) -> int:
+        """The sender has sent up to this number; returns how many are newly missing."""
+        behind = (number - self.last) & _MASK
+        if behind == 0 or behind >= _HALF:
+            return 0
+        noted = min(behind, MOST_MISSING - len(self.missing))
+        self._overflow += behind - noted
+        self.missing |= {(number - offset) & _MASK: now for offset in range(noted - 1, -1, -1)}
+        self.last = number
+        return behind
+
+    def _arrive_late(self, number: int, count: int) -> None:
+        for each in range(number, number + count):
+            if self.missing.pop(each & _MASK, None) is None:
+                self.found += 1
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether anything is missing."""
+        return bool(self.missing or self._overflow)
+
+    def settle(self, before: float) -> int:
+        """How many packets are lost: those that have been missing since before a time. Each is counted once."""
+        settled = [number for number, since in self.missing.items() if since < before]
+        for number in settled:
+            del self.missing[number]
+        lost, self._overflow = len(settled) + self._overflow, 0
+        return lost
+
+
+class OriginNumbers:
+    """State: the numbers of one origin and key that were seen: the newest, and which before it were not.
+
+    >>> seen = OriginNumbers(1)
+    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3, 4)]
+    [False, True, False, True, False, True]
+    """
+
+    __slots__ = ("_early", "_first", "_unseen", "newest")
+
+    def __init__(self, first: int) -> None:
+        self.newest = first
+        self._first: int | None = first
+        """Numbers before this one were not seen, but for those in `_early`; None if it is out of the window."""
+        self._early: set[int] = set()
+        self._unseen: dict[int, None] = {}
+
+    def is_newer(self, number: int) -> bool:
+        """Whether a number is newer than all that were seen before."""
+        return 0 < (number - self.newest) & _MASK < _HALF
+
+    def is_new(self, number: int) -> bool:
+        """Whether a number was not seen before; one that is too old to be remembered was."""
+        ahead = (number - self.newest) & _MASK
+        if ahead == 1:
+            self.newest = number
+            return True
+        if 0 < ahead < _HALF:
+            self._skip(number, min(ahead, WINDOW))
+            return True
+        return -ahead & _MASK < WINDOW and self._is_unseen(number)
+
+    def _skip(self, number: int, ahead: int) -> None:
+        self._unseen |= dict.fromkeys((number - back) & _MASK for back in range(ahead - 1, 0, -1))
+        for old in list(self._unseen)[: max(0, len(self._unseen) - WINDOW)]:
+            del self._unseen[old]
+        self.newest = number
+
+    def _is_unseen(self, number: int) -> bool:
+        if number in self._unseen:
+            del self._unseen[number]
+            return True
+        if self._first is None or (number - self._first) & _MASK < _HALF:
+            return False
+        if (self.newest - self._first) & _MASK >= WINDOW:
+            self._first, self._early = None, set()
+            return False
+        is_new = number not in self._early
+        self._early.add(number)
+        return is_new

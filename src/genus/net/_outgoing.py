@@ -1,0 +1,252 @@
+"""Packets that are sent: numbered per key, in the order in which they are sent."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from genus.bus._qos import Keep
+from genus.errors import EventError
+from genus.model import Event, name_of
+from genus.net._control import LAST, ROOT
+from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
+from genus.net._payload import encode_payload, join_payloads
+from genus.net._transport import Sending, Transport
+from genus.net._units import StatedUnits, units_digest, units_of
+from genus.targets.topics import EventKeys
+
+EncodeCloud: TypeAlias = Callable[[Event, Origin, str], tuple[Mapping[str, str] | None, bytes]]
+"""Makes a CloudEvent of an event, its origin and its key: attributes and data, or no attributes and all in one."""
+_pack = ENVELOPE.pack
+_MASK = NUMBERS - 1
+BATCH = 1000
+"""The largest number of events that are sent in one packet."""
+
+
+class KeyNumbers:
+    """State: the numbers of the packets of one key."""
+
+    __slots__ = ("beaten", "key", "lock", "newest")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.newest = 0
+        self.beaten = 0
+        """The newest number when it was last told to receivers."""
+        self.lock = threading.Lock()
+
+
+class Way:
+    """State: how packets of one key are sent."""
+
+    __slots__ = ("close", "numbers", "put")
+
+    def __init__(self, numbers: KeyNumbers, put: Callable[[bytes, bytes], None], close: Callable[[], None]) -> None:
+        self.numbers, self.put, self.close = numbers, put, close
+
+
+class Outgoing:
+    """Sends the events of one class in one manner."""
+
+    def __init__(self, keys: "OutgoingKeys", cls: type[Event], sending: Sending, keep: Keep | None) -> None:
+        self.type = cls
+        self.keep = keep
+        self._owner = keys
+        self._sending = sending
+        event_keys = EventKeys(cls, keys.transport.dialect, keys.realm)
+        self._event_key = event_keys.key
+        self._ways: dict[str, Way] = {}
+        self._uid = keys.uid
+        self._digest = units_digest(units_of(cls))
+
+    def send(self, event: Event, times: bytes = b"") -> int:
+        """Send an event that was published here, with the times of a soft channel; returns its number."""
+        payload = self._owner.encode(event)
+        if len(payload) > self._owner.largest:
+            raise self._owner.too_large(event, len(payload))
+        key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            number = numbers.newest = numbers.newest + 1 & _MASK
+            way.put(payload, _pack(self._uid, number, 0, self._uid, number) + times + self._digest)
+        return number
+
+    def send_all(self, events: Sequence[Event]) -> list[int]:
+        """Send events that were published here, those of one key in common packets; returns their numbers."""
+        found = [0] * len(events)
+        for key, places in self._by_key(events).items():
+            for start in range(0, len(places), BATCH):
+                some = places[start : start + BATCH]
+                first = self._send_batch(key, [events[place] for place in some])
+                for offset, place in enumerate(some):
+                    found[place] = first + offset & _MASK
+        return found
+
+    def _by_key(self, events: Sequence[Event]) -> dict[str, list[int]]:
+        places: dict[str, list[int]] = {}
+        for place, event in enumerate(events):
+            places.setdefault(self._event_key(event), []).append(place)
+        return places
+
+    def _send_batch(self, key: str, events: list[Event]) -> int:
+        payload = join_payloads([encode_payload(event) for event in events])
+        if len(payload) > self._owner.largest:
+            raise self._owner.too_large(events[0], len(payload))
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            first = numbers.newest + 1 & _MASK
+            numbers.newest = numbers.newest + len(events) & _MASK
+            way.put(payload, _pack(self._uid, first, 0, self._uid, first) + self._digest)
+        return first
+
+    def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
+        """Send an event that was published on another network."""
+        payload = self._owner.encode(event)
+        key = self.key_of(event, kept)
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            number = numbers.newest = numbers.newest + 1 & _MASK
+            way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number) + self._digest)
+
+    def forget(self, event: Event) -> None:
+        """Tell all that no event with the value of this one is kept any more."""
+        key = self.kept_key(event, self.kept_value(event))
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            number = numbers.newest = numbers.newest + 1 & _MASK
+            way.put(b"", _pack(self._uid, number, 0, self._uid, number) + self._digest)
+
+    def key_of(self, event: Event, kept: str | None) -> str:
+        """The key of an event, and of one of which the newest is kept under a value."""
+        return self._event_key(event) if kept is None else self.kept_key(event, kept)
+
+    def kept_key(self, event: Event, value: str) -> str:
+        """The key under which the newest event with a value is kept."""
+        line = self._event_key(event).partition("/")[2]
+        return f"{ROOT}/{self._owner.realm}/{LAST}/{line}/={self._owner.transport.dialect.escape(value)}"
+
+    def kept_value(self, event: Event) -> str:
+        """The value under which an event is kept: that of the attributes that the channel names."""
+        assert self.keep is not None
+        values = [getattr(event, name) for name in self.keep.by]
+        return ",".join("" if value is None else str(value) for value in values)
+
+    def _open(self, key: str) -> Way:
+        way = self._ways[key] = self._owner.open(key, self._sending)
+        return way
+
+    def close(self) -> None:
+        """Send no more."""
+        for way in list(self._ways.values()):
+            way.close()
+
+
+class CloudOutgoing(Outgoing):
+    """Sends the events of one class as CloudEvents, in the envelope of packets: other systems read them, too."""
+
+    def send(self, event: Event, times: bytes = b"") -> int:
+        """Send an event that was published here, with the times of a soft channel; returns its number."""
+        key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
+        return self._send_cloud(event, key, None, times)
+
+    def send_all(self, events: Sequence[Event]) -> list[int]:
+        """Send events that were published here, each in a packet of its own; returns their numbers."""
+        return [self.send(event) for event in events]
+
+    def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
+        """Send an event that was published on another network."""
+        self._send_cloud(event, self.key_of(event, kept), origin, b"")
+
+    def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            number = numbers.newest + 1 & _MASK
+            first = origin or Origin(self._uid, number)
+            attributes, payload = self._owner.encode_cloud(event, first, key)
+            if len(payload) > self._owner.largest:
+                raise self._owner.too_large(event, len(payload))
+            numbers.newest = number
+            envelope = _pack(first.uid, first.number, first.hops, self._uid, number) + times + self._digest
+            way.put(payload, envelope if attributes is None else join_attributes(attributes, envelope))
+        return number
+
+
+class OutgoingKeys:
+    """State: the keys under which packets were sent, with their numbers."""
+
+    def __init__(
+        self, transport: Transport, uid: bytes, realm: str, units: StatedUnits, encode_cloud: EncodeCloud | None = None
+    ) -> None:
+        self.transport, self.uid, self.realm = transport, uid, realm
+        self.encode = encode_payload
+        self._encode_cloud = encode_cloud
+        self._units = units
+        self.largest = transport.abilities.largest
+        self._numbers: dict[str, KeyNumbers] = {}
+        self._made: dict[tuple[type, Sending, Keep | None], Outgoing] = {}
+        self._lock = threading.Lock()
+
+    def outgoing(self, cls: type[Event], sending: Sending, keep: Keep | None = None) -> Outgoing:
+        """What sends the events of a class in a manner."""
+        self._units.state(cls)
+        with self._lock:
+            made = self._made.get((cls, sending, keep))
+            if made is None:
+                kind = Outgoing if self._encode_cloud is None else CloudOutgoing
+                made = self._made[cls, sending, keep] = kind(self, cls, sending, keep)
+            return made
+
+    def encode_cloud(self, event: Event, origin: Origin, key: str) -> tuple[Mapping[str, str] | None, bytes]:
+        """An event as a CloudEvent: attributes and data, or no attributes and all in one."""
+        assert self._encode_cloud is not None
+        return self._encode_cloud(event, origin, key)
+
+    def open(self, key: str, sending: Sending) -> Way:
+        """Prepare to send packets of a key; they are numbered with those that are sent in other manners."""
+        sender = self.transport.sender(key, sending)
+        with self._lock:
+            numbers = self._numbers.setdefault(key, KeyNumbers(key))
+        return Way(numbers, sender.put, sender.close)
+
+    def too_large(self, event: Event, size: int) -> EventError:
+        """The error of an event that cannot be sent."""
+        return EventError(f"a {name_of(type(event))} of {size:,} bytes cannot be sent; at most {self.largest:,} can be")
+
+    def beat(self, most: int = 1000) -> dict[str, tuple[int, int]]:
+        """The numbers of keys that were used since the last beat: the newest of then, and of now.
+
+        A key whose sender waits for room just now is told with the next beat.
+        """
+        with self._lock:
+            changed = [each for each in self._numbers.values() if each.newest != each.beaten][:most]
+        found = {}
+        for numbers in changed:
+            if numbers.lock.acquire(blocking=False):
+                found[numbers.key] = numbers.beaten, numbers.newest
+                numbers.beaten = numbers.newest
+                numbers.lock.release()
+        return found
+
+    def sent(self) -> int:
+        """How many events were sent."""
+        with self._lock:
+            return sum(each.newest for each in self._numbers.values())
+
+    def has(self, key: str) -> bool:
+        """Whether packets were sent under a key."""
+        return key in self._numbers
+
+    def newest(self, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """The newest numbers of some keys, once more."""
+        return {key: (self._numbers[key].newest, self._numbers[key].newest) for key in keys}
+
+    def close(self) -> None:
+        """Send no more."""
+        with self._lock:
+            made = list(self._made.values())
+        for each in made:
+            each.close()

@@ -1,0 +1,112 @@
+"""The payload of a packet: the attributes of an event in msgpack, or an array of such maps for many events.
+
+The key names the type. A payload that begins with `{` is a CloudEvent in JSON, see `_cloudevents`; no map or array of
+msgpack begins so.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from genus.bus._attribute_map import MapReader, UnreadValues
+from genus.bus._codec import Rejected
+from genus.errors import EventError
+from genus.model import Event, name_of
+from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
+from genus.model._read_back import plain_value
+from genus.net._cloudevents import CloudEvent, CloudEventReader
+from genus.records import Rejected as CloudRejected
+
+_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_FIRST_OF_ARRAY = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
+MOST_EVENTS = 100_000
+"""The largest number of events in one packet."""
+
+
+def encode_payload(event: Event) -> bytes:
+    """Encode the attributes of an event; EventError names the value that could not be read back."""
+    if (name := invalid_finders[event.__class__](event)) is not None:
+        raise EventError(describe_invalid(event, name).message)
+    try:
+        return _encode(event)
+    except Exception as problem:  # of msgspec, and of a value that another thread changes
+        raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
+
+
+def join_payloads(payloads: Sequence[bytes]) -> bytes:
+    """One payload of the payloads of many events."""
+    count = len(payloads)
+    if count < 16:
+        head = bytes((0x90 | count,))
+    else:
+        head = b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
+    return b"".join((head, *payloads))
+
+
+def is_batch(payload: bytes) -> bool:
+    """Whether a payload has many events."""
+    return bool(payload) and payload[0] in _FIRST_OF_ARRAY
+
+
+def split_batch(payload: bytes) -> list[msgspec.Raw] | None:
+    """The payloads of the events in a batch; None if it is damaged or has too many."""
+    try:
+        found = _split(payload)
+    except Exception:  # msgspec's errors, RecursionError
+        return None
+    return found if 0 < len(found) <= MOST_EVENTS else None
+
+
+class PayloadReader:
+    """Reads the payloads of one event type; `units` are those of the sender, if they are other ones.
+
+    >>> class Lamp(Event):
+    ...     on: bool
+    >>> PayloadReader(Lamp, UnreadValues()).read(encode_payload(Lamp(on=True)))
+    Lamp(on=True)
+    """
+
+    def __init__(self, cls: type[Event], unread: UnreadValues, units: Mapping[str, str] | None = None) -> None:
+        self.type = cls
+        self._map = MapReader(cls, unread, units)
+        self._decode = self._map.decode if self._map.converts else msgspec.msgpack.Decoder(cls).decode
+        self._find_invalid = invalid_decoded_finders[cls]
+        self._clouds = CloudEventReader()
+
+    def read(self, payload: Any) -> Any:
+        """The event in a payload, or the reason why there is none (`Rejected`)."""
+        try:
+            event = self._decode(payload)
+        except Exception as problem:  # also what a class's own __post_init__ raises
+            return self._read_map(payload, problem)
+        return event if self._find_invalid(event) is None else self._reject(event)
+
+    def _read_map(self, payload: Any, problem: Exception) -> Event | Rejected:
+        """Read a CloudEvent, or an event of a class of another age."""
+        if (text := bytes(payload))[:1] == b"{":
+            return self.read_cloud(self._clouds.read_structured(text))
+        if self._map.converts:  # it was read by its map
+            return Rejected(f"not a {name_of(self.type)}: {problem}")
+        try:
+            event = self._map.decode(payload, problem)
+        except Exception as other:
+            return Rejected(f"not a {name_of(self.type)}: {other}")
+        return event if self._find_invalid(event) is None else self._reject(event)
+
+    def read_cloud(self, read: CloudEvent | CloudRejected) -> Event | Rejected:
+        """The event of a CloudEvent that was read, if it is of the type that the key says."""
+        if isinstance(read, CloudRejected):
+            return Rejected(f"no CloudEvent: {read.reason}")
+        if type(read.event) is not self.type:
+            return Rejected(f"a {name_of(type(read.event))} under the key of a {name_of(self.type)}")
+        return read.event
+
+    def read_binary(self, attributes: Mapping[str, str]) -> Callable[[Any], Any]:
+        """What reads the data of a CloudEvent in binary mode."""
+        return lambda data: self.read_cloud(self._clouds.read_binary(attributes, bytes(data)))
+
+    def _reject(self, event: Event) -> Rejected:
+        invalid = self._find_invalid(event)
+        return Rejected(f"not a {name_of(self.type)}: {describe_invalid(event, invalid or '').reason}")

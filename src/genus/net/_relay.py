@@ -1,0 +1,80 @@
+"""What gateways need of a link: what others want, events with their origin, and sending for others."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from genus.filters import Subscription
+from genus.model import Event
+from genus.net._envelope import Origin
+
+
+class Want(msgspec.Struct, frozen=True):
+    """What a participant wants to get.
+
+    `speaker` is the participant that says so and `origin` the one that subscribed, by uid in hexadecimal digits; they
+    differ if a gateway speaks for others. `hops` are the gateways between them.
+    """
+
+    speaker: str
+    origin: str
+    subscription: Subscription
+    hops: int = 0
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """An event that came over a link, or was published on its bus, and where it comes from.
+
+    `kept` is the value of the key under which it is kept for later subscribers; None if it is not.
+    """
+
+    event: Event
+    origin: Origin
+    kept: str | None = None
+
+
+class Relay(Protocol):
+    """A gateway's access to one link."""
+
+    def want(self, wants: Iterable[Want]) -> None:
+        """Receive what these wants match, and tell the network of them, spoken by this link; replaces those before.
+
+        Subscriptions may be wider than what was asked elsewhere (merged); each keeps its origin and hops.
+        """
+
+    def close(self) -> None:
+        """Want nothing more."""
+
+
+@runtime_checkable
+class RelayLink(Protocol):
+    """A link that gateways can carry events over."""
+
+    @property
+    def uid(self) -> bytes:
+        """The uid of this participant."""
+
+    def relay(self, receive: Callable[[Arrival], None]) -> Relay:
+        """Call a function once with each event that the wants of the relay match.
+
+        Also with events that were published on this link's own bus; not with those that were forwarded to this link.
+        """
+
+    def forward(self, arrival: Arrival) -> None:
+        """Send an event of another network to this one, and to the subscribers of this bus, with its origin.
+
+        The caller has counted the hop. Events with too many hops, and those that this link has seen, are not sent.
+        """
+
+    def wants(self) -> list[Want]:
+        """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
+
+    def show(self, what: str, text: str) -> Callable[[], None]:
+        """Show a token `@genus/<realm>/<what>/<uid>/<text>` to all while this process lives."""
+
+    def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
+        """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""

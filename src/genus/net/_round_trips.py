@@ -1,0 +1,61 @@
+"""Round trips: how long a question takes to other participants, and how far their clocks are from this one."""
+
+import threading
+
+from genus.net._contract import ROUND_TRIPS, Measured
+from genus.net._control import Ping, Pong, control_key, decode_message, encode_message
+from genus.net._steady import steady_us
+from genus.net._transport import URGENT, Sending, Transport
+
+ANSWER_S = 0.5
+"""How long an answer may take."""
+
+
+class RoundTrips:
+    """State: answers that are awaited."""
+
+    def __init__(self, transport: Transport, realm: str, uid: str) -> None:
+        self._transport, self._realm, self._uid = transport, realm, uid
+        self._ping = transport.sender(control_key(realm, "ping"), Sending(URGENT, waits=False))
+        self._measuring = threading.Lock()
+        self._answered = threading.Condition()
+        self._answers: list[tuple[int, Pong]] = []
+        self._receiving_thread: int | None = None
+
+    def on_ping(self, payload: bytes) -> None:
+        """Answer a question for the time."""
+        self._receiving_thread = threading.get_ident()
+        ping = decode_message(Ping, payload)
+        if ping is None or ping.asker == self._uid:
+            return
+        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker[:16]), Sending(URGENT, waits=False))
+        sender.put(encode_message(Pong(self._uid, ping.asked_us, steady_us())), b"")
+        sender.close()
+
+    def on_pong(self, payload: bytes) -> None:
+        """Take an answer."""
+        pong = decode_message(Pong, payload)
+        if pong is not None:
+            with self._answered:
+                self._answers.append((steady_us(), pong))
+                self._answered.notify()
+
+    def measure(self, times: int = ROUND_TRIPS) -> Measured | None:
+        """Ask for the time so many times; None if nobody answers. Not to be called by the thread that receives."""
+        with self._measuring:
+            found = [pair for _ in range(times) for pair in self._ask()]
+        if not found:
+            return None
+        trips = [trip for trip, _ in found]
+        bound = min(trip // 2 + abs(offset) for trip, offset in found)
+        return Measured(trips, bound)
+
+    def _ask(self) -> list[tuple[int, int]]:
+        """The length of a round trip and the difference of the clocks, of the first answer."""
+        asked_us = steady_us()
+        with self._answered:
+            self._answers.clear()
+            self._ping.put(encode_message(Ping(self._uid, asked_us)), b"")
+            self._answered.wait_for(lambda: any(pong.asked_us == asked_us for _, pong in self._answers), ANSWER_S)
+            answers = [(at, pong) for at, pong in self._answers if pong.asked_us == asked_us]
+        return [(at - asked_us, pong.answered_us - (asked_us + at) // 2) for at, pong in answers]

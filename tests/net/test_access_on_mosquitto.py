@@ -1,0 +1,222 @@
+"""A mosquitto with the access list of a grants file, over mutual TLS: what users get by their certificates."""
+
+import getpass
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genus import Event, Subscription
+from genus.net import Refusal, read_grants
+from tests.net.certificates import Authority, Certificate
+
+mqtt5 = pytest.importorskip("mqtt5")
+
+
+class WaterMark(Event): ...
+
+
+class HighWater(WaterMark): ...
+
+
+class Freighter(Event): ...
+
+
+GRANTS = """
+[users.gauge]
+publish = ["WaterMark"]
+
+[users.harbour]
+subscribe = ["WaterMark"]
+
+[users.pilot]
+subscribe = ["Freighter"]
+"""
+
+
+class Client:
+    """One connection; waits for what the broker answers."""
+
+    def __init__(self, port: int, authority: Authority, own: Certificate | None) -> None:
+        context = ssl.create_default_context(cafile=str(authority.root))
+        if own is not None:
+            context.load_cert_chain(own.certificate, own.key)
+        plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket = context.wrap_socket(plain, server_hostname="127.0.0.1")
+        self._received = b""
+        self._heard: list[str] = []
+        self._number = 0
+
+    def __enter__(self) -> "Client":
+        try:
+            self._send(mqtt5.ConnectPacket("", clean_start=True))
+            assert self._await(mqtt5.ConnAckPacket).reason_code == 0
+        except BaseException:
+            self._socket.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def subscribe(self, pattern: str) -> int:
+        """Subscribe; the reason code of the answer."""
+        self._number += 1
+        self._send(mqtt5.SubscribePacket(self._number, [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
+        (code,) = self._await(mqtt5.SubAckPacket).reason_codes
+        return int(code)
+
+    def publish(self, topic: str, payload: bytes = b"x") -> int:
+        """Publish with QoS 1; the reason code of the answer."""
+        self._number += 1
+        self._send(mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=self._number))
+        return int(self._await(mqtt5.PubAckPacket).reason_code)
+
+    def heard(self) -> list[str]:
+        """The topics of what was delivered before the broker answered a ping: it answers in order."""
+        self._send(mqtt5.PingReqPacket())
+        self._await(mqtt5.PingRespPacket)
+        return self._heard
+
+    def _send(self, packet: Any) -> None:
+        self._socket.sendall(packet.write())
+
+    def _await(self, kind: type[Any]) -> Any:
+        while True:
+            packet = self._next()
+            if isinstance(packet, kind):
+                return packet
+            if isinstance(packet, mqtt5.PublishPacket):
+                self._heard.append(packet.topic)
+                if packet.packet_id:
+                    self._send(mqtt5.PubAckPacket(packet.packet_id))
+
+    def _next(self) -> Any:
+        while True:
+            try:
+                packet, used = mqtt5.read(memoryview(self._received))
+            except IndexError:
+                more = self._socket.recv(65536)
+                if not more:
+                    raise ConnectionResetError("the broker closed the connection") from None
+                self._received += more
+            else:
+                self._received = self._received[used:]
+                return packet
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def port(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    program = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+    if program is None:
+        pytest.skip("mosquitto is not installed")
+    folder = tmp_path_factory.mktemp("mosquitto")
+    (folder / "grants.toml").write_text(GRANTS)
+    (folder / "acl.txt").write_text(
+        read_grants(folder / "grants.toml", [WaterMark, HighWater, Freighter]).mosquitto_acl("city")
+    )
+    server = authority.issue("broker")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+    (folder / "mosquitto.conf").write_text(
+        f"user {getpass.getuser()}\nlistener {number} 127.0.0.1\nallow_anonymous false\nacl_file {folder / 'acl.txt'}\n"
+        f"cafile {authority.root}\ncertfile {server.certificate}\nkeyfile {server.key}\n"
+        "require_certificate true\nuse_identity_as_username true\n"
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([program, "-c", str(folder / "mosquitto.conf")], stdout=log, stderr=log)
+    try:
+        _await_port(number, process, folder / "log")
+        yield number
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _await_port(number: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
+        assert process.poll() is None, log.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", number), timeout=1).close()
+        except OSError:
+            time.sleep(0.01)
+        else:
+            return
+    raise AssertionError(log.read_text())
+
+
+NOT_AUTHORIZED = 135
+
+
+def test_users_publish_and_receive_what_is_granted(port: int, authority: Authority) -> None:
+    with (
+        Client(port, authority, authority.issue("gauge")) as gauge,
+        Client(port, authority, authority.issue("harbour")) as harbour,
+        Client(port, authority, authority.issue("pilot")) as pilot,
+    ):
+        assert harbour.subscribe("city/WaterMark/#") == 1
+        assert harbour.subscribe("@genus/city/last/WaterMark/#") == 1
+        assert pilot.subscribe("city/#") == 1, "a SUBSCRIBE that is denied looks granted"
+        assert pilot.subscribe("city/WaterMark/#") == 1
+        assert pilot.subscribe("@genus/city/last/#") == 1
+        assert gauge.publish("city/WaterMark") == 0
+        assert gauge.publish("city/WaterMark/HighWater") == 0
+        assert gauge.publish("@genus/city/last/WaterMark/=A8") == 0
+        assert gauge.publish("city/Freighter") == NOT_AUTHORIZED
+        assert gauge.publish("@genus/city/last/Freighter/=A8") == NOT_AUTHORIZED
+        assert gauge.publish("elsewhere/WaterMark") == NOT_AUTHORIZED
+        assert pilot.publish("city/WaterMark") == NOT_AUTHORIZED
+        assert harbour.heard() == ["city/WaterMark", "city/WaterMark/HighWater", "@genus/city/last/WaterMark/=A8"]
+        assert pilot.heard() == []
+
+
+def test_everyone_takes_part_in_the_control_keys(port: int, authority: Authority) -> None:
+    with (
+        Client(port, authority, authority.issue("gauge")) as gauge,
+        Client(port, authority, authority.issue("pilot")) as pilot,
+    ):
+        assert gauge.subscribe("@genus/city/want/#") == 1
+        assert pilot.publish("@genus/city/want/0011223344556677/0011223344556677/U2hpcB/0") == 0
+        assert pilot.publish("@genus/elsewhere/want/a/b/c/0") == NOT_AUTHORIZED
+        assert gauge.heard() == ["@genus/city/want/0011223344556677/0011223344556677/U2hpcB/0"]
+
+
+def test_what_the_broker_keeps_silent_about_the_grants_say(tmp_path: Path) -> None:
+    """That is why a link must know them."""
+    (tmp_path / "grants.toml").write_text(GRANTS)
+    grants = read_grants(tmp_path / "grants.toml")
+    assert isinstance(grants.may_subscribe("pilot", Subscription(WaterMark)), Refusal)
+    assert grants.may_subscribe("harbour", Subscription(HighWater))
+
+
+def test_a_certificate_without_grants_hears_nothing(port: int, authority: Authority) -> None:
+    with (
+        Client(port, authority, authority.issue("stranger")) as stranger,
+        Client(port, authority, authority.issue("gauge")) as gauge,
+    ):
+        assert stranger.subscribe("#") == 1
+        assert gauge.publish("city/WaterMark") in (0, 16)
+        assert stranger.publish("city/WaterMark") == NOT_AUTHORIZED
+        assert stranger.heard() == []
+
+
+def test_without_a_certificate_of_the_authority_there_is_no_connection(
+    port: int, authority: Authority, tmp_path: Path
+) -> None:
+    forged = Authority(tmp_path, "forger").issue("gauge")
+    for own in (None, forged):
+        with pytest.raises((ssl.SSLError, ConnectionError)), Client(port, authority, own):
+            pass
