@@ -38,7 +38,7 @@ LINE = b" can0 100#"
 
 PURPOSES = {
     GENERATED: "tests, encodes or decodes: code made for the type and its subscriptions",
-    "bus/_bus.py": "takes events from the link",
+    "bus/_delivery.py": "takes events from the link",
     "bus/_channel.py": "one event type with its quality of service",
     "bus/_codec.py": "events to bytes and back",
     "bus/_collection.py": "all events of a type",

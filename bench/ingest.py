@@ -28,9 +28,9 @@ from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.format import Format
 from genus.lake._ingest.job import fingerprint_files, run_ingest
 from genus.lake._ingest.json_lines import JsonLines
-from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.recordings import Recordings
 from genus.model import micros_of_time
+from genus.records import Mapping
 
 EVENTS = 1_000_000
 RUNS = 3

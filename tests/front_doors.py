@@ -10,6 +10,7 @@ ROOMS = (
     "genus.filters",
     "genus.lake",
     "genus.model",
+    "genus.records",
     "genus.targets",
     "genus.testing",
 )

@@ -16,6 +16,7 @@ PRINTED = {
     "filters": ["Loop lacks speed", "[0, 1, 2]"],
     "async_and_inboxes": ["the latest two: 3 4", "dropped: 3", "stored 2"],
     "two_processes": ["answer 3 from another process"],
+    "request_and_reply": ["moved to 30 %", "refused: the valve is locked", "the display knows: 30 %"],
     "record_and_replay": ["3 of 4 events recorded", "2 events left; damaged at byte 8"],
     "can_in_the_simulator": [
         "Moved(number=0, percent=20) after attempt 1",

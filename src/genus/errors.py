@@ -19,10 +19,14 @@ __all__ = [
     "HierarchyError",
     "LakeDamaged",
     "LakeError",
+    "MappingError",
+    "NoReceiver",
     "NotRegistered",
     "PlanError",
     "QueueFull",
     "RecordingError",
+    "RequestRefused",
+    "RequestTimeout",
     "SubscriptionError",
     "SubscriptionWarning",
     "SyntaxProblem",
@@ -89,6 +93,21 @@ class GrantsError(GenusError, ValueError):
     """A grants file cannot be used; the message names file, table and key. Correct the file."""
 
 
+class RequestTimeout(BusError, TimeoutError):
+    """No reply to a request came in time; it may have been carried out. Ask what became of it, or request it again."""
+
+
+class NoReceiver(BusError):
+    """Nobody subscribed to a request, which was not published. Start the program that answers it."""
+
+
+class RequestRefused(BusError):
+    """A request was refused. Raise it in a handler of `Collection.serve`; `Collection.request` raises it then."""
+
+    reason: str | None = None
+    """What the program that refused it said."""
+
+
 class QueueFull(GenusError, RuntimeError):
     """A bounded queue with the policy `raise` is full. Publish less, or choose a larger queue or another policy."""
 
@@ -114,6 +133,10 @@ class LakeError(GenusError, ValueError):
 
 class LakeDamaged(LakeError):
     """A lake's own files are not valid; the message says which. Restore them; they were not changed."""
+
+
+class MappingError(LakeError):
+    """A mapping of foreign records cannot be used; the message names file, table and key. Correct the file."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -294,6 +294,47 @@ def test_each_kept_event_goes_to_one_consumer_of_a_group_when_it_is_first_joined
     assert first.counters.delivered == 5
 
 
+def test_a_consumer_may_join_others_to_its_group_while_it_gets_kept_events(bus: Bus) -> None:
+    states, queue = keeping(bus), bus.collection(State, "queue")
+    states.publish(State(number=1))
+    others: list[Any] = []
+    queue.subscribe(lambda event: others.append(queue.inbox()))
+    assert len(others) == 1
+    states.publish(State(number=2))
+    assert len(others) == 2 or others[0].counters.waiting == 1
+
+
+def test_publishers_wait_for_a_subscriber_that_is_far_behind(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genus.bus._last_values.MAX_BACKLOG", 5)
+    states = keeping(bus)
+    states.publish(State(number=0))
+    is_handling, may_go_on = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def handle(event: State) -> None:
+        seen.append(event.number)
+        is_handling.set()
+        assert may_go_on.wait(60)
+
+    published: list[int] = []
+
+    def publish() -> None:
+        assert is_handling.wait(60)
+        for number in range(1, 50):
+            states.publish(State(number=number))
+            published.append(number)
+            if number == 5:
+                may_go_on.set()
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    listener = bus.collection(State).subscribe(handle)
+    publisher.join(60)
+    assert seen == list(range(50))
+    assert listener.counters.delivered == 50
+    assert published == list(range(1, 50))
+
+
 def test_errors_of_a_handler_are_reported_as_always() -> None:
     reported: list[tuple[Event, Exception]] = []
     with open_bus("local:", on_error=lambda _, event, problem: reported.append((event, problem))) as bus:
@@ -438,6 +479,7 @@ class KeepingMemory:
         self.forgotten: list[Event] = []
         self.on_listen: Callable[[], None] = lambda: None
         self.refuses = refuses
+        self.withdrawn = 0
 
     def open(self, deliver: Delivery) -> None:
         self.deliver = deliver
@@ -484,7 +526,8 @@ class MemoryPublisher:
     def forget(self, event: Any) -> None:
         self.link.forgotten.append(event)
 
-    def withdraw(self) -> None: ...
+    def withdraw(self) -> None:
+        self.link.withdrawn += 1
 
 
 def test_kept_events_of_a_link_come_once_whether_they_arrive_before_or_while_subscribing() -> None:
@@ -533,6 +576,15 @@ def test_a_channel_on_a_link_keeps_what_the_link_could_publish(refuses: bool) ->
         assert [(event.number, event.source) for event in kept] == ([] if refuses else [(1, "here")])
         states.forget()
         assert link.forgotten == kept
+
+
+def test_a_second_key_of_a_type_is_refused_on_a_link_too() -> None:
+    link = KeepingMemory()
+    with Bus(link) as bus:
+        keeping(bus)
+        with pytest.raises(BusError, match="kept by source"):
+            keeping(bus, keep_by="valve")
+        assert link.withdrawn == 1
 
 
 def test_a_link_that_refuses_to_listen_leaves_no_listener_behind() -> None:

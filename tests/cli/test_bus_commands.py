@@ -1,6 +1,8 @@
 """`genus pub`, `sub`, `record`, `replay`, `explain` and `bindings`, as a person uses them."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,10 +13,7 @@ import pytest
 
 from genus.bus import RecordingWriter, read_recording
 from genus.cli._events import event_type, load_types, make_event
-from genus.net._control import decode_text
-from genus.net._ipc import IpcTransport
 from genus.testing import run_command as genus
-from tests.net.recording_receiver import RecordingReceiver
 
 TYPES = """
 from datetime import timedelta
@@ -56,33 +55,27 @@ class Running:
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "genus", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.said = ""
 
-    def wait_for_socket(self) -> None:
-        """Until it has subscribed on the bus."""
-        receiver, transport = RecordingReceiver(), IpcTransport("genus")
-        transport.open(receiver)
-        transport.watch("@genus/genus/**")
-        receiver.wait(lambda: self.process.poll() is not None or self._is_listening(list(receiver.tokens)))
-        transport.close()
-        assert self.process.poll() is None, self.process.communicate()[1]
-
-    def _is_listening(self, tokens: list[str]) -> bool:
-        """Whether there is a token of a want of this process."""
-        here = [token.split("/") for token in tokens if token.startswith("@genus/genus/here/")]
-        uids = [uid for *_, uid, about in here if f'"pid": {self.process.pid},' in (decode_text(about) or "")]
-        return any(token.startswith(f"@genus/genus/want/{uid}/") for token in tokens for uid in uids)
+    def wait_until_it_listens(self) -> None:
+        """Until it says that it has subscribed on the bus."""
+        assert self.process.stderr is not None
+        while not self.said.startswith(("listening on", "recording")):
+            line = self.process.stderr.readline()
+            assert line, self.process.communicate()
+            self.said += line
 
     def end(self, number: int | None = None) -> tuple[str, str, int]:
         if number is not None:
             self.process.send_signal(number)
         out, err = self.process.communicate(timeout=120)
-        return out, err, self.process.returncode
+        return out, self.said + err, self.process.returncode
 
 
 @pytest.fixture
 def listening() -> Iterator[Running]:
     running = Running("sub", "Loop where lane > 1", "--json", "--count", "2")
-    running.wait_for_socket()
+    running.wait_until_it_listens()
     yield running
     running.process.kill()
     running.process.communicate()
@@ -106,7 +99,7 @@ def test_what_one_terminal_publishes_another_prints(listening: Running) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_sub_ends_cleanly_when_it_is_told_to(number: int, folder: Path) -> None:
     running = Running("sub")
-    running.wait_for_socket()
+    running.wait_until_it_listens()
     out, err, code = running.end(number)
     assert (out, code) == ("", 0)
     assert "Traceback" not in err
@@ -123,7 +116,7 @@ def test_sub_gives_up_after_its_timeout() -> None:
 def test_a_recording_is_good_however_it_ends(number: int) -> None:
     """Killed outright, it keeps what was flushed, which happens five times a second."""
     running = Running("record", "loops.genus", "Loop where lane > 0")
-    running.wait_for_socket()
+    running.wait_until_it_listens()
     given = "".join(json.dumps({"lane": lane, "speed": lane / 2}) + "\n" for lane in range(50))
     assert genus("pub", "Loop", "--stdin", given=given).returncode == 0
     while Path("loops.genus").read_bytes().count(b"lane") < 49:
@@ -143,7 +136,7 @@ def test_a_recording_is_good_however_it_ends(number: int) -> None:
 def test_a_landing_folder_gets_whole_files_however_it_ends(number: int, folder: Path) -> None:
     """Killed outright, the next recorder lands what was flushed."""
     running = Running("record", "landing", "Loop where lane > 0", "--landing", "--every", "1000", "--most", "20")
-    running.wait_for_socket()
+    running.wait_until_it_listens()
     given = "".join(json.dumps({"lane": lane}) + "\n" for lane in range(50))
     assert genus("pub", "Loop", "--stdin", given=given).returncode == 0
     part = folder / "landing" / ".events-000000000003.part"
@@ -217,7 +210,7 @@ def test_events_that_could_not_be_read_back_are_refused_and_said_so(
 
 def test_replaying_onto_the_bus(listening: Running) -> None:
     running = Running("record", "loops.genus", "--seconds", "30")
-    running.wait_for_socket()
+    running.wait_until_it_listens()
     for lane in ("1", "7"):
         genus("pub", "Loop", f"lane={lane}")
     while Path("loops.genus").read_bytes().count(b"lane") < 2:
@@ -251,7 +244,7 @@ def test_replay_says_which_values_were_not_read() -> None:
 
 def test_a_damaged_recording_is_replayed_and_said_so() -> None:
     running = Running("record", "loops.genus")
-    running.wait_for_socket()
+    running.wait_until_it_listens()
     genus("pub", "Loop", "--stdin", given='{"lane": 1}\n{"lane": 2}\n')
     while Path("loops.genus").read_bytes().count(b"lane") < 2:
         assert running.process.poll() is None
@@ -315,7 +308,7 @@ def test_bad_input_is_one_clear_message_and_a_failure(arguments: list[str], mess
 
 def test_events_of_unknown_types_alone_are_a_failure() -> None:
     running = Running("record", "loops.genus")
-    running.wait_for_socket()
+    running.wait_until_it_listens()
     genus("pub", "Loop", "lane=1")
     while b"lane" not in Path("loops.genus").read_bytes():
         assert running.process.poll() is None

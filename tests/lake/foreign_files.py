@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from genus import Catalog, Event
 from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
-from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.sources import FormatChooser
 from genus.model import attributes, name_of
+from genus.records import Mapping
 from genus.targets.arrow import to_batch
 
 MICROSECOND = timedelta(microseconds=1)

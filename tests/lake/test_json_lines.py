@@ -18,8 +18,8 @@ from genus import Catalog, Event, Maybe
 from genus.lake._ingest import job, text_lines
 from genus.lake._ingest.format import Types
 from genus.lake._ingest.json_lines import JsonLines
-from genus.lake._ingest.mapping import read_mapping
 from genus.model import Float32, Int8, OpaqueType, UInt32
+from genus.records import read_mapping
 from genus.testing._generators import Generator, Stranger, WatchedSampler, pool
 from tests.examples import examples
 from tests.lake.foreign_files import Found, expected, format_for, json_line, stored, types_for, written

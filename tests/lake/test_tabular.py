@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from genus import Catalog, Event, Maybe
 from genus.lake._ingest import job, text_lines
 from genus.lake._ingest.csv_files import Csv
-from genus.lake._ingest.mapping import Mapping, read_mapping
 from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.model import Float32, Int8
+from genus.records import Mapping, read_mapping
 from genus.targets.arrow import to_batch
 from genus.testing._generators import Generator, Sampler, Stranger, WatchedSampler
 from tests.examples import examples

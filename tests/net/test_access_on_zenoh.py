@@ -3,15 +3,18 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from genus import Event
-from genus.net import read_grants
+from genus import Event, open_bus
+from genus.bus import Bus, NonReal
+from genus.errors import BusError
+from genus.net import NetLink, read_grants
 from tests.net.certificates import Authority, Certificate
 
 zenoh = pytest.importorskip("zenoh")
@@ -70,16 +73,21 @@ def config(mode: str, authority: Authority, own: Certificate, port: int, **more:
 
 
 @pytest.fixture(scope="module")
-def port(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    path = tmp_path_factory.mktemp("zenoh") / "grants.toml"
-    path.write_text(GRANTS)
-    rules = read_grants(path, [Quay, WaterMark, HighWater, Freighter]).zenoh_acl("city")
+def port(authority: Authority, grants_file: Path) -> Iterator[int]:
+    rules = read_grants(grants_file, [Quay, WaterMark, HighWater, Freighter]).zenoh_acl("city")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number: int = free.getsockname()[1]
     router = zenoh.open(config("router", authority, authority.issue("router"), number, access_control=rules))
     with closing(router):
         yield number
+
+
+@pytest.fixture(scope="module")
+def grants_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("grants") / "grants.toml"
+    path.write_text(GRANTS)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +197,74 @@ def test_a_stranger_sees_no_tokens(sessions: dict[str, Any]) -> None:
     others.await_key("@genus/city/here/0011223344556677/x")
     assert seen == []
     token.undeclare()
+
+
+# -- typed buses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(port: int, authority: Authority, grants_file: Path) -> Iterator[Callable[[str], Bus]]:
+    """Opens the bus of a user, by its address; it knows the grants."""
+    with ExitStack() as stack:
+
+        def open_as(user: str) -> Bus:
+            own = authority.issue(user)
+            options = {"connect": f"tls/127.0.0.1:{port}", "ca": authority.root, "cert": own.certificate}
+            query = urlencode({**options, "key": own.key, "reliable": 1, "grants": grants_file, "user": user})
+            return stack.enter_context(open_bus(f"zenoh:city?{query}"))
+
+        yield open_as
+
+
+def await_that(condition: Callable[[], object]) -> None:
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_typed_buses_work_under_the_access_rules(opened: Callable[[str], Bus]) -> None:
+    """Events, kept events for those who come later, interest and participants: all that a link does is allowed."""
+    gauge, master = opened("gauge"), opened("master")
+    assert isinstance(gauge.link, NetLink)
+    kept = gauge.channel(HighWater, NonReal(), keep=1)
+    kept.announce()
+    kept.publish(HighWater(source="A8"))
+    heard: list[Event] = []
+    master.collection(WaterMark).subscribe(heard.append)
+    await_that(lambda: heard == [HighWater(source="A8")])
+    await_that(lambda: gauge.link.wanted_by(WaterMark()))  # type: ignore[union-attr]
+    gauge.publish(WaterMark(place="A9"))
+    await_that(lambda: len(heard) == 2)
+    await_that(lambda: len(gauge.link.participants()) == 1)  # type: ignore[union-attr]
+    assert heard == [HighWater(source="A8"), WaterMark(place="A9")]
+
+
+def test_a_typed_bus_says_what_the_router_would_keep_silent_about(opened: Callable[[str], Bus]) -> None:
+    pilot = opened("pilot")
+    pilot.collection(Freighter).subscribe(print)
+    with pytest.raises(BusError, match=r"pilot may not subscribe to WaterMark: .* grants Freighter"):
+        pilot.collection(WaterMark).subscribe(print)
+    with pytest.raises(BusError, match=r"pilot may not publish Freighter: .* grants nothing"):
+        pilot.publish(Freighter())
+
+
+def test_a_participant_that_keeps_what_it_may_not_publish_is_not_heard(
+    opened: Callable[[str], Bus], sessions: dict[str, Any]
+) -> None:
+    """It may answer questions for kept events, but its answers do not pass."""
+    master, owner = opened("master"), opened("owner")
+    key = "@genus/city/last/Quay/0/WaterMark/=A8"
+    forged = sessions["pilot"].declare_queryable("@genus/city/last/**", lambda query: query.reply(key, b"forged"))
+    heard: list[Event] = []
+    kept = owner.channel(WaterMark, NonReal(), keep=1)
+    kept.announce()
+    kept.publish(WaterMark(source="A9"))
+    master.collection(WaterMark).subscribe(heard.append)
+    await_that(lambda: heard)
+    assert heard == [WaterMark(source="A9")]
+    assert not [name for name in master.traffic().link if name.startswith("rejected")]
+    forged.undeclare()
 
 
 def test_without_a_certificate_of_the_authority_there_is_no_connection(

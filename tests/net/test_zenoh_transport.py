@@ -12,7 +12,7 @@ from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
-from tests.net.zenoh_network import Process, free_port, participant, wait_for
+from tests.net.zenoh_network import Process, free_port, participant, put_until, wait_for
 
 MEMBER = """
 import sys
@@ -49,7 +49,7 @@ def test_a_packet_arrives_with_key_envelope_and_payload(address: str) -> None:
         b.subscribe("r/Edge/*/Loop/**")
         a.subscribe("r/**")
         sender = a.sender("r/Edge/1/Loop", Sending())
-        wait_for(lambda: sender.put(b"payload", b"envelope") or at_b.packets)
+        put_until(sender, lambda: at_b.packets, b"payload")
         assert at_b.packets[0] == ("r/Edge/1/Loop", b"envelope", b"payload")
         assert at_a.packets == []  # nothing of its own
         a.sender("r/Other", Sending()).put(b"", b"")
@@ -61,29 +61,22 @@ def test_a_packet_arrives_with_key_envelope_and_payload(address: str) -> None:
 def test_packets_of_a_key_keep_their_order_with_any_priority(address: str) -> None:
     with participant(address + "&full=block") as (a, _), participant(address) as (b, at_b):
         b.subscribe("r/**")
-        b.declare("b")
-        seen: list[str] = []
-        a.watch("b")
         for priority in (BULK, NORMAL, SOFT, URGENT):
+            at_b.packets.clear()
             sender = a.sender(f"r/{priority}", Sending(priority))
-            wait_for(lambda key=f"r/{priority}", sender=sender: sender.put(b"-1", b"") or _of(at_b, key))  # type: ignore[misc]
+            put_until(sender, lambda: at_b.packets)
             for number in range(500):
                 sender.put(b"%d" % number, b"")
-            wait_for(lambda key=f"r/{priority}": _of(at_b, key)[-1:] == [499])  # type: ignore[misc]
-            assert [each for each in _of(at_b, f"r/{priority}") if each >= 0] == list(range(500))
-            seen.append(f"r/{priority}")
+            wait_for(lambda: at_b.numbers()[-1] == 499)
+            assert [each for each in at_b.numbers() if each >= 0] == list(range(500))
         assert len(at_b.threads) == 1
-
-
-def _of(collector: object, key: str) -> list[int]:
-    return [int(payload) for each, _, payload in collector.packets if each == key]  # type: ignore[attr-defined]
 
 
 def test_a_large_packet_arrives_whole(address: str) -> None:
     with participant(address) as (a, _), participant(address) as (b, at_b):
         b.subscribe("r/**")
         sender = a.sender("r/big", Sending())
-        wait_for(lambda: sender.put(b"small", b"") or at_b.packets)
+        put_until(sender, lambda: at_b.packets)
         big = os.urandom(1 << 20) * 20
         sender.put(big, b"e")
         wait_for(lambda: at_b.packets[-1][2] == big)
@@ -94,9 +87,7 @@ def test_an_ended_subscription_gets_nothing(address: str) -> None:
         end = b.subscribe("r/x")
         b.subscribe("r/y")
         x, y = a.sender("r/x", Sending()), a.sender("r/y", Sending())
-        wait_for(
-            lambda: x.put(b"before", b"") or y.put(b"", b"") or {"r/x", "r/y"} <= {key for key, _, _ in at_b.packets}
-        )
+        put_until([x, y], lambda: {key for key, _, _ in at_b.packets} == {"r/x", "r/y"})
         end()
         end()
         x.put(b"after", b"")
@@ -147,7 +138,7 @@ def test_the_first_process_is_killed_the_others_go_on_and_a_newcomer_takes_the_p
         first.kill()
         wait_for(lambda: sum(tokens.tokens.values()) == 2)
         members[0].say("put the rest goes on")
-        wait_for(lambda: members[1].say("?") or "put the rest goes on" in members[1].line())  # type: ignore[func-returns-value]
+        wait_for(lambda: "put the rest goes on" in members[1].ask("?"))
         members.append(Process(MEMBER, address, "newcomer"))
         assert members[-1].line() == "ready"
         wait_for(lambda: sum(tokens.tokens.values()) == 3)
@@ -156,8 +147,12 @@ def test_the_first_process_is_killed_the_others_go_on_and_a_newcomer_takes_the_p
             probe.bind(("127.0.0.1", port))
         for number, sender in enumerate(members):
             for other in members[:number] + members[number + 1 :]:
-                text = f"put {number}"
-                wait_for(lambda: sender.say(text) or other.say("?") or text in other.line())  # type: ignore[func-returns-value]  # noqa: B023
+                _reaches(sender, other, f"put {number}")
+
+
+def _reaches(sender: Process, other: Process, text: str) -> None:
+    sender.say(text)
+    wait_for(lambda: text in other.ask("?"))
 
 
 def test_a_port_of_another_program_is_told() -> None:

@@ -12,26 +12,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from genus.net._zenoh import ZenohTransport
+from genus.net._zenoh import ZenohSender, ZenohTransport
 from genus.net._zenoh_address import parse_zenoh_address
 
 PATIENCE_S = 20.0
 
 
 class Collector:
-    """A receiver that remembers what it was told; `pause_s` makes it slow."""
+    """A receiver that remembers what it was told."""
 
-    def __init__(self, pause_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.packets: list[tuple[str, bytes, bytes]] = []
         self.tokens: dict[str, bool] = {}
         self.connections: list[bool] = []
         self.threads: set[int] = set()
-        self._pause_s = pause_s
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
         self.threads.add(threading.get_ident())
-        if self._pause_s:
-            time.sleep(self._pause_s)
         self.packets.append((key, envelope, payload))
 
     def token(self, key: str, is_present: bool) -> None:
@@ -59,6 +56,17 @@ def wait_for(condition: Callable[[], Any], what: str = "", patience_s: float = P
         time.sleep(0.005)
 
 
+def put_until(senders: ZenohSender | list[ZenohSender], condition: Callable[[], Any], payload: bytes = b"-1") -> None:
+    """Send packets until a condition holds: until a subscription has become known, say."""
+
+    def put_and_look() -> Any:
+        for sender in senders if isinstance(senders, list) else [senders]:
+            sender.put(payload, b"envelope")
+        return condition()
+
+    wait_for(put_and_look)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -66,8 +74,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def participant(address: str, pause_s: float = 0.0) -> Iterator[tuple[ZenohTransport, Collector]]:
-    transport, collector = ZenohTransport(parse_zenoh_address(address)), Collector(pause_s)
+def participant(address: str, receiver: Collector | None = None) -> Iterator[tuple[ZenohTransport, Collector]]:
+    transport, collector = ZenohTransport(parse_zenoh_address(address)), receiver or Collector()
     transport.open(collector)
     try:
         yield transport, collector
@@ -87,6 +95,11 @@ class Process:
             bufsize=1,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
+
+    def ask(self, text: str) -> str:
+        """Say a line; returns its answer."""
+        self.say(text)
+        return self.line()
 
     def line(self) -> str:
         """The next line that it prints."""

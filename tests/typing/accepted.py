@@ -3,7 +3,23 @@
 from datetime import datetime
 from typing import Any, assert_type
 
-from genus import Collection, Event, Inbox, Int8, Kind, Listener, Maybe, Subscription, all_of, open_bus, this
+from genus import (
+    Collection,
+    Event,
+    EventChannel,
+    Inbox,
+    Int8,
+    Kind,
+    Listener,
+    Maybe,
+    NonReal,
+    Subscription,
+    UInt32,
+    all_of,
+    open_bus,
+    this,
+)
+from genus.bus import Reply
 
 
 class Roadside(Kind):
@@ -93,3 +109,54 @@ with open_bus("local:") as bus:
     assert_type(bus.inbox(fast), Inbox[Loop])
     assert_type(bus.inbox(fast, capacity=3).get(timeout=1), Loop)
     assert_type(bus.inbox("Loop"), Inbox[Any])
+
+
+class Move(Event):
+    axis: int
+    request: Maybe[UInt32] = None
+
+
+class Moved(Reply):
+    axis: int
+
+
+def answer(event: Move) -> Moved:
+    return Moved(axis=event.axis)
+
+
+async def answer_async(event: Move) -> Reply | None:
+    return None if event.axis else Moved(axis=event.axis)
+
+
+moves = bus.collection(Move)
+assert_type(moves.serve(answer), Listener[Move])
+assert_type(moves.serve(answer_async, where=this.axis > 1), Listener[Move])
+assert_type(moves.serve(lambda event: Moved(axis=event.axis)), Listener[Move])
+
+
+@moves.serve
+def served(event: Move) -> Reply:
+    return Moved(axis=event.axis)
+
+
+@moves.serve(has="request")
+async def served_async(event: Move) -> Moved:
+    return Moved(axis=event.axis)
+
+
+assert_type(served, Listener[Move])
+assert_type(served_async, Listener[Move])
+assert_type(moves.request_sync(Move(axis=1)), Reply)
+assert_type(moves.request_sync(Move(axis=1), timeout=1.5, reply=Moved), Moved)
+
+
+async def request() -> int:
+    assert_type(await moves.request(Move(axis=1), timeout="2s"), Reply)
+    return (await moves.request(Move(axis=1), reply=Moved)).axis
+
+
+assert_type(bus.channel(Loop, NonReal(), keep=1), EventChannel[Loop])
+assert_type(bus.channel(Loop, keep=1, keep_by=("lane", "bay")), EventChannel[Loop])
+assert_type(bus.last_values(fast), list[Loop])
+assert_type(bus.last_values("Loop"), list[Any])
+assert_type(loops.publish_all(Loop(lane=lane) for lane in range(3)), int)

@@ -28,6 +28,10 @@ def on_number(event: int) -> None:
     print(event)
 
 
+def number_of(event: Loop) -> int:
+    return event.lane
+
+
 async def on_lamp(event: Lamp) -> None:
     print(event.on)
 
@@ -56,3 +60,12 @@ print(bus.inbox(Subscription(Loop)).get().plate)  # refused
 lamps: Subscription[Lamp] = Subscription(Loop)  # refused
 cameras: Subscription[Camera] = Subscription(Loop)  # refused
 Subscription(Loop, strict="yes")  # refused
+bus.channel(Loop, keep=2)  # refused
+bus.channel(Loop, keep=1, keep_by=1)  # refused
+lamps_kept: list[Lamp] = bus.last_values(Subscription(Loop))  # refused
+loops.publish_all([Lamp(on=True)])  # refused
+loops.serve(on_camera)  # refused
+loops.serve(number_of)  # refused
+loops.request_sync(Lamp(on=True))  # refused
+loops.request_sync(Loop(lane=1), reply=Lamp)  # refused
+print(loops.request_sync(Loop(lane=1)).lane)  # refused

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._channel import EventChannel
-from genus.bus._collection import Collection, Flavour
+from genus.bus._collection import Collection, Flavour, RequestHandler
 from genus.bus._link import (
     BatchLink,
     ChannelLink,
@@ -17,13 +17,15 @@ from genus.bus._link import (
     KeepingPublisher,
     Link,
     ListeningLink,
+    ParticipantLink,
     Publisher,
+    SharingLink,
     Timer,
     TroubleHandler,
 )
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
-from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds
+from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds, parse_qos
 from genus.bus._queue import WhenFull
 from genus.bus._traffic import Traffic
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
+    from genus.bus._requests import Declined, Reply
 
 __all__ = [
     "BatchLink",
@@ -40,6 +43,7 @@ __all__ = [
     "ClockLink",
     "Collection",
     "Counters",
+    "Declined",
     "Delivery",
     "ErrorHandler",
     "EventChannel",
@@ -57,6 +61,7 @@ __all__ = [
     "Listener",
     "ListeningLink",
     "NonReal",
+    "ParticipantLink",
     "Publisher",
     "QoS",
     "Recorder",
@@ -64,6 +69,9 @@ __all__ = [
     "RecordingWriter",
     "Refusals",
     "Refused",
+    "Reply",
+    "RequestHandler",
+    "SharingLink",
     "Soft",
     "Span",
     "Timer",
@@ -73,6 +81,7 @@ __all__ = [
     "WhenInvalid",
     "nanoseconds",
     "open_bus",
+    "parse_qos",
     "read_recording",
     "record",
     "record_to_folder",
@@ -86,4 +95,5 @@ if not TYPE_CHECKING:
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
         _refusals="Refusals Refused WhenInvalid",
+        _requests="Declined Reply",
     )

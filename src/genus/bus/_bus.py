@@ -11,35 +11,36 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from genus.bus._channel import EventChannel
 from genus.bus._clock import Periodic, SystemClock
-from genus.bus._collection import CAPACITY, Collection, Flavour, new_collection
-from genus.bus._last_values import CatchUp, KeptEvent, LastValuePublisher, LastValues, RoutePublisher, check_keep
+from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler, new_collection
+from genus.bus._delivery import delivery_to, log
+from genus.bus._interested import Interested
+from genus.bus._last_values import CatchUp, KeptEvent, LastValues
 from genus.bus._link import (
     BatchLink,
-    ChannelLink,
     Clock,
     ClockLink,
     KeepingLink,
     Link,
     ListeningLink,
     Publisher,
+    SharingLink,
     Timer,
     TroubleHandler,
 )
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
-from genus.bus._publishers import CollectionPublisher, StampingPublisher, in_turn, stamp_with
-from genus.bus._qos import Keep, NonReal, QoS, Span, nanoseconds
+from genus.bus._publishers import Announcer, in_turn, stamp_with
+from genus.bus._qos import Keep, NonReal, QoS, Span, keep_of, nanoseconds
 from genus.bus._queue import EventQueue, WhenFull
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, check, name_of
+from genus.model import Event, check
 
 if TYPE_CHECKING:
-    import logging
-
     from genus.bus._class_route import ClassRoute
+    from genus.bus._requests import Requester, Server
 
 T = TypeVar("T")
 
@@ -65,12 +66,19 @@ class Bus:
         self._keeping_link = link if isinstance(link, KeepingLink) else None
         self._last_values = LastValues()
         self._on_error = on_error
-        self._stamp = stamp_with(source, self.now if stamp else None)
-        self._stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
-        self._check = in_turn(self._stamp, check) if check_events else self._stamp
+        stamping = stamp_with(source, self.now if stamp else None)
+        self._check = in_turn(stamping, check) if check_events else stamping
         self._router = Router(in_turn(self._check, link.send) if link else self._check)
-        self.is_batching = isinstance(link, BatchLink)
-        self._watchers: dict[object, Callable[[], None]] = {}
+        self.receive = delivery_to(self._router)
+        """Delivers the events of the link."""
+        self.deliverer = self.receive.for_class
+        self.interested = Interested(link, self.route)
+        stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
+        self._announcer = Announcer(self, link, self._last_values, stamping, stamped)
+        self._batch_link = link if isinstance(link, BatchLink) else None  # asked once: it takes microseconds
+        self.is_batching = self._batch_link is not None
+        self._requester: Requester | None = None
+        self._requester_lock = threading.Lock()
         self.lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
@@ -81,7 +89,7 @@ class Bus:
         self._every_event = self.collection(Event)
         self._every_event.on_publisher = self._set_publish
         if link is not None:
-            link.open(BusDelivery(self))
+            link.open(self.receive)
         self._clock: Clock = link.clock if isinstance(link, ClockLink) else SystemClock()
         self.wait_for = self._clock.wait_for
 
@@ -155,7 +163,7 @@ class Bus:
         ...     listener = bus.collection(Valve).subscribe(print)
         Valve(number=1, open=True)
         """
-        return EventChannel(self, type, qos, _keep(keep, keep_by))
+        return EventChannel(self, type, qos, keep_of(keep, keep_by))
 
     @overload
     def last_values(self, subscription: Subscription[T]) -> list[T]: ...
@@ -308,7 +316,12 @@ class Bus:
         """Counters per type and per subscription."""
         counted = [(listener.subscription, listener.counters) for listener in self._listeners()]
         link = dict(self._link.counters()) if self._link else {}
-        return Traffic(self._router.published(), SubscriptionCounters(counted), link)
+        requests = dict(self._requester.counts) if self._requester else {}
+        return Traffic(self._router.published(), SubscriptionCounters(counted), link, requests)
+
+    def kept_by(self, cls: type) -> Keep | None:
+        """By which attributes the newest events of a type are kept on this bus; None if they are not."""
+        return self._last_values.kept_by(cls)
 
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions that there are now, one for each listener."""
@@ -319,13 +332,7 @@ class Bus:
 
         It is called in the thread that subscribes or cancels, and should not take long. Closing the bus is no change.
         """
-        key = object()
-        self._watchers[key] = changed
-
-        def end() -> None:
-            self._watchers.pop(key, None)
-
-        return end
+        return self.interested.on_listeners(changed)
 
     async def drain(self) -> None:
         """Wait until async handlers have handled what was published before."""
@@ -348,6 +355,10 @@ class Bus:
             self._closed = True
         for function in self._at_close:
             function()
+        self._router.close()
+        self.interested.forget()
+        if self._requester is not None:
+            self._requester.close()
         if self._link is not None:
             self._link.close()
         self._clock.close()
@@ -355,9 +366,30 @@ class Bus:
             collections = list(self._collections.values())
         for collection in collections:
             collection.cancel()
-        self._router.close()
 
     # -- for collections, listeners, channels and links --------------------------------------------------------------
+
+    def requester(self) -> "Requester":
+        """The requests of this bus; their replies are subscribed to with the first."""
+        from genus.bus._requests import Requester  # with the first request: `import genus` stays quick
+
+        self._check_open()
+        with self._requester_lock:
+            if self._requester is None:
+                requester = Requester(self)
+                self.subscribe(requester.subscription, requester.handle)
+                self._requester = requester
+            return self._requester
+
+    def is_own_request(self, number: int) -> bool:
+        """Whether a request was made on this bus."""
+        return self._link is None or (self._requester is not None and self._requester.has_made(number))
+
+    def server(self, handler: RequestHandler[Any]) -> "Server":
+        """What answers requests by a handler."""
+        from genus.bus._requests import Server
+
+        return Server(self, handler)
 
     def prepare(self, event: Event) -> Event:
         """Stamp and check an event as it is before it is sent."""
@@ -365,44 +397,13 @@ class Bus:
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes at once."""
-        assert isinstance(self._link, BatchLink)
-        self._link.send_all(events)
-
-    def subscriptions_changed(self) -> None:
-        """Tell those that asked for it."""
-        if not self._watchers or self._closed:
-            return
-        for changed in list(self._watchers.values()):
-            try:
-                changed()
-            except Exception:
-                log().exception("a function that is told of subscriptions failed")
+        assert self._batch_link is not None
+        self._batch_link.send_all(events)
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
         self._check_open()
         return self._router.route(cls)
-
-    def receive(self, event: Event) -> None:
-        """Deliver an event that came over the link; errors are logged, not raised."""
-        if self._closed:
-            return
-        try:
-            (self._router.known_route(type(event)) or self._router.route(type(event))).deliver(event)
-        except Exception:
-            log().exception("an event from the link was not delivered: %r", event)
-
-    def deliverer(self, cls: type) -> Callable[[Event], None]:
-        """A function that does the same for events of one class, quicker; it stays valid."""
-        route = self._router.route(cls)
-
-        def deliver(event: Event) -> None:
-            try:
-                route.deliver(event)
-            except Exception:
-                log().exception("an event from the link was not delivered: %r", event)
-
-        return deliver
 
     def add(
         self,
@@ -414,6 +415,12 @@ class Bus:
 
         `queue` is the one that kept events are put into, whatever its capacity.
         """
+        self._catch_up(listener, self._admit(listener, on_trouble, queue))
+
+    def _admit(
+        self, listener: Listener[Any], on_trouble: TroubleHandler | None, queue: EventQueue[Any] | None
+    ) -> CatchUp | None:
+        """Make a listener known to the router and the link; it then has to catch up if there may be kept events."""
         self._check_open()
         with self._last_values.lock:
             is_kept = self._keeping_link is not None or self._last_values.accepted_by(listener.subscription)
@@ -422,6 +429,13 @@ class Bus:
         try:
             if self._listening_link is not None:
                 self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+        except BaseException:
+            self.remove(listener)
+            raise
+        return catch_up
+
+    def _catch_up(self, listener: Listener[Any], catch_up: CatchUp | None) -> None:
+        try:
             if catch_up is not None:
                 catch_up.run(partial(self._kept_for, listener))
         except BaseException:
@@ -452,54 +466,42 @@ class Bus:
         keep: Keep | None = None,
     ) -> Publisher:
         """Prepare to publish a type with a quality of service; BusError if the medium cannot keep it."""
-        if keep is not None:
-            check_keep(cls, keep)
-        if isinstance(self._link, ChannelLink):
-            return self._announce_on(self._link, cls, qos, on_trouble, carries, keep)
-        if not isinstance(qos, NonReal):
-            raise BusError(
-                f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes NonReal() only"
-            )
-        if keep is None:
-            return CollectionPublisher(self.collection(cls))
-        if self._link is not None:
-            raise BusError(f"{name_of(cls)} cannot be announced with keep=1: this medium keeps no last values")
-        values = self._last_values.keep(cls, keep)
-        return LastValuePublisher(values, self._check, RoutePublisher(lambda: self.route(cls).deliver))
-
-    def _announce_on(
-        self,
-        link: ChannelLink,
-        cls: type,
-        qos: QoS,
-        on_trouble: TroubleHandler | None,
-        carries: tuple[str, ...],
-        keep: Keep | None,
-    ) -> Publisher:
-        carries = (*carries, *(name for name in self._stamped if name not in carries))
-        if keep is not None:
-            publisher = link.announce(cls, qos, on_trouble, carries, keep)
-            return LastValuePublisher(self._last_values.keep(cls, keep), self._stamp, publisher)
-        publisher = link.announce(cls, qos, on_trouble, carries)
-        return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
+        return self._announcer.announce(cls, qos, on_trouble, carries, keep)
 
     def join(self, types: tuple[type, ...], consumer: Listener[Any]) -> RoundRobin:
         """Let a consumer share the events of a type with others; the first of them gets the kept events."""
         self._check_open()
         with self._groups_lock:
             group = self._groups.get(types)
-            is_new = group is None
-            if group is None:
-                group = self._groups[types] = RoundRobin(self, Subscription(AllOf(types)))
+            if group is not None:
+                group.join(consumer)
+                return group
+            group = RoundRobin(self, Subscription(AllOf(types)))
             group.join(consumer)
-        if is_new:
-            try:
-                self.add(group, queue=consumer.queue if isinstance(consumer, Inbox) else None)
-            except BaseException:
-                with self._groups_lock:
-                    self._groups.pop(types, None)
-                raise
+            if self._share(types, group):
+                return group
+            catch_up = self._admit(group, None, consumer.queue if isinstance(consumer, Inbox) else None)
+            self._groups[types] = group
+        try:
+            self._catch_up(group, catch_up)  # without the lock, as it calls handlers
+        except BaseException:
+            self._groups.pop(types, None)
+            raise
         return group
+
+    def _share(self, types: tuple[type, ...], group: RoundRobin) -> bool:
+        """Share events with consumers in other processes, if the link can; whether it does."""
+        end = self._link.share(group.subscription, group.take) if isinstance(self._link, SharingLink) else None
+        if end is None:
+            return False
+        self._groups[types] = group
+
+        def leave() -> None:
+            self._groups.pop(types, None)
+            end()
+
+        group.on_empty = leave
+        return True
 
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
         """Report a handler's error to `on_error`; to the log without one, or if that raises itself."""
@@ -525,35 +527,6 @@ class Bus:
     def _check_open(self) -> None:
         if self._closed:
             raise BusError("the bus is closed")
-
-
-class BusDelivery:
-    """Gives the events of a link to its bus."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._receive = bus.receive
-        self.for_class = bus.deliverer
-
-    def __call__(self, event: Event) -> None:
-        """Deliver an event of any class."""
-        self._receive(event)
-
-
-def _keep(keep: int, keep_by: str | Iterable[str] | None) -> Keep | None:
-    if keep not in (0, 1):
-        raise BusError(f"keep={keep!r}: a channel keeps the newest event of each key (1) or none (0)")
-    if not keep and keep_by is not None:
-        raise BusError(f"keep_by={keep_by!r} needs keep=1")
-    if not keep:
-        return None
-    return Keep() if keep_by is None else Keep((keep_by,) if isinstance(keep_by, str) else tuple(keep_by))
-
-
-def log() -> "logging.Logger":
-    """The log of handlers that raise; `logging` is slow to import and seldom needed."""
-    import logging
-
-    return logging.getLogger("genus.bus")
 
 
 def _nanoseconds_of(time: datetime) -> int:

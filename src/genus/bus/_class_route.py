@@ -235,6 +235,16 @@ class ClassRoute:
         if problem is not None:
             raise problem
 
+    def listeners_of(self, event: Event) -> list[Listener[Any]]:
+        """The listeners that would handle an event."""
+        plan = self._plan if self._plan.version == self._plan_version() else self._make_plan()
+        try:
+            found = [listener for listener, matches in plan.tests if matches is None or matches(event)]
+            found += [listener for _, index in plan.indexed for listener in index.matching(event)]
+        except Exception:
+            found, _ = match_each(self._listeners(), event)
+        return [listener for listener in found if listener.takes(event)]
+
     def _misfit(self, event: Event) -> None:
         """Deliver an event on which generated code failed."""
         self._events += 1

@@ -1,11 +1,12 @@
 """`Collection`: the typed object a program publishes to and subscribes from."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from genus.bus._batch import BatchOwner, publish_at_once, publish_each
+from genus.bus._interested import Interested
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._listener import (
     AsyncListener,
@@ -17,19 +18,26 @@ from genus.bus._listener import (
     RoundRobin,
     is_async,
 )
+from genus.bus._qos import Span
 from genus.bus._queue import EventQueue, WhenFull
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
-from genus.model import Event, name_of
+from genus.model import Event, is_event_type, name_of
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
+    from genus.bus._requests import Reply, Requester, Server
+
+    R = TypeVar("R", bound=Reply)
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Listener[Any])
 
 Flavour: TypeAlias = Literal["bag", "set", "queue"]
 """bag: every event to every subscriber. set: equal events once. queue: each event to one subscriber, in turn."""
+
+RequestHandler: TypeAlias = Callable[[T], "Reply | None"] | Callable[[T], Awaitable["Reply | None"]]
+"""A function or coroutine function of a request that returns its reply."""
 
 CAPACITY = 1024
 """How many events a queue holds, unless told otherwise."""
@@ -42,8 +50,15 @@ class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     is_batching: bool
     """Whether its link takes many events at once."""
 
-    def subscriptions_changed(self) -> None:
-        """A collection has a listener more or less."""
+    def requester(self) -> "Requester":
+        """The requests of the bus."""
+
+    def server(self, handler: RequestHandler[Any]) -> "Server":
+        """What answers requests by a handler."""
+
+    @property
+    def interested(self) -> Interested:
+        """Who is interested in events, and is told of a listener more or less."""
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
@@ -260,6 +275,113 @@ class Collection(Generic[T]):
         for listener in chosen:
             listener.cancel()
 
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    @overload
+    async def request(self, event: T, *, timeout: Span | float = ...) -> "Reply": ...
+
+    @overload
+    async def request(self, event: T, *, timeout: Span | float = ..., reply: "type[R]") -> "R": ...
+
+    async def request(self, event: T, *, timeout: Span | float = "2s", reply: type[Any] | None = None) -> Any:
+        """Publish a request, and wait for the first reply that names it.
+
+        Args:
+            event: An event with an integer attribute `request`, which is filled in:
+                `request: Maybe[UInt32] = None`.
+            timeout: How long to wait, in the bus's time: text such as `2s`, a timedelta, or seconds.
+            reply: The type of the reply, if not any `Reply`; others are ignored.
+
+        Returns:
+            The reply. Later ones are ignored, and counted in `bus.traffic().requests`.
+
+        Raises:
+            RequestTimeout: No reply came in time.
+            NoReceiver: Nobody subscribed to the request, as far as the medium knows.
+            RequestRefused: A program refused it; `reason` says why.
+            BusError: The type has no attribute `request`, or the bus is closed.
+        """
+        self._check_type(type(event))
+        requester = self._bus.requester()
+        return await requester.request_async(event, self.publish, timeout, reply)  # type: ignore[arg-type]
+
+    @overload
+    def request_sync(self, event: T, *, timeout: Span | float = ...) -> "Reply": ...
+
+    @overload
+    def request_sync(self, event: T, *, timeout: Span | float = ..., reply: "type[R]") -> "R": ...
+
+    def request_sync(self, event: T, *, timeout: Span | float = "2s", reply: type[Any] | None = None) -> Any:
+        """The same as `request`, but blocks the thread; not for handlers, which keep replies from being received.
+
+        >>> from genus import Event, Maybe, UInt32, open_bus
+        >>> from genus.bus import Reply
+        >>> class Move(Event):
+        ...     metres: float
+        ...     request: Maybe[UInt32] = None
+        >>> class Moved(Reply):
+        ...     metres: float
+        >>> with open_bus() as bus:
+        ...     moves = bus.collection(Move)
+        ...     server = moves.serve(lambda move: Moved(metres=min(move.metres, 2.0)))
+        ...     moves.request_sync(Move(metres=3.5), reply=Moved).metres
+        2.0
+        """
+        self._check_type(type(event))
+        return self._bus.requester().request(event, self.publish, timeout, reply)  # type: ignore[arg-type]
+
+    @overload
+    def serve(
+        self,
+        handler: RequestHandler[T],
+        *,
+        exact: bool = ...,
+        has: AttributeNames = ...,
+        lacks: AttributeNames = ...,
+        where: Predicate | Term | str | None = ...,
+    ) -> Listener[T]: ...
+
+    @overload
+    def serve(
+        self,
+        *,
+        exact: bool = ...,
+        has: AttributeNames = ...,
+        lacks: AttributeNames = ...,
+        where: Predicate | Term | str | None = ...,
+    ) -> Callable[[RequestHandler[T]], Listener[T]]: ...
+
+    def serve(
+        self,
+        handler: RequestHandler[T] | None = None,
+        *,
+        exact: bool = False,
+        has: AttributeNames = (),
+        lacks: AttributeNames = (),
+        where: Predicate | Term | str | None = None,
+    ) -> Listener[T] | Callable[[RequestHandler[T]], Listener[T]]:
+        """Answer requests: call a handler with each that matches, and publish the `Reply` that it returns.
+
+        The handler is a function or coroutine function, as in `subscribe`, also as a decorator. `request` of the reply
+        is filled in. A handler that raises `RequestRefused` refuses the request, with the error's text as the reason;
+        other errors are reported as those of any handler, and the requester is told that it failed. A handler that
+        returns None gives no reply. An event without a request number is handled and not replied to.
+
+        Raises:
+            BusError: The type has no attribute `request`; and as in `subscribe`.
+        """
+        from genus.bus._requests import check_request_type  # with the first server: `import genus` stays quick
+
+        if is_event_type(self.types[0]) and self.types[0] is not Event:
+            check_request_type(self.types[0])
+
+        def listen(handler: RequestHandler[T]) -> Listener[T]:
+            server = self._bus.server(handler)
+            answer = server.handle_async if is_async(handler) else server.handle
+            return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where)  # type: ignore[arg-type]
+
+        return listen if handler is None else listen(handler)
+
     # -- for the bus -------------------------------------------------------------------------------------------------
 
     def add_handler(
@@ -300,7 +422,7 @@ class Collection(Generic[T]):
             raise
         if isinstance(listener, AsyncListener):
             listener.start()
-        self._bus.subscriptions_changed()
+        self._bus.interested.listeners_changed()
         return listener
 
     def _connect(self, listener: Listener[Any], on_trouble: TroubleHandler | None) -> None:
@@ -314,7 +436,7 @@ class Collection(Generic[T]):
             self.listeners.pop(listener, None)
         if self._group is not None:
             self._group.leave(listener)
-        self._bus.subscriptions_changed()
+        self._bus.interested.listeners_changed()
 
 
 def new_collection(bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> Collection[Any]:

@@ -220,6 +220,15 @@ class IndexedListeners:
             self._calling[token] = self._removals
         return FoundListeners(self, token, single, many, handlers)
 
+    def matching(self, event: Event) -> list[Listener[Any]]:
+        """The listeners whose subscriptions match; nothing is counted. Raises as `find` does."""
+        if self.lock.is_mine:
+            raise Busy
+        with self.lock:
+            single, many = _few_and_many(self._index.match(event))
+            found = [self._listeners[handle] for handle in single + many.tolist()]
+        return [listener for listener in found if listener is not None]
+
     def release(self, token: int) -> None:
         """The handlers that were found were called."""
         self._calling.pop(token, None)

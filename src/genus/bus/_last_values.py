@@ -58,6 +58,11 @@ class LastValues:
             )
         return known
 
+    def kept_by(self, cls: type) -> Keep | None:
+        """What is kept of a class; None if nothing is."""
+        known = self._classes.get(cls)
+        return None if known is None else known.keep
+
     def accepted_by(self, subscription: "Subscription") -> "list[ClassValues]":
         """The kept classes whose events a subscription can match."""
         if not self._classes:

@@ -112,7 +112,19 @@ class InterestLink(Link, Protocol):
         """The participants that subscribed to an event, by name; None if the medium cannot know."""
 
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after each change of what others want; returns a function that ends it."""
+        """Call a function after each change of what others want; returns a function that ends it.
+
+        The function may call `wanted_by`, so no lock is held that this needs.
+        """
+
+
+@runtime_checkable
+class ParticipantLink(Link, Protocol):
+    """A link whose medium numbers the participants; the numbers of requests are then made of it, and not random."""
+
+    @property
+    def participant(self) -> int | None:
+        """A number from 1 on that no other participant has at this time; None while it has none."""
 
 
 @runtime_checkable
@@ -121,6 +133,17 @@ class BatchLink(Link, Protocol):
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events that were published here, in their order."""
+
+
+@runtime_checkable
+class SharingLink(Link, Protocol):
+    """A link over which consumers in several processes can share events: each goes to one of them."""
+
+    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+        """Call a function with the share of this process of what a subscription matches, also of its own events.
+
+        Returns a function that ends it; None if the medium cannot share.
+        """
 
 
 class Timer(Protocol):

@@ -133,6 +133,10 @@ class Listener(Generic[T]):
             self._filter = PythonFilter(self.subscription)
         return self._filter.for_class(cls)
 
+    def takes(self, event: Event) -> bool:
+        """Whether an event that the subscription matches would be handled; others may decide that too."""
+        return not self.is_cancelled
+
     def count_by(self, counts: "EventCounts", most: int) -> None:
         """Count the events of generated code as delivered; the bus's lock is held.
 
@@ -325,6 +329,8 @@ class RoundRobin(Listener[Any]):
     def __init__(self, bus: ListenerOwner, subscription: Subscription) -> None:
         super().__init__(bus, subscription, self._deliver_to_one)
         self.refuses = True
+        self.on_empty: Callable[[], object] = lambda: None
+        """Is called when the last consumer has left."""
         self._consumers: dict[Listener[Any], PythonFilter] = {}
         self._lock = threading.Lock()
 
@@ -338,7 +344,26 @@ class RoundRobin(Listener[Any]):
     def leave(self, consumer: Listener[Any]) -> None:
         """Remove a consumer."""
         with self._lock:
-            self._consumers.pop(consumer, None)
+            was_member = self._consumers.pop(consumer, None) is not None
+            is_empty = was_member and not self._consumers
+        if is_empty:
+            self.on_empty()
+
+    def take(self, event: Event) -> None:
+        """Deliver an event that a medium gave to this group; what no consumer has room for is counted as failed."""
+        try:
+            self._deliver_to_one(event)
+        except Exception as problem:
+            self.failures += 1
+            self._bus.report_error(self, event, problem)
+        else:
+            self.counted += 1
+
+    def takes(self, event: Event) -> bool:
+        """Whether a consumer matches."""
+        with self._lock:
+            consumers = list(self._consumers)
+        return any(consumer.subscription.matches(event) for consumer in consumers)
 
     def _is_refusal(self, problem: Exception) -> bool:
         """Errors of handlers go to their consumers; what is left is for the publisher."""

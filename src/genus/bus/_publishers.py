@@ -2,15 +2,19 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
 from genus.bus._collection import Collection
-from genus.bus._link import Publisher
-from genus.model import Event
+from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublisher, check_keep
+from genus.bus._link import ChannelLink, Link, Publisher, TroubleHandler
+from genus.bus._qos import Keep, NonReal, QoS
+from genus.errors import BusError
+from genus.model import Event, name_of
 
 if TYPE_CHECKING:
+    from genus.bus._class_route import ClassRoute
     from genus.targets.dispatch import Deliver, Prepare
 
 
@@ -70,3 +74,71 @@ class CollectionPublisher:
 
     def withdraw(self) -> None:
         """Nothing was opened."""
+
+
+class AnnouncingBus(Protocol):
+    """What announcing a channel needs of its bus."""
+
+    def collection(self, type: type) -> Collection[Any]:
+        """The collection of a type."""
+
+    def route(self, cls: type) -> "ClassRoute":
+        """How events of a class reach their listeners."""
+
+    def prepare(self, event: Event) -> Event:
+        """Stamp and check an event."""
+
+
+class Announcer:
+    """Makes the publishers of channels: of the link if that keeps qualities of service, and else of the bus itself."""
+
+    def __init__(
+        self,
+        bus: AnnouncingBus,
+        link: Link | None,
+        last_values: LastValues,
+        stamp: "Prepare | None",
+        stamped: list[str],
+    ) -> None:
+        self._bus, self._link, self._last_values = bus, link, last_values
+        self._stamp, self._stamped = stamp, stamped
+
+    def announce(
+        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...], keep: Keep | None
+    ) -> Publisher:
+        """Prepare to publish a type; BusError if the medium cannot keep what is asked."""
+        if keep is not None:
+            check_keep(cls, keep)
+        if isinstance(self._link, ChannelLink):
+            carried = (*carries, *(name for name in self._stamped if name not in carries))
+            return self._announce_on(self._link, cls, qos, on_trouble, carried, keep)
+        if not isinstance(qos, NonReal):
+            raise BusError(
+                f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes NonReal() only"
+            )
+        if keep is None:
+            return CollectionPublisher(self._bus.collection(cls))
+        if self._link is not None:
+            raise BusError(f"{name_of(cls)} cannot be announced with keep=1: this medium keeps no last values")
+        here = RoutePublisher(lambda: self._bus.route(cls).deliver)
+        return LastValuePublisher(self._last_values.keep(cls, keep), self._bus.prepare, here)
+
+    def _announce_on(
+        self,
+        link: ChannelLink,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        carries: tuple[str, ...],
+        keep: Keep | None,
+    ) -> Publisher:
+        if keep is None:
+            publisher = link.announce(cls, qos, on_trouble, carries)
+            return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
+        publisher = link.announce(cls, qos, on_trouble, carries, keep)
+        try:
+            values = self._last_values.keep(cls, keep)
+        except BusError:
+            publisher.withdraw()
+            raise
+        return LastValuePublisher(values, self._stamp, publisher)

@@ -1,5 +1,6 @@
 """Quality of service: what a channel promises about time. A medium that cannot keep a promise refuses the channel."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -84,6 +85,17 @@ class Keep(msgspec.Struct, frozen=True):
     by: tuple[str, ...] = ("source",)
 
 
+def keep_of(keep: int, keep_by: str | Iterable[str] | None) -> Keep | None:
+    """What the arguments of a channel ask to keep; BusError if that is more than the newest event."""
+    if keep not in (0, 1):
+        raise BusError(f"keep={keep!r}: a channel keeps the newest event of each key (1) or none (0)")
+    if not keep and keep_by is not None:
+        raise BusError(f"keep_by={keep_by!r} needs keep=1")
+    if not keep:
+        return None
+    return Keep() if keep_by is None else Keep((keep_by,) if isinstance(keep_by, str) else tuple(keep_by))
+
+
 def promises_same(one: "QoS", other: "QoS") -> bool:
     """Whether two qualities of service are equal, however their times are written.
 
@@ -100,6 +112,31 @@ def _plain(qos: "QoS") -> list[object]:
 
 QoS: TypeAlias = Hard | Soft | NonReal
 """A quality of service of an event channel."""
+
+
+def parse_qos(text: str) -> QoS:
+    """A quality of service as text: `hard:PERIOD[:OMISSIONS]`, `soft:DEADLINE[:EXPIRES]`, `none[:PRIORITY]`.
+
+    BusError if it cannot be read.
+
+    >>> parse_qos("soft:20ms:100ms"), parse_qos("none")
+    (Soft(deadline='20ms', expires='100ms', period=None), NonReal(priority=0))
+    """
+    kind, *parts = text.split(":")
+    match kind, parts:
+        case "hard", [period]:
+            return Hard(period=period)
+        case "hard", [period, omissions] if omissions.isdecimal():
+            return Hard(period=period, omissions=int(omissions))
+        case "soft", [deadline]:
+            return Soft(deadline=deadline)
+        case "soft", [deadline, expires]:
+            return Soft(deadline=deadline, expires=expires)
+        case "none", []:
+            return NonReal()
+        case "none", [priority] if priority.isdecimal():
+            return NonReal(priority=int(priority))
+    raise BusError(f"{text!r} is none of hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]")
 
 
 def _positive(**spans: Span | None) -> None:

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from genus.bus._attribute_map import UnreadValues, encode_units, has_units
-from genus.bus._bus import Bus, log
+from genus.bus._bus import Bus
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
+from genus.bus._delivery import log
 from genus.bus._frames import FORMAT, LARGEST, Frame, FrameFormat, Gap, find_format, frames_in
 from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
 from genus.errors import EventError, RecordingError

@@ -10,11 +10,12 @@ from genus.filters import Subscription
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """Counters of a bus: events published per type, deliveries per subscription, and the counters of the link."""
+    """Counters of a bus: events published per type, deliveries per subscription, of the link, and of requests."""
 
     published: Mapping[str, int]
     subscriptions: Mapping[str, Counters]
     link: Mapping[str, int]
+    requests: Mapping[str, int] = {}
 
 
 class SubscriptionCounters(Mapping[str, Counters]):

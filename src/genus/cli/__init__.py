@@ -30,6 +30,9 @@ COMMANDS = {
     "sub": "genus.cli._bus:sub",
     "record": "genus.cli._bus:record",
     "replay": "genus.cli._bus:replay",
+    "monitor": "genus.cli._watch:monitor",
+    "bus": "genus.cli._watch:bus_command",
+    "gateway": "genus.cli._gateway:gateway",
     "grants": "genus.cli._grants:grants",
     "can": "genus.cli._can:can",
     "lake": "genus.cli._lake:lake",
@@ -50,8 +53,11 @@ HELP_SECTIONS = {
         "sub": "Print events as they arrive",
         "record": "Write events to a file, or to a folder for streams",
         "replay": "Publish or print the events of a recording",
+        "monitor": "Show the events and rates of a bus",
+        "bus": "Show who is on a bus, what they want, and what happens there",
     },
     "On networks": {
+        "gateway": "Carry events between buses, those that somebody wants",
         "grants": "Say who may publish and subscribe which types",
     },
     "On CAN": {

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from genus.bus import EventChannel, Hard, NonReal, QoS, Soft, open_bus
+from genus.bus import EventChannel, QoS, open_bus, parse_qos
 from genus.cli._completion import complete_can_bus
 from genus.cli._events import TYPES, as_text, complete_types, event_type, lines_of_json, load_all, make_event
 from genus.cli._exit import stopped_by_signals
@@ -166,24 +166,10 @@ class Quality(ParamType[QoS]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> QoS:
         """Read the text."""
-        kind, *parts = str(value).split(":")
         try:
-            match kind, parts:
-                case "hard", [period]:
-                    return Hard(period=period)
-                case "hard", [period, omissions]:
-                    return Hard(period=period, omissions=int(omissions))
-                case "soft", [deadline]:
-                    return Soft(deadline=deadline)
-                case "soft", [deadline, expires]:
-                    return Soft(deadline=deadline, expires=expires)
-                case "none", []:
-                    return NonReal()
-                case "none", [priority]:
-                    return NonReal(priority=int(priority))
-        except (BusError, ValueError) as problem:
+            return parse_qos(str(value))
+        except BusError as problem:
             self.fail(str(problem), param, ctx)
-        self.fail(f"{value!r} is none of hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]", param, ctx)
 
 
 @click.command()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from genus.lake._analytics.walk import Walk, WalkResult
     from genus.lake._analytics.windows import Windows, windows
     from genus.lake._ingest.ingest import IngestResult
-    from genus.lake._ingest.mapping import Mapping, read_mapping
     from genus.lake._lake import Lake, TableStats
     from genus.lake._query.data_source import register_data_source
     from genus.lake._query.reading import ReadPlan, TableScan
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from genus.lake._tables.compaction import CompactionResult
     from genus.lake._tables.store import StoreProblem
     from genus.lake._worker_package import ship
+    from genus.records import Mapping, read_mapping
 
 __all__ = [
     "END_OF_STREAM",
@@ -96,7 +96,7 @@ if not TYPE_CHECKING:
         _analytics__walk="Walk WalkResult",
         _analytics__windows="Windows windows",
         _ingest__ingest="IngestResult",
-        _ingest__mapping="Mapping read_mapping",
+        _ingest__sources="Mapping read_mapping",
         _lake="Lake TableStats",
         _query__data_source="register_data_source",
         _query__reading="ReadPlan TableScan",

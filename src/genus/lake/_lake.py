@@ -12,7 +12,6 @@ from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.filters._subscription import rebuild
 from genus.lake._ingest.ingest import COMMIT_BYTES, FormatOptions, IngestResult, ProgressHandler, find_sources, ingest
-from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.sources import PathLike, Unknown
 from genus.lake._query.reading import ReadPlan, plan_read, read_events
 from genus.lake._query.subscription_list import SubscriptionSource
@@ -24,6 +23,7 @@ from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.ledger import LedgerState, count_files, count_rows
 from genus.lake._tables.store import Store, StoreProblem
+from genus.records import Mapping
 
 
 class TableStats(msgspec.Struct, frozen=True):

@@ -211,6 +211,11 @@ def _annotation(cls: type, attribute: Attribute) -> object:
     return next(field.type for field in msgspec.structs.fields(cls) if field.name == attribute.name)
 
 
+def has_own_bounds(annotation: object, attribute: Attribute) -> bool:
+    """Whether an annotation has bounds besides those of its attribute type."""
+    return bool(_own_bounds(annotation, attribute))
+
+
 def _own_bounds(annotation: object, attribute: Attribute) -> list[msgspec.Meta]:
     """The bounds that an annotation has besides those of its attribute type."""
     implied = [msgspec.Meta(tz=True)]

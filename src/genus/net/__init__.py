@@ -6,12 +6,18 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.net._acl import Identity
+    from genus.net._cloudevent_files import read_cloudevents, write_cloudevents
+    from genus.net._cloudevents import CloudEvent, CloudEventReader, CloudEventWriter, event_id
     from genus.net._envelope import Origin
+    from genus.net._gateway.file import GatewayFile, load_gateway
+    from genus.net._gateway.gateway import Gateway, GatewaySide, GatewayStatus, SideStatus
+    from genus.net._gateway.rate import RateLimit
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
+    from genus.net._interest import WantText
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
     from genus.net._netlink import NetLink, Participant
-    from genus.net._open import open_ipc, open_zenoh
+    from genus.net._open import open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
     from genus.net._troubles import EventsLate, EventsLost
@@ -20,8 +26,15 @@ __all__ = [
     "Abilities",
     "Allowed",
     "Arrival",
+    "CloudEvent",
+    "CloudEventReader",
+    "CloudEventWriter",
     "EventsLate",
     "EventsLost",
+    "Gateway",
+    "GatewayFile",
+    "GatewaySide",
+    "GatewayStatus",
     "Grant",
     "Grants",
     "Identity",
@@ -32,31 +45,46 @@ __all__ = [
     "Origin",
     "Participant",
     "Permit",
+    "RateLimit",
     "Receiver",
     "Refusal",
     "Relay",
     "RelayLink",
     "Sender",
     "Sending",
+    "SideStatus",
     "Transport",
     "Want",
+    "WantText",
     "bus_metrics",
+    "event_id",
+    "load_gateway",
     "open_ipc",
+    "open_mqtt",
+    "open_mqtts",
     "open_zenoh",
+    "read_cloudevents",
     "read_grants",
     "serve_metrics",
+    "write_cloudevents",
 ]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _acl="Identity",
+        _cloudevent_files="read_cloudevents write_cloudevents",
+        _cloudevents="CloudEvent CloudEventReader CloudEventWriter event_id",
         _envelope="Origin",
+        _gateway__file="GatewayFile load_gateway",
+        _gateway__gateway="Gateway GatewaySide GatewayStatus SideStatus",
+        _gateway__rate="RateLimit",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
+        _interest="WantText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
         _netlink="NetLink Participant",
-        _open="open_ipc open_zenoh",
+        _open="open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
         _transport="Abilities Receiver Sender Sending Transport",
         _troubles="EventsLate EventsLost",

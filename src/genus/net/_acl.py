@@ -59,12 +59,13 @@ _ASKED = ("declare_subscriber", "query", "declare_liveliness_subscriber", "livel
 
 def zenoh_config(realm: str, users: Mapping[str, UserKeys], by: Identity = "certificate") -> dict[str, Any]:
     """The `access_control` section of a zenoh router's configuration; what no rule allows is denied."""
-    rules = [_rule("genus-control", _ALL, ["ingress", "egress"], control_patterns(ZENOH, realm))]
+    rules = list(_common_rules(realm))
+    common = [rule["id"] for rule in rules]
     policies: list[dict[str, Any]] = []
     for user, keys in users.items():
         own = list(_user_rules(user, realm, keys))
         rules += own
-        policies.append({"rules": ["genus-control", *(rule["id"] for rule in own)], "subjects": [user]})
+        policies.append({"rules": [*common, *(rule["id"] for rule in own)], "subjects": [user]})
     return {
         "enabled": True,
         "default_permission": "deny",
@@ -72,6 +73,14 @@ def zenoh_config(realm: str, users: Mapping[str, UserKeys], by: Identity = "cert
         "subjects": [{"id": user, _SUBJECT_FIELDS[by]: [user]} for user in users],
         "policies": policies,
     }
+
+
+def _common_rules(realm: str) -> Iterator[dict[str, Any]]:
+    """What every participant may do: control messages, and saying that it keeps events, not what they are."""
+    kept = ZENOH.join([ROOT, realm, LAST])
+    control = [*control_patterns(ZENOH, realm), f"{kept}/@keeper/**"]
+    yield _rule("genus-control", _ALL, ["ingress", "egress"], control)
+    yield _rule("genus-kept", ["declare_queryable"], ["ingress", "egress"], [f"{kept}/**"])
 
 
 def _user_rules(user: str, realm: str, keys: UserKeys) -> Iterator[dict[str, Any]]:

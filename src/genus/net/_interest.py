@@ -9,6 +9,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from genus.errors import GenusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import parse_again, rebuild
@@ -23,6 +25,15 @@ MOST_WANTS = 20_000
 """The largest number of wants of others that are remembered; more are counted, and not known."""
 
 Declare = Callable[[str], Callable[[], None]]
+
+
+class WantText(msgspec.Struct, frozen=True):
+    """What a participant wants, as the text of its token; the fields are those of `Want`."""
+
+    speaker: str
+    origin: str
+    text: str
+    hops: int
 
 
 class OwnWants:
@@ -151,6 +162,11 @@ class OtherWants:
             unread = [key for key in self._texts if key not in self._wants]
             read = [key for key in unread if self._read(key)]
             return bool(read)
+
+    def texts(self) -> list[WantText]:
+        """What the others want, as they say it; also of types that are unknown here."""
+        with self._lock:
+            return [WantText(*parsed) for parsed in self._texts.values()]
 
     def all(self) -> list[Want]:
         """What the others want."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("genus.net")
 TRIM_S = 0.25
+DUE_S = 0.02
 
 
 class ZenohSender:
@@ -76,6 +77,8 @@ class ZenohTransport:
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="genus-zenoh-tasks", daemon=True)
         self._own_tokens: set[str] = set()
+        self._held: set[Any] = set()
+        """What is declared: zenoh ends what nobody refers to."""
         self._is_connected = False
         self._unrecovered = 0
         self._process = os.getpid()
@@ -88,18 +91,27 @@ class ZenohTransport:
         self._kept = KeptPackets(session, self._mailbox.accept, self._tasks.put)
         self._mailbox.start(receiver)
         self._worker.start()
-        if self.options.has_server:
-            self._events = session.info.declare_transport_events_listener(
-                lambda _: self._mailbox.call(self._check_connection)
-            )
-        self._mailbox.call(self._check_connection)
+        self._watch_connection(session)
 
-    def _check_connection(self) -> None:
-        """Tell the receiver if the connection was made or lost. Without a server there is none to lose."""
+    def _watch_connection(self, session: "zenoh.Session") -> None:
+        """Tell the receiver when the connection is made or lost; without a server there is none to lose."""
+        if not self.options.has_server:
+            self._mailbox.call(lambda: self._tell_connection(True))
+            return
+        put = import_zenoh().SampleKind.PUT
+        others: set[str] = set()
+
+        def changed(event: Any) -> None:
+            # zenoh may still list a transport when it tells that it is gone, so they are counted here
+            (others.add if event.kind == put else others.discard)(str(event.transport.zid))
+            is_connected = bool(others)
+            self._mailbox.call(lambda: self._tell_connection(is_connected))
+
+        self._held.add(session.info.declare_transport_events_listener(changed, history=True))
+
+    def _tell_connection(self, is_connected: bool) -> None:
         assert self._receiver is not None
-        session = self._session
-        is_connected = session is not None and (not self.options.has_server or bool(session.info.transports()))
-        if is_connected != self._is_connected and session is not None:
+        if is_connected != self._is_connected and self._session is not None:
             self._is_connected = is_connected
             self._receiver.connected(is_connected)
 
@@ -114,6 +126,7 @@ class ZenohTransport:
             f"send under {key!r}",
             lambda session: declare_publisher(session, key, sending, blocks, self.options.capacity),
         )
+        self._held.discard(publisher)  # its sender refers to it
         return KeepingSender(publisher, key, self._kept) if sending.keep else ZenohSender(publisher)
 
     def declare(self, token: str) -> Callable[[], None]:
@@ -122,8 +135,8 @@ class ZenohTransport:
         shown = self._declare(f"show {token!r}", lambda session: session.liveliness().declare_token(token))
 
         def end() -> None:
+            self._end(shown)  # its own watchers are told within this call
             self._own_tokens.discard(token)
-            shown.undeclare()
 
         return end
 
@@ -135,12 +148,12 @@ class ZenohTransport:
             f"subscribe to {pattern!r}", lambda session: self._subscriber(session, pattern)
         )
         if not kept:
-            return subscriber.end
-        self._declare(f"ask for {pattern!r}", lambda _: self._kept.ask(pattern))
+            return lambda: self._end(subscriber)
+        self._kept.ask(pattern)
 
         def end() -> None:
             self._kept.stop_asking(pattern)
-            subscriber.end()
+            self._end(subscriber)
 
         return end
 
@@ -153,6 +166,10 @@ class ZenohTransport:
             later=self._tasks.put,
             missed=self._count_unrecovered,
         )
+
+    def subscribers(self, pattern: str) -> list[PacketSubscriber]:
+        """The subscribers to a pattern."""
+        return [each for each in self._held if isinstance(each, PacketSubscriber) and each.pattern == pattern]
 
     def _count_unrecovered(self, count: int) -> None:
         self._unrecovered += count
@@ -170,7 +187,7 @@ class ZenohTransport:
             f"watch {pattern!r}",
             lambda session: session.liveliness().declare_subscriber(pattern, changed, history=True),
         )
-        return watching.undeclare  # type: ignore[no-any-return]
+        return lambda: self._end(watching)
 
     def _tell_token(self, key: str, is_present: bool) -> None:
         assert self._receiver is not None
@@ -181,9 +198,17 @@ class ZenohTransport:
             why = "it is not open" if self._session is None else "it was opened before a fork; open it in the child"
             raise BusError(f"zenoh: cannot {what}: {why}")
         try:
-            return declare(self._session)
+            declared = declare(self._session)
         except import_zenoh().ZError as problem:
             raise BusError(f"zenoh: cannot {what}: {problem}") from problem
+        self._held.add(declared)
+        return declared
+
+    def _end(self, declared: Any) -> None:
+        """End what was declared; nothing is left to end in a closed session, or at a second call."""
+        if declared in self._held:
+            self._held.discard(declared)
+            declared.undeclare()
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -191,17 +216,20 @@ class ZenohTransport:
         """Make calls of zenoh that its callbacks asked for, and keep the mailbox within its bound."""
         while True:
             try:
-                task = self._tasks.get(timeout=TRIM_S)
+                task = self._tasks.get(timeout=DUE_S if self._kept.is_due else TRIM_S)
             except Empty:
                 self._mailbox.trim()
-                continue
+                task = self._kept.ask_again
             if task is None:
                 return
-            try:
-                task()
-            except Exception as problem:  # the session is closed or lost; other tasks must go on
-                if self._session is not None:
-                    log.warning("zenoh: %s", problem)
+            self._do(task)
+
+    def _do(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception as problem:  # the session is closed or lost; other tasks must go on
+            if self._session is not None:
+                log.warning("zenoh: %s", problem)
 
     def counters(self) -> Mapping[str, int]:
         """Packets that were dropped here because handlers are slow, wait for them, are kept, or were not recovered."""
@@ -221,6 +249,7 @@ class ZenohTransport:
             session.close()  # type: ignore[no-untyped-call]
         except import_zenoh().ZError as problem:
             log.warning("zenoh: the session did not close well: %s", problem)
+        self._held.clear()
         self._tasks.put(None)
         self._mailbox.close()
         if self._worker is not threading.current_thread():

@@ -26,7 +26,7 @@ SCOUTING_MS = 200
 LAN_SCOUTING_MS = 500
 LARGEST = 64 * 1024 * 1024
 _LOOPBACK = "127.0.0.1"
-_MEET_S = 3.0
+_MEET_S = 1.5
 """How long a process tries to listen on the port, or to reach the one that does."""
 _SOURCE = re.compile(r" at /\S+:\d+\.?")
 _HOST_PORT = re.compile(r"(?P<protocol>[a-z]+)/\[?(?P<host>[^\]#?]+?)\]?:(?P<port>\d+)")
@@ -106,6 +106,7 @@ def _own_settings(options: ZenohOptions) -> dict[str, Any]:
         "scouting/delay": LAN_SCOUTING_MS if is_lan else SCOUTING_MS,
         "connect/retry": RETRY,
         "transport/link/tx/lease": LEASE_MS,
+        "transport/unicast/open_timeout": LEASE_MS,
         "transport/link/rx/max_message_size": LARGEST + 65536,
         "transport/shared_memory/enabled": False,  # its watchdog threads cost more than small packets gain
     }

@@ -5,6 +5,7 @@ that subscribers ask again when a keeper appears: one that was cut off may have 
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 ASK_S = 5.0
 """How long answers may take."""
+AGAIN_S = (0.02, 0.5, 2.0)
+"""When keepers are asked after one has appeared: zenoh may tell of its token before it knows the way to its packets."""
 _ROOT_CHUNKS = 3
 
 
@@ -32,6 +35,7 @@ class KeptPackets:
         self._packets: dict[str, tuple[bytes, bytes]] = {}
         self._roots: dict[str, list[Any]] = {}
         self._asked: dict[str, Any] = {}
+        self._due: dict[str, tuple[float, ...]] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -65,9 +69,7 @@ class KeptPackets:
         try:
             for key, (payload, envelope) in list(self._packets.items()):
                 if asked.intersects(key):
-                    query.reply(
-                        key, payload, attachment=envelope, congestion_control=self._zenoh.CongestionControl.BLOCK
-                    )
+                    query.reply(key, payload, attachment=envelope)
         finally:
             query.drop()
 
@@ -83,8 +85,32 @@ class KeptPackets:
         self._later(lambda: self._get(pattern))
 
     def _keeper(self, pattern: str, sample: Any) -> None:
+        """A keeper appeared, or is gone. If many appear at once, they are asked in common."""
         if sample.kind == self._zenoh.SampleKind.PUT:
-            self._later(lambda: self._get(pattern))
+            now = time.monotonic()
+            self._due[pattern] = tuple(now + delay for delay in AGAIN_S)
+            self._later(_look_at_the_clock)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be asked soon."""
+        return bool(self._due)
+
+    def ask_again(self) -> None:
+        """Ask what is due."""
+        now = time.monotonic()
+        for pattern, times in list(self._due.items()):
+            if times[0] <= now:
+                self._postpone(pattern, times)
+                self._get(pattern)
+
+    def _postpone(self, pattern: str, times: tuple[float, ...]) -> None:
+        if self._due.get(pattern) is not times:
+            return  # another keeper appeared meanwhile
+        if len(times) > 1:
+            self._due[pattern] = times[1:]
+        else:
+            del self._due[pattern]
 
     def _get(self, pattern: str) -> None:
         if pattern in self._asked:
@@ -107,6 +133,10 @@ class KeptPackets:
             watching = self._asked.pop(pattern, None)
         if watching is not None:
             watching.undeclare()
+
+
+def _look_at_the_clock() -> None:
+    """Nothing but a reason for the thread to look what is due."""
 
 
 def _root(key: str) -> str:

@@ -29,6 +29,8 @@ def declare_publisher(session: "zenoh.Session", key: str, sending: Sending, bloc
         "express": sending.priority >= SOFT,
         "allowed_destination": zenoh.Locality.REMOTE,
     }
+    if sending.content_type:
+        common["encoding"] = zenoh.Encoding(sending.content_type)
     if not sending.reliable:
         return session.declare_publisher(key, **common)
     from zenoh import ext
@@ -99,7 +101,7 @@ class PacketSubscriber:
         for each in plain:
             each.undeclare()
 
-    def end(self) -> None:
+    def undeclare(self) -> None:
         """Receive no more."""
         with self._lock:
             declared, self._declared = self._declared, []

@@ -1,4 +1,4 @@
-"""For tests of programs that use Genus: a clock, random types and events, a Spark session, the command in process."""
+"""For tests of programs that use Genus: a clock, random types and events, a Spark session, an MQTT broker, commands."""
 
 from typing import TYPE_CHECKING
 
@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from genus.testing._clock import VirtualClock
     from genus.testing._command import CommandResult, run_command
     from genus.testing._generators import Generator, Sampler, edge_events, edge_subscriptions
+    from genus.testing._mqtt_broker import MqttBroker
     from genus.testing._spark import compiled_expressions, spark_session
     from genus.testing._systems import random_system
 
 __all__ = [
     "CommandResult",
     "Generator",
+    "MqttBroker",
     "Sampler",
     "VirtualClock",
     "compiled_expressions",
@@ -30,6 +32,7 @@ if not TYPE_CHECKING:
         _clock="VirtualClock",
         _command="CommandResult run_command",
         _generators="Generator Sampler edge_events edge_subscriptions",
+        _mqtt_broker="MqttBroker",
         _spark="compiled_expressions spark_session",
         _systems="random_system",
     )

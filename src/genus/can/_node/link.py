@@ -17,6 +17,7 @@ from genus.model import Event, name_of
 R = TypeVar("R")
 log = logging.getLogger("genus.can")
 
+Tap = Callable[[Event, int | None], object]
 BINDING_S = 5.0
 """How long a program waits for its number, the catalog and the binding of a channel."""
 
@@ -46,10 +47,12 @@ class NodeLink:
         self._clock: Clock | None = None
         self._publishers: dict[NodePublisher, None] = {}
         self._interests: dict[Listening, None] = {}
+        self._taps: tuple[Tap, ...] = ()
 
     def run(self, node: Node, driver: NodeDriver, clock: Clock) -> None:
         """Use a node, and announce and subscribe there what was announced and subscribed before."""
         self._node, self._driver, self._clock = node, driver, clock
+        self._set_taps(self._taps)
         driver.call(node.start)
         for publisher in self._publishers:
             publisher.announcement = driver.call(publisher.announce)
@@ -84,6 +87,11 @@ class NodeLink:
 
     def send(self, event: Event) -> None:
         """Publish on the channel of the event's type, which is announced without real time if it was not yet."""
+        self.forward(event)
+        self.tell_taps(event)
+
+    def forward(self, event: Event) -> None:
+        """Do the same for an event of another network: those who tap this link do not get it."""
         if type(event) not in self.node.tx.channels:
             self.announce(type(event), NonReal(), None, Event.__struct_fields__)
         self.publish(event, loop_back=False)
@@ -124,6 +132,36 @@ class NodeLink:
         if is_known and self._driver is not None:
             self._driver.call(lambda now: self.node.cancel(listening.interest, now))
 
+    # -- for gateways ------------------------------------------------------------------------------------------------
+
+    @property
+    def node_number(self) -> int | None:
+        """The number of the node; None until it has one."""
+        return None if self._node is None else self._node.number
+
+    def tap(self, receive: "Tap") -> Callable[[], None]:
+        """Call a function once with each event that comes to this node or is published here, and the sender's number.
+
+        The number is None if this node is the sender. Returns a function that ends it.
+        """
+        self._set_taps((*self._taps, receive))
+        return lambda: self._set_taps(tuple(each for each in self._taps if each is not receive))
+
+    def tell_taps(self, event: Event) -> None:
+        """Give an event that was published here to those who tap this link."""
+        for tap in self._taps:
+            tap(event, None)
+
+    def _set_taps(self, taps: "tuple[Tap, ...]") -> None:
+        self._taps = taps
+        if self._node is not None:
+            self._node.rx.on_received = self._received if taps else None
+
+    def _received(self, event: Event, node: int) -> None:
+        if node != self.node_number:  # a hard event of this node, which returns in its slot
+            for tap in self._taps:
+                tap(event, node)
+
     # -- the rest of a link ------------------------------------------------------------------------------------------
 
     @property
@@ -135,6 +173,11 @@ class NodeLink:
     def node(self) -> Node:
         """The node, while the link is open."""
         return _opened(self._node)
+
+    @property
+    def participant(self) -> int | None:
+        """The number of the node on the bus."""
+        return None if self._node is None else self._node.number
 
     @property
     def driver(self) -> NodeDriver:
@@ -172,9 +215,12 @@ class NodePublisher:
         self, link: NodeLink, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...]
     ) -> None:
         self._link = link
-        self.publish = link.publish
-        """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
         self._cls, self._qos, self._on_trouble, self._carries = cls, qos, on_trouble, carries
+
+    def publish(self, event: Event) -> None:
+        """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
+        self._link.publish(event)
+        self._link.tell_taps(event)
 
     def announce(self, now: int) -> Announcement:
         """Announce the channel to the link's node."""

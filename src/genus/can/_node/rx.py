@@ -54,6 +54,8 @@ class Receiver:
         self._dispatcher = dispatcher
         self._context = context
         self._on_event = on_event
+        self.on_received: Callable[[Event, int], object] | None = None
+        """Is called too, with the event and the number of the node that sent it."""
         self._catalog: Catalog | None = None
         self._by_etag: dict[int, tuple[RxChannel, int] | None] = {}
         self._own: dict[type, RxChannel | None] = {}
@@ -126,7 +128,8 @@ class Receiver:
             if cls is not None and interest.subscription.accepts(cls):
                 channel = self._channel(slot.event, cls)
                 if all(receiver.slot is not slot for receiver in channel.slot_receivers):
-                    receiver = SlotReceiver(slot, partial(self._deliver, channel), partial(self._missing, channel))
+                    deliver = partial(self._deliver, channel, slot.number)
+                    receiver = SlotReceiver(slot, deliver, partial(self._missing, channel))
                     channel.slot_receivers.append(receiver)
                     self._dispatcher.join(receiver, self._context.now)
 
@@ -206,11 +209,15 @@ class Receiver:
         elif is_hard and channel.slot_receivers:
             self._keep_until_due(_of_node(channel.slot_receivers, frame.id >> NODE_SHIFT & 0x7F), event)
         else:
-            self._deliver(channel, event)
+            self._deliver(channel, frame.id >> NODE_SHIFT & 0x7F, event)
 
-    def _deliver(self, channel: RxChannel, event: Event) -> None:
-        if self._on_event is not None and channel.interests:
+    def _deliver(self, channel: RxChannel, node: int | None, event: Event) -> None:
+        if not channel.interests:
+            return
+        if self._on_event is not None:
             self._context.call(self._on_event, event)
+        if self.on_received is not None and node is not None:
+            self._context.call(self.on_received, event, node)
 
     def loop_back(self, event: Event, *, slot: Slot | None = None) -> None:
         """Deliver an event that this node sent to its own subscribers; a hard one at the end of its slot."""
@@ -221,7 +228,7 @@ class Receiver:
         if slot is not None and channel.slot_receivers:
             self._keep_until_due([each for each in channel.slot_receivers if each.slot is slot], event)
         else:
-            self._deliver(channel, event)
+            self._deliver(channel, None, event)
 
     def _find_own(self, cls: type[Event]) -> RxChannel | None:
         name = name_of(cls)

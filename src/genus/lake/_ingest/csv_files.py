@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
-from genus.lake._ingest.mapping import CsvFormat, Mapping
 from genus.lake._ingest.tabular import TableReader
 from genus.lake._ingest.text_lines import (
     LINE_LIMIT,
@@ -30,6 +29,7 @@ from genus.lake._ingest.text_lines import (
     read_lines,
 )
 from genus.lake._tables.files import open_input
+from genus.records._mapping import CsvFormat, Mapping
 
 UNCLOSED = "a quote is not closed"
 _PIECE = 1 << 22

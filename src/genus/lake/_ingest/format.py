@@ -83,6 +83,11 @@ class Types:
         self.entries: Mapping[str, TypeEntry] = dict(catalog.entries)
         self._plans: dict[str, TypePlan | None] = {}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all event types."""
+        return tuple(entry.name for entry in self.entries.values() if not entry.kind)
+
     def plan(self, name: str) -> "TypePlan | None":
         """The plan of a type; None if the catalog has no such event type."""
         if name not in self._plans:

@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 from genus.errors import LakeError
 from genus.lake._ingest.format import types_of
 from genus.lake._ingest.job import InputFile, fingerprint, fingerprint_files, run_ingest
-from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.sources import FormatChooser, PathLike, Unknown, find_files
 from genus.lake._tables.columns import DEAD_LETTERS, MAX_SHAPES, POSITION, SOURCE, limit_shapes, shape_collisions
 from genus.lake._tables.files import file_size
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.ledger import CommitConflict, CommitDraft, IngestedFile
+from genus.records._mapping import Mapping
 
 COMMIT_BYTES = 1 << 30
 COMMIT_FILES = 500

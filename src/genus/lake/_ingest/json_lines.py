@@ -8,7 +8,6 @@ read as a whole; of a damaged array, the objects that can be found are read.
 import json
 import re
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -16,24 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
-from genus.lake._ingest.mapping import FieldPath, MappedField, Mapping, format_path
-from genus.lake._ingest.record_assembly import (
-    FieldNode,
-    Positions,
-    RecordAssembler,
-    RecordFaults,
-    assembler_for,
-    show_value,
-)
+from genus.lake._ingest.record_assembly import Positions, RecordAssembler, RecordFaults, assembler_for
 from genus.lake._ingest.safe_cast import CastColumn
 from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_compressed, open_text, read_lines
 from genus.lake._ingest.values import convert_json
+from genus.records._fields import ENVELOPE, FieldNode, cloud_mapping, describe_no_type, describe_version, show_value
+from genus.records._mapping import FieldPath, Mapping, format_path
+from genus.records._payload import field_count, find_duplicate
 
 _NAME = re.compile(rb'"[ \t\r\n]*:')
 _COLON, _QUOTE, _BLANK = b':" '
-
-ENVELOPE = (MappedField(("time",), "time"), MappedField(("source",), "source"))
-"""Fields of a CloudEvent's envelope that are attributes unless its data has them."""
 
 Record = dict[str, Any]
 _decode = msgspec.json.Decoder().decode
@@ -102,7 +93,7 @@ class RecordReader:
                 if type(name) is str or type(name) is int:
                     groups.setdefault((is_cloud, name), []).append(row)
                 else:
-                    faults.reasons[row] = _no_type(mapping, name)
+                    faults.reasons[row] = describe_no_type(mapping, name)
         return groups
 
     def _cloud_rows(self, records: list[Record], faults: RecordFaults) -> set[int]:
@@ -112,7 +103,7 @@ class RecordReader:
         cloud = {row for row, record in enumerate(records) if self._asked or "specversion" in record}
         for row in cloud:
             if (version := records[row].get("specversion")) != "1.0":
-                faults.reasons.setdefault(row, f"specversion is {show_value(version)}; CloudEvents 1.0 are read")
+                faults.reasons.setdefault(row, describe_version(version))
         return cloud
 
     def _assembler(self, is_cloud: bool, name: str | int) -> RecordAssembler | str:
@@ -126,22 +117,8 @@ class RecordReader:
             return assembler_for(name, self._mapping, self._types)
         assembler = assembler_for(name, self._envelope, self._types, ENVELOPE)
         if isinstance(assembler, RecordAssembler):
-            _ignore_envelope(self._envelope, assembler.tree)
+            assembler.ignore_envelope(self._envelope)
         return assembler
-
-
-def cloud_mapping(mapping: Mapping) -> Mapping:
-    """The mapping for CloudEvents: attributes are in `data` unless the mapping says otherwise."""
-    return msgspec.structs.replace(mapping, inside=mapping.inside or ("data",))
-
-
-def _ignore_envelope(mapping: Mapping, tree: FieldNode) -> None:
-    """Ignore unknown fields of the envelope, but not of the data."""
-    tree.takes_rest = True
-    tree.at(mapping.inside)
-    binary = tree.at(("data_base64",))
-    if not binary.wanted and not binary.is_ignored:
-        binary.refused = "data_base64 holds binary data, which the mapping gives to no attribute"
 
 
 def _names(mapping: Mapping, records: list[Record]) -> list[Any]:
@@ -163,12 +140,6 @@ def _at(values: list[Any], path: FieldPath) -> list[Any]:
     for key in path:
         values = [value.get(key) if type(value) is dict else None for value in values]
     return values
-
-
-def _no_type(mapping: Mapping, name: object) -> str:
-    """The reason for a record without a valid type name."""
-    fields = " and ".join(repr(format_path(path)) for path in mapping.naming.fields)
-    return f"no type: {fields} {'is missing' if name is None else f'is {show_value(name)}'}"
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
@@ -218,8 +189,8 @@ def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[
             inside = (record.get(key) for record in records)
             sizes += np.fromiter((len(each) if type(each) is dict else 0 for each in inside), np.int64, len(records))
     for row in np.flatnonzero(counts != sizes).tolist():
-        if row not in faults.reasons and counts[row] != _size(records[row]):
-            _find_duplicate(row, lines[row], faults)
+        if row not in faults.reasons and counts[row] != field_count(records[row]):
+            faults.reasons.update({row: reason} if (reason := find_duplicate(lines[row])) else {})
 
 
 def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
@@ -230,33 +201,6 @@ def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
         return np.array([len(_NAME.findall(line)) for line in lines], np.int64)
     ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
     return np.diff(np.searchsorted(colons[before == _QUOTE], ends), prepend=0)
-
-
-def _size(record: Record) -> int:
-    """The number of fields in an object and everything inside it."""
-    size = len(record)
-    waiting = [value for value in record.values() if type(value) is dict or type(value) is list]
-    while waiting:
-        inside = waiting.pop()
-        size += len(inside) if type(inside) is dict else 0
-        values = inside.values() if type(inside) is dict else inside
-        waiting += [value for value in values if type(value) is dict or type(value) is list]
-    return size
-
-
-def _find_duplicate(row: int, line: bytes, faults: RecordFaults) -> None:
-    try:
-        json.loads(line, object_pairs_hook=_refuse_duplicates)
-    except (ValueError, RecursionError) as problem:
-        faults.reasons[row] = str(problem)
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> Record:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = list(map(itemgetter(0), pairs))
-        raise ValueError(f"the field {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    return made
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------

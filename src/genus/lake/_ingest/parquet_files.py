@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
-from genus.lake._ingest.mapping import Mapping
 from genus.lake._ingest.tabular import TableReader, flatten_structs
 from genus.lake._ingest.text_lines import changed_us
 from genus.lake._tables.files import open_input
+from genus.records._mapping import Mapping
 
 _ROWS = 65_536
 

@@ -9,19 +9,16 @@ one, and a time in the hour that is skipped when summer time begins is wrong. Di
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
-from zoneinfo import ZoneInfo
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US
-from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration
+from genus.records._values import ISO, TEXT, UNITS, micros_of_text, time_of_pattern
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -95,6 +92,13 @@ def retry_wrong(first: CastColumn, column: pa.Array, second: Callable[[pa.Array]
     return CastColumn(pc.coalesce(first.column, rest.column), rest.wrong)
 
 
+def int_of_text(column: pa.Array) -> pa.Array:
+    """Cast text to integers; like Arrow's cast, it refuses the array if one value is none."""
+    if pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py():
+        raise pa.ArrowInvalid("hexadecimal digits")  # Arrow would accept them
+    return column.cast(pa.int64())
+
+
 def parse_values(column: pa.Array, parse: Callable[[Any], Any], stored: pa.DataType) -> CastColumn:
     """Call a Python function for each distinct value; values are wrong if it raises ValueError or OverflowError."""
     encoded = column.dictionary_encode()
@@ -114,10 +118,6 @@ def _parse_or_none(parse: Callable[[Any], Any], value: Any) -> Any:
 # -- times and durations -----------------------------------------------------------------------------------------------
 
 
-UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Units of times and durations given as numbers, in nanoseconds."""
-ISO, TEXT = "iso", "text"
-
 _NAIVE, _DURATION = pa.timestamp("us"), pa.duration("us")
 
 
@@ -132,7 +132,7 @@ def parse_times(column: pa.Array, format: str, zone: str) -> CastColumn:
     elif format in ("", ISO, TEXT):
         parsed = _times_of_iso(column, zone)
     else:
-        parsed = parse_values(column, partial(_time_of_pattern, pattern=format, zone=zone), INSTANT)
+        parsed = parse_values(column, partial(time_of_pattern, pattern=format, zone=zone), INSTANT)
     return then_cast(parsed, _check_years)
 
 
@@ -143,7 +143,7 @@ def parse_durations(column: pa.Array, format: str) -> CastColumn:
     if not pa.types.is_string(column.type) or format in UNITS:
         parsed = _to_micros(column, UNITS.get(format, UNITS["s"]))
         return then_cast(parsed, lambda micros: CastColumn(micros.cast(_DURATION)))
-    return parse_values(column, _duration_of_text, _DURATION)
+    return parse_values(column, micros_of_text, _DURATION)
 
 
 def _check_years(column: pa.Array) -> CastColumn:
@@ -186,32 +186,10 @@ def _times_of_iso(column: pa.Array, zone: str) -> CastColumn:
     return retry_wrong(parsed, usual, lambda rest: cast_each(rest, casts[1])) if zone else parsed
 
 
-def _time_of_pattern(text: str, pattern: str, zone: str) -> datetime:
-    parsed = datetime.strptime(text, pattern)
-    if parsed.tzinfo is not None:
-        return parsed
-    if not zone:
-        raise ValueError("no time zone")
-    localized = parsed.replace(tzinfo=ZoneInfo(zone))
-    if localized.astimezone(UTC).astimezone(localized.tzinfo).replace(tzinfo=None) != parsed:
-        raise ValueError("skipped by summer time")
-    return localized
-
-
-def _duration_of_text(text: str) -> int:
-    if text.lstrip("+-")[:1] in ("P", "p"):
-        micros = micros_of_duration(msgspec.convert(text, timedelta))
-    else:
-        micros = round(float(text) * 1e6) if not text.lstrip("+-").isdigit() else int(text) * 10**6
-    if not INT64_MIN <= micros <= INT64_MAX:
-        raise ValueError("exceeds 64 bits")
-    return micros
-
-
 def _to_micros(column: pa.Array, unit: int) -> CastColumn:
     """Convert numbers of a unit to microseconds, exactly for integers."""
     if pa.types.is_string(column.type):
-        whole = cast_each(column, lambda part: part.cast(pa.int64()))
+        whole = cast_each(column, int_of_text)
         micros = then_cast(whole, lambda numbers: _to_micros(numbers, unit))
         return retry_wrong(micros, column, lambda rest: _fractions_of_text(rest, unit))
     if pa.types.is_integer(column.type):

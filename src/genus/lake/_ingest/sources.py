@@ -12,10 +12,11 @@ from genus.errors import LakeError
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.format import Format, Types
 from genus.lake._ingest.json_lines import JsonLines
-from genus.lake._ingest.mapping import Mapping, read_mapping
 from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._tables.files import absolute_path, file_system_for, local_path, walk_files
+from genus.records._mapping import Mapping
+from genus.records._mapping_file import read_mapping
 
 if TYPE_CHECKING:
     from genus.can._dbc import Dbc

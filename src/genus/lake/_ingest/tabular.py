@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Types
-from genus.lake._ingest.mapping import FieldPath, Mapping, format_path
 from genus.lake._ingest.record_assembly import Positions, RecordAssembler, RecordFaults, assembler_for
 from genus.lake._ingest.safe_cast import CastColumn, valid_rows
 from genus.lake._ingest.values import convert_column
+from genus.records._mapping import FieldPath, Mapping, format_path
 
 Table = dict[str, pa.Array]
 """Columns by name; fields of structs are included, named by their paths with dots."""

@@ -1,12 +1,10 @@
 """Conversion of JSON values and Arrow columns to attribute columns, with the rows that are wrong.
 
-The table in docs/lake-ingest.md shows which values an attribute type accepts. Nothing is guessed: text is not a number
-unless the format is text, as CSV is, or the mapping says so; true is not 1; 1.0 is the integer 1, 1.5 is not an
-integer.
+The table in docs/lake-ingest.md shows which values an attribute type accepts; `genus.records` has the same rules for a
+single value. Nothing is guessed: text is not a number unless the format is text, as CSV is, or the mapping says so;
+true is not 1; 1.0 is the integer 1, 1.5 is not an integer.
 """
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.lake._ingest.safe_cast import (
-    TEXT,
     CastColumn,
     cast_each,
+    int_of_text,
     keep_where,
     parse_durations,
     parse_times,
@@ -40,12 +38,9 @@ from genus.model import (
     TextType,
     TimeType,
 )
-from genus.model._types import int_range
+from genus.model._types import INT64_MAX, INT64_MIN, int_range
+from genus.records._values import EXACT, HEX, NON_FINITE, TEXT, ValueFormat, decode_base64
 
-HEX, BASE64 = "hex", "base64"
-EXACT = 2.0**53
-"""Integers up to here are exact as floats; a larger float may have been rounded."""
-_NON_FINITE = ("NaN", "Infinity", "-Infinity")
 _LAYOUTS: dict[pa.DataType, pa.DataType] = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
@@ -53,23 +48,6 @@ _LAYOUTS: dict[pa.DataType, pa.DataType] = {
     pa.binary_view(): pa.binary(),
     pa.null(): pa.string(),
 }
-
-
-class ValueFormat(msgspec.Struct, frozen=True):
-    """How the values of a field are written."""
-
-    format: str = ""
-    """`iso`, `s`, `ms`, `us`, `ns` or a pattern of strptime; `hex` for bytes; `text` for numbers written as text."""
-    zone: str = ""
-    """Time zone of times without one."""
-    scale: float | None = None
-    """Factor for numbers."""
-    absent: tuple[str | int | float, ...] = ()
-    """Values that mean the attribute is absent."""
-
-    def as_text(self) -> "ValueFormat":
-        """This format for CSV, where every value is text and the CSV parser handles absent values."""
-        return msgspec.structs.replace(self, format=self.format or TEXT, absent=())
 
 
 def convert_column(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
@@ -192,10 +170,9 @@ def _numbers_among(absent: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
     numbers = [value for value in absent if not isinstance(value, str)]
     if pa.types.is_floating(kind):
         return pa.array([float(value) for value in numbers], kind)
-    fitting = cast_each(
-        pa.array([int(value) for value in numbers if value == int(value)], pa.int64()), lambda a: a.cast(kind)
-    )
-    return fitting.column.drop_null()
+    whole = [int(value) for value in numbers if isinstance(value, int) or value.is_integer()]
+    fitting = pa.array([value for value in whole if INT64_MIN <= value <= INT64_MAX], pa.int64())
+    return cast_each(fitting, lambda part: part.cast(kind)).column.drop_null()
 
 
 def _bools(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
@@ -233,15 +210,9 @@ def _integers(column: pa.Array, form: ValueFormat) -> CastColumn:
         return _whole(column.cast(pa.float64()))
     if pa.types.is_string(kind) and form.format == TEXT:
         return retry_wrong(
-            cast_each(column, _int_of_text), column, lambda rest: then_cast(_floats_of_text(rest), _whole)
+            cast_each(column, int_of_text), column, lambda rest: then_cast(_floats_of_text(rest), _whole)
         )
     return reject_all(column, pa.int64())
-
-
-def _int_of_text(column: pa.Array) -> pa.Array:
-    if pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py():
-        raise pa.ArrowInvalid("hexadecimal digits")  # Arrow would accept them
-    return column.cast(pa.int64())
 
 
 def _whole(column: pa.Array) -> CastColumn:
@@ -265,7 +236,7 @@ def _numbers(column: pa.Array, form: ValueFormat) -> CastColumn:
         return reject_all(column, pa.float64())
     if form.format == TEXT:
         return _floats_of_text(column)
-    non_finite = keep_where(column, pc.is_in(column, value_set=pa.array(_NON_FINITE)))  # JSON has no numbers for them
+    non_finite = keep_where(column, pc.is_in(column, value_set=pa.array(NON_FINITE)))  # JSON has no numbers for them
     return then_cast(non_finite, _floats_of_text)
 
 
@@ -287,14 +258,7 @@ def _octets(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastCo
         return CastColumn(column)
     if not pa.types.is_string(column.type):
         return reject_all(column, pa.binary())
-    return parse_values(column, bytes.fromhex if form.format == HEX else _decode_base64, pa.binary())
-
-
-def _decode_base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as problem:
-        raise ValueError(str(problem)) from None
+    return parse_values(column, bytes.fromhex if form.format == HEX else decode_base64, pa.binary())
 
 
 def _choices(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:

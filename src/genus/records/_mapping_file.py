@@ -1,199 +1,33 @@
-"""Mappings: which type a record of another system has, and which of its fields are which attributes.
-
-A mapping is a TOML file; docs/lake-ingest.md lists its keys. Every key is checked when the file is read, and types and
-attributes are checked against the catalog when an ingest begins, so that a mistake is one error instead of a million
-dead letters. A path to a field is written with dots; a dot within a name is written `\\.`.
-"""
+"""Mapping files: TOML that is checked key by key, so that a mistake is an error with file, table and key."""
 
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from datetime import datetime
-from fnmatch import fnmatchcase
+from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 from zoneinfo import ZoneInfo
 
-import msgspec
-
-from genus.errors import LakeError
-from genus.lake._ingest.format import TypePlan, Types
-from genus.lake._ingest.safe_cast import ISO, TEXT, UNITS
-from genus.lake._ingest.values import BASE64, HEX, ValueFormat, convert_json
-from genus.model import AttributeType, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
-
-FieldPath: TypeAlias = tuple[str, ...]
-
-_DOT = re.compile(r"(?<!\\)\.")
-
-
-class MappedField(msgspec.Struct, frozen=True):
-    """A field of a record, the attribute it is mapped to, and the format of its values."""
-
-    path: FieldPath
-    attribute: str
-    value_format: ValueFormat = ValueFormat()
-
-
-class TypeNaming(msgspec.Struct, frozen=True):
-    """How the type of a record is found: it is `fixed`, or a name is made of texts and fields."""
-
-    parts: tuple[str | FieldPath, ...] = (("type",),)
-    fixed: str = ""
-    strip: str = ""
-    table: tuple[tuple[str, str], ...] = ()
-    """Names and patterns of names, with their types; if empty, the name is the type's."""
-
-    @property
-    def fields(self) -> tuple[FieldPath, ...]:
-        """The fields that the name is made of."""
-        return tuple(part for part in self.parts if not isinstance(part, str)) if not self.fixed else ()
-
-    def type_of(self, name: str) -> str | None:
-        """The type for a name; None if the table has none.
-
-        >>> TypeNaming(strip="city.", table=(("loop", "Loop"), ("lamp*", "Lamp"))).type_of("city.lamp7")
-        'Lamp'
-        """
-        name = name.removeprefix(self.strip)
-        if not self.table:
-            return name
-        exact = dict(self.table).get(name)
-        return exact or next((type_ for pattern, type_ in self.table if fnmatchcase(name, pattern)), None)
-
-
-class CsvFormat(msgspec.Struct, frozen=True):
-    """How a CSV file is written."""
-
-    delimiter: str = ""
-    """The default is a comma, or a tab for .tsv files."""
-    quote: str = '"'
-    columns: tuple[str, ...] = ()
-    """Column names of a file without a header."""
-    newlines: bool | None = None
-    """Whether quoted values may contain line ends; None: they may if the file has any quotes."""
-
-
-class Mapping(msgspec.Struct, frozen=True, kw_only=True):
-    """How records of another system become events; made by `read_mapping`, used by `Lake.ingest`.
-
-    The default mapping takes fields named like attributes, and the type from the field `type`.
-    """
-
-    name: str = "the mapping"
-    naming: TypeNaming = TypeNaming()
-    fields: tuple[MappedField, ...] = ()
-    of: tuple[tuple[str, tuple[MappedField, ...]], ...] = ()
-    """Fields for records of one type only."""
-    constants: tuple[tuple[str, Any], ...] = ()
-    """Values of attributes that records do not have."""
-    inside: FieldPath = ()
-    """Path of the object whose fields are named like attributes."""
-    ignore: tuple[FieldPath, ...] = ()
-    ignore_rest: bool = False
-    absent: tuple[str | int | float, ...] = ()
-    zone: str = ""
-    recorded: MappedField | None = None
-    """The field with the time of recording."""
-    csv: CsvFormat = CsvFormat()
-
-    @property
-    def all_fields(self) -> tuple[MappedField, ...]:
-        """The mapped fields of all types."""
-        return (*self.fields, *(field for _, fields in self.of for field in fields))
-
-    def fields_for(self, type_: str) -> tuple[MappedField, ...]:
-        """The mapped fields for records of a type; those for this type only come first."""
-        return (*dict(self.of).get(type_, ()), *self.fields)
-
-    def check(self, types: Types) -> None:
-        """Raise LakeError for the first type or attribute that the catalog lacks, or whose format does not fit."""
-        named = [self.naming.fixed] if self.naming.fixed else [type_ for _, type_ in self.naming.table]
-        plans = {type_: self._plan(types, type_) for type_ in (*named, *dict(self.of))}
-        for type_, fields in self.of:
-            for field in fields:
-                self._check_field(f"[of.{type_}]", field, [plans[type_]])
-        among = [plans[type_] for type_ in named] or [plan for name in types.entries if (plan := types.plan(name))]
-        for field in self.fields:
-            self._check_field("[attributes]", field, among)
-        for attribute, value in self.constants:
-            self._check_constant(attribute, value, among)
-
-    def _plan(self, types: Types, name: str) -> TypePlan:
-        plan = types.plan(name)
-        if plan is None:
-            known = ", ".join(sorted(entry.name for entry in types.entries.values() if not entry.kind))
-            raise LakeError(f"{self.name}: {name!r} is not an event type of the catalog, which has {known}")
-        return plan
-
-    def _check_field(self, table: str, field: MappedField, among: list[TypePlan]) -> None:
-        key = format_path(field.path)
-        for type_ in self._types_of(f"{table} {key}", field.attribute, among):
-            if problem := _format_problem(field.value_format, type_):
-                raise LakeError(f"{self.name}: {table} {key}: {problem}")
-
-    def _check_constant(self, attribute: str, value: Any, among: list[TypePlan]) -> None:
-        for type_ in self._types_of(f"[constants] {attribute}", attribute, among):
-            if constant_column(value, type_).wrong is not None:
-                raise LakeError(f"{self.name}: [constants] {attribute} is {value!r}, but must be {type_.describe()}")
-
-    def _types_of(self, location: str, attribute: str, among: list[TypePlan]) -> list[AttributeType]:
-        """The types of an attribute in some event types; LakeError if none of them has it."""
-        found = [each.type for plan in among for each in plan.attributes if each.name == attribute]
-        if not found:
-            vectors = "; ".join(dict.fromkeys(plan.vector.describe_unknown(attribute) for plan in among[:3]))
-            raise LakeError(f"{self.name}: {location}: {vectors}")
-        return found
-
-
-def constant_column(value: Any, type_: AttributeType) -> Any:
-    """Convert a constant, like a JSON value, to a column of one row."""
-    return convert_json([value.isoformat() if isinstance(value, datetime) else value], type_, ValueFormat())
-
-
-def _format_problem(value_format: ValueFormat, type_: AttributeType) -> str:
-    """Why a format does not fit an attribute type; empty if it does."""
-    described = type_.describe()
-    format = value_format.format
-    if value_format.scale is not None and not isinstance(type_, IntType | FloatType):
-        return f"scale is for numbers, and the attribute is {described}"
-    if format and not _fits(format, type_):
-        return f"format {format!r} is not for an attribute that is {described}"
-    return ""
-
-
-def _fits(format: str, type_: AttributeType) -> bool:
-    match type_:
-        case TimeType():
-            return format in (ISO, *UNITS) or "%" in format
-        case DurationType():
-            return format in (ISO, *UNITS)
-        case BytesType():
-            return format in (HEX, BASE64)
-        case BoolType() | IntType() | FloatType() | ChoiceType():
-            return format == TEXT
-    return False
-
-
-# -- paths -------------------------------------------------------------------------------------------------------------
-
-
-def parse_path(text: str) -> FieldPath:
-    """Split a dotted path into keys.
-
-    >>> parse_path(r"fields.Wind Speed"), parse_path(r"speed\\.kmh")
-    (('fields', 'Wind Speed'), ('speed.kmh',))
-    """
-    return tuple(part.replace("\\.", ".") for part in _DOT.split(text))
-
-
-def format_path(path: FieldPath) -> str:
-    """Write a path with dots."""
-    return ".".join(part.replace(".", "\\.") for part in path)
-
-
-# -- mapping files -----------------------------------------------------------------------------------------------------
-
+from genus.errors import MappingError
+from genus.model._types import INT64_MAX
+from genus.records._mapping import (
+    JSON,
+    LEVEL,
+    NUMBER,
+    PLAIN_TEXT,
+    SKIPPED,
+    CsvFormat,
+    FieldPath,
+    MappedField,
+    Mapping,
+    TopicRule,
+    TypeNaming,
+    format_path,
+    parse_path,
+)
+from genus.records._values import BASE64, HEX, ISO, TEXT, UNITS, ValueFormat
 
 _WORDS = (ISO, TEXT, HEX, BASE64, *UNITS)
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -202,8 +36,9 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 def read_mapping(given: str | os.PathLike[str]) -> Mapping:
     """Read a mapping from a TOML file or from its text.
 
-    A string with a line end or an equals sign is text, any other a path. LakeError names the file, table and key of a
-    mistake. Whether types and attributes exist is checked by `Lake.ingest`, which takes the result as `mapping=`.
+    A string with a line end or an equals sign is text, any other a path. MappingError names the file, table and key of
+    a mistake. Whether types and attributes exist is checked by what uses the mapping: `Lake.ingest`, `RecordReader`,
+    `ForeignTopics`.
 
     >>> mapping = read_mapping('''
     ... ignore = ["id"]
@@ -221,9 +56,9 @@ def read_mapping(given: str | os.PathLike[str]) -> Mapping:
         text = str(given) if is_text else Path(given).read_text("utf-8")
         content = tomllib.loads(text)
     except OSError as problem:
-        raise LakeError(f"{name}: cannot be read: {problem.strerror or problem}") from problem
+        raise MappingError(f"{name}: cannot be read: {problem.strerror or problem}") from problem
     except ValueError as problem:  # not TOML, or not UTF-8
-        raise LakeError(f"{name}: is not TOML: {problem}") from problem
+        raise MappingError(f"{name}: is not TOML: {problem}") from problem
     return _MappingParser(name).read(content)
 
 
@@ -255,12 +90,14 @@ class _MappingParser:
             zone=self._zone,
             recorded=self._recorded_field(top.take("recorded", (str, dict), "")),
             csv=self._csv(top.take("csv", dict, {})),
+            topics=tuple(self._rules(top.take("topics", dict, {}))),
         )
         top.finish()
+        self._check_levels(made)
         return made
 
     def fail(self, location: str, problem: str) -> NoReturn:
-        raise LakeError(f"{self._name}: {location} {problem}")
+        raise MappingError(f"{self._name}: {location} {problem}")
 
     def _path(self, location: str, text: object) -> FieldPath:
         if not isinstance(text, str):
@@ -270,6 +107,8 @@ class _MappingParser:
     def _checked_absent(self, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             self.fail("absent", f"has {value!r}; write text or numbers")
+        if (isinstance(value, float) and not isfinite(value)) or (isinstance(value, int) and abs(value) > INT64_MAX):
+            self.fail("absent", f"has {value!r}; write a number of 64 bits")
         return value
 
     def _known_zone(self, location: str, zone: str) -> str:
@@ -336,6 +175,64 @@ class _MappingParser:
         if "%z" not in format and not zone:
             self.fail(location, f'has the format {format!r} without a time zone; add zone = "Europe/Berlin" or another')
 
+    # -- topics --
+
+    def _rules(self, table: dict[str, Any]) -> Iterator[TopicRule]:
+        read: dict[str, str] = {}
+        for pattern, given in table.items():
+            location = f"[topics] {pattern!r}"
+            self._check_topic(location, pattern)
+            for each in given if isinstance(given, list) else [given]:
+                rule = self._rule(location, pattern, each)
+                if rule.only != "publish" and (other := read.setdefault(rule.filter, pattern)) != pattern:
+                    self.fail(location, f"has the same topics as {other!r}; write one of them, with a list of rules")
+                yield rule
+
+    def _rule(self, location: str, pattern: str, given: object) -> TopicRule:
+        if given is False:
+            return TopicRule(pattern, payload=SKIPPED)
+        if not isinstance(given, str | dict):
+            self.fail(location, f"is {given!r}; write the name of an event type, a table, or false to skip messages")
+        keys = _TableKeys(self, location, {"type": given} if isinstance(given, str) else dict(given))
+        type_, payload = keys.take("type", str, ""), keys.take("payload", str, JSON)
+        only, to = keys.take("only", str, ""), keys.take("to", str, "")
+        place, pairs = keys.take("at", str, ""), self._path(location, keys.take("pairs", str, ""))
+        at, is_list = self._path(location, place.removesuffix("[]")), place.endswith("[]")
+        form = self._value_format(location, keys)
+        self._check_words(location, payload, only)
+        if (payload != JSON) != bool(to):
+            self.fail(location, "needs `to`, the attribute of the payload, if it is a number or text, and only then")
+        if payload != JSON and (place or pairs or not type_):
+            self.fail(location, f"has a payload that is {payload}; give it a type, and neither at nor pairs")
+        value = MappedField(("value",), to, form) if to else None
+        return TopicRule(pattern, type_, payload, value, at, is_list, pairs, only)
+
+    def _check_words(self, location: str, payload: str, only: str) -> None:
+        for key, word, known in (
+            ("payload", payload, (JSON, NUMBER, PLAIN_TEXT)),
+            ("only", only, ("", "read", "publish")),
+        ):
+            if word not in known:
+                self.fail(location, f"{key} is {word!r}; write {' or '.join(filter(None, known))}")
+
+    def _check_topic(self, location: str, pattern: str) -> None:
+        levels = pattern.split("/")
+        names = [level for level in levels if level.startswith("{")]
+        for number, level in enumerate(levels):
+            is_name = level.startswith("{") and level.endswith("}") and level[1:-1].isidentifier()
+            is_last_hash = level == "#" and number == len(levels) - 1
+            if not is_name and not is_last_hash and level != "+" and any(sign in level for sign in "{}+#\0"):
+                self.fail(location, f"has the level {level!r}; a level is text, a name in braces, +, or # at the end")
+        if not pattern or len(set(names)) < len(names):
+            self.fail(location, "names a level twice" if pattern else "has no level")
+
+    def _check_levels(self, made: Mapping) -> None:
+        """Refuse fields that would be levels of topics, if no topic has such a level."""
+        known = {LEVEL + name for rule in made.topics for name in rule.names}
+        for path in (*(field.path for field in made.all_fields), *made.naming.fields):
+            if made.topics and path[0].startswith(LEVEL) and path[0] not in known:
+                self.fail(f"{format_path(path)!r}", f"names a level that no topic has; write {{{path[0][1:]}}} in one")
+
     def _csv(self, table: dict[str, Any]) -> CsvFormat:
         keys = _TableKeys(self, "csv", table)
         delimiter, quote = keys.take("delimiter", str, ""), keys.take("quote", str, '"')
@@ -350,7 +247,7 @@ class _MappingParser:
 
 
 class _TableKeys:
-    """The keys of one table; `finish` raises LakeError for keys that were not taken."""
+    """The keys of one table; `finish` raises MappingError for keys that were not taken."""
 
     def __init__(self, reader: _MappingParser, location: str, table: dict[str, Any]) -> None:
         self._reader, self._location, self._table, self._known = reader, location, dict(table), list[str]()

@@ -1,0 +1,69 @@
+"""Who is interested in an event: the listeners of a bus, and others as far as its link knows."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from genus.bus._delivery import log
+from genus.bus._link import InterestLink, Link
+from genus.bus._listener import Listener
+from genus.model import Event
+
+if TYPE_CHECKING:
+    from genus.bus._class_route import ClassRoute
+
+
+class Interested:
+    """State: the functions that are told of changes."""
+
+    def __init__(self, link: Link | None, route: "Callable[[type], ClassRoute]") -> None:
+        self.is_alone = link is None
+        """Whether there are no other processes, so that all who are interested are known."""
+        self._link = link if isinstance(link, InterestLink) else None
+        self._route = route
+        self._told: dict[object, Callable[[], None]] = {}
+
+    def here(self, event: Event) -> list[Listener[Any]]:
+        """The listeners of the bus that would get an event."""
+        return self._route(type(event)).listeners_of(event)
+
+    def there(self, event: Event) -> bool | None:
+        """Whether others subscribed to an event; None if the medium cannot know."""
+        if self._link is None:
+            return False if self.is_alone else None
+        others = self._link.wanted_by(event)
+        return None if others is None else bool(others)
+
+    def on_listeners(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when a listener comes or goes; returns a function that ends it."""
+        key = object()
+        self._told[key] = changed
+
+        def end() -> None:
+            self._told.pop(key, None)
+
+        return end
+
+    def on_change(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when `here` or `there` may have changed; returns a function that ends it."""
+        end_here = self.on_listeners(changed)
+        end_there = end_here if self._link is None else self._link.on_wants(changed)
+
+        def end() -> None:
+            end_here()
+            end_there()
+
+        return end
+
+    def listeners_changed(self) -> None:
+        """Tell those that asked for it."""
+        if not self._told:
+            return
+        for changed in list(self._told.values()):
+            try:
+                changed()
+            except Exception:
+                log().exception("a function that is told of subscriptions failed")
+
+    def forget(self) -> None:
+        """Tell nobody any more: the bus is closed."""
+        self._told.clear()

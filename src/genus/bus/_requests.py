@@ -1,0 +1,411 @@
+"""Requests and replies: an event that is answered by another one, which names it by a number.
+
+A request is an event with an integer attribute `request`, a reply an event of a type below `Reply`. The numbers of a
+bus begin with 20 bits of its own, so that one subscription to replies, made with the first request, serves all of them;
+the other 12 bits count. Who sends a reply does not know the requester, and who requests does not know who answers.
+"""
+
+import secrets
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from genus.bus._interested import Interested
+from genus.bus._link import Link, ParticipantLink, Timer, WaitFor
+from genus.bus._listener import Listener, RoundRobin
+from genus.bus._qos import Span, nanoseconds
+from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
+from genus.filters import Subscription, this
+from genus.model import Event, IntType, Maybe, UInt32, attributes, name_of
+
+GRACE_S = 1.0
+"""How long others may take to become known: the receiver of a request, and the requester to its server."""
+SEQUENCE = 1 << 12
+"""Numbers of one bus, and so the largest number of requests that wait at a time."""
+PARTICIPANTS = 1 << 20
+WIDE_ENOUGH = (IntType(), IntType(32, signed=False))
+
+
+class Reply(Event, name="genus.Reply"):
+    """The base of replies: derive your own from it. `request` is the number of the request, filled in by `serve`.
+
+    >>> class Position(Reply):
+    ...     metres: float
+    >>> Position(metres=0.5).request
+    0
+    """
+
+    request: UInt32 = 0
+
+
+class Declined(Reply, name="genus.Declined"):
+    """The reply to a request that was refused; `Collection.request` raises it as `RequestRefused`."""
+
+    reason: Maybe[str] = None
+
+
+R = TypeVar("R", bound=Reply)
+Step: TypeAlias = tuple[Callable[[], bool], float]
+"""A condition, and the seconds to wait for it."""
+
+
+class RequestBus(Protocol):
+    """What requests and replies need of their bus."""
+
+    wait_for: WaitFor | None
+
+    def publish(self, event: Event) -> None:
+        """Publish an event."""
+
+    @property
+    def link(self) -> Link | None:
+        """The connection to other processes, if there is one."""
+
+    @property
+    def interested(self) -> Interested:
+        """Who is interested in events."""
+
+    def is_own_request(self, number: int) -> bool:
+        """Whether a request was made on this bus."""
+
+    def time_ns(self) -> int:
+        """The time on this bus."""
+
+    def call_at(self, time: int, function: Callable[[], object]) -> Timer:
+        """Call a function at a time of the bus."""
+
+
+def check_request_type(cls: type) -> None:
+    """Raise BusError if events of a type cannot be requests."""
+    declared = {attribute.name: attribute.type for attribute in attributes(cls)}
+    if declared.get("request") not in WIDE_ENOUGH:
+        found = "has none" if "request" not in declared else f"has {declared['request'].describe()}"
+        raise BusError(
+            f"{name_of(cls)} cannot be a request: it needs an attribute for the number of a request, and {found}; "
+            f"declare `request: Maybe[UInt32] = None` in {name_of(cls)}"
+        )
+
+
+# -- requesting --------------------------------------------------------------------------------------------------------
+
+
+class Exchange:
+    """State: a request that waits for its reply."""
+
+    def __init__(self, event: Event, number: int, wanted: type[Reply]) -> None:
+        self.event = replace(event, request=number)
+        self.number = number
+        self.reply: Reply | None = None
+        self.is_closed = False
+        """Whether the bus was closed meanwhile."""
+        self._wanted = (wanted, Declined)
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._wake_loop: Callable[[], object] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.reply is not None or self.is_closed
+
+    def accept(self, reply: Reply) -> bool:
+        """Take the first reply of a type that is wanted."""
+        with self._lock:
+            if self.reply is not None or not isinstance(reply, self._wanted):
+                return False
+            self.reply = reply
+        self.wake()
+        return True
+
+    def close(self) -> None:
+        """Wait no more."""
+        self.is_closed = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Test the condition again that is waited for."""
+        self._woken.set()
+        with self._lock:
+            if self._wake_loop is not None:
+                with suppress(RuntimeError):  # the loop was closed in the midst of it
+                    self._wake_loop()
+
+    def wait(self, condition: Callable[[], bool], seconds: float, wait_for: WaitFor | None) -> bool:
+        """Block until a condition holds; returns whether it does. No lock is held while it is tested."""
+        if wait_for is not None:
+            return wait_for(condition, seconds)
+        until = time.monotonic() + seconds
+        while not condition():
+            if not self._woken.wait(max(0, until - time.monotonic())):
+                return condition()
+            self._woken.clear()
+        return True
+
+    async def wait_async(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """The same without blocking the event loop."""
+        import asyncio
+
+        async with self._waking_loop() as woken:
+            try:
+                async with asyncio.timeout(seconds):
+                    while not condition():
+                        await woken.wait()
+                        woken.clear()
+            except TimeoutError:
+                return condition()
+        return True
+
+    @asynccontextmanager
+    async def _waking_loop(self) -> "AsyncIterator[Any]":
+        import asyncio
+
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            self._wake_loop = lambda: loop.call_soon_threadsafe(woken.set)
+        try:
+            yield woken
+        finally:
+            with self._lock:
+                self._wake_loop = None
+
+
+class Requester:
+    """State: the requests of a bus that wait for replies."""
+
+    def __init__(self, bus: RequestBus) -> None:
+        participant = bus.link.participant if isinstance(bus.link, ParticipantLink) else None
+        number = secrets.randbelow(PARTICIPANTS) if participant is None else participant % PARTICIPANTS
+        self.first = number * SEQUENCE
+        self.subscription = Subscription(
+            Reply, where=(this.request >= self.first) & (this.request <= self.first + SEQUENCE - 1)
+        )
+        self.counts: Counter[str] = Counter()
+        self._bus = bus
+        self._now = time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9
+        self._waiting: dict[int, Exchange] = {}
+        self._lock = threading.Lock()
+        self._last = 0
+        self._is_closed = False
+
+    def handle(self, reply: Reply) -> None:
+        """Give a reply to the request that it names; late, second and other replies are counted."""
+        exchange = self._waiting.get(reply.request)
+        if exchange is None or not exchange.accept(reply):
+            self._count("replies ignored")
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self.counts[what] += 1
+
+    def has_made(self, number: int) -> bool:
+        """Whether a request with this number is one of this bus."""
+        return self.first <= number < self.first + SEQUENCE
+
+    def close(self) -> None:
+        """Let the requests that wait fail."""
+        with self._lock:
+            self._is_closed = True
+            waiting = list(self._waiting.values())
+        for exchange in waiting:
+            exchange.close()
+
+    def request(
+        self, event: Event, publish: Callable[[Any], object], timeout: Span | float, wanted: type[Reply] | None
+    ) -> Reply:
+        """Publish a request and block until its reply; see `Collection.request_sync`."""
+        _refuse_event_loop()
+        with self._exchange(event, wanted or Reply) as exchange:
+            steps = self._steps(exchange, publish, timeout)
+            try:
+                step = next(steps)
+                while True:
+                    step = steps.send(exchange.wait(*step, self._bus.wait_for))
+            except StopIteration as end:
+                return _result(exchange, end.value)
+
+    async def request_async(
+        self, event: Event, publish: Callable[[Any], object], timeout: Span | float, wanted: type[Reply] | None
+    ) -> Reply:
+        """The same without blocking the event loop; see `Collection.request`."""
+        with self._exchange(event, wanted or Reply) as exchange:
+            steps = self._steps(exchange, publish, timeout)
+            try:
+                step = next(steps)
+                while True:
+                    step = steps.send(await exchange.wait_async(*step))
+            except StopIteration as end:
+                return _result(exchange, end.value)
+
+    @contextmanager
+    def _exchange(self, event: Event, wanted: type[Reply]) -> Iterator[Exchange]:
+        check_request_type(type(event))
+        with self._lock:
+            exchange = Exchange(event, self._new_number(), wanted)
+            self._waiting[exchange.number] = exchange
+            exchange.is_closed = self._is_closed
+            self.counts["requests"] += 1
+        try:
+            yield exchange
+        except (NoReceiver, RequestTimeout, RequestRefused) as problem:
+            self._count(_OUTCOMES[type(problem)])
+            raise
+        finally:
+            del self._waiting[exchange.number]
+
+    def _new_number(self) -> int:
+        if len(self._waiting) >= SEQUENCE - 1:
+            raise BusError(f"{len(self._waiting)} requests of this bus wait for replies; no more can be made")
+        while True:
+            self._last = self._last % (SEQUENCE - 1) + 1  # never 0: so much a reply has that nobody filled in
+            if self.first + self._last not in self._waiting:
+                return self.first + self._last
+
+    def _steps(
+        self, exchange: Exchange, publish: Callable[[Any], object], timeout: Span | float
+    ) -> Generator[Step, bool, Reply | None]:
+        """What a request does, without the waiting: yields what to wait for, and gets whether it came true."""
+        seconds = timeout if isinstance(timeout, int | float) else nanoseconds(timeout, "timeout") / 1e9
+        until = self._now() + seconds
+        if not self._has_receiver(exchange):
+            yield from self._find_receiver(exchange, min(seconds, GRACE_S))
+        if not exchange.is_closed:
+            publish(exchange.event)
+        if not (yield lambda: exchange.is_over, max(0, until - self._now())):
+            raise RequestTimeout(f"no reply to {exchange.event!r} within {seconds:g} s")
+        return exchange.reply
+
+    def _has_receiver(self, exchange: Exchange) -> bool:
+        """Whether a server here, or others, get the request, or the medium cannot know."""
+        interested = self._bus.interested
+        if exchange.is_closed or interested.there(exchange.event) is not False:
+            return True
+        return any(is_server(listener) for listener in interested.here(exchange.event))
+
+    def _find_receiver(self, exchange: Exchange, seconds: float) -> Generator[Step, bool, None]:
+        """Wait until a receiver is known; who subscribed here without being a server may also reply."""
+        interested = self._bus.interested
+        if not interested.is_alone:
+            end = interested.on_change(exchange.wake)
+            try:
+                yield lambda: self._has_receiver(exchange), seconds
+            finally:
+                end()
+        if not (self._has_receiver(exchange) or interested.here(exchange.event)):
+            name = name_of(type(exchange.event))
+            raise NoReceiver(
+                f"nobody subscribed to {exchange.event!r}; a program answers it by bus.collection({name}).serve(...)"
+            )
+
+
+_OUTCOMES: dict[type, str] = {NoReceiver: "no receiver", RequestTimeout: "timed out", RequestRefused: "refused"}
+
+
+def _result(exchange: Exchange, reply: Reply | None) -> Reply:
+    if reply is None:
+        raise BusError(f"the bus was closed before a reply to {exchange.event!r} came")
+    if isinstance(reply, Declined):
+        problem = RequestRefused(f"{name_of(type(exchange.event))} was refused: {reply.reason or 'no reason given'}")
+        problem.reason = reply.reason
+        raise problem
+    return reply
+
+
+def _refuse_event_loop() -> None:
+    """Raise BusError in an event loop, which would wait for itself."""
+    if (asyncio := sys.modules.get("asyncio")) is None:
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise BusError("request_sync would block the event loop that runs here; write `await collection.request(...)`")
+
+
+# -- replying ----------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """Calls a handler with requests, and publishes what it returns as replies."""
+
+    def __init__(self, bus: RequestBus, handler: Callable[[Any], Any]) -> None:
+        self._bus, self._handler = bus, handler
+
+    def handle(self, event: Event) -> None:
+        """Answer a request; errors of the handler are raised after the requester was told."""
+        with self._refusing(event):
+            self._send(event, self._handler(event))
+
+    async def handle_async(self, event: Event) -> None:
+        """The same for a coroutine function."""
+        with self._refusing(event):
+            self._send(event, await self._handler(event))
+
+    @contextmanager
+    def _refusing(self, event: Event) -> Iterator[None]:
+        try:
+            yield
+        except RequestRefused as refusal:
+            self._send(event, Declined(reason=str(refusal)))
+        except Exception:
+            self._send(event, Declined(reason="failed"))
+            raise
+
+    def _send(self, event: Event, reply: object) -> None:
+        number = getattr(event, "request", None)
+        if reply is None or not number:
+            return
+        if not isinstance(reply, Reply):
+            raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is no genus.bus.Reply")
+        named = replace(reply, request=number)
+        if self._bus.is_own_request(number) or self._bus.interested.there(named) is not False:
+            self._bus.publish(named)
+        else:
+            PostponedReply(self._bus, named).start()
+
+
+def is_server(listener: Listener[Any]) -> bool:
+    """Whether a listener replies to requests; so may a group of consumers."""
+    return isinstance(getattr(listener.handler, "__self__", None), Server | RoundRobin)
+
+
+class PostponedReply:
+    """State: a reply whose requester is not known yet: it is published when it is, or after a while.
+
+    A thread of the bus publishes it, as the one that tells what is wanted receives for all.
+    """
+
+    def __init__(self, bus: RequestBus, reply: Reply) -> None:
+        self._bus, self._reply = bus, reply
+        self._lock = threading.Lock()
+        self._is_sent = False
+        self._end: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Wait for the requester."""
+        self._bus.call_at(self._bus.time_ns() + round(GRACE_S * 1e9), self._publish)
+        end = self._bus.interested.on_change(self._test)
+        with self._lock:
+            is_waiting = not self._is_sent
+            if is_waiting:
+                self._end = end
+        if is_waiting:
+            self._test()
+        else:
+            end()
+
+    def _test(self) -> None:
+        if not self._is_sent and self._bus.interested.there(self._reply) is not False:
+            self._bus.call_at(self._bus.time_ns(), self._publish)
+
+    def _publish(self) -> None:
+        with self._lock:
+            is_first, self._is_sent = not self._is_sent, True
+        if is_first:
+            self._end()
+            self._bus.publish(self._reply)

@@ -1,0 +1,482 @@
+"""`Gateway`: carries events between buses, those that somebody on another bus wants and no others."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from genus.bus import Bus, QoS, Timer
+from genus.errors import BusError
+from genus.filters import Subscription
+from genus.model import Event
+from genus.net._gateway.machine import Forward, GatewayMachine, SideRules
+from genus.net._gateway.outlet import Outlet
+from genus.net._gateway.rate import RateLimit, parse_rate
+from genus.net._gateway.scope import Scope
+from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
+from genus.net._gateway.spool import MOST_BYTES, Spool
+from genus.net._metrics import Metric
+from genus.net._relay import Arrival, Want
+
+GATE = "gate"
+STEP_S = 0.2
+"""How often a gateway looks for what is due, at least."""
+SYNC_S = 1.0
+MOST_TOKEN = 2000
+
+
+class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of a gateway: a bus, and what may cross to it and from it.
+
+    Args:
+        bus: The bus, from `open_bus`; the gateway does not close it.
+        name: Names the side in tables. Gateways that share a CAN bus must give it the same name.
+        export: Types that may leave this side, with those below them; None: all.
+        imports: Types that may enter this side, with those below them; None: all.
+        wants: What this side wants in any case, as a CAN bus, whose nodes do not tell it.
+        rate: Limits for types that enter this side, as `RateLimit` or text: `{Loop: "10/s"}`.
+        quality: The quality of service with which types are sent to this side.
+        spool: A folder for events that wait while this side is not connected; None: they are lost then.
+        spool_bytes: The most that the folder may take; the oldest events are dropped for new ones.
+        gateways: On CAN: node numbers of other gateways. What they send is not carried further.
+    """
+
+    bus: Bus
+    name: str = ""
+    export: Sequence[type] | None = None
+    imports: Sequence[type] | None = None
+    wants: Sequence[Subscription | str] = ()
+    rate: Mapping[type, RateLimit | str] = {}
+    quality: Mapping[type, QoS] = {}
+    spool: str | os.PathLike[str] | None = None
+    spool_bytes: int = MOST_BYTES
+    gateways: Sequence[int] = ()
+
+
+class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a side of a gateway has done so far, and how it is now.
+
+    `asked` is how many subscriptions the side has, and `refused` how many of these ask only for what the scopes of the
+    sides keep back. The counters are those of `SideCounters`.
+    """
+
+    name: str
+    is_connected: bool
+    asked: int
+    refused: int
+    waiting: int
+    heard: int
+    unwanted: int
+    duplicates: int
+    out_of_scope: int
+    wanted: int
+    crossed: int
+    lost: int
+    spooled: int
+    limited: int
+
+
+class GatewayStatus(msgspec.Struct, frozen=True):
+    """How a gateway is now: whether it is the active one of its name, what it keeps as a standby, and its sides.
+
+    `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross.
+    """
+
+    is_active: bool
+    held: int
+    unconfirmed: int
+    sides: tuple[SideStatus, ...]
+
+
+class _Side:
+    """State: a side with its link."""
+
+    def __init__(self, number: int, given: GatewaySide, place: str, receive: Callable[[int, Arrival], None]) -> None:
+        self.number, self.given = number, given
+        self.name = given.name or f"side {number + 1}"
+        self.link = relay_link(given.bus, f"{place}/{self.name}")
+        self.segment = self.link if isinstance(self.link, CanSegment) else None
+        self.is_virtual = given.bus.wait_for is not None
+        self.is_network = self.segment is None and not isinstance(self.link, LocalLink)
+        self.configured = [_as_subscription(one) for one in given.wants]
+        self.origin = os.urandom(8).hex()
+        self.asked = 0
+        self.relay = self.link.relay(lambda arrival: receive(number, arrival))
+        self.ends: list[Callable[[], None]] = []
+        self.shown: tuple[str, Callable[[], None]] | None = None
+
+    def rules(self) -> SideRules:
+        """What the machine is to know of it."""
+        given = self.given
+        return SideRules(
+            self.name,
+            Scope(_types(given.export), _types(given.imports)),
+            {cls: parse_rate(rate) if isinstance(rate, str) else rate for cls, rate in given.rate.items()},
+            self.segment.prefix if self.segment is not None else b"",
+            self.segment is None,
+        )
+
+    def wants(self) -> list[Want]:
+        """What the side wants: what its participants tell, and what is configured."""
+        found = [*self.link.wants(), *(Want("", self.origin, one) for one in self.configured)]
+        self.asked = len(found)
+        return found
+
+    def show(self, text: str) -> None:
+        """Show the token of the gateway; a new text replaces the old one."""
+        if self.shown is None or self.shown[0] != text:
+            before, self.shown = self.shown, (text, self.link.show(GATE, text))
+            if before is not None:
+                before[1]()
+
+    def close(self) -> None:
+        """Want nothing more, and be seen no more."""
+        for end in self.ends:
+            end()
+        self.relay.close()
+        if self.shown is not None:
+            self.shown[1]()
+
+
+class Gateway:
+    """Carries events between two or more buses: what is wanted on one of them, from all others, each event once.
+
+    A gateway works from when it is made until it is closed; use it in a `with` block. It does not close the buses.
+
+    Args:
+        sides: The buses, each as it is or as a `GatewaySide` with options.
+        name: Gateways with the same name, on the same networks, are doubled: one of them is active, the others stand
+            by and take over. Without a name a gateway is always active.
+
+    Raises:
+        BusError: A bus cannot be used by gateways, or an option is wrong.
+
+    >>> from genus import Event, Subscription, open_bus
+    >>> class Loop(Event):
+    ...     lane: int
+    >>> with open_bus() as road, open_bus() as city, Gateway(road, city) as gateway:
+    ...     listener = city.subscribe(Subscription(Loop), print)
+    ...     gateway.settle()
+    ...     road.publish(Loop(lane=2))
+    Loop(lane=2)
+    """
+
+    def __init__(self, *sides: Bus | GatewaySide, name: str = "") -> None:
+        if len(sides) < 2:
+            raise BusError(f"a gateway needs two buses or more, not {len(sides)}")
+        self.name = name
+        self.uid = _new_uid()
+        self._lock = threading.RLock()
+        self._is_closed = False
+        given = [side if isinstance(side, GatewaySide) else GatewaySide(bus=side) for side in sides]
+        _check_names(given)
+        self._virtual = next((side.bus for side in given if side.bus.wait_for is not None), None)
+        self._clock = time.monotonic if self._virtual is None else self._virtual_time
+        place = name or self.uid
+        self._sides = [_Side(number, side, place, self._receive) for number, side in enumerate(given)]
+        rules = [side.rules() for side in self._sides]
+        self._machine = GatewayMachine(self.uid, rules, is_doubled=bool(name), now=self._clock())
+        self._outlets = [self._outlet(side) for side in self._sides]
+        self._peers: dict[tuple[int, str], dict[str, str]] = {}
+        """By side and link: the texts of the tokens of other gateways, with the uid in each."""
+        self._dirty = set(range(len(given)))
+        self._arrivals: list[tuple[int, Arrival]] = []
+        self._is_stepping = threading.Lock()
+        self._wake = threading.Event()
+        self._synced_at = 0.0
+        for side in self._sides:
+            self._join(side)
+        self._timer, self._thread = self._start()
+
+    def __enter__(self) -> "Gateway":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def _outlet(self, side: _Side) -> Outlet:
+        given = side.given
+        spool = Spool(given.spool, given.spool_bytes) if given.spool is not None else None
+        runs = side.segment is not None and not side.is_virtual  # a channel of CAN is announced when it is first used
+        counts = self._machine.counts[side.number]
+        return Outlet(side.name, given.bus, side.link, counts, given.quality, spool, runs=runs)
+
+    def _join(self, side: _Side) -> None:
+        """Follow what a side wants, the tokens of other gateways, and whether it is connected."""
+        number = side.number
+        side.ends.append(side.link.on_wants(lambda: self._wants_changed(side)))
+        if self.name:
+            side.ends.append(side.link.watch(GATE, lambda *token: self._token(number, *token)))
+        connected = getattr(side.link, "on_connected", None)
+        if connected is not None:
+            side.ends.append(connected(lambda is_connected: self._connected(number, is_connected)))
+        if side.segment is not None:
+            side.segment.gateways.update(side.given.gateways)
+            side.segment.on_copy = lambda event: self._copied(number, event)
+
+    def _virtual_time(self) -> float:
+        assert self._virtual is not None
+        return self._virtual.time_ns() / 1e9
+
+    def _start(self) -> tuple[Timer | None, threading.Thread | None]:
+        """Begin: in the time of a simulated bus, if there is one, and else in a thread."""
+        self.step()
+        if self._virtual is not None:
+            return self._virtual.every("10ms", self.step), None
+        thread = threading.Thread(target=self._run, name="genus-gateway", daemon=True)
+        thread.start()
+        return None, thread
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            with self._lock:
+                wake_at = self._machine.wake_at(self._clock())
+            left = STEP_S if wake_at is None else max(0.0, min(STEP_S, wake_at - self._clock()))
+            self._wake.wait(left)
+            self._wake.clear()
+            try:
+                self.step()
+            except BusError as problem:
+                if self._is_closed:
+                    return
+                _log().warning("a gateway: %s", problem)
+            except Exception:
+                _log().exception("a gateway failed in its regular work")
+
+    def settle(self) -> None:
+        """Follow all changes of interest that are known by now, before this call returns."""
+        while self._dirty or self._arrivals:
+            self.step()
+
+    def close(self) -> None:
+        """Carry nothing more; what waits is sent, or stays in its spool. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._wake.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5)
+        for side in self._sides:
+            side.close()
+        for outlet in self._outlets:
+            outlet.close()
+
+    # -- inputs ------------------------------------------------------------------------------------------------------
+
+    def _receive(self, side: int, arrival: Arrival) -> None:
+        """An event came; in virtual time, those of a real network wait for the next step."""
+        if self._virtual is not None and self._sides[side].is_network:
+            self._arrivals.append((side, arrival))
+            return
+        with self._lock:
+            self._put(self._machine.arrived(side, arrival, self._clock()))
+        self._drain()
+
+    def _copied(self, side: int, event: Event) -> None:
+        with self._lock:
+            self._machine.copy_arrived(side, event)
+
+    def _wants_changed(self, side: _Side) -> None:
+        self._dirty.add(side.number)
+        if self._virtual is not None and not side.is_network:
+            self.step()
+        else:
+            self._wake.set()
+
+    def _connected(self, side: int, is_connected: bool) -> None:
+        with self._lock:
+            self._put(self._machine.connected(side, is_connected, self._clock()))
+        self._wake.set()
+
+    def _token(self, side: int, link: str, text: str, is_present: bool) -> None:
+        """A token of a gateway on a side: the name, the uid, and the numbers of its nodes on CAN buses."""
+        peer = _read_token(text)
+        if peer is None or peer.name != self.name or peer.uid == self.uid:
+            return
+        with self._lock:
+            texts = self._peers.setdefault((side, link), {})
+            if is_present:
+                texts[text] = peer.uid
+            else:
+                texts.pop(text, None)
+            for each in self._sides:
+                if is_present and each.segment is not None and each.name in peer.nodes:
+                    each.segment.gateways.add(peer.nodes[each.name])
+            self._put(self._machine.token(side, peer.uid, peer.uid in texts.values(), self._clock()))
+        self._wake.set()
+
+    # -- regular work ------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Do what is due; a gateway does this by itself."""
+        if not self._is_stepping.acquire(blocking=False):
+            return
+        try:
+            self._take_arrivals()
+            while self._dirty:
+                self._follow_wants(self._dirty.pop())
+            with self._lock:
+                self._put(self._machine.tick(self._clock()))
+                changed = self._machine.take_changed()
+            for side, wants in changed.items():
+                self._sides[side].relay.want(wants)
+            self._show_tokens()
+            self._drain()
+            self._sync()
+        finally:
+            self._is_stepping.release()
+
+    def _take_arrivals(self) -> None:
+        arrivals, self._arrivals = self._arrivals, []
+        with self._lock:
+            for side, arrival in arrivals:
+                self._put(self._machine.arrived(side, arrival, self._clock()))
+
+    def _follow_wants(self, side: int) -> None:
+        wants = self._sides[side].wants()
+        with self._lock:
+            self._put(self._machine.wants_changed(side, wants, self._clock()))
+
+    def _show_tokens(self) -> None:
+        if self.name and not self._is_closed:
+            text = _Token(self.name, self.uid, self._nodes()).text()
+            for side in self._sides:
+                side.show(text)
+
+    def _nodes(self) -> dict[str, int]:
+        """By side: the number of this gateway's node on a CAN bus."""
+        numbers = {side.name: side.segment.node_number for side in self._sides if side.segment is not None}
+        return {name: number for name, number in numbers.items() if number is not None}
+
+    def _put(self, forwards: list[Forward]) -> None:
+        """Add events to the outlets; the lock is held, so that they are in order."""
+        for forward in forwards:
+            self._outlets[forward.target].put(forward.arrival)
+
+    def _drain(self) -> None:
+        for outlet in self._outlets:
+            outlet.drain()
+
+    def _sync(self) -> None:
+        if self._clock() - self._synced_at >= SYNC_S:
+            self._synced_at = self._clock()
+            for outlet in self._outlets:
+                outlet.sync()
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this gateway carries events; one that stands by does not."""
+        return self._machine.is_active
+
+    def status(self) -> GatewayStatus:
+        """How the gateway is now, with all counters."""
+        with self._lock:
+            sides = tuple(self._side_status(side) for side in self._sides)
+            return GatewayStatus(self._machine.is_active, self._machine.held, self._machine.unconfirmed, sides)
+
+    def _side_status(self, side: _Side) -> SideStatus:
+        outlet = self._outlets[side.number]
+        return SideStatus(
+            name=side.name,
+            is_connected=outlet.is_connected,
+            asked=side.asked,
+            refused=self._machine.refused_wants(side.number),
+            waiting=outlet.waiting,
+            **self._machine.counts[side.number].as_dict(),
+        )
+
+    def metrics(self) -> Iterator[Metric]:
+        """The counters for Prometheus, by side."""
+        status = self.status()
+        yield Metric("gateway_active", "Whether it carries events", "gauge", {"": float(status.is_active)})
+        yield Metric("gateway_held", "Events that a standby keeps", "gauge", {"": status.held})
+        yield Metric(
+            "gateway_unconfirmed_total", "Events not seen to cross in time", "counter", {"": status.unconfirmed}
+        )
+        for name, text in _GAUGES.items():
+            values = {side.name: float(getattr(side, name)) for side in status.sides}
+            yield Metric(f"gateway_{name.removeprefix('is_')}", text, "gauge", values, "side")
+        for name, text in _COUNTERS.items():
+            values = {side.name: float(getattr(side, name)) for side in status.sides}
+            yield Metric(f"gateway_{name}_total", text, "counter", values, "side")
+
+
+_GAUGES = {
+    "is_connected": "Whether the side is connected",
+    "asked": "Subscriptions of the side",
+    "refused": "Subscriptions of the side that scopes keep back",
+    "waiting": "Events that wait for the side, in the queue and in the spool",
+}
+_COUNTERS = {
+    "heard": "Events that came from the side",
+    "unwanted": "Events of the side that no other one wants",
+    "duplicates": "Events of the side that had come before",
+    "out_of_scope": "Events of the side that scopes keep back",
+    "wanted": "Events that the side wants",
+    "crossed": "Events sent to the side",
+    "lost": "Events that could not be sent to the side",
+    "spooled": "Events written to the spool of the side",
+    "limited": "Events that a rate limit kept from the side",
+}
+
+
+class _Token(msgspec.Struct, frozen=True, array_like=True):
+    """What a gateway shows to others."""
+
+    name: str
+    uid: str
+    nodes: dict[str, int] = {}
+
+    def text(self) -> str:
+        """The token as text."""
+        return json.dumps([self.name, self.uid, dict(sorted(self.nodes.items()))])
+
+
+_tokens: msgspec.json.Decoder[_Token] = msgspec.json.Decoder(_Token)
+
+
+def _read_token(text: str) -> _Token | None:
+    """The token in a text; None if there is none."""
+    if len(text) > MOST_TOKEN:
+        return None
+    try:
+        return _tokens.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _new_uid() -> str:
+    """A uid that is higher than those of gateways that were started before: a newcomer stands by."""
+    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(3).hex()[:5]}"[-16:]
+
+
+def _check_names(sides: Sequence[GatewaySide]) -> None:
+    names = [side.name for side in sides if side.name]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise BusError(f"two sides are named {doubled!r}; give each a name of its own")
+    if len({id(side.bus) for side in sides}) < len(sides):
+        raise BusError("two sides are the same bus; a gateway connects different ones")
+
+
+def _types(given: Sequence[type] | None) -> tuple[type, ...] | None:
+    return None if given is None else tuple(given)
+
+
+def _as_subscription(given: Subscription | str) -> Subscription:
+    return Subscription.parse(given) if isinstance(given, str) else given
+
+
+def _log() -> Any:
+    import logging
+
+    return logging.getLogger("genus.net")

@@ -1,0 +1,161 @@
+"""`Outlet`: what carries events to one side: a queue, and a spool while the side is not connected."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from genus.bus import Bus, EventChannel, QoS
+from genus.errors import GenusError
+from genus.model import Event, name_of
+from genus.net._gateway.counters import SideCounters
+from genus.net._gateway.spool import Spool
+from genus.net._relay import Arrival, RelayLink
+
+MOST_QUEUED = 10_000
+"""Events that may wait for a side that takes long; of more, the oldest are dropped and counted as lost."""
+
+log = logging.getLogger("genus.net")
+
+
+class Outlet:
+    """State: the events on their way to a side. They are sent in the order in which they were put.
+
+    Whoever puts an event calls `drain` afterwards: one thread sends, others leave it to that one. With `runs`, a thread
+    of its own does it, for media on which sending may block.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bus: Bus,
+        link: RelayLink,
+        counts: SideCounters,
+        quality: Mapping[type, QoS],
+        spool: Spool | None = None,
+        *,
+        runs: bool = False,
+    ) -> None:
+        self.name, self.spool = name, spool
+        self._bus, self._link, self._counts = bus, link, counts
+        self._quality = dict(quality)
+        self._channels: dict[type, EventChannel[Any] | None] = {}
+        self._queue: deque[Arrival] = deque()
+        self._sending = threading.Lock()
+        self._refused: set[tuple[type, str]] = set()
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        if runs:
+            self._thread = threading.Thread(target=self._run, name=f"genus-gateway-{name}", daemon=True)
+            self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait, in the queue and in the spool."""
+        return len(self._queue) + (len(self.spool) if self.spool is not None else 0)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the side is connected, as far as its link tells."""
+        return bool(getattr(self._link, "is_connected", True))
+
+    def put(self, arrival: Arrival) -> None:
+        """Add an event; calls must not overlap."""
+        self._queue.append(arrival)
+        if len(self._queue) > MOST_QUEUED:
+            self._queue.popleft()
+            self._counts.lost += 1
+
+    def drain(self) -> None:
+        """Send what waits, unless another thread is doing it; that one sends these events too."""
+        if self._thread is not None:
+            self._wake.set()
+        else:
+            self._drain()
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._wake.wait()
+            self._wake.clear()
+            self._drain()
+
+    def _drain(self) -> None:
+        while (self._queue or self._may_empty_spool()) and self._sending.acquire(blocking=False):
+            try:
+                while self._queue or self._may_empty_spool():
+                    self._send_next()
+            finally:
+                self._sending.release()
+
+    def _may_empty_spool(self) -> bool:
+        return self.spool is not None and self.is_connected and bool(len(self.spool))
+
+    def _send_next(self) -> None:
+        """Send the oldest event: of the spool, if that has any and the side is connected."""
+        if self.spool is not None and (len(self.spool) or not self.is_connected):
+            while self._queue:
+                self._write(self.spool, self._queue.popleft())
+            first = self.spool.first() if self.is_connected else None
+            if first is not None:
+                self._forward(first)
+                self.spool.sent()
+        elif self._queue:
+            self._forward(self._queue.popleft())
+
+    def _write(self, spool: Spool, arrival: Arrival) -> None:
+        try:
+            self._counts.lost += spool.append(arrival)
+            self._counts.spooled += 1
+        except (OSError, GenusError) as problem:
+            self._refuse(arrival.event, f"it cannot be spooled: {problem}")
+
+    def _forward(self, arrival: Arrival) -> None:
+        try:
+            self._announce(type(arrival.event))
+            self._link.forward(arrival)
+            self._counts.crossed += 1
+        except GenusError as problem:
+            self._refuse(arrival.event, str(problem))
+
+    def _announce(self, cls: type[Event]) -> None:
+        """Announce a type with the quality of service that it has on this side."""
+        if cls in self._channels or not self._quality:
+            return
+        self._channels[cls] = None
+        qos = next((qos for limited, qos in self._quality.items() if issubclass(cls, limited)), None)
+        if qos is not None:
+            channel: EventChannel[Any] = self._bus.channel(cls, qos)
+            channel.announce(carries=Event.__struct_fields__)
+            self._channels[cls] = channel
+
+    def _refuse(self, event: Event, why: str) -> None:
+        """Count an event as lost; the first of a type and reason is logged."""
+        self._counts.lost += 1
+        if (type(event), why) not in self._refused and len(self._refused) < 1000:
+            self._refused.add((type(event), why))
+            log.warning("a gateway could not send a %s to %s: %s", name_of(type(event)), self.name, why)
+
+    def sync(self) -> None:
+        """Write the spool to the disk."""
+        if self.spool is not None and self._sending.acquire(blocking=False):
+            try:
+                self.spool.sync()
+            finally:
+                self._sending.release()
+
+    def close(self) -> None:
+        """Send what waits; what cannot be sent stays in the spool."""
+        self._is_closed = True
+        if self._thread is not None:
+            self._wake.set()
+            if self._thread is not threading.current_thread():
+                self._thread.join(5)
+        self._drain()
+        for channel in self._channels.values():
+            if channel is not None:
+                channel.cancel()
+        if self.spool is not None:
+            with self._sending:
+                self.spool.close()

@@ -1,0 +1,112 @@
+"""Rate limits: how many events of a type enter a side per second, by a token bucket; time is an input."""
+
+import re
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from genus.errors import BusError
+from genus.net._relay import Arrival
+
+WhenLimited: TypeAlias = Literal["drop", "newest"]
+"""What happens to an event that comes too soon: it is dropped, or waits until a newer one replaces it."""
+_UNITS_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_ROUNDING_S = 1e-6
+
+
+class RateLimit(msgspec.Struct, frozen=True):
+    """At most `events` per `per_s` seconds of a type and those below it, and as many at once."""
+
+    events: int
+    per_s: float = 1.0
+    excess: WhenLimited = "drop"
+
+
+def parse_rate(text: str) -> RateLimit:
+    """A rate as text: `10/s`, `100/min newest`; BusError if it cannot be read.
+
+    >>> parse_rate("100/min newest")
+    RateLimit(events=100, per_s=60.0, excess='newest')
+    """
+    found = re.fullmatch(r"(\d{1,9})\s*/\s*(s|min|h)(?:\s+(drop|newest))?", text.strip())
+    if found is None or int(found[1]) == 0:
+        raise BusError(f"{text!r} is no rate; write one like '10/s', '100/min' or '2/s newest'")
+    return RateLimit(int(found[1]), _UNITS_S[found[2]], "newest" if found[3] == "newest" else "drop")
+
+
+class Limiter:
+    """State: the buckets of one side. An event takes a token of every bucket whose type it has, or of none."""
+
+    def __init__(self, limits: Mapping[type, RateLimit]) -> None:
+        self._buckets = {cls: _Bucket(limit) for cls, limit in limits.items()}
+        self._of_class: dict[type, list[_Bucket]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._buckets)
+
+    def admit(self, arrival: Arrival, now: float) -> tuple[bool, int]:
+        """Whether an event may pass now, and how many events are thereby dropped for good: it, or one it replaces."""
+        buckets = self._find(type(arrival.event))
+        for bucket in buckets:
+            bucket.fill(now)
+        empty = [bucket for bucket in buckets if bucket.tokens < 1 or bucket.waiting is not None]
+        if not empty:
+            for bucket in buckets:
+                bucket.tokens -= 1
+            return True, 0
+        if empty[0].limit.excess == "drop":
+            return False, 1
+        replaced = empty[0].waiting
+        empty[0].waiting = arrival
+        return False, 0 if replaced is None else 1
+
+    def due(self, now: float) -> list[Arrival]:
+        """The events that waited and may pass now."""
+        found = []
+        for bucket in self._buckets.values():
+            waiting = bucket.waiting
+            if waiting is not None and self._ready_at(waiting) <= now + _ROUNDING_S:
+                for each in self._find(type(waiting.event)):
+                    each.fill(now)
+                    each.tokens -= 1
+                bucket.waiting = None
+                found.append(waiting)
+        return found
+
+    def wake_at(self) -> float | None:
+        """When the next event that waits may pass."""
+        waiting = (bucket.waiting for bucket in self._buckets.values())
+        return min((self._ready_at(one) for one in waiting if one is not None), default=None)
+
+    def _ready_at(self, arrival: Arrival) -> float:
+        return max(bucket.ready_at() for bucket in self._find(type(arrival.event)))
+
+    def _find(self, cls: type) -> "list[_Bucket]":
+        found = self._of_class.get(cls)
+        if found is None:
+            found = [bucket for limited, bucket in self._buckets.items() if issubclass(cls, limited)]
+            self._of_class[cls] = found
+        return found
+
+
+class _Bucket:
+    """State: the tokens of one limit."""
+
+    def __init__(self, limit: RateLimit) -> None:
+        self.limit = limit
+        self.tokens = float(limit.events)
+        self.waiting: Arrival | None = None
+        self._filled_at: float | None = None
+
+    def fill(self, now: float) -> None:
+        """Add what has come in since the last call; time that goes back adds nothing."""
+        if self._filled_at is not None and now > self._filled_at:
+            gained = (now - self._filled_at) * self.limit.events / self.limit.per_s
+            self.tokens = min(float(self.limit.events), self.tokens + gained)
+        self._filled_at = now
+
+    def ready_at(self) -> float:
+        """When there is a token."""
+        missing = max(0.0, 1 - self.tokens)
+        return (self._filled_at or 0.0) + missing * self.limit.per_s / self.limit.events

@@ -1,0 +1,367 @@
+"""Sides: how a gateway reaches a bus that has no `RelayLink` of its own, within a process or on CAN.
+
+The subscribers that are known are those of this process: nodes of a CAN bus do not tell what they subscribe to. Events
+have no numbers of an origin, so this module counts them.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Any, Protocol, runtime_checkable
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from genus.bus import Bus, EventChannel, Listener
+from genus.errors import BusError
+from genus.filters import Subscription
+from genus.model import Event
+from genus.net._envelope import NUMBERS, Origin, new_uid
+from genus.net._gateway.routes import merged
+from genus.net._gateway.window import SeenEvents, line_of
+from genus.net._relay import Arrival, Relay, RelayLink, Want
+from genus.targets.python import PythonFilter
+
+PREFIX_BYTES = 6
+"""Bytes of the uid of an event's origin that name the CAN bus; the last two are the number of the node."""
+NUMBERS_PER_S = 4096
+"""Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""
+
+
+@runtime_checkable
+class SegmentLink(Protocol):
+    """A link to a CAN bus."""
+
+    @property
+    def node_number(self) -> int | None:
+        """The number of this node; None until it has one."""
+
+    def tap(self, receive: Callable[[Event, int | None], object]) -> Callable[[], None]:
+        """Call a function with each event, and the number of the node that sent it; None if this one did."""
+
+    def forward(self, event: Event) -> None:
+        """Publish an event of another network."""
+
+    def listen(self, subscription: Subscription, on_trouble: Callable[[object], object] | None) -> Callable[[], None]:
+        """Let what a subscription matches pass the acceptance filters."""
+
+
+class LocalRelay:
+    """State: what a gateway wants of a bus."""
+
+    def __init__(self, receive: Callable[[Arrival], None], changed: Callable[[], None]) -> None:
+        self.receive = receive
+        self.wants: tuple[Want, ...] = ()
+        self.subscriptions: tuple[Subscription, ...] = ()
+        self._tests: tuple[PythonFilter, ...] = ()
+        self._changed = changed
+
+    def want(self, wants: Iterable[Want]) -> None:
+        """Receive what these wants match; replaces those before."""
+        self.wants = tuple(wants)
+        self.subscriptions = tuple(merged(want.subscription for want in self.wants))
+        self._tests = tuple(map(PythonFilter, self.subscriptions))
+        self._changed()
+
+    def matches(self, event: Event) -> bool:
+        """Whether the gateway wants an event."""
+        return any(matches(event) for matches in self._tests)
+
+    def close(self) -> None:
+        """Want nothing more."""
+        self.want(())
+
+
+class EventNumbers:
+    """State: numbers for events whose medium has none, per origin and type."""
+
+    def __init__(self) -> None:
+        self._first = int(time.time() * NUMBERS_PER_S)
+        self._counts: Counter[tuple[bytes, type]] = Counter()
+        self._last: dict[tuple[type, str], Arrival] = {}
+        self._lock = threading.Lock()
+
+    def add(self, event: Event, uid: bytes, kept: str | None = None) -> Arrival:
+        """An event with its origin, as the next of its type there; a kept one has the same number each time."""
+        with self._lock:
+            known = self._last.get((type(event), kept)) if kept is not None else None
+            if known is not None and known.event is event:
+                return known
+            self._counts[uid, type(event)] += 1
+            number = (self._first + self._counts[uid, type(event)]) % NUMBERS
+            arrival = Arrival(event, Origin(uid, number), kept)
+            if kept is not None:
+                self._last[type(event), kept] = arrival
+            return arrival
+
+
+class LocalNetwork:
+    """State: a bus within this process as a network: its subscribers are one participant, each gateway is another."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.uid = new_uid()
+        self.links: tuple[LocalLink, ...] = ()
+        self.tokens: dict[tuple[str, str, str], None] = {}
+        self.watchers: list[tuple[str, LocalLink, Callable[[str, str, bool], None]]] = []
+        self._numbers = EventNumbers()
+        self._seen = SeenEvents()
+        self._keepers: dict[type, EventChannel[Event]] = {}
+        self._forwarding = threading.local()
+        self._listener: Listener[Any] | None = None
+        self._lock = threading.RLock()
+
+    def wants_changed(self, link: "LocalLink") -> None:
+        """A gateway wants something else: listen to the bus while any wants anything, and tell the others."""
+        with self._lock:
+            is_wanted = any(relay.subscriptions for each in self.links for relay in each.relays)
+            before = self._listener
+            if is_wanted and before is None:
+                self._listener = self.bus.subscribe(Subscription(Event), self._published)
+            elif not is_wanted and before is not None:
+                self._listener = None
+                before.cancel()
+        self._catch_up(link)
+        for other in self.links:
+            if other is not link:
+                other.tell_wants()
+
+    def wants(self, link: "LocalLink") -> list[Want]:
+        """The subscriptions of the bus, except the one of this network, and the wants of other gateways."""
+        found = Counter(self.bus.subscriptions())
+        if self._listener is not None:
+            found[self._listener.subscription] -= 1
+        own = [Want(self.uid.hex(), self.uid.hex(), one) for one, times in found.items() if times > 0]
+        others = [
+            (each.uid.hex(), want)
+            for each in self.links
+            for relay in each.relays
+            for want in relay.wants
+            if each is not link
+        ]
+        return own + [replace(want, speaker=speaker) for speaker, want in others]
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _published(self, event: Event) -> None:
+        forwarded = getattr(self._forwarding, "event", None)
+        if forwarded is None or (forwarded is not event and forwarded != event):
+            self._give(self._numbers.add(event, self.uid, self._kept_value(event)), None)
+
+    def _give(self, arrival: Arrival, sender: "LocalLink | None") -> None:
+        for link in self.links:
+            for relay in link.relays:
+                if link is not sender and relay.matches(arrival.event):
+                    relay.receive(arrival)
+
+    def _kept_value(self, event: Event) -> str | None:
+        keep = self.bus.kept_by(type(event))
+        if keep is None:
+            return None
+        values = (getattr(event, name) for name in keep.by)
+        return ",".join("" if value is None else str(value) for value in values)
+
+    def _catch_up(self, link: "LocalLink") -> None:
+        """Give a gateway the kept events that it wants; the same ones again do no harm."""
+        for relay in link.relays:
+            for subscription in relay.subscriptions:
+                for event in self.bus.last_values(subscription):
+                    relay.receive(self._numbers.add(event, self.uid, self._kept_value(event)))
+
+    def forward(self, arrival: Arrival, sender: "LocalLink") -> None:
+        """Give an event of another network to the subscribers of this bus, and to other gateways."""
+        with self._lock:
+            if arrival.origin.uid == self.uid or not self._seen.add(arrival, line_of(arrival)):
+                return
+        before = getattr(self._forwarding, "event", None)
+        self._forwarding.event = arrival.event
+        try:
+            if arrival.kept is None:
+                self.bus.receive(arrival.event)
+            else:
+                self._keeper(type(arrival.event)).publish(arrival.event)
+        finally:
+            self._forwarding.event = before
+        self._give(arrival, sender)
+
+    def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
+        """The channel that keeps the newest event of each source."""
+        if cls not in self._keepers:
+            channel = self.bus.channel(cls, keep=1)
+            channel.announce()
+            self._keepers[cls] = channel
+        return self._keepers[cls]
+
+    # -- tokens ------------------------------------------------------------------------------------------------------
+
+    def tell_token(self, what: str, uid: str, text: str, is_present: bool) -> None:
+        """A gateway shows a token, or does so no more."""
+        if is_present:
+            self.tokens[what, uid, text] = None
+        elif self.tokens.pop((what, uid, text), self) is self:
+            return
+        for watched, link, changed in list(self.watchers):
+            if watched == what and link.uid.hex() != uid:
+                changed(uid, text, is_present)
+
+
+class LocalLink:
+    """State: a gateway on a bus within this process."""
+
+    def __init__(self, network: LocalNetwork) -> None:
+        self.uid = new_uid()
+        self.relays: tuple[LocalRelay, ...] = ()
+        self._network = network
+        self._on_wants: list[Callable[[], None]] = []
+        network.links = (*network.links, self)
+
+    def relay(self, receive: Callable[[Arrival], None]) -> Relay:
+        """Call a function once with each event that the wants of the relay match."""
+        made = LocalRelay(receive, lambda: self._network.wants_changed(self))
+        self.relays = (*self.relays, made)
+        return made
+
+    def forward(self, arrival: Arrival) -> None:
+        """Give an event of another network to the subscribers of this bus; a kept one also to later ones."""
+        self._network.forward(arrival, self)
+
+    def wants(self) -> list[Want]:
+        """The subscriptions of the bus, and the wants of other gateways on it."""
+        return self._network.wants(self)
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when `wants()` has changed; returns a function to end it."""
+        self._on_wants.append(changed)
+        end = self._network.bus.on_subscriptions(changed)
+
+        def end_both() -> None:
+            end()
+            self._on_wants.clear()
+            self._network.links = tuple(each for each in self._network.links if each is not self)
+
+        return end_both
+
+    def tell_wants(self) -> None:
+        """The wants of another gateway have changed."""
+        for changed in list(self._on_wants):
+            changed()
+
+    def show(self, what: str, text: str) -> Callable[[], None]:
+        """Show a token to the other gateways on this bus."""
+        uid = self.uid.hex()
+        self._network.tell_token(what, uid, text, True)
+        return lambda: self._network.tell_token(what, uid, text, False)
+
+    def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
+        """Call a function with uid, text and presence of the tokens of other gateways on this bus."""
+        entry = (what, self, changed)
+        watchers = self._network.watchers
+        watchers.append(entry)
+        for shown, uid, text in list(self._network.tokens):
+            if shown == what and uid != self.uid.hex():
+                changed(uid, text, True)
+        return lambda: watchers.remove(entry) if entry in watchers else None
+
+
+class CanSegment:
+    """State: a CAN bus as a network: the origin of its events is their node. Only wants of this process are known."""
+
+    def __init__(self, bus: Bus, link: SegmentLink, prefix: bytes) -> None:
+        self.uid = new_uid()
+        self.prefix = prefix
+        self.gateways: set[int] = set()
+        """Numbers of the nodes of other gateways: what they send is not carried further."""
+        self.on_copy: Callable[[Event], None] | None = None
+        """Is called with what other gateways send."""
+        self._bus, self._link = bus, link
+        self._relay: LocalRelay | None = None
+        self._numbers = EventNumbers()
+        self._heard: dict[Subscription, Callable[[], None]] = {}
+        self._untap: Callable[[], None] | None = None
+
+    def relay(self, receive: Callable[[Arrival], None]) -> Relay:
+        """Call a function once with each event that the wants of the relay match; there is one relay."""
+        self._relay = LocalRelay(receive, self._relay_changed)
+        return self._relay
+
+    def _relay_changed(self) -> None:
+        """Let what is wanted pass the acceptance filters, and nothing else."""
+        wanted = self._relay.subscriptions if self._relay is not None else ()
+        if wanted and self._untap is None:
+            self._untap = self._link.tap(self._received)
+        elif not wanted and self._untap is not None:
+            self._untap()
+            self._untap = None
+        for one in wanted:
+            if one not in self._heard:
+                self._heard[one] = self._link.listen(one, None)
+        for one in [one for one in self._heard if one not in wanted]:
+            self._heard.pop(one)()
+
+    def _received(self, event: Event, node: int | None) -> None:
+        if self._relay is None or not self._relay.matches(event):
+            return
+        if node in self.gateways:
+            if self.on_copy is not None:
+                self.on_copy(event)
+            return
+        number = self._link.node_number if node is None else node
+        uid = self.prefix + (number or 0).to_bytes(8 - PREFIX_BYTES, "big")
+        self._relay.receive(self._numbers.add(event, uid))
+
+    def forward(self, arrival: Arrival) -> None:
+        """Publish an event of another network on the bus, and to its subscribers in this process."""
+        self._link.forward(arrival.event)
+        self._bus.receive(arrival.event)
+
+    def wants(self) -> list[Want]:
+        """The subscriptions of this process."""
+        return [Want(self.uid.hex(), self.uid.hex(), one) for one in dict.fromkeys(self._bus.subscriptions())]
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when `wants()` has changed; returns a function to end it."""
+        return self._bus.on_subscriptions(changed)
+
+    @property
+    def node_number(self) -> int | None:
+        """The number of this gateway's node."""
+        return self._link.node_number
+
+    def show(self, what: str, text: str) -> Callable[[], None]:
+        """A CAN bus shows no tokens."""
+        return _nothing
+
+    def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
+        """A CAN bus shows no tokens."""
+        return _nothing
+
+
+def _nothing() -> None:
+    """End what was not begun."""
+
+
+_LOCAL: "WeakValueDictionary[int, LocalNetwork]" = WeakValueDictionary()
+"""By the identity of the bus, which the network keeps alive."""
+_LOCAL_LOCK = threading.Lock()
+
+
+def relay_link(bus: Bus, place: str) -> RelayLink:
+    """How a gateway reaches a bus; BusError if it cannot.
+
+    `place` names the bus: gateways that give the same one number the same events of a CAN bus alike.
+    """
+    link = bus.link
+    if isinstance(link, RelayLink):
+        return link
+    if isinstance(link, SegmentLink):
+        prefix = blake2b(place.encode(), digest_size=PREFIX_BYTES).digest()
+        return CanSegment(bus, link, prefix)
+    if link is not None:
+        raise BusError(f"{type(link).__name__} is no link that gateways can use")
+    with _LOCAL_LOCK:
+        network = _LOCAL.get(id(bus))
+        if network is None:
+            network = _LOCAL[id(bus)] = LocalNetwork(bus)
+        return LocalLink(network)

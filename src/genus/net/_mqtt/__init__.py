@@ -1,0 +1,1 @@
+"""MQTT 5: wire -> machine -> connection -> transport."""

@@ -1,0 +1,175 @@
+"""Addresses of MQTT brokers: `mqtt://[user:password@]host[:port]/REALM?option=value&...`, and `mqtts://` with TLS."""
+
+import re
+from pathlib import Path
+from typing import Final, get_args
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from genus.bus._qos import nanoseconds
+from genus.bus._queue import WhenFull
+from genus.errors import BusError, did_you_mean
+
+PORT: Final = 1883
+TLS_PORT: Final = 8883
+DEFAULT_REALM: Final = "genus"
+KEPT_SESSION_S: Final = 3600
+_REALM: Final = re.compile(r"[A-Za-z0-9_~.-]{1,64}")
+_SESSION: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SPAN_OPTIONS: Final = ("session_expires", "keep_alive")
+_TLS_OPTIONS: Final = ("ca", "cert", "key")
+OPTIONS: Final = (
+    *("qos", "session", *_SPAN_OPTIONS, *_TLS_OPTIONS),
+    *("capacity", "full", "receive_capacity", "receive_full", "map"),
+)
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A text that appears in no message."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+
+class MqttOptions(msgspec.Struct, frozen=True):
+    """What an address says, with the defaults.
+
+    `session` is a client id whose session the broker keeps for `session_expires_s` after the connection ended; without
+    it, the client id is random. `capacity` packets wait to be sent, `receive_capacity` to be handled; `full` and
+    `receive_full` say what happens with more. `map` is a file about topics of others.
+    """
+
+    host: str
+    port: int
+    realm: str = DEFAULT_REALM
+    tls: bool = False
+    user: str | None = None
+    password: Secret | None = None
+    qos: int = 1
+    session: str | None = None
+    session_expires_s: int = 0
+    keep_alive_s: int = 10
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    capacity: int = 10_000
+    full: WhenFull = "block"
+    receive_capacity: int = 100_000
+    receive_full: WhenFull = "block"
+    map: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """The address for messages: without user, password and options.
+
+        >>> parse_mqtt_address("//ann:secret@example.org/city").shown
+        'mqtt://example.org:1883/city'
+        """
+        return f"mqtt{'s' if self.tls else ''}://{_bracketed(self.host)}:{self.port}/{self.realm}"
+
+
+def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
+    """The options in an address, from what stands behind `mqtt:` or, with `tls`, behind `mqtts:`.
+
+    Raises:
+        BusError: A part of the address is wrong, or an option is unknown. The message has no password.
+
+    >>> options = parse_mqtt_address("//ann:secret@example.org/city?qos=0")
+    >>> options.host, options.port, options.realm, options.qos, options.password
+    ('example.org', 1883, 'city', 0, Secret(...))
+    >>> parse_mqtt_address("//localhost?qso=1")
+    Traceback (most recent call last):
+    genus.errors.BusError: mqtt://localhost: there is no option 'qso'; did you mean 'qos'? known are qos, session, ...
+    """
+    scheme = "mqtts" if tls else "mqtt"
+    url, port = _split(scheme, rest)
+    place = f"{scheme}://{_bracketed(url.hostname or '')}"
+    options = _options(place, url.query)
+    refused = next((name for name in _TLS_OPTIONS if name in options and not tls), None)
+    if refused is not None:
+        raise BusError(f"{place}: {refused} is for mqtts://")
+    if "key" in options and "cert" not in options:
+        raise BusError(f"{place}: a key needs cert, the certificate that it belongs to")
+    session = _matching(place, "session", options["session"], _SESSION) if "session" in options else None
+    default_span = f"{KEPT_SESSION_S}s" if session else "0s"
+    return MqttOptions(
+        host=url.hostname or "",
+        port=port or (TLS_PORT if tls else PORT),
+        realm=_matching(place, "the realm", unquote(url.path.strip("/")) or DEFAULT_REALM, _REALM),
+        tls=tls,
+        user=unquote(url.username) if url.username else None,
+        password=Secret(unquote(url.password)) if url.password else None,
+        qos=_integer(place, options, "qos", 1, 0, 1),
+        session=session,
+        session_expires_s=_seconds(place, "session_expires", options.get("session_expires", default_span)),
+        keep_alive_s=min(_seconds(place, "keep_alive", options.get("keep_alive", "10s")), 65_535),
+        ca=_path(options, "ca"),
+        cert=_path(options, "cert"),
+        key=_path(options, "key"),
+        capacity=_integer(place, options, "capacity", 10_000, 1),
+        full=_policy(place, "full", options.get("full", "block")),
+        receive_capacity=_integer(place, options, "receive_capacity", 100_000, 1),
+        receive_full=_policy(place, "receive_full", options.get("receive_full", "block")),
+        map=_path(options, "map"),
+    )
+
+
+def _split(scheme: str, rest: str) -> tuple[SplitResult, int | None]:
+    form = f"write {scheme}://host:port/realm?option=value"
+    try:
+        url = urlsplit(f"{scheme}:{rest}")
+        port = url.port
+    except ValueError:
+        raise BusError(f"{scheme}: host or port is not valid; {form}") from None
+    if not url.hostname:
+        raise BusError(f"{scheme}: the address has no host; {form}")
+    return url, port
+
+
+def _options(place: str, query: str) -> dict[str, str]:
+    try:
+        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError:
+        raise BusError(f"{place}: write options as name=value, joined by &") from None
+    for name in options:
+        if name not in OPTIONS:
+            hint = did_you_mean(name, OPTIONS)
+            raise BusError(f"{place}: there is no option {name!r}; {hint}known are {', '.join(OPTIONS)}")
+    return options
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _matching(place: str, what: str, text: str, form: re.Pattern[str]) -> str:
+    if not form.fullmatch(text):
+        raise BusError(f"{place}: {what} is {text!r}; write 1 to 64 letters, digits or any of _ . -")
+    return text
+
+
+def _integer(place: str, options: dict[str, str], name: str, default: int, least: int, most: int = 1 << 30) -> int:
+    text = options.get(name, str(default))
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise BusError(f"{place}: {name} is {text!r}; write a whole number from {least} to {most}")
+    return int(text)
+
+
+def _seconds(place: str, name: str, text: str) -> int:
+    """Whole seconds, rounded up; a plain number has the unit seconds."""
+    return -(-nanoseconds(f"{text}s" if text.isdecimal() else text, f"{place}: {name}") // 1_000_000_000)
+
+
+def _policy(place: str, name: str, text: str) -> WhenFull:
+    for policy in get_args(WhenFull):
+        if text == policy and (name == "full" or policy != "raise"):
+            return policy  # type: ignore[no-any-return]  # get_args forgets the type
+    known = [each for each in get_args(WhenFull) if name == "full" or each != "raise"]
+    raise BusError(f"{place}: {name} is {text!r}; choose one of {', '.join(known)}")
+
+
+def _path(options: dict[str, str], name: str) -> Path | None:
+    return Path(options[name]) if name in options else None

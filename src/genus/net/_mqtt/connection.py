@@ -1,0 +1,418 @@
+"""`Connection`: runs a client machine on a stream, in one thread, and connects again when the stream breaks.
+
+Any thread may send. A lone packet is sent at once, in the thread of its sender. When packets follow each other closely
+they are left to the connection's thread, or sent together once there are some kilobytes, so that many go in one system
+call. In the same way, when packets arrive so closely that the thread hardly waits for them, it lets some come together
+before it reads: a broker writes each packet and each acknowledgement by itself. With TLS all is sent by the
+connection's thread, as a TLS stream must not be used by two threads.
+"""
+
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Final, Protocol
+
+from genus.bus._queue import WhenFull
+from genus.errors import BusError
+from genus.net._mqtt.endpoint import CONNECT_S, Endpoint, reason_of
+from genus.net._mqtt.machine import SECOND, ClientMachine, Filter
+from genus.net._mqtt.mailbox import Mailbox
+from genus.net._mqtt.notices import Closing, Connected, Notice, Undelivered
+from genus.net._mqtt.outbox import Outbox
+from genus.net._mqtt.wire import Outgoing
+
+RECEIVE_BYTES: Final = 256 * 1024
+PULL_BYTES: Final = 64 * 1024
+TOGETHER_BYTES: Final = 16 * 1024
+LONE_NS: Final = 100_000
+QUICK_NS: Final = 200_000
+QUICK_TURNS: Final = 4
+TOGETHER_S: Final = 0.0001
+FIRST_DELAY_S: Final = 0.1
+LONGEST_DELAY_S: Final = 5.0
+STABLE_S: Final = 1.0
+LAST_S: Final = 2.0
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+BLOCKED = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Observer(Protocol):
+    """What a connection tells; without its lock held."""
+
+    def told(self, notice: Notice) -> None:
+        """The machine told something, or a packet was dropped; from any thread."""
+
+    def lost(self, why: str) -> None:
+        """The connection was lost, or could not be made again; from the connection's thread."""
+
+
+class Connection:
+    """State: a stream, the machine that speaks on it, and bytes that the stream did not take yet."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        machine: ClientMachine,
+        mailbox: Mailbox,
+        observer: Observer,
+        *,
+        capacity: int = 10_000,
+        full: WhenFull = "block",
+        random: Random | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._machine = machine
+        self._mailbox = mailbox
+        self._observer = observer
+        self._random = random or Random()
+        self._lock = threading.Lock()
+        self._outbox = Outbox(machine, capacity, full, self._lock)
+        self._stream: socket.socket | None = None
+        self._unsent = memoryview(b"")
+        self._calls: deque[Callable[[], None]] = deque()
+        self._is_direct = endpoint.tls is None
+        self._is_woken = False
+        self._over: str | None = None
+        self._sent_at = 0
+        self._delay_s = FIRST_DELAY_S
+        self._is_closed = threading.Event()
+        self._first_answer = threading.Event()
+        self._first_problem: str | None = None
+        self._waker, self._wakee = socket.socketpair()
+        self._waker.setblocking(False)
+        self._wakee.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="genus mqtt", daemon=True)
+
+    # -- for any thread ------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Connect; BusError with the reason if the broker cannot be reached or refuses."""
+        try:
+            stream = self._endpoint.connect()
+        except OSError as problem:
+            self._release()
+            raise BusError(reason_of(problem)) from None
+        self._stream = stream
+        self._thread.start()
+        if not self._first_answer.wait(2 * CONNECT_S):
+            self._first_problem = f"no answer in {2 * CONNECT_S:g} s"
+        if self._first_problem is not None:
+            self.close()
+            raise BusError(self._first_problem)
+
+    def send(self, item: Outgoing, is_urgent: bool = False) -> None:
+        """Send a packet, now or when the broker takes it; by the policy if too many wait."""
+        dropped: list[Undelivered] = []
+        with self._lock:
+            if self._over is not None:
+                dropped = [Undelivered(item[0], self._over)]
+            elif not self._outbox.is_full or self._make_room(item, dropped):
+                self._machine.publish(item, is_urgent)
+                if item[2] is None or not self._machine.is_window_full:
+                    self._start_sending()
+        for each in dropped:
+            self._observer.told(each)
+
+    def send_always(self, item: Outgoing) -> None:
+        """Send a packet however many wait; for the few that others depend on."""
+        with self._lock:
+            self._machine.publish(item)
+            self._start_sending()
+
+    def _make_room(self, item: Outgoing, dropped: list[Undelivered]) -> bool:
+        """Apply the policy of a full queue; returns whether the packet fits now."""
+        is_handling = threading.current_thread() is self._mailbox.handler
+        if is_handling:
+            self._mailbox.be_lenient(True)
+            self._wake()
+        try:
+            return self._outbox.make_room(item, dropped)
+        finally:
+            if is_handling:
+                self._mailbox.be_lenient(False)
+
+    def _start_sending(self) -> None:
+        """Send what waits in this thread if that is quicker, or leave it to the connection's thread."""
+        if self._unsent or self._stream is None or not self._machine.is_connected:
+            return
+        if self._is_direct:
+            if self._is_woken:
+                if self._machine.waiting_bytes >= TOGETHER_BYTES:
+                    self._flush(time.monotonic_ns())
+                return
+            now = time.monotonic_ns()
+            if now - self._sent_at > LONE_NS:
+                self._flush(now)
+                return
+        self._wake()
+
+    def subscribe(self, wanted: Filter) -> None:
+        """Subscribe; the observer is told the result."""
+        with self._lock:
+            self._machine.subscribe(wanted)
+            self._wake()
+
+    def unsubscribe(self, pattern: str) -> None:
+        """End a subscription."""
+        with self._lock:
+            self._machine.unsubscribe(pattern)
+            self._wake()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Make a call in the connection's thread; not while there is no connection."""
+        self._calls.append(call)
+        with self._lock:
+            self._wake()
+
+    def read_on(self) -> None:
+        """The mailbox is no longer full."""
+        with self._lock:
+            self._wake()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether packets can be sent."""
+        return self._machine.is_connected
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be sent or acknowledged."""
+        machine = self._machine
+        return not (machine.waiting or machine.urgent or machine.in_flight or self._unsent)
+
+    def close(self, *, with_will: bool = False) -> None:
+        """Send what waits, for at most two seconds; then end the connection and its thread."""
+        give_up_at = time.monotonic() + LAST_S
+        is_inside = threading.current_thread() is self._thread
+        while not is_inside and self.is_connected and not self.is_idle and time.monotonic() < give_up_at:
+            time.sleep(0.002)
+        with self._lock:
+            self._is_closed.set()
+            self._over = "the connection is closed"
+            self._machine.disconnect(with_will=with_will)
+            self._outbox.close()
+            self._wake()
+        if self._thread.is_alive() and not is_inside:
+            self._thread.join(LAST_S + 2 * FIRST_DELAY_S)
+
+    def left_over(self) -> list[Outgoing]:
+        """After `close`: the packets that were not sent, or not acknowledged."""
+        machine = self._machine
+        return [*machine.in_flight.values(), *machine.urgent, *machine.waiting]
+
+    # -- sending; the lock is held -------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if not self._is_woken and threading.current_thread() is not self._thread:
+            self._is_woken = True
+            with suppress(OSError):  # closed meanwhile: nobody is there to be woken
+                self._waker.send(b"\0")
+
+    def _flush(self, now: int) -> None:
+        """Send what the machine has, until it has no more or the stream takes no more."""
+        stream = self._stream
+        while stream is not None:
+            if not self._unsent:
+                parts = self._machine.pull(PULL_BYTES, now)
+                if not parts:
+                    break
+                self._unsent = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+            try:
+                self._unsent = self._unsent[stream.send(self._unsent) :]
+            except BLOCKED:
+                self._wake()
+                break
+            except OSError:
+                self._break_stream(stream)
+                break
+        self._sent_at = now
+        self._outbox.taken()
+        if self._machine.has_notices:
+            self._wake()
+
+    def _break_stream(self, stream: socket.socket) -> None:
+        """Make the connection's thread see that the stream is broken, by an end of what it reads."""
+        self._unsent = memoryview(b"")
+        with suppress(OSError):  # closed already
+            stream.shutdown(socket.SHUT_RDWR)
+        self._wake()
+
+    # -- the connection's thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        stream = self._stream
+        why, is_final = "", False
+        while not is_final and not self._is_closed.is_set():
+            if stream is None:
+                stream = self._connect_again()
+            if stream is not None:
+                why, is_final = self._serve(stream)
+                stream = None
+                self._tell_loss(why)
+                if not is_final:
+                    self._pause()
+        with self._lock:
+            self._over = self._over or why
+        self._release()
+
+    def _connect_again(self) -> socket.socket | None:
+        try:
+            return self._endpoint.connect()
+        except OSError as problem:
+            self._observer.lost(reason_of(problem))
+            self._pause()
+            return None
+
+    def _pause(self) -> None:
+        """Wait before the next attempt: twice as long each time, and not at the same time as others."""
+        delay, self._delay_s = self._delay_s, min(self._delay_s * 2, LONGEST_DELAY_S)
+        self._is_closed.wait(delay * self._random.uniform(0.5, 1.0))
+
+    def _tell_loss(self, why: str) -> None:
+        if not self._first_answer.is_set():
+            self._first_problem = why
+            self._is_closed.set()
+            self._first_answer.set()
+        self._observer.lost(why)
+
+    def _serve(self, stream: socket.socket) -> tuple[str, bool]:
+        """Run one stream to its end; returns why it ended and whether that is for good."""
+        begin = time.monotonic()
+        with self._lock:
+            self._stream = stream
+            self._unsent = memoryview(b"")
+            self._machine.opened(time.monotonic_ns())
+            self._flush(time.monotonic_ns())
+        try:
+            ended = self._read_and_write(stream)
+        finally:
+            with self._lock:
+                self._stream = None
+                self._unsent = memoryview(b"")
+                self._machine.closed(time.monotonic_ns())
+                notices = self._machine.take()
+            stream.close()
+        self._tell(notices)
+        if time.monotonic() - begin > STABLE_S:
+            self._delay_s = FIRST_DELAY_S
+        return ended.why, ended.is_final
+
+    def _read_and_write(self, stream: socket.socket) -> Closing:
+        """Wait for what happens and handle it, until the stream ends."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wakee, READ)
+            selector.register(stream, READ)
+            interest, quick = READ, 0
+            while True:
+                wanted = (0 if self._mailbox.pause() else READ) | (WRITE if self._unsent else 0)
+                if wanted != interest:
+                    interest = self._change_interest(selector, stream, interest, wanted)
+                begin = time.monotonic_ns()
+                data = None
+                for key, events in selector.select(self._timeout(begin)):
+                    if key.fileobj is self._wakee:
+                        self._sleep_no_more()
+                    elif events & READ:
+                        data = self._receive(stream)
+                ended = self._turn(data, bool(wanted & READ))
+                quick = quick + 1 if data and time.monotonic_ns() - begin < QUICK_NS else 0
+                if quick > QUICK_TURNS and ended is None:
+                    ended = self._read_together(stream)
+                    quick = 0
+                if ended is not None:
+                    return ended
+
+    def _read_together(self, stream: socket.socket) -> Closing | None:
+        """While packets keep coming: let some come together, then handle them, without waiting for what happens."""
+        while not self._mailbox.pause():
+            time.sleep(TOGETHER_S)
+            data = self._receive(stream)
+            if data is None:
+                break
+            ended = self._turn(data, True)
+            if ended is not None:
+                return ended
+        return None
+
+    @staticmethod
+    def _change_interest(selector: selectors.BaseSelector, stream: socket.socket, old: int, new: int) -> int:
+        if not new:
+            selector.unregister(stream)
+        elif not old:
+            selector.register(stream, new)
+        else:
+            selector.modify(stream, new)
+        return new
+
+    def _timeout(self, now: int) -> float | None:
+        wake_at = self._machine.wake_at
+        return None if wake_at is None else max(0, wake_at - now) / SECOND
+
+    def _sleep_no_more(self) -> None:
+        """Reset the flag first: a wake that comes now is seen by the next select."""
+        with suppress(*BLOCKED):
+            self._wakee.recv(4096)
+        self._is_woken = False
+
+    def _turn(self, data: bytes | None, is_reading: bool) -> Closing | None:
+        """Handle what arrived and timers, send what waits; returns why the stream ended, if it did."""
+        with self._lock:
+            now = time.monotonic_ns()
+            messages = self._machine.receive(data, now) if data else []
+            if not is_reading:
+                self._machine.excuse_silence()
+            wake_at = self._machine.wake_at
+            if wake_at is not None and now >= wake_at:
+                self._machine.wake(now)
+            self._flush(now)
+            notices = self._machine.take() if self._machine.has_notices else []
+        if messages:
+            self._mailbox.put_all(messages)
+        ended = self._tell(notices)
+        if data == b"" and ended is None:
+            ended = Closing("the server closed the connection")
+        if self._calls:
+            self._make_calls()
+        return ended
+
+    def _make_calls(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
+        with self._lock:
+            self._flush(time.monotonic_ns())
+
+    @staticmethod
+    def _receive(stream: socket.socket) -> bytes | None:
+        """What arrived; None if nothing did, and no bytes if the stream ended."""
+        try:
+            data = stream.recv(RECEIVE_BYTES)
+            if isinstance(stream, ssl.SSLSocket):
+                while data and stream.pending():
+                    data += stream.recv(RECEIVE_BYTES)
+        except BLOCKED:
+            return None
+        except OSError:
+            return b""
+        return data
+
+    def _tell(self, notices: list[Notice]) -> Closing | None:
+        """Pass notices on; returns the one that ends the stream."""
+        ended = None
+        for notice in notices:
+            if isinstance(notice, Closing):
+                ended = notice
+                continue
+            if isinstance(notice, Connected):
+                self._first_answer.set()
+            self._observer.told(notice)
+        return ended
+
+    def _release(self) -> None:
+        self._waker.close()
+        self._wakee.close()

@@ -1,0 +1,456 @@
+"""`ClientMachine`: a client of MQTT 5 without I/O.
+
+A driver calls it with what happened and when, in nanoseconds of any steady clock: the stream was opened or closed,
+bytes arrived, a timer ended. It then sends what `pull` gives and handles what `take` gives, in order. Nothing is raised
+for what a server sends: a packet that breaks the rules is counted and the connection ended with its reason.
+
+At QoS 1 a packet stays in `in_flight` until the server acknowledged it. At most `receive_max` are sent without an
+acknowledgement. After a reconnect those without one are sent again, before any new ones and in their order: marked as
+duplicates if the server kept the session, as new packets if it did not.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Final
+
+import mqtt5
+import msgspec
+
+from genus.net._mqtt.notices import Closing, Connected, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.texts import Malformed
+from genus.net._mqtt.wire import DUPLICATE, Decoder, Message, Outgoing
+
+SECOND: Final = 1_000_000_000
+PING: Final = mqtt5.PingReqPacket().write()
+PING_ANSWER_S: Final = 5
+CONNACK_S: Final = 5
+FILTERS_PER_PACKET: Final = 100
+SUCCESS_BELOW: Final = 0x80
+NO_MATCHING_SUBSCRIBERS: Final = 16
+PROTOCOL_ERROR: Final = mqtt5.DisconnectReasonCode.PROTOCOL_ERROR
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What a client asks for when it connects."""
+
+    client_id: str
+    clean_start: bool = True
+    expires_s: int = 0
+    keep_alive_s: int = 10
+    user: str | None = None
+    password: bytes | None = None
+    will: mqtt5.Will | None = None
+    receive_max: int = 65_535
+    largest: int = 1 << 26
+
+    def __repr__(self) -> str:
+        return f"Session({self.client_id!r})"
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """A subscription: the pattern, the highest QoS, and whether what is retained is sent first.
+
+    `own`: packets of this client are sent to it too. `number`: packets come with this subscription identifier.
+    """
+
+    pattern: str
+    qos: int = 1
+    kept: bool = False
+    own: bool = False
+    number: int | None = None
+
+    def for_packet(self) -> mqtt5.TopicFilter:
+        """The filter as the codec has it."""
+        retained = mqtt5.RetainHandling.SEND_ALWAYS if self.kept else mqtt5.RetainHandling.SEND_NEVER
+        return mqtt5.TopicFilter(
+            self.pattern, max_qos=mqtt5.QoS(self.qos), no_local=not self.own, retain_handling=retained
+        )
+
+
+class ClientMachine:
+    """State: one client with its session, its packets that wait or are not acknowledged, and its subscriptions.
+
+    Packets of the queue `urgent` go before those of `waiting`.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.limits = Limits()
+        self.counts: Counter[str] = Counter()
+        self.urgent: deque[Outgoing] = deque()
+        self.waiting: deque[Outgoing] = deque()
+        self.waiting_bytes = 0
+        self.in_flight: dict[int, Outgoing] = {}
+        self.is_connected = False
+        self._session = session
+        self._clean_start = session.clean_start
+        self._decoder = Decoder(session.largest)
+        self._control: list[bytes] = []
+        self._notices: list[Notice] = []
+        self._again: deque[int] = deque()
+        self._outstanding = 0
+        self._packet_id = 0
+        self._filters: dict[str, Filter] = {}
+        self._granted: set[str] = set()
+        self._to_end: set[str] = set()
+        self._asked: dict[int, tuple[Filter, ...]] = {}
+        self._ended: dict[int, str] = {}
+        self._is_open = False
+        self._answer_by: int | None = None
+        self._ping_at: int | None = None
+        self._is_marked = False
+
+    # -- the stream ----------------------------------------------------------------------------------------------------
+
+    def opened(self, now: int) -> None:
+        """The stream to the server is open: ask for the session."""
+        session = self._session
+        self._is_open = True
+        self._decoder = Decoder(session.largest)
+        packet = mqtt5.ConnectPacket(
+            session.client_id,
+            username=session.user,
+            password=session.password,
+            clean_start=self._clean_start,
+            will=session.will,
+            keep_alive=session.keep_alive_s,
+            session_expiry_interval=session.expires_s,
+            receive_max=session.receive_max,
+            max_packet_size=session.largest,
+        )
+        self._control = [packet.write()]
+        self._answer_by = now + CONNACK_S * SECOND
+
+    def closed(self, now: int) -> None:
+        """The stream is closed; what was asked for and not answered is asked again after the next CONNACK."""
+        self._is_open = self.is_connected = False
+        self._control.clear()
+        self._answer_by = self._ping_at = None
+        for filters in self._asked.values():
+            self._notices.extend(Granted(each.pattern, None) for each in filters)
+        self._asked.clear()
+        self._to_end.update(self._ended.values())
+        self._ended.clear()
+        self._outstanding = 0
+        self._again = deque(self.in_flight)
+
+    def receive(self, data: bytes, now: int) -> list[Message]:
+        """Bytes arrived; returns the messages in them. Those with a packet id are acknowledged by this call."""
+        messages: list[Message] = []
+        if not self._is_open:
+            return messages
+        acks: list[int] = []
+        try:
+            self._handle_all(data, messages, acks, now)
+        except Malformed as problem:
+            self._reject(problem)
+        if acks:
+            self._control.append(b"".join([b"\x40\x02" + number.to_bytes(2, "big") for number in acks]))
+        self.counts["received"] += len(messages)
+        return messages
+
+    def _handle_all(self, data: bytes, messages: list[Message], acks: list[int], now: int) -> None:
+        for item in self._decoder.feed(data):
+            if type(item) is tuple:
+                if not self.is_connected:
+                    raise Malformed("packet before CONNACK", PROTOCOL_ERROR)
+                messages.append(item)
+                if item[3]:
+                    acks.append(item[3])
+            elif type(item) is int:
+                self._acknowledge(item & 0xFFFF, item >> 16)
+            else:
+                self._handle(item, now)
+        if self._decoder.problem is not None:
+            raise self._decoder.problem
+        if self._answer_by is not None and self.is_connected:
+            self._answer_by = None  # any packet shows that the server is there
+
+    def _reject(self, problem: Malformed) -> None:
+        self.counts[f"bad_packets: {problem.why}"] += 1
+        self._end(f"the server sent a bad packet: {problem.why}", problem.code)
+
+    def _end(self, why: str, code: mqtt5.DisconnectReasonCode | None = None, *, is_final: bool = False) -> None:
+        """Ask the driver to close the stream; with a code, DISCONNECT is sent first."""
+        if not self._is_open:
+            return
+        if code is not None:
+            self._control.append(mqtt5.DisconnectPacket(reason_code=code).write())
+        self._is_open = self.is_connected = False
+        self._answer_by = self._ping_at = None
+        self._notices.append(Closing(why, is_final))
+
+    # -- packets of the server -----------------------------------------------------------------------------------------
+
+    def _handle(self, packet: object, now: int) -> None:
+        match packet:
+            case mqtt5.ConnAckPacket():
+                self._connected(packet, now)
+            case mqtt5.DisconnectPacket():
+                self._disconnected(packet)
+            case _ if not self.is_connected:
+                raise Malformed("packet before CONNACK", PROTOCOL_ERROR)
+            case mqtt5.SubAckPacket():
+                self._granted_all(packet)
+            case mqtt5.PubAckPacket():
+                self._acknowledge(packet.packet_id, int(packet.reason_code))
+            case mqtt5.UnsubAckPacket():
+                self._ended.pop(packet.packet_id, None)
+            case mqtt5.PingRespPacket():
+                pass
+            case _:
+                raise Malformed("packet of another kind", PROTOCOL_ERROR)
+
+    def _connected(self, packet: mqtt5.ConnAckPacket, now: int) -> None:
+        if self.is_connected:
+            raise Malformed("second CONNACK", PROTOCOL_ERROR)
+        if int(packet.reason_code) >= SUCCESS_BELOW:
+            return self._end(f"the server refused the connection: {_name(packet.reason_code)}{_why(packet)}")
+        self.is_connected = True
+        self._answer_by = None
+        self._clean_start = self._session.clean_start and not self._session.expires_s
+        self.limits = Limits.of(packet, self._session.keep_alive_s, self._session.client_id)
+        self._again = deque(self.in_flight)
+        self._is_marked = packet.session_present
+        self._subscribe_again(packet.session_present)
+        self._notices.append(Connected(self.limits))
+        self._set_ping(now)
+
+    def _disconnected(self, packet: mqtt5.DisconnectPacket) -> None:
+        is_taken = packet.reason_code == mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER
+        self._end(f"the server ended the connection: {_name(packet.reason_code)}{_why(packet)}", is_final=is_taken)
+
+    def _acknowledge(self, packet_id: int, reason: int) -> None:
+        item = self.in_flight.pop(packet_id, None)
+        if item is None:
+            self.counts["unknown_acknowledgements"] += 1
+            return
+        self._outstanding -= 1
+        self.counts["acknowledged"] += 1
+        if reason == NO_MATCHING_SUBSCRIBERS:
+            self.counts["no_matching_subscribers"] += 1
+        elif reason >= SUCCESS_BELOW:
+            self._notices.append(Undelivered(item[0], f"the server refused it: {_publish_reason(reason)}"))
+
+    def _granted_all(self, packet: mqtt5.SubAckPacket) -> None:
+        filters = self._asked.pop(packet.packet_id, ())
+        if len(filters) != len(packet.reason_codes):
+            raise Malformed("SUBACK does not fit", PROTOCOL_ERROR)
+        for each, code in zip(filters, packet.reason_codes, strict=True):
+            if int(code) >= SUCCESS_BELOW:
+                if self._filters.get(each.pattern) == each:
+                    del self._filters[each.pattern]
+                self._notices.append(Refused(each.pattern, f"{_name(code)}{_why(packet)}"))
+            else:
+                self._granted.add(each.pattern)
+                self._notices.append(Granted(each.pattern, int(code)))
+
+    # -- subscriptions -------------------------------------------------------------------------------------------------
+
+    def subscribe(self, wanted: Filter) -> None:
+        """Subscribe now, or at the next connection; `Granted` or `Refused` tells the result."""
+        self._filters[wanted.pattern] = wanted
+        self._to_end.discard(wanted.pattern)
+        self._granted.discard(wanted.pattern)
+        if self.is_connected:
+            self._ask((wanted,))
+
+    def unsubscribe(self, pattern: str) -> None:
+        """End a subscription now, or at the next connection if the server keeps the session."""
+        self._filters.pop(pattern, None)
+        self._granted.discard(pattern)
+        self._to_end.add(pattern)
+        if self.is_connected:
+            self._end_filters()
+
+    def _ask(self, filters: tuple[Filter, ...]) -> None:
+        packet_id = self._next_id()
+        self._asked[packet_id] = filters
+        number = filters[0].number
+        packet = mqtt5.SubscribePacket(packet_id, [each.for_packet() for each in filters], subscription_id=number)
+        self._control.append(packet.write())
+
+    def _end_filters(self) -> None:
+        while self._to_end:
+            pattern = self._to_end.pop()
+            packet_id = self._next_id()
+            self._ended[packet_id] = pattern
+            self._control.append(mqtt5.UnsubscribePacket(packet_id, [pattern]).write())
+
+    def _subscribe_again(self, is_session_kept: bool) -> None:
+        if is_session_kept:
+            self._end_filters()
+        else:
+            self._granted.clear()
+            self._to_end.clear()
+        missing = [each for pattern, each in self._filters.items() if pattern not in self._granted]
+        plain = [each for each in missing if each.number is None]
+        for begin in range(0, len(plain), FILTERS_PER_PACKET):
+            self._ask(tuple(plain[begin : begin + FILTERS_PER_PACKET]))
+        for each in missing:
+            if each.number is not None:  # an identifier is for a whole packet
+                self._ask((each,))
+
+    # -- packets to the server -----------------------------------------------------------------------------------------
+
+    def publish(self, item: Outgoing, is_urgent: bool = False) -> None:
+        """Queue a packet; the driver limits how many wait."""
+        (self.urgent if is_urgent else self.waiting).append(item)
+        self.waiting_bytes += _size(item)
+
+    def drop_oldest(self) -> Outgoing:
+        """Remove the packet that waits longest and return it; urgent ones stay if there are others."""
+        item = (self.waiting or self.urgent).popleft()
+        self.waiting_bytes -= _size(item)
+        return item
+
+    @property
+    def is_window_full(self) -> bool:
+        """Whether no packet of QoS 1 can be sent before the server acknowledged one."""
+        return self._outstanding >= self.limits.receive_max or not self.is_connected
+
+    @property
+    def has_control(self) -> bool:
+        """Whether control packets wait, which need no window."""
+        return bool(self._control)
+
+    def pull(self, most: int, now: int) -> list[bytes]:
+        """Packets to send now, of about `most` bytes: control packets, those to send again, then those that wait."""
+        parts, self._control = self._control, []
+        if self.is_connected:
+            size = self._pull_again(parts, most) if self._again else 0
+            for queue in (self.urgent, self.waiting):
+                if queue:
+                    size = self._pull_queue(queue, parts, most, size, now)
+        if parts:
+            self._set_ping(now)
+        return parts
+
+    def _pull_again(self, parts: list[bytes], most: int) -> int:
+        size = 0
+        while self._again and size < most and self._outstanding < self.limits.receive_max:
+            packet_id = self._again.popleft()
+            item = self.in_flight.get(packet_id)
+            if item is None or item[2] is None:
+                continue
+            flags = item[1][0] | (DUPLICATE if self._is_marked else 0)
+            parts.append(bytes([flags]) + item[1][1:] + packet_id.to_bytes(2, "big") + item[2])
+            size += len(parts[-1])
+            self._outstanding += 1
+            self.counts["sent_again"] += 1
+        return size
+
+    def _pull_queue(self, queue: deque[Outgoing], parts: list[bytes], most: int, size: int, now: int) -> int:
+        """Take packets off a queue while there is room; at a QoS 1 packet it ends if the server's window is full."""
+        largest, receive_max = self.limits.largest, self.limits.receive_max
+        before = len(parts)
+        while queue and size < most:
+            item = queue[0]
+            head, tail, expires_at = item[1], item[2], item[3]
+            if tail is not None and (self._outstanding >= receive_max or self._again):
+                break
+            queue.popleft()
+            self.waiting_bytes -= _size(item)
+            if expires_at is not None and now > expires_at:
+                self._notices.append(Undelivered(item[0], "it expired before it could be sent"))
+                continue
+            if _size(item) > largest:
+                self._notices.append(Undelivered(item[0], f"the server takes packets of up to {largest:,} bytes"))
+                continue
+            if tail is None:
+                packet = head
+            else:
+                packet_id = self._next_id()
+                self.in_flight[packet_id] = item
+                self._outstanding += 1
+                packet = b"".join((head, packet_id.to_bytes(2, "big"), tail))
+            parts.append(packet)
+            size += len(packet)
+        self.counts["sent"] += len(parts) - before
+        return size
+
+    def _next_id(self) -> int:
+        """A packet id that is free; with a window of at most 65,534 there always is one."""
+        packet_id = self._packet_id
+        while True:
+            packet_id = packet_id % 65_535 + 1
+            if packet_id not in self.in_flight and packet_id not in self._asked and packet_id not in self._ended:
+                self._packet_id = packet_id
+                return packet_id
+
+    def disconnect(self, *, with_will: bool = False) -> None:
+        """End the connection in good order; `with_will` leaves it to the server to publish the will when it is due."""
+        codes = mqtt5.DisconnectReasonCode
+        code = codes.DISCONNECT_WITH_WILL_MESSAGE if with_will else codes.NORMAL_DISCONNECTION
+        self._end("closed", code, is_final=True)
+
+    # -- timers and notices --------------------------------------------------------------------------------------------
+
+    @property
+    def wake_at(self) -> int | None:
+        """When to call `wake`; None if no timer is set."""
+        return min(self._timers(), default=None)
+
+    def _timers(self) -> Iterator[int]:
+        if self._answer_by is not None:
+            yield self._answer_by
+        if self._ping_at is not None:
+            yield self._ping_at
+
+    def wake(self, now: int) -> None:
+        """The time `wake_at` has come: ask the server whether it is there, or give it up."""
+        if self._answer_by is not None and now >= self._answer_by:
+            self.counts["time_outs"] += 1
+            self._end("the server does not answer", mqtt5.DisconnectReasonCode.KEEP_ALIVE_TIMEOUT)
+        elif self._ping_at is not None and now >= self._ping_at:
+            self._control.append(PING)
+            self.counts["pings"] += 1
+            self._ping_at = now + self.limits.keep_alive_s * SECOND
+            if self._answer_by is None:
+                self._answer_by = now + PING_ANSWER_S * SECOND
+
+    def excuse_silence(self) -> None:
+        """The driver does not read now, so that an answer cannot be seen."""
+        if self.is_connected:
+            self._answer_by = None
+
+    def _set_ping(self, now: int) -> None:
+        """The server wants some packet within the keep-alive time; a quarter of it is left for the way."""
+        if self.is_connected and self.limits.keep_alive_s:
+            self._ping_at = now + self.limits.keep_alive_s * SECOND * 3 // 4
+
+    @property
+    def has_notices(self) -> bool:
+        """Whether `take` would return something."""
+        return bool(self._notices)
+
+    def take(self) -> list[Notice]:
+        """Remove and return what the driver should know since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
+
+
+def _size(item: Outgoing) -> int:
+    """The bytes of a packet."""
+    return len(item[1]) if item[2] is None else len(item[1]) + 2 + len(item[2])
+
+
+def _name(code: int) -> str:
+    """A reason code in words.
+
+    >>> _name(mqtt5.ConnAckReasonCode.NOT_AUTHORIZED)
+    'not authorized (135)'
+    """
+    return f"{str(getattr(code, 'name', 'reason')).lower().replace('_', ' ')} ({int(code)})"
+
+
+def _publish_reason(code: int) -> str:
+    try:
+        return _name(mqtt5.PubAckReasonCode(code))
+    except ValueError:
+        return f"reason {code}"
+
+
+def _why(packet: mqtt5.ConnAckPacket | mqtt5.SubAckPacket | mqtt5.DisconnectPacket) -> str:
+    """What the server says about its reason; printable and short, as it is from outside."""
+    said = "".join(sign for sign in (packet.reason_str or "")[:200] if sign.isprintable())
+    return f": {said}" if said else ""

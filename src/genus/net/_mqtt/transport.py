@@ -1,0 +1,437 @@
+"""`MqttTransport`: packets, tokens and last values over any broker of MQTT 5."""
+
+import math
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final
+
+import mqtt5
+
+from genus.errors import BusError
+from genus.net._envelope import new_uid
+from genus.net._mqtt.address import MqttOptions
+from genus.net._mqtt.connection import Connection
+from genus.net._mqtt.endpoint import Endpoint
+from genus.net._mqtt.machine import SECOND, ClientMachine, Filter, Session
+from genus.net._mqtt.mailbox import Mailbox
+from genus.net._mqtt.notices import Connected, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
+from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
+from genus.net._transport import SOFT, Abilities, Receiver, Sending
+from genus.targets.topics import MQTT, Dialect
+
+LARGEST: Final = 64 * 1024 * 1024
+ANSWER_S: Final = 10.0
+
+
+class MqttSender:
+    """Sends the packets of one topic."""
+
+    def __init__(
+        self, transport: "MqttTransport", connection: Connection, key: str, sending: Sending, qos: int
+    ) -> None:
+        self.key = key
+        expires_s = sending.expires_s
+        expiry = None if expires_s is None else min(math.ceil(expires_s), 0xFFFF_FFFF)
+        form = PublishForm(key, qos=qos, retain=sending.keep, expiry_s=expiry, content_type=sending.content_type)
+        self._parts = form.parts
+        self._send = connection.send
+        self._is_urgent = sending.priority >= SOFT
+        self._expires_ns = None if expires_s is None else int(expires_s * SECOND)
+        self._is_closed = False
+
+    def put(self, payload: bytes, envelope: bytes) -> None:
+        """Send a packet."""
+        if self._is_closed:
+            raise BusError(f"the sender of {self.key!r} is closed")
+        head, tail = self._parts(payload, envelope)
+        expires_at = None if self._expires_ns is None else time.monotonic_ns() + self._expires_ns
+        self._send((self, head, tail, expires_at), self._is_urgent)
+
+    def close(self) -> None:
+        """Send no more."""
+        self._is_closed = True
+
+
+class MqttTransport:
+    """A connection to a broker of MQTT 5.
+
+    `reliable` packets have QoS 1, kept ones are retained, `expires_s` is rounded up to whole seconds. The envelope is
+    the correlation data. With a session that the broker keeps, tokens stay for as long as it does; without one they
+    are gone with the connection, or with `close`.
+    """
+
+    def __init__(self, options: MqttOptions, random: Random | None = None) -> None:
+        uid = new_uid().hex()
+        self._options = options
+        self._client_id = options.session or f"genus-{uid}"
+        self._tokens_at = f"@genus/{options.realm}/tokens/"
+        self._own_topic = self._tokens_at + self._client_id
+        self._machine = ClientMachine(self._session())
+        self._mailbox = Mailbox(options.receive_capacity, options.receive_full, self._is_about_tokens)
+        self._connection = Connection(
+            Endpoint.of(options),
+            self._machine,
+            self._mailbox,
+            self,
+            capacity=options.capacity,
+            full=options.full,
+            random=random,
+        )
+        self._lock = threading.Lock()
+        self._answered = threading.Condition(self._lock)
+        self._questions: dict[str, deque[_Question]] = {}
+        self._users: Counter[str] = Counter()
+        self._share_ids: dict[tuple[str, str], int] = {}
+        self._own = OwnTokens()
+        self._is_showing = options.session is not None  # then the list of an earlier process may be there
+        self._is_show_due = False
+        self._others = OtherTokens()
+        self._drops: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._is_up = self._is_closed = False
+        self._receiver: Receiver | None = None
+
+    def _session(self) -> Session:
+        options = self._options
+        will = mqtt5.Will(
+            self._own_topic,
+            payload=b"",
+            qos=mqtt5.QoS.AT_LEAST_ONCE,
+            retain=True,
+            will_delay_interval=options.session_expires_s,
+        )
+        return Session(
+            self._client_id,
+            clean_start=options.session is None,
+            expires_s=options.session_expires_s,
+            keep_alive_s=options.keep_alive_s,
+            user=options.user,
+            password=None if options.password is None else options.password.text.encode(),
+            will=will,
+            largest=LARGEST + OVERHEAD,
+        )
+
+    def _is_about_tokens(self, message: Message) -> bool:
+        return message[0].startswith(self._tokens_at)
+
+    # -- the contract of transports ------------------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> Dialect:
+        """How topics are written."""
+        return MQTT
+
+    @property
+    def limits(self) -> Limits:
+        """What the broker said when the connection was made."""
+        return self._machine.limits
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the broker can keep, as it said when the connection was made."""
+        limits, why = self._machine.limits, {}
+        if not limits.keeps:
+            why["keeps"] = "the broker does not retain messages"
+        if not self._options.qos:
+            why["reliable"] = "the address says qos=0"
+        elif not limits.qos:
+            why["reliable"] = "the broker has QoS 0 only"
+        largest = min(LARGEST, max(0, limits.largest - OVERHEAD))
+        return Abilities(keeps=limits.keeps, reliable="reliable" not in why, largest=largest, why=why)
+
+    def open(self, receiver: Receiver) -> None:
+        """Connect; BusError with the reason if it cannot be done."""
+        self._receiver = receiver
+        self._mailbox.handler = threading.Thread(target=self._dispatch, name="genus mqtt handler", daemon=True)
+        self._mailbox.handler.start()
+        try:
+            self._connection.open()
+        except BusError as problem:
+            self._mailbox.close()
+            raise BusError(f"{self._options.shown}: {problem}") from None
+
+    def sender(self, key: str, sending: Sending) -> MqttSender:
+        """Prepare to send packets to a topic; BusError if it is none."""
+        if not MQTT.is_key(key) or len(key.encode()) > 65_535:
+            raise BusError(f"{key[:80]!r} is no topic of MQTT")
+        qos = 1 if sending.reliable and self.abilities.reliable else 0
+        return MqttSender(self, self._connection, key, sending, qos)
+
+    def subscribe(self, pattern: str, *, kept: bool = False) -> Callable[[], None]:
+        """Receive packets of topics that match; with `kept`, first those that are retained.
+
+        Returns a function to end the subscription. BusError if the broker refuses it. While there is no connection,
+        the subscription is made with the next one.
+        """
+        return self._use(Filter(pattern, self._options.qos, kept, own=kept), is_refreshed=kept)
+
+    @property
+    def can_share(self) -> bool:
+        """Whether the broker has shared subscriptions."""
+        return self._machine.limits.shares
+
+    def share_of(self, group: str, pattern: str) -> str:
+        """The subscription identifier that the packets of a shared subscription come with."""
+        with self._lock:
+            return str(self._share_ids.setdefault((group, pattern), len(self._share_ids) + 1))
+
+    def share(self, group: str, pattern: str) -> Callable[[], None]:
+        """Receive each packet of topics that match unless another member of the group does: a shared subscription."""
+        shared, number = self._shared(pattern, group), int(self.share_of(group, pattern))
+        # with a group the standard forbids to leave out what this client sent
+        return self._use(Filter(shared, self._options.qos, own=True, number=number), is_refreshed=False)
+
+    def _use(self, wanted: Filter, *, is_refreshed: bool) -> Callable[[], None]:
+        """Subscribe unless it is done already; if `is_refreshed`, even then, to get what is retained."""
+        pattern = wanted.pattern
+        with self._lock:
+            self._users[pattern] += 1
+            is_new = self._users[pattern] == 1
+        if is_new or is_refreshed:
+            self._subscribe(wanted)
+        return _Once(lambda: self._unsubscribe(pattern))
+
+    def _shared(self, pattern: str, group: str) -> str:
+        if not self._machine.limits.shares:
+            raise BusError(f"{self._options.shown}: the broker has no shared subscriptions, which a group needs")
+        if not group or any(sign in "/+#\0" for sign in group):
+            raise BusError(f"{group!r} cannot be the name of a group: it must not have any of / + #")
+        return f"$share/{group}/{pattern}"
+
+    def _subscribe(self, wanted: Filter) -> None:
+        question = _Question()
+        with self._lock:
+            self._questions.setdefault(wanted.pattern, deque()).append(question)
+        self._connection.subscribe(wanted)
+        self._await_answer(question)
+        with self._lock:
+            _forget(self._questions, wanted.pattern, question)
+        if question.why is not None:
+            self._unsubscribe(wanted.pattern, is_granted=False)
+            raise BusError(
+                f"{self._options.shown}: the broker refused the subscription to {wanted.pattern!r}: {question.why}"
+            )
+
+    def _await_answer(self, question: "_Question") -> None:
+        """Wait for SUBACK. In the handler's thread, messages that come before it wait in the mailbox."""
+        is_handler = threading.current_thread() is self._mailbox.handler
+        if is_handler:
+            self._mailbox.be_lenient(True)
+            self._connection.read_on()
+        with self._lock:
+            is_answered = self._answered.wait_for(
+                lambda: question.is_answered or not self._connection.is_connected or self._is_closed, ANSWER_S
+            )
+        if is_handler:
+            self._mailbox.be_lenient(False)
+        if not is_answered:
+            question.why = f"no answer in {ANSWER_S:g} s"
+
+    def _unsubscribe(self, pattern: str, *, is_granted: bool = True) -> None:
+        with self._lock:
+            self._users[pattern] -= 1
+            if self._users[pattern] > 0:
+                return
+            del self._users[pattern]
+        if is_granted:
+            self._connection.unsubscribe(pattern)
+
+    def declare(self, token: str) -> Callable[[], None]:
+        """Show a token to all others; returns a function to end it. BusError if there are too many."""
+        with self._lock:
+            self._own.add(token)
+        self._show_soon()
+        return _Once(lambda: self._withdraw(token))
+
+    def _withdraw(self, token: str) -> None:
+        with self._lock:
+            self._own.remove(token)
+        self._show_soon()
+
+    def watch(self, pattern: str) -> Callable[[], None]:
+        """Call `Receiver.token` with the tokens of others that match."""
+        self._mailbox.call(lambda: self._report(self._others.watch(pattern)))
+        end = self._use(Filter(self._tokens_at + MQTT.one, 1, kept=True, own=True), is_refreshed=False)
+
+        def unwatch() -> None:
+            end()
+            self._mailbox.call(lambda: self._others.unwatch(pattern))
+
+        return _Once(unwatch)
+
+    def counters(self) -> Mapping[str, int]:
+        """Packets sent, received, acknowledged, dropped and so on."""
+        with self._lock:
+            counts = self._counts + self._machine.counts
+        counts["bad_tokens"] = self._others.bad
+        counts["receive_dropped"] = self._mailbox.dropped
+        return +counts
+
+    def close(self) -> None:
+        """Send what waits, for a short time; then stop. What could not be sent is told."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._answered.notify_all()
+        is_session_kept = self._options.session is not None and self._options.session_expires_s > 0
+        if not is_session_kept and self._is_showing:
+            self._publish_tokens(b"")
+        self._connection.close(with_will=is_session_kept)
+        for item in self._connection.left_over():
+            self._drop(item[0], "the transport was closed")
+        self._mailbox.close()
+        handler = self._mailbox.handler
+        if handler is not None and handler is not threading.current_thread():
+            handler.join(ANSWER_S)
+
+    # -- what the connection tells -------------------------------------------------------------------------------------
+
+    def told(self, notice: Notice) -> None:
+        """Handle what the machine told."""
+        match notice:
+            case Undelivered(source, why):
+                self._drop(source, why)
+            case Granted(pattern, _):
+                self._answer(pattern, None)
+            case Refused(pattern, why):
+                with self._lock:
+                    self._counts["subscriptions_refused"] += 1
+                self._answer(pattern, why)
+            case Connected():
+                self._connected()
+            case _:
+                pass
+
+    def _answer(self, pattern: str, why: str | None) -> None:
+        with self._lock:
+            questions = self._questions.get(pattern)
+            if questions:  # else it was asked again after a reconnect
+                questions.popleft().answer(why)
+            self._answered.notify_all()
+
+    def _connected(self) -> None:
+        with self._lock:
+            self._counts["connections"] += 1
+            self._is_up = True
+        if self._counts["connections"] > 1:
+            self._mailbox.call(lambda: self._others.doubt(time.monotonic()))
+        self._mailbox.call(lambda: self._tell_connected(True))
+        self._show_soon()
+
+    def lost(self, why: str) -> None:
+        """The connection was lost, or could not be made again."""
+        with self._lock:
+            was_up, self._is_up = self._is_up, False
+            self._counts["connections_lost" if was_up else "connections_failed"] += 1
+            self._answered.notify_all()
+        if was_up:
+            self._mailbox.call(lambda: self._tell_connected(False))
+
+    def _drop(self, source: object, why: str) -> None:
+        """Tell that a packet was not sent; in the handler's thread, and many of a key at once."""
+        if not isinstance(source, MqttSender):
+            return
+        with self._lock:
+            is_first = not self._drops
+            self._drops[source.key, why] += 1
+            self._counts[f"dropped: {why}"] += 1
+        if is_first:
+            self._mailbox.call(self._tell_drops)
+
+    # -- own tokens ----------------------------------------------------------------------------------------------------
+
+    def _show_soon(self) -> None:
+        """Publish the own tokens from the connection's thread, so that many changes give few packets."""
+        with self._lock:
+            is_due, self._is_show_due = self._is_show_due, True
+        if not is_due:
+            self._connection.call_soon(self._show)
+
+    def _show(self) -> None:
+        with self._lock:
+            self._is_show_due = False
+            payload = self._own.payload()
+            is_showing = self._is_showing
+        if payload or is_showing:
+            self._publish_tokens(payload)
+
+    def _publish_tokens(self, payload: bytes) -> None:
+        with self._lock:
+            self._is_showing = bool(payload)
+        head, tail = PublishForm(self._own_topic, qos=1, retain=True).parts(payload, b"")
+        self._connection.send_always((None, head, tail, None))
+
+    # -- the handler's thread ------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        assert self._receiver is not None
+        mailbox, packet = self._mailbox, self._receiver.packet
+        while (batch := mailbox.take(self._others.timeout(time.monotonic()))) is not None:
+            for item in batch:
+                if not isinstance(item, tuple):
+                    item()
+                elif item[0].startswith(self._tokens_at):
+                    self._tokens_arrived(item[0], item[2])
+                else:
+                    packet(item[0], item[1], item[2])
+            if mailbox.is_paused and mailbox.is_half_empty:
+                self._connection.read_on()
+            self._report(self._others.settle(time.monotonic()))
+
+    def _tokens_arrived(self, topic: str, payload: bytes) -> None:
+        if topic != self._own_topic:
+            self._report(self._others.heard(topic.removeprefix(self._tokens_at), payload))
+
+    def _report(self, changes: Changes) -> None:
+        assert self._receiver is not None
+        for token, is_present in changes:
+            self._receiver.token(token, is_present)
+
+    def _tell_connected(self, is_connected: bool) -> None:
+        assert self._receiver is not None
+        self._receiver.connected(is_connected)
+
+    def _tell_drops(self) -> None:
+        assert self._receiver is not None
+        with self._lock:
+            drops, self._drops = self._drops, Counter()
+        for (key, why), count in drops.items():
+            self._receiver.dropped(key, count, why)
+
+
+class _Question:
+    """A SUBSCRIBE that somebody waits for: whether it was answered, and why it was refused."""
+
+    def __init__(self) -> None:
+        self.is_answered = False
+        self.why: str | None = None
+
+    def answer(self, why: str | None) -> None:
+        self.is_answered = True
+        self.why = why
+
+
+def _forget(questions: dict[str, deque[_Question]], pattern: str, question: _Question) -> None:
+    """Remove a question that nobody waits for any more."""
+    waiting = questions.get(pattern, deque())
+    if question in waiting:
+        waiting.remove(question)
+    if not waiting:
+        questions.pop(pattern, None)
+
+
+class _Once:
+    """A function that does its work at the first call only."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+
+    def __call__(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work()

@@ -1,0 +1,177 @@
+"""The fields of records of one type: which are wanted, for which attributes, and which are known or ignored.
+
+A `FieldPlan` is made of a mapping and a type. Readers of single records and of columns gather values by the same plan,
+and say in the same words why a record is no event.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from genus.model import Attribute, AttributeType, TimeType
+from genus.records._known_types import KnownTypes, RecordType
+from genus.records._mapping import FieldPath, MappedField, Mapping, format_path
+from genus.records._values import ISO, TEXT, ValueFormat
+
+NO_SOURCE = "genus:"
+"""The source of a CloudEvent whose event has none: CloudEvents must name one, and this is not read as an attribute."""
+
+ENVELOPE = (MappedField(("time",), "time"), MappedField(("source",), "source", ValueFormat(absent=(NO_SOURCE,))))
+"""Fields of a CloudEvent's envelope that are attributes unless its data has them."""
+
+_SHOWN = 60
+"""Number of characters of a wrong value that a reason shows."""
+
+
+class WantedField(msgspec.Struct, frozen=True):
+    """A field to read, and the attribute type of its values; without an attribute it is the time of recording."""
+
+    field: MappedField
+    type: AttributeType
+
+
+class FieldNode(msgspec.Struct):
+    """A node in the tree of wanted and known fields of a record."""
+
+    wanted: list[int] = []
+    """Indexes of the wanted fields that are here."""
+    children: dict[str, "FieldNode"] = {}
+    is_ignored: bool = False
+    takes_rest: bool = False
+    """Whether fields without a node are ignored here."""
+    refused: str = ""
+    """If not empty, why a value here is a fault."""
+
+    def at(self, path: FieldPath) -> "FieldNode":
+        """The node at the end of a path; created if it does not exist."""
+        if not path:
+            return self
+        return self.children.setdefault(path[0], FieldNode(takes_rest=self.takes_rest)).at(path[1:])
+
+
+class FieldPlan:
+    """The wanted fields of records of one type.
+
+    `fallback` are fields to use where a record does not have an attribute otherwise. `sources` has for each attribute
+    the numbers of its wanted fields, the first that is not absent counts; `recorded` is the number of the field with
+    the time of recording. `constants` are the stated values of attributes, as the mapping has them.
+    """
+
+    def __init__(self, mapping: Mapping, type_: RecordType, fallback: tuple[MappedField, ...] = ()) -> None:
+        self.type = type_
+        self.tree = FieldNode(takes_rest=mapping.ignore_rest)
+        self.wanted: list[WantedField] = []
+        self.sources: dict[str, list[int]] = {}
+        self.recorded: int | None = None
+        self._want_all(mapping, fallback)
+        for path in (*mapping.naming.fields, *mapping.ignore):
+            node = self.tree.at(path)
+            node.is_ignored = node.takes_rest = True
+        self.constants = {name: value for name, value in mapping.constants if self.attribute(name)}
+
+    def _want_all(self, mapping: Mapping, fallback: tuple[MappedField, ...]) -> None:
+        named = mapping.fields_for(self.type.name)
+        for field in (*named, *self._alike(mapping, named), *fallback):
+            if attribute := self.attribute(field.attribute):
+                self.sources.setdefault(attribute.name, []).append(self._want(field, attribute.type))
+        if mapping.recorded is not None:
+            self.recorded = self._want(mapping.recorded, TimeType())
+
+    def _alike(self, mapping: Mapping, named: tuple[MappedField, ...]) -> Iterator[MappedField]:
+        """Fields named like attributes that the mapping does not mention; a former name comes after the present one."""
+        stated = {field.attribute for field in named}
+        paths = [*(field.path for field in named), *mapping.naming.fields, *mapping.ignore]
+        taken = {path[:length] for path in paths for length in range(1, len(path) + 1)}
+        value_format = ValueFormat(zone=mapping.zone, absent=mapping.absent)
+        for attribute in self.type.attributes:
+            for name in (attribute.name, *attribute.former):
+                path = (*mapping.inside, name)
+                if attribute.name not in stated and path not in taken:
+                    yield MappedField(path, attribute.name, value_format)
+
+    def _want(self, field: MappedField, type_: AttributeType) -> int:
+        self.wanted.append(WantedField(field, type_))
+        self.tree.at(field.path).wanted.append(len(self.wanted) - 1)
+        return len(self.wanted) - 1
+
+    def attribute(self, name: str) -> Attribute | None:
+        """The attribute of a name, if the type has it."""
+        return next((each for each in self.type.attributes if each.name == name), None)
+
+    def ignore_envelope(self, mapping: Mapping) -> None:
+        """Ignore unknown fields of a CloudEvent's envelope, but not of its data."""
+        self.tree.takes_rest = True
+        self.tree.at(mapping.inside)
+        binary = self.tree.at(("data_base64",))
+        if not binary.wanted and not binary.is_ignored:
+            binary.refused = "data_base64 holds binary data, which the mapping gives to no attribute"
+
+    def describe_unknown(self, path: FieldPath) -> str:
+        """The reason for a field that the type does not have."""
+        return f"{self.type.name} has no attribute {format_path(path)!r}"
+
+    def describe_missing(self, name: str) -> str:
+        """The reason for a record without an attribute that is required."""
+        return f"{self.type.name} lacks {name!r}, which it must carry"
+
+    def describe_wrong(self, number: int, value: object) -> str:
+        """The reason for a wrong value of a field."""
+        wanted = self.wanted[number]
+        path, name = format_path(wanted.field.path), wanted.field.attribute
+        at = "" if path == name else f" (field {path!r})"
+        return f"{self._subject(number)} is {show_value(value)}, but must be {_must(wanted)}{_hint(wanted, value)}{at}"
+
+    def describe_type(self, number: int) -> str:
+        """What the values of a field must be, without the value at fault."""
+        return f"{self._subject(number)} must be {_must(self.wanted[number])}"
+
+    def _subject(self, number: int) -> str:
+        name = self.wanted[number].field.attribute
+        return f"{self.type.name}.{name}" if name else "the time of recording"
+
+
+def plan_for(name: str, mapping: Mapping, types: KnownTypes, fallback: tuple[MappedField, ...] = ()) -> FieldPlan | str:
+    """The plan for records that name their type so; if the type is not known, the reason as text."""
+    type_ = mapping.naming.fixed or mapping.naming.type_of(name)
+    known = None if type_ is None else types.plan(type_)
+    return describe_unknown_type(name, type_) if known is None else FieldPlan(mapping, known, fallback)
+
+
+def describe_unknown_type(name: str, type_: str | None) -> str:
+    """The reason for a record of a type that is not known; `type_` is the one that the mapping has for the name."""
+    return f"unknown type {show_value(name)}" + (f" ({type_})" if type_ not in (None, name) else "")
+
+
+def cloud_mapping(mapping: Mapping) -> Mapping:
+    """The mapping for CloudEvents: attributes are in `data` unless the mapping says otherwise."""
+    return msgspec.structs.replace(mapping, inside=mapping.inside or ("data",))
+
+
+def describe_no_type(mapping: Mapping, name: object) -> str:
+    """The reason for a record without a valid type name."""
+    fields = " and ".join(repr(format_path(path)) for path in mapping.naming.fields)
+    return f"no type: {fields} {'is missing' if name is None else f'is {show_value(name)}'}"
+
+
+def describe_version(version: object) -> str:
+    """The reason for a CloudEvent of another version."""
+    return f"specversion is {show_value(version)}; CloudEvents 1.0 are read"
+
+
+def _must(wanted: WantedField) -> str:
+    described = wanted.type.describe()
+    if isinstance(described, str):
+        return described
+    return f"one of {described['enum']}" if "enum" in described else "JSON"
+
+
+def _hint(wanted: WantedField, value: object) -> str:
+    if isinstance(wanted.type, TimeType) and wanted.field.value_format.format in ("", ISO, TEXT):
+        return " with a zone, as ISO 8601 writes it" if isinstance(value, str) else " (the mapping may state a format)"
+    return ""
+
+
+def show_value(value: object) -> str:
+    """A value as shown in reasons, shortened if it is long."""
+    text = repr(value) if not isinstance(value, str) else repr(value[: _SHOWN + 1])
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,87 @@
+"""The event types that records may have: what a mapping and its readers must know of them.
+
+The lake knows types from a catalog, a bus from classes.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from genus.model import Attribute, Event, Vector, attributes, is_event_type, name_of, subtypes, vector
+
+
+class RecordType(Protocol):
+    """An event type: its name, its attributes, those that are required, and its family's vector."""
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Its own and inherited attributes."""
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names of attributes that every event has."""
+
+    @property
+    def vector(self) -> Vector:
+        """The vector of its family, for messages."""
+
+
+class KnownTypes(Protocol):
+    """Event types by name."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all event types."""
+
+    def plan(self, name: str) -> RecordType | None:
+        """The type of a name; None if it is not known, or is a kind."""
+
+
+class DeclaredType:
+    """An event type that is known by its class."""
+
+    def __init__(self, cls: type[Event]) -> None:
+        known = vector(cls)
+        self.cls = cls
+        self.name = name_of(cls)
+        self.attributes = tuple(each.with_names(_names(known, each)) for each in attributes(cls))
+        self.required = tuple(each.name for each in self.attributes if not each.optional)
+        self.vector = known
+
+
+def _names(known: Vector, attribute: Attribute) -> tuple[str, ...]:
+    """All names of an attribute: a base class may have it from before it was renamed."""
+    found = known.get(attribute.name)
+    return () if found is None else found.names
+
+
+class DeclaredTypes:
+    """The given event types and their subtypes, or all that are declared when a name is looked up.
+
+    Of several classes with one name, the one that was declared last is meant.
+    """
+
+    def __init__(self, types: Iterable[type] | None = None) -> None:
+        self._given = None if types is None else [cls for root in types for cls in subtypes(root)]
+        self._plans: dict[str, DeclaredType] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all event types."""
+        return tuple(dict.fromkeys(name_of(cls) for cls in self._classes()))
+
+    def plan(self, name: str) -> DeclaredType | None:
+        """The type of a name; None if it is not known, or is a kind."""
+        if name not in self._plans:
+            found = [cls for cls in self._classes() if name_of(cls) == name]
+            if not found:
+                return None
+            self._plans[name] = DeclaredType(found[-1])
+        return self._plans[name]
+
+    def _classes(self) -> list[type[Event]]:
+        known = self._given if self._given is not None else list(subtypes(Event))
+        return [cls for cls in known if is_event_type(cls)]

@@ -1,0 +1,250 @@
+"""Mappings: which type a record of another system has, and which of its fields are which attributes.
+
+A mapping is made from a TOML file by `read_mapping`; docs/lake-ingest.md lists its keys, docs/foreign.md those of its
+topics. Types and attributes are checked against those that are known before the first record is read, so that a mistake
+is one error instead of a million dead letters. A path to a field is written with dots; a dot within a name is written
+`\\.`.
+"""
+
+import re
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+import msgspec
+
+from genus.errors import MappingError
+from genus.model import AttributeType, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
+from genus.records._known_types import KnownTypes, RecordType
+from genus.records._values import BASE64, ERRORS, HEX, ISO, TEXT, UNITS, ValueFormat, value_reader
+
+FieldPath: TypeAlias = tuple[str, ...]
+
+_DOT = re.compile(r"(?<!\\)\.")
+
+
+class MappedField(msgspec.Struct, frozen=True):
+    """A field of a record, the attribute it is mapped to, and the format of its values."""
+
+    path: FieldPath
+    attribute: str
+    value_format: ValueFormat = ValueFormat()
+
+
+class TypeNaming(msgspec.Struct, frozen=True):
+    """How the type of a record is found: it is `fixed`, or a name is made of texts and fields."""
+
+    parts: tuple[str | FieldPath, ...] = (("type",),)
+    fixed: str = ""
+    strip: str = ""
+    table: tuple[tuple[str, str], ...] = ()
+    """Names and patterns of names, with their types; if empty, the name is the type's."""
+
+    @property
+    def fields(self) -> tuple[FieldPath, ...]:
+        """The fields that the name is made of."""
+        return tuple(part for part in self.parts if not isinstance(part, str)) if not self.fixed else ()
+
+    def type_of(self, name: str) -> str | None:
+        """The type for a name; None if the table has none.
+
+        >>> TypeNaming(strip="city.", table=(("loop", "Loop"), ("lamp*", "Lamp"))).type_of("city.lamp7")
+        'Lamp'
+        """
+        name = name.removeprefix(self.strip)
+        if not self.table:
+            return name
+        exact = dict(self.table).get(name)
+        return exact or next((type_ for pattern, type_ in self.table if fnmatchcase(name, pattern)), None)
+
+
+class CsvFormat(msgspec.Struct, frozen=True):
+    """How a CSV file is written."""
+
+    delimiter: str = ""
+    """The default is a comma, or a tab for .tsv files."""
+    quote: str = '"'
+    columns: tuple[str, ...] = ()
+    """Column names of a file without a header."""
+    newlines: bool | None = None
+    """Whether quoted values may contain line ends; None: they may if the file has any quotes."""
+
+
+JSON, NUMBER, PLAIN_TEXT, SKIPPED = "json", "number", "text", "skipped"
+"""What the payload of a topic is."""
+LEVEL = "@"
+"""Begins the name of a field that is a level of the topic."""
+
+
+class TopicRule(msgspec.Struct, frozen=True):
+    """What the messages of some topics are.
+
+    `pattern` has the levels of the topics: texts, names in braces, `+`, and `#` as the last one.
+    """
+
+    pattern: str
+    type: str = ""
+    """The type of all records; if empty, the mapping's naming finds it."""
+    payload: str = JSON
+    value: MappedField | None = None
+    """The attribute that a payload is which is a number or text."""
+    at: FieldPath = ()
+    """Where in the payload the record is."""
+    is_list: bool = False
+    """Whether there is a list of records."""
+    pairs: FieldPath = ()
+    """Where in the record a list of names and values is, which is read as an object."""
+    only: str = ""
+    """`read` or `publish`, if the rule is not for both."""
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of the pattern, as they are written."""
+        return tuple(self.pattern.split("/"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of levels."""
+        return tuple(level[1:-1] for level in self.levels if level.startswith("{"))
+
+    @property
+    def filter(self) -> str:
+        """The pattern as MQTT writes it."""
+        return "/".join("+" if level.startswith("{") else level for level in self.levels)
+
+
+class Mapping(msgspec.Struct, frozen=True, kw_only=True):
+    """How records of another system become events; made by `read_mapping`.
+
+    Used by `Lake.ingest`, `RecordReader`, `RecordWriter` and `ForeignTopics`.
+
+    The default mapping takes fields named like attributes, and the type from the field `type`.
+    """
+
+    name: str = "the mapping"
+    naming: TypeNaming = TypeNaming()
+    fields: tuple[MappedField, ...] = ()
+    of: tuple[tuple[str, tuple[MappedField, ...]], ...] = ()
+    """Fields for records of one type only."""
+    constants: tuple[tuple[str, Any], ...] = ()
+    """Values of attributes that records do not have."""
+    inside: FieldPath = ()
+    """Path of the object whose fields are named like attributes."""
+    ignore: tuple[FieldPath, ...] = ()
+    ignore_rest: bool = False
+    absent: tuple[str | int | float, ...] = ()
+    zone: str = ""
+    recorded: MappedField | None = None
+    """The field with the time of recording."""
+    csv: CsvFormat = CsvFormat()
+    topics: tuple[TopicRule, ...] = ()
+    """What is in messages, by topic; for `ForeignTopics`."""
+
+    @property
+    def all_fields(self) -> tuple[MappedField, ...]:
+        """The mapped fields of all types."""
+        return (*self.fields, *(field for _, fields in self.of for field in fields))
+
+    def fields_for(self, type_: str) -> tuple[MappedField, ...]:
+        """The mapped fields for records of a type; those for this type only come first."""
+        return (*dict(self.of).get(type_, ()), *self.fields)
+
+    def check(self, types: KnownTypes) -> None:
+        """Raise MappingError for the first type or attribute that is not known, or whose format does not fit."""
+        rules = [rule for rule in self.topics if rule.type]
+        named = [self.naming.fixed] if self.naming.fixed else [type_ for _, type_ in self.naming.table]
+        plans = {name: self._plan(types, name) for name in (*named, *(rule.type for rule in rules))}
+        for type_, fields in self.of:
+            for field in fields:
+                self._check_field(f"[of.{type_}]", field, [self._plan(types, type_)])
+        for rule in rules:
+            if rule.value is not None:
+                self._check_field(f"[topics] {rule.pattern!r}", rule.value, [plans[rule.type]])
+        is_open = not named and (not rules or any(not rule.type for rule in self.topics if rule.payload == JSON))
+        among = [plan for name in types.names if (plan := types.plan(name))] if is_open else list(plans.values())
+        for field in self.fields:
+            self._check_field("[attributes]", field, among)
+        for attribute, value in self.constants:
+            self._check_constant(attribute, value, among)
+
+    def _plan(self, types: KnownTypes, name: str) -> RecordType:
+        plan = types.plan(name)
+        if plan is None:
+            known = ", ".join(sorted(types.names))
+            raise MappingError(f"{self.name}: {name!r} is not an event type of the catalog, which has {known}")
+        return plan
+
+    def _check_field(self, table: str, field: MappedField, among: list[RecordType]) -> None:
+        key = format_path(field.path)
+        for type_ in self._types_of(f"{table} {key}", field.attribute, among):
+            if problem := _format_problem(field.value_format, type_):
+                raise MappingError(f"{self.name}: {table} {key}: {problem}")
+
+    def _check_constant(self, attribute: str, value: Any, among: list[RecordType]) -> None:
+        for type_ in self._types_of(f"[constants] {attribute}", attribute, among):
+            try:
+                read_constant(value, type_)
+            except ERRORS:
+                described = type_.describe()
+                raise MappingError(
+                    f"{self.name}: [constants] {attribute} is {value!r}, but must be {described}"
+                ) from None
+
+    def _types_of(self, location: str, attribute: str, among: list[RecordType]) -> list[AttributeType]:
+        """The types of an attribute in some event types; MappingError if none of them has it."""
+        found = [each.type for plan in among for each in plan.attributes if each.name == attribute]
+        if not found:
+            vectors = "; ".join(dict.fromkeys(plan.vector.describe_unknown(attribute) for plan in among[:3]))
+            raise MappingError(f"{self.name}: {location}: {vectors}")
+        return found
+
+
+def constant_json(value: Any) -> Any:
+    """A constant as a JSON value: TOML has times, JSON has not."""
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def read_constant(value: Any, type_: AttributeType) -> Any:
+    """The attribute value that a constant is; raises one of `ERRORS` if it is none."""
+    return value_reader(type_, ValueFormat())(constant_json(value))
+
+
+def _format_problem(value_format: ValueFormat, type_: AttributeType) -> str:
+    """Why a format does not fit an attribute type; empty if it does."""
+    described = type_.describe()
+    format = value_format.format
+    if value_format.scale is not None and not isinstance(type_, IntType | FloatType):
+        return f"scale is for numbers, and the attribute is {described}"
+    if format and not _fits(format, type_):
+        return f"format {format!r} is not for an attribute that is {described}"
+    return ""
+
+
+def _fits(format: str, type_: AttributeType) -> bool:
+    match type_:
+        case TimeType():
+            return format in (ISO, *UNITS) or "%" in format
+        case DurationType():
+            return format in (ISO, *UNITS)
+        case BytesType():
+            return format in (HEX, BASE64)
+        case BoolType() | IntType() | FloatType() | ChoiceType():
+            return format == TEXT
+    return False
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+def parse_path(text: str) -> FieldPath:
+    """Split a dotted path into keys.
+
+    >>> parse_path(r"fields.Wind Speed"), parse_path(r"speed\\.kmh")
+    (('fields', 'Wind Speed'), ('speed.kmh',))
+    """
+    return tuple(part.replace("\\.", ".") for part in _DOT.split(text))
+
+
+def format_path(path: FieldPath) -> str:
+    """Write a path with dots."""
+    return ".".join(part.replace(".", "\\.") for part in path)

@@ -1,0 +1,352 @@
+"""Foreign topics: events from the messages of other systems, and messages from events, by the topics of a mapping.
+
+Pure: topics and payloads in, events out. What arrives is limited in size and depth, and never raises; messages that are
+no events are counted by reason, and the last one of each reason is kept.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping as Counts
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from genus.errors import EventError, MappingError
+from genus.model import Event, name_of
+from genus.records._known_types import DeclaredTypes
+from genus.records._mapping import (
+    JSON,
+    LEVEL,
+    NUMBER,
+    PLAIN_TEXT,
+    SKIPPED,
+    FieldPath,
+    MappedField,
+    Mapping,
+    TopicRule,
+    TypeNaming,
+    format_path,
+)
+from genus.records._payload import LARGEST, decode_json
+from genus.records._reader import MappedReader, value_at
+from genus.records._rejected import Example, Rejected, Rejections
+from genus.records._values import TEXT, ValueFormat
+from genus.records._writer import RecordWriter
+
+_REMEMBERED = 4096
+"""The most topics whose rules are kept."""
+
+Levels: TypeAlias = dict[str, str]
+"""The named levels of a topic, as fields of a record."""
+
+
+class Message(NamedTuple):
+    """A topic and the payload to publish there."""
+
+    topic: str
+    payload: bytes
+
+
+class ForeignTopics:
+    """Reads events from topics of other systems, and writes them, by the `[topics]` of a mapping.
+
+    `types` are the event types to read, with their subtypes; all that are declared, if not given. `largest` is the most
+    bytes of a payload. MappingError if the mapping has no topics, or does not fit the types.
+
+    >>> from genus import Event, Maybe
+    >>> from genus.records import read_mapping
+    >>> class Climate(Event):
+    ...     temperature: float
+    >>> topics = ForeignTopics(read_mapping('topics."zigbee2mqtt/{source}" = "Climate"'), [Climate])
+    >>> topics.filters
+    ('zigbee2mqtt/+',)
+    >>> topics.read("zigbee2mqtt/attic", b'{"temperature": 21.5}')
+    [Climate(source='attic', temperature=21.5)]
+    >>> topics.write(Climate(source="cellar", temperature=9.0))
+    Message(topic='zigbee2mqtt/cellar', payload=b'{"temperature":9.0}')
+    """
+
+    def __init__(self, mapping: Mapping, types: Iterable[type] | None = None, *, largest: int = LARGEST) -> None:
+        if not mapping.topics:
+            raise MappingError(f"{mapping.name}: has no [topics]")
+        known = DeclaredTypes(types)
+        mapping.check(known)
+        self._largest = largest
+        read = [rule for rule in mapping.topics if rule.only != "publish"]
+        self._readers = [_RuleReader(mapping, rule, known) for rule in sorted(read, key=_specificity)]
+        self._written = [_RuleWriting(mapping, rule) for rule in mapping.topics if _is_written(rule)]
+        self._name = mapping.name
+        self._writers: dict[type, _RuleWriter | str] = {}
+        self._routes: dict[str, list[tuple[_RuleReader, Levels]]] = {}
+        self._rejections = Rejections()
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The MQTT topic filters to subscribe to."""
+        return tuple(dict.fromkeys(each.rule.filter for each in self._readers if each.rule.payload != SKIPPED))
+
+    @property
+    def counters(self) -> Counts[str, int]:
+        """The number of messages and records that were no events, by reason."""
+        return self._rejections.counts
+
+    @property
+    def examples(self) -> Counts[str, Example]:
+        """The last message that was rejected, by reason."""
+        return self._rejections.examples
+
+    def read(self, topic: str, payload: bytes) -> list[Event | Rejected]:
+        """The events of a message, and why others are none; never raises. What is rejected is counted."""
+        found = self._read(topic, payload)
+        for each in found:
+            if isinstance(each, Rejected):
+                self._rejections.add(each, topic, payload)
+        return found
+
+    def _read(self, topic: str, payload: bytes) -> list[Event | Rejected]:
+        routes = self._routes.get(topic)
+        if routes is None:
+            routes = self._route(topic)
+        if not routes:
+            return [Rejected("unknown topic")]
+        if routes[0][0].rule.payload == SKIPPED:
+            return []
+        if not payload:
+            return [Rejected("no payload")]  # the usual way to remove a retained message
+        found = [each for reader, levels in routes for each in reader.read(payload, levels, self._largest)]
+        if found:
+            return found
+        places = " or ".join(repr(format_path(reader.rule.at)) for reader, _ in routes)
+        return [Rejected("no record where the mapping says", f"nothing at {places}")]
+
+    def _route(self, topic: str) -> list[tuple["_RuleReader", Levels]]:
+        """The rules of the most specific pattern that a topic matches, with its levels."""
+        levels = topic.split("/")
+        matching = [(each, found) for each in self._readers if (found := each.match(levels)) is not None]
+        routes = [each for each in matching if each[0].rule.pattern == matching[0][0].rule.pattern]
+        if len(self._routes) >= _REMEMBERED:
+            self._routes.clear()
+        if routes:  # not kept otherwise: others choose the names of unknown topics
+            self._routes[topic] = routes
+        return routes
+
+    # -- writing --
+
+    def refusal(self, cls: type[Event]) -> str:
+        """Why events of a type cannot be published; empty if they can."""
+        writer = self._writer(cls)
+        return writer if isinstance(writer, str) else ""
+
+    def write(self, event: Event) -> Message | Rejected:
+        """The message of an event; a `Rejected` if the mapping cannot be undone for it."""
+        writer = self._writer(type(event))
+        if isinstance(writer, str):
+            return Rejected(f"{name_of(type(event))} cannot be published", writer)
+        try:
+            message = writer.write(event)
+        except EventError as problem:
+            return Rejected(f"a {name_of(type(event))} cannot be written", str(problem))
+        rule = writer.rule
+        if rule.only != "publish" and all(each.rule is not rule for each, _ in self._route(message.topic)):
+            return Rejected("another topic", f"{message.topic} is not read by {rule.pattern!r}, but by another pattern")
+        return message
+
+    def _writer(self, cls: type[Event]) -> "_RuleWriter | str":
+        if cls not in self._writers:
+            self._writers[cls] = self._find_writer(cls)
+        return self._writers[cls]
+
+    def _find_writer(self, cls: type[Event]) -> "_RuleWriter | str":
+        problems = []
+        for each in self._written:
+            if each.rule.type in ("", name_of(cls)):
+                try:
+                    return _RuleWriter(each, cls)
+                except MappingError as problem:
+                    problems.append(f"[topics] {each.rule.pattern!r}: {problem}")
+        return "; ".join(problems) or f"{self._name}: no topic is for {name_of(cls)}"
+
+
+def _is_written(rule: TopicRule) -> bool:
+    return rule.only != "read" and rule.payload != SKIPPED
+
+
+def _specificity(rule: TopicRule) -> list[int]:
+    """A key that sorts patterns: texts come before names and `+`, and these before `#`."""
+    return [2 if level == "#" else 1 if level == "+" or level.startswith("{") else 0 for level in rule.levels]
+
+
+def _mapping_of(mapping: Mapping, rule: TopicRule) -> Mapping:
+    """The mapping for the records of a rule."""
+    made = msgspec.structs.replace(
+        mapping,
+        naming=TypeNaming((), rule.type) if rule.type else mapping.naming,
+        ignore=(*mapping.ignore, *((LEVEL + name,) for name in rule.names)),
+        topics=(),
+    )
+    if rule.value is None:
+        return made
+    fields = tuple(field for field in mapping.fields_for(rule.type) if field.path[0].startswith(LEVEL))
+    return msgspec.structs.replace(made, fields=(rule.value, *fields), of=(), inside=())
+
+
+def _level_fields(mapping: Mapping, rule: TopicRule) -> tuple[MappedField, ...]:
+    """Levels that are named like attributes, where records do not have these."""
+    form = ValueFormat(format=TEXT, zone=mapping.zone)
+    return tuple(MappedField((LEVEL + name,), name, form) for name in rule.names)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class _RuleReader:
+    """Reads the messages of one rule."""
+
+    def __init__(self, mapping: Mapping, rule: TopicRule, types: DeclaredTypes) -> None:
+        self.rule = rule
+        self._levels, self._names = rule.levels, tuple(LEVEL + name for name in rule.names)
+        self._read_record = MappedReader(_mapping_of(mapping, rule), types, False, _level_fields(mapping, rule)).read
+
+    def match(self, levels: list[str]) -> Levels | None:
+        """The named levels of a topic; None if the topic does not match the pattern."""
+        pattern = self._levels
+        if pattern[-1] == "#":
+            pattern, is_open = pattern[:-1], True
+        else:
+            is_open = False
+        if len(levels) < len(pattern) or (len(levels) > len(pattern) and not is_open):
+            return None
+        if levels[0].startswith("$") and levels[0] != self._levels[0]:
+            return None  # MQTT keeps such topics from wildcards
+        found: Levels = {}
+        for wanted, level in zip(pattern, levels, strict=False):
+            if wanted.startswith("{"):
+                found[LEVEL + wanted[1:-1]] = level
+            elif wanted not in ("+", level):
+                return None
+        return found
+
+    def read(self, payload: bytes, levels: Levels, largest: int) -> list[Event | Rejected]:
+        """The events of a payload; none if it has no record where the rule says."""
+        if self.rule.payload != JSON:
+            value = _plain_value(self.rule.payload, payload, largest)
+            return [value if isinstance(value, Rejected) else self._read_record({"value": value, **levels})]
+        content = decode_json(payload, largest)
+        if isinstance(content, Rejected):
+            return [content]
+        return [self._event(record, levels) for record in self._records(content)]
+
+    def _records(self, content: Any) -> list[Any]:
+        """The records of a payload, each with the fields around it."""
+        at = self.rule.at
+        found = value_at(content, at)
+        if found is None:
+            return []
+        if self.rule.is_list:
+            records = found if type(found) is list else [Rejected(f"{format_path(at) or 'the payload'} is no list")]
+        else:
+            records = [found]
+        around = {key: value for key, value in content.items() if key != at[0]} if at else {}
+        return [{**around, **each} if around and type(each) is dict else each for each in records]
+
+    def _event(self, record: Any, levels: Levels) -> Event | Rejected:
+        if isinstance(record, Rejected):
+            return record
+        if type(record) is dict:
+            if self.rule.pairs and isinstance(record := _with_pairs(record, self.rule.pairs), Rejected):
+                return record
+            if not levels.keys().isdisjoint(record):
+                return Rejected("the payload has a field named like a level of the topic")
+            record = {**record, **levels}
+        return self._read_record(record)
+
+
+def _plain_value(kind: str, payload: bytes, largest: int) -> Any:
+    if len(payload) > largest:
+        return Rejected(f"more than {largest} bytes")
+    if kind == PLAIN_TEXT:
+        try:
+            return payload.decode()
+        except UnicodeDecodeError as problem:
+            return Rejected("not UTF-8", f"not UTF-8: {problem}")
+    value = decode_json(payload.strip(), largest)
+    if type(value) is int or type(value) is float:
+        return value
+    return Rejected("not a number")
+
+
+def _with_pairs(record: dict[str, Any], path: FieldPath) -> Any:
+    """The record with an object in place of a list of names and values."""
+    pairs = value_at(record, path)
+    if pairs is None:
+        return record
+    if type(pairs) is not list or not all(type(each) is dict and type(each.get("name")) is str for each in pairs):
+        return Rejected(f"{format_path(path)} is no list of names and values")
+    made = {each["name"]: each.get("value") for each in pairs}
+    if len(made) < len(pairs):
+        return Rejected(f"{format_path(path)} has a name twice")
+    return _replaced(record, path, made)
+
+
+def _replaced(record: dict[str, Any], path: FieldPath, value: Any) -> dict[str, Any]:
+    inner = value if len(path) == 1 else _replaced(record[path[0]], path[1:], value)
+    return {**record, path[0]: inner}
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+class _RuleWriting:
+    """A rule that messages are written by."""
+
+    def __init__(self, mapping: Mapping, rule: TopicRule) -> None:
+        self.rule = rule
+        self.mapping = _mapping_of(mapping, rule)
+        self.fallback = _level_fields(mapping, rule)
+
+
+class _RuleWriter:
+    """Writes messages with events of one type; MappingError if the rule cannot be undone."""
+
+    def __init__(self, writing: _RuleWriting, cls: type[Event]) -> None:
+        self.rule = writing.rule
+        self._type = name_of(cls)
+        self._writer = RecordWriter(writing.mapping, cls, fallback=writing.fallback)
+        written = {path[0] for path in self._writer.paths}
+        if any(level in ("+", "#") for level in self.rule.levels):
+            raise MappingError(f"{self._type} cannot be written: the topic has a level without a name")
+        for name in self.rule.names:
+            if LEVEL + name not in written:
+                raise MappingError(f"{self._type} cannot be written: no attribute is the level {{{name}}}")
+
+    def write(self, event: Event) -> Message:
+        """The message of an event; EventError if it cannot be read back."""
+        record = self._writer.write(event)
+        levels = {name: self._level(name, record.pop(LEVEL + name, None)) for name in self.rule.names}
+        topic = "/".join(levels[level[1:-1]] if level.startswith("{") else level for level in self.rule.levels)
+        return Message(topic, self._payload(record))
+
+    def _level(self, name: str, value: Any) -> str:
+        if type(value) is str and value and not set(value) & set("/+#\0"):
+            return value
+        raise EventError(f"{self._type}: the level {{{name}}} of the topic would be {value!r}, which no level can be")
+
+    def _payload(self, record: dict[str, Any]) -> bytes:
+        if self.rule.payload != JSON:
+            return self._plain_payload(record)
+        if self.rule.pairs and (pairs := value_at(record, self.rule.pairs)) is not None:
+            listed = [{"name": name, "value": value} for name, value in pairs.items()]
+            record = _replaced(record, self.rule.pairs, listed)
+        content: Any = [record] if self.rule.is_list else record
+        for key in reversed(self.rule.at):
+            content = {key: content}
+        return msgspec.json.encode(content)
+
+    def _plain_payload(self, record: dict[str, Any]) -> bytes:
+        value = record.pop("value", None)
+        if record:
+            raise EventError(f"{self._type}: the payload is a {self.rule.payload} and cannot hold {', '.join(record)}")
+        if self.rule.payload == PLAIN_TEXT and type(value) is str and value:
+            return value.encode()
+        if self.rule.payload == NUMBER and (type(value) is int or type(value) is float):
+            return msgspec.json.encode(value)
+        raise EventError(f"{self._type}: the payload would be {value!r}, but must be a {self.rule.payload}")

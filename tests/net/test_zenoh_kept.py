@@ -1,0 +1,79 @@
+"""Kept packets on zenoh: who subscribes later gets the newest of each key."""
+
+import pytest
+
+from genus.net._transport import Sending
+
+pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
+
+from tests.net.zenoh_network import free_port, participant, put_until, wait_for
+
+ROOT = "@genus/r/last"
+
+
+@pytest.fixture
+def address() -> str:
+    return f"r?port={free_port()}"
+
+
+def test_a_late_joiner_gets_the_newest_of_200_keys(address: str) -> None:
+    with participant(address) as (a, _):
+        for number in range(200):
+            sender = a.sender(f"{ROOT}/Lamp/={number}", Sending(keep=True))
+            sender.put(b"old", b"e")
+            sender.put(b"%d" % number, b"envelope")
+            sender.close()  # what it kept stays
+        assert a.counters()["kept"] == 200
+        with participant(address) as (b, at_b):
+            b.subscribe(f"{ROOT}/Lamp/*", kept=True)
+            wait_for(lambda: len(at_b.packets) >= 200)
+            assert set(at_b.packets) == {
+                (f"{ROOT}/Lamp/={number}", b"envelope", b"%d" % number) for number in range(200)
+            }
+
+
+def test_only_matching_keys_are_given_and_only_if_asked_for(address: str) -> None:
+    with participant(address) as (a, _):
+        lamp, door = (a.sender(f"{ROOT}/{each}/=1", Sending(keep=True)) for each in ("Lamp", "Door"))
+        lamp.put(b"lamp", b"")
+        door.put(b"door", b"")
+        a.sender(f"{ROOT}/Lamp/=2", Sending()).put(b"not kept", b"")
+        with participant(address) as (b, at_b), participant(address) as (c, at_c):
+            c.subscribe(f"{ROOT}/**")
+            b.subscribe(f"{ROOT}/Lamp/**", kept=True)
+            wait_for(lambda: at_b.payloads)
+            put_until(lamp, lambda: at_b.payloads[-1] == b"now" and at_c.payloads[-1:] == [b"now"], b"now")
+            assert set(at_b.payloads) == {b"lamp", b"now"}
+            assert set(at_c.payloads) == {b"now"}
+
+
+def test_an_empty_packet_ends_the_keeping(address: str) -> None:
+    with participant(address) as (a, _):
+        first, second = (a.sender(f"{ROOT}/Lamp/={each}", Sending(keep=True)) for each in (1, 2))
+        first.put(b"on", b"")
+        second.put(b"on", b"")
+        first.put(b"", b"")
+        with participant(address) as (b, at_b):
+            b.subscribe(f"{ROOT}/**", kept=True)
+            wait_for(lambda: at_b.packets)
+            assert {key for key, _, _ in at_b.packets} == {f"{ROOT}/Lamp/=2"}
+
+
+def test_a_keeper_that_appears_after_the_subscriber_is_asked(address: str) -> None:
+    with participant(address) as (b, at_b):
+        b.subscribe(f"{ROOT}/**", kept=True)
+        for name in (b"first", b"second"):
+            with participant(address) as (a, _):
+                a.sender(f"{ROOT}/Lamp/=1", Sending(keep=True)).put(name, b"")  # perhaps before they know each other
+                wait_for(lambda: name in at_b.payloads)  # noqa: B023
+
+
+def test_after_the_end_of_a_subscription_nothing_is_asked(address: str) -> None:
+    with participant(address) as (b, at_b):
+        end = b.subscribe(f"{ROOT}/**", kept=True)
+        b.subscribe("r/live")
+        end()
+        with participant(address) as (a, _):
+            a.sender(f"{ROOT}/Lamp/=1", Sending(keep=True)).put(b"kept", b"")
+            put_until(a.sender("r/live", Sending()), lambda: at_b.packets)
+            assert {key for key, _, _ in at_b.packets} == {"r/live"}
