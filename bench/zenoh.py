@@ -379,7 +379,9 @@ def main(role: str, case: str, port: str, count: str) -> None:
     if side == "send":
         sending(case, int(port), int(count))
     else:
-        print(*receiving(case, int(port), Arrivals(int(count))), flush=True)
+        done = receiving(case, int(port), Arrivals(int(count)))
+        if kind == "rate":
+            print(*done, flush=True)
 
 
 if __name__ == "__main__":
