@@ -40,9 +40,13 @@ def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[type], Deliver]", ev
     """
     delivers: list[Deliver] = []
     prepared: list[Event] = []
+    by_class: dict[type, Deliver] = {}
     for number, event in enumerate(events):
+        cls = event.__class__
         try:
-            delivers.append(deliver_of(type(event)))
+            if cls not in by_class:
+                by_class[cls] = deliver_of(cls)
+            delivers.append(by_class[cls])
             prepared.append(bus.prepare(event))
         except Exception as problem:
             problem.add_note(f"publish_all refused event {number}, {event!r}; none was published")

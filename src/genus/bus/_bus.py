@@ -74,7 +74,8 @@ class Bus:
         self.interested = Interested(link, self.route)
         stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
         self._announcer = Announcer(self, link, self._last_values, stamping, stamped)
-        self.is_batching = isinstance(link, BatchLink)
+        self._batch_link = link if isinstance(link, BatchLink) else None  # asked once: it takes microseconds
+        self.is_batching = self._batch_link is not None
         self._requester: Requester | None = None
         self._requester_lock = threading.Lock()
         self.lock = self._router.lock
@@ -395,8 +396,8 @@ class Bus:
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes at once."""
-        assert isinstance(self._link, BatchLink)
-        self._link.send_all(events)
+        assert self._batch_link is not None
+        self._batch_link.send_all(events)
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""

@@ -23,12 +23,14 @@ from genus.model import Event, name_of, subtypes
 from genus.net._contract import Measured, check_abilities, check_measured, sending_of
 from genus.net._control import control_key, decode_text, encode_text, is_uid
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
+from genus.net._foreign import ForeignArrivals, ForeignEvent, ForeignSource
+from genus.net._foreign_outgoing import ForeignOutgoing
 from genus.net._incoming import Deliver, IncomingKeys, SoftTimes
 from genus.net._interest import OtherWants, OwnWants, WantText
 from genus.net._kept import KeptEvents
 from genus.net._lateness import LateEvents
 from genus.net._losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
-from genus.net._outgoing import Outgoing, OutgoingKeys
+from genus.net._outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._patterns import Patterns
 from genus.net._publisher import NetPublisher
 from genus.net._relay import Arrival, Want
@@ -42,6 +44,8 @@ from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
 TICK_S = 0.1
+_OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
+"""How counters of a transport are shown beside those of events."""
 
 
 class Participant(msgspec.Struct, frozen=True):
@@ -72,6 +76,8 @@ class NetLink:
         reliable: bool = False,
         may_publish: Callable[[type], None] | None = None,
         may_subscribe: Callable[[Subscription], None] | None = None,
+        foreign: Sequence[ForeignSource] = (),
+        encode_cloud: EncodeCloud | None = None,
         now: Callable[[], float] = time.monotonic,
         runs: bool = True,
     ) -> None:
@@ -83,6 +89,9 @@ class NetLink:
         self._runs = runs
         self._may_publish, self._may_subscribe = may_publish, may_subscribe
         self._hex = self.uid.hex()
+        self._foreign = tuple(foreign)
+        self._foreign_arrivals = ForeignArrivals()
+        self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
@@ -99,7 +108,7 @@ class NetLink:
         self._tokens: dict[str, dict[tuple[str, str], None]] = {}
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
-        self._sends: dict[type, Outgoing] = {}
+        self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
         self._control: dict[str, Callable[[bytes], None]] = {}
         self._filters: dict[Subscription, PythonFilter] = {}
         self._lock = threading.RLock()
@@ -115,7 +124,7 @@ class NetLink:
         self._deliver = deliver
         self._types_seen = _count_types()
         self.transport.open(self)
-        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units)
+        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units, self._encode_cloud)
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
         self._control = {
@@ -128,6 +137,8 @@ class NetLink:
         for key in self._control:
             self.transport.subscribe(key)
         self.transport.subscribe(self.units.pattern, kept=True)
+        for pattern in [pattern for source in self._foreign for pattern in source.patterns]:
+            self.transport.subscribe(pattern, kept=True)
         rest = self.transport.dialect.rest
         for what in ("here", "want", "gate"):
             self.transport.watch(self._key(what, rest))
@@ -154,9 +165,13 @@ class NetLink:
                 for event, number in zip(some, numbers, strict=True):
                     self.relay_own(event, number, None)
 
-    def _open_send(self, cls: type[Event]) -> Outgoing:
+    def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
         if self._may_publish is not None:
             self._may_publish(cls)
+        source = next((each for each in self._foreign if each.writes(cls)), None)
+        if source is not None:
+            self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
+            return foreign
         made = self._sends[cls] = self._outgoing.outgoing(cls, Sending(NORMAL, self._reliable))
         return made
 
@@ -193,16 +208,20 @@ class NetLink:
         """Events sent, received, lost and so on; packets that were rejected, by reason; what the transport counts."""
         counts = self._incoming.counts
         own = {
+            "sent": self._outgoing.sent() if self._control else 0,
             "received": counts.received,
             "duplicates": counts.duplicates,
             "late": self._late.late,
             "expired": self._late.expired,
-            **self._losses.counts(),
+            **(self._losses.counts() if self._control else {}),
             **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
         }
-        return {name: count for name, count in own.items() if count} | dict(self.transport.counters())
+        for source in self._foreign:
+            own |= source.counters()
+        carried = {_OF_PACKETS.get(name, name): count for name, count in self.transport.counters().items()}
+        return {name: count for name, count in own.items() if count} | carried
 
     def examples(self) -> Mapping[str, Any]:
         """The last packet that was rejected, for each reason."""
@@ -380,8 +399,32 @@ class NetLink:
         elif key.startswith(self._key("units")):
             if problem := self.units.on_statement(key, payload):
                 self._incoming.counts.rejections.add(problem, key, payload)
-        elif (found := self._incoming.find(key)) is not None:
-            found.read(envelope, payload)
+        elif (found := self._source_of(key)) is not None:
+            for event in found.read(key, payload):
+                self.take_foreign(key, event, payload)
+        elif (known := self._incoming.find(key)) is not None:
+            known.read(envelope, payload)
+
+    def _source_of(self, key: str) -> ForeignSource | None:
+        """The system that a key belongs to, if it is another one."""
+        if not self._foreign or key.startswith(f"{self.realm}/"):
+            return None
+        matches = self.transport.dialect.matches
+        return next((each for each in self._foreign if any(matches(pattern, key) for pattern in each.patterns)), None)
+
+    def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
+        """Take what was read from a message without an envelope: an event, or the reason why there is none."""
+        found = ForeignEvent(read) if isinstance(read, Event) else read
+        if not isinstance(found, ForeignEvent):
+            self._incoming.counts.rejections.add(found.reason, key, payload)
+            return
+        arrival = self._foreign_arrivals.arrive(found, key)
+        if arrival is None:
+            self._incoming.counts.duplicates += 1
+            return
+        self._incoming.counts.received += 1
+        self.deliver_own(arrival.event)
+        self.give_relays(arrival)
 
     def token(self, key: str, is_present: bool) -> None:
         """A token of another participant appeared or is gone."""
