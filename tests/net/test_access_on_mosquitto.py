@@ -6,14 +6,18 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from genus import Event, Subscription
-from genus.net import Refusal, read_grants
+from genus import Event, Subscription, open_bus
+from genus.bus import Bus, NonReal
+from genus.errors import BusError
+from genus.net import NetLink, Refusal, read_grants
 from tests.net.certificates import Authority, Certificate
 
 mqtt5 = pytest.importorskip("mqtt5")
@@ -211,6 +215,58 @@ def test_a_certificate_without_grants_hears_nothing(port: int, authority: Author
         assert gauge.publish("city/WaterMark") in (0, 16)
         assert stranger.publish("city/WaterMark") == NOT_AUTHORIZED
         assert stranger.heard() == []
+
+
+# -- typed buses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(port: int, authority: Authority, tmp_path: Path) -> Iterator[Callable[[str], Bus]]:
+    """Opens the bus of a user, by its address; it knows the grants."""
+    (tmp_path / "grants.toml").write_text(GRANTS)
+    with ExitStack() as stack:
+
+        def open_as(user: str) -> Bus:
+            own = authority.issue(user)
+            options = {"ca": authority.root, "cert": own.certificate, "key": own.key}
+            query = urlencode({**options, "grants": tmp_path / "grants.toml", "user": user})
+            return stack.enter_context(open_bus(f"mqtts://127.0.0.1:{port}/city?{query}"))
+
+        yield open_as
+
+
+def await_that(condition: Callable[[], object]) -> None:
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) -> None:
+    """Events, kept events for those who come later, interest and participants: all that a link does is allowed."""
+    gauge, harbour = opened("gauge"), opened("harbour")
+    link = gauge.link
+    assert isinstance(link, NetLink)
+    kept = gauge.channel(HighWater, NonReal(), keep=1)
+    kept.announce()
+    kept.publish(HighWater(source="A8"))
+    heard: list[Event] = []
+    harbour.collection(WaterMark).subscribe(heard.append)
+    await_that(lambda: heard == [HighWater(source="A8")])
+    await_that(lambda: link.wanted_by(WaterMark()))
+    gauge.publish(WaterMark(place="A9"))
+    await_that(lambda: len(heard) == 2)
+    await_that(lambda: len(link.participants()) == 1)
+    assert heard == [HighWater(source="A8"), WaterMark(place="A9")]
+
+
+def test_a_typed_bus_says_what_the_broker_would_keep_silent_about(opened: Callable[[str], Bus]) -> None:
+    pilot = opened("pilot")
+    pilot.collection(Freighter).subscribe(print)
+    with pytest.raises(BusError, match=r"pilot may not subscribe to WaterMark: .* grants Freighter"):
+        pilot.collection(WaterMark).subscribe(print)
+    with pytest.raises(BusError, match=r"pilot may not publish Freighter: .* grants nothing"):
+        pilot.publish(Freighter())
 
 
 def test_without_a_certificate_of_the_authority_there_is_no_connection(
