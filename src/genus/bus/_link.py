@@ -135,6 +135,17 @@ class BatchLink(Link, Protocol):
         """Send events that were published here, in their order."""
 
 
+@runtime_checkable
+class SharingLink(Link, Protocol):
+    """A link over which consumers in several processes can share events: each goes to one of them."""
+
+    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+        """Call a function with the share of this process of what a subscription matches, also of its own events.
+
+        Returns a function that ends it; None if the medium cannot share.
+        """
+
+
 class Timer(Protocol):
     """A call that is to come."""
 

@@ -36,8 +36,9 @@ from genus.net._publisher import NetPublisher
 from genus.net._relay import Arrival, Want
 from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
+from genus.net._shared import SHARE, SharedKeys, SharedReception
 from genus.net._steady import steady_us
-from genus.net._transport import NORMAL, Sending, Transport
+from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
 from genus.net._units import StatedUnits
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
@@ -95,6 +96,7 @@ class NetLink:
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
+        self._shared = SharedKeys(transport.dialect, realm)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
@@ -200,6 +202,26 @@ class NetLink:
             for key in self._kept.drop_unsubscribed():
                 self._incoming.forget(key)  # who subscribes again gets the value again
             self._wants_changed()
+
+    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+        """Call a function with this participant's share of what a subscription matches; None if the network cannot."""
+        if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
+            return None
+        if self._may_subscribe is not None:
+            self._may_subscribe(subscription)
+        group = "genus-" + self.transport.dialect.escape("&".join(map(name_of, subscription.types)))
+        reception = SharedReception(subscription, deliver, self.now, self.units, self.is_on_time)
+        patterns = self._compile(subscription).patterns
+        shares = [self.transport.share_of(group, pattern) for pattern in patterns]
+        ends = [self._shared.add(shares, reception)]
+        ends += [self.transport.share(group, pattern) for pattern in patterns]
+        self._own_wants.add(subscription)
+        ends.append(lambda: self._own_wants.remove(subscription))
+        return lambda: self._end_share(ends)
+
+    def _end_share(self, ends: list[Callable[[], None]]) -> None:
+        for end in reversed(ends) if not self._closing.is_set() else ():
+            end()
 
     def _compile(self, subscription: Subscription) -> TopicFilter:
         return compile_topics(subscription, self.transport.dialect, self.realm)
@@ -396,6 +418,8 @@ class NetLink:
         control = self._control.get(key)
         if control is not None:
             control(payload)
+        elif key.startswith(SHARE):
+            self._shared.packet(key, envelope, payload)
         elif key.startswith(self._key("units")):
             if problem := self.units.on_statement(key, payload):
                 self._incoming.counts.rejections.add(problem, key, payload)

@@ -4,9 +4,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from genus.bus._qos import Keep
 from genus.errors import EventError
 from genus.model import Event, name_of
+from genus.net._cloudevents import STRUCTURED
 from genus.net._control import LAST, ROOT
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._payload import encode_payload, join_payloads
@@ -135,7 +138,7 @@ class Outgoing:
         return ",".join("" if value is None else str(value) for value in values)
 
     def _open(self, key: str) -> Way:
-        way = self._ways[key] = self._owner.open(key, self._sending)
+        way = self._ways[key] = self._owner.open(key, self._owner.with_content_type(self._sending))
         return way
 
     def close(self) -> None:
@@ -199,6 +202,10 @@ class OutgoingKeys:
                 kind = Outgoing if self._encode_cloud is None else CloudOutgoing
                 made = self._made[cls, sending, keep] = kind(self, cls, sending, keep)
             return made
+
+    def with_content_type(self, sending: Sending) -> Sending:
+        """How packets are sent, with what they contain if other systems can read it."""
+        return sending if self._encode_cloud is None else replace(sending, content_type=STRUCTURED)
 
     def encode_cloud(self, event: Event, origin: Origin, key: str) -> tuple[Mapping[str, str] | None, bytes]:
         """An event as a CloudEvent: attributes and data, or no attributes and all in one."""

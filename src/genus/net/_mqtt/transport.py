@@ -36,7 +36,7 @@ class MqttSender:
         self.key = key
         expires_s = sending.expires_s
         expiry = None if expires_s is None else min(math.ceil(expires_s), 0xFFFF_FFFF)
-        form = PublishForm(key, qos=qos, retain=sending.keep, expiry_s=expiry)
+        form = PublishForm(key, qos=qos, retain=sending.keep, expiry_s=expiry, content_type=sending.content_type)
         self._parts = form.parts
         self._send = connection.send
         self._is_urgent = sending.priority >= SOFT
@@ -85,6 +85,7 @@ class MqttTransport:
         self._answered = threading.Condition(self._lock)
         self._questions: dict[str, deque[_Question]] = {}
         self._users: Counter[str] = Counter()
+        self._share_ids: dict[tuple[str, str], int] = {}
         self._own = OwnTokens()
         self._is_showing = options.session is not None  # then the list of an earlier process may be there
         self._is_show_due = False
@@ -160,17 +161,29 @@ class MqttTransport:
         qos = 1 if sending.reliable and self.abilities.reliable else 0
         return MqttSender(self, self._connection, key, sending, qos)
 
-    def subscribe(self, pattern: str, *, kept: bool = False, group: str | None = None) -> Callable[[], None]:
+    def subscribe(self, pattern: str, *, kept: bool = False) -> Callable[[], None]:
         """Receive packets of topics that match; with `kept`, first those that are retained.
 
-        With a `group`, each packet goes to one of those that subscribed to the same pattern with the same group
-        (a shared subscription); nothing retained is sent then. Returns a function to end the subscription. BusError if
-        the broker refuses it. While there is no connection, the subscription is made with the next one.
+        Returns a function to end the subscription. BusError if the broker refuses it. While there is no connection,
+        the subscription is made with the next one.
         """
-        if group is not None:
-            pattern = self._shared(pattern, group)
-        own = kept or group is not None  # with a group the standard forbids to leave out what this client sent
-        return self._use(Filter(pattern, self._options.qos, kept, own), is_refreshed=kept)
+        return self._use(Filter(pattern, self._options.qos, kept, own=kept), is_refreshed=kept)
+
+    @property
+    def can_share(self) -> bool:
+        """Whether the broker has shared subscriptions."""
+        return self._machine.limits.shares
+
+    def share_of(self, group: str, pattern: str) -> str:
+        """The subscription identifier that the packets of a shared subscription come with."""
+        with self._lock:
+            return str(self._share_ids.setdefault((group, pattern), len(self._share_ids) + 1))
+
+    def share(self, group: str, pattern: str) -> Callable[[], None]:
+        """Receive each packet of topics that match unless another member of the group does: a shared subscription."""
+        shared, number = self._shared(pattern, group), int(self.share_of(group, pattern))
+        # with a group the standard forbids to leave out what this client sent
+        return self._use(Filter(shared, self._options.qos, own=True, number=number), is_refreshed=False)
 
     def _use(self, wanted: Filter, *, is_refreshed: bool) -> Callable[[], None]:
         """Subscribe unless it is done already; if `is_refreshed`, even then, to get what is retained."""
