@@ -185,7 +185,7 @@ class Reach:
             reached = reached or "; no other process subscribed"
         click.echo(done + reached, err=True)
         counters = self._bus.traffic().link
-        if lost := [f"{key}: {count}" for key, count in counters.items() if key.startswith("dropped")]:
+        if lost := [f"{key}: {count}" for key, count in losses_of(counters).items() if key.startswith("dropped")]:
             raise click.ClickException("; ".join(lost))
 
 
@@ -212,7 +212,7 @@ LOSSES = ("lost", "late", "expired", "dropped", "rejected", "not read")
 
 def losses_of(link: Mapping[str, int]) -> dict[str, int]:
     """The counters of a link that tell of losses."""
-    return {key: count for key, count in link.items() if key.startswith(LOSSES)}
+    return {key: count for key, count in link.items() if count and key.startswith(LOSSES)}
 
 
 def say_losses(link: Mapping[str, int], dropped: int) -> None:

@@ -312,7 +312,7 @@ def _overview_lines(found: Overview) -> Iterator[str]:
 def _headline(found: Overview) -> str:
     events = counted(sum(row.events for row in found.types), "event")
     who = "" if found.participants is None else f"{counted(len(found.participants), 'other participant')}, "
-    return f"{found.bus}: {who}{events} in {found.seconds:.1f} s"
+    return f"on {found.bus} {who}{events} in {found.seconds:.1f} s"
 
 
 def _row_lines(rows: Iterable[Row]) -> Iterator[str]:
