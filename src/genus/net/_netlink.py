@@ -40,7 +40,6 @@ from genus.net._shared import SHARE, SharedKeys, SharedReception
 from genus.net._steady import steady_us
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
 from genus.net._units import StatedUnits
-from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -114,7 +113,6 @@ class NetLink:
         self._on_connected: list[Callable[[bool], None]] = []
         self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
         self._control: dict[str, Callable[[bytes], None]] = {}
-        self._filters: dict[Subscription, PythonFilter] = {}
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._ticker: threading.Thread | None = None
@@ -319,18 +317,7 @@ class NetLink:
 
     def wanted_by(self, event: Event) -> Collection[str]:
         """The other participants that want an event, by uid."""
-        return {want.speaker for want in self._other_wants.all() if self._matches(want.subscription, event)}
-
-    def _matches(self, subscription: Subscription, event: Event) -> bool:
-        made = self._filters.get(subscription)
-        if made is None:
-            if len(self._filters) > 1000:
-                self._filters.clear()
-            made = self._filters[subscription] = PythonFilter(subscription)
-        try:
-            return made(event)
-        except Exception:  # a value of an undeclared type: the subscriber's own test decides
-            return True
+        return self._other_wants.wanted_by(event)
 
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
