@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 from genus import Subscription, open_bus, this
 from genus.bus import Bus
 from genus.net import Gateway, GatewaySide, NetLink
+from genus.testing import MqttBroker
 from genus.testing._network import MemoryNetwork
 from tests.net.zenoh_network import free_port
 
@@ -42,14 +43,19 @@ def eventually(condition: Callable[[], object], what: str = "", seconds: float =
         time.sleep(0.005)
 
 
-@pytest.fixture(params=["ipc", "zenoh"])
-def addresses(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+@pytest.fixture(params=["ipc", "zenoh", "mqtt", "mixed"])
+def addresses(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Three networks that do not hear each other."""
-    if request.param == "ipc":
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-        return [f"ipc:net{number}" for number in range(3)]
-    pytest.importorskip("zenoh")
-    return [f"zenoh:net{number}?port={free_port()}" for number in range(3)]
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    if request.param in ("zenoh", "mixed"):
+        pytest.importorskip("zenoh")
+    if request.param in ("mqtt", "mixed"):
+        pytest.importorskip("mqtt5")
+    with MqttBroker() if request.param in ("mqtt", "mixed") else nullcontext() as broker:
+        ipc = [f"ipc:net{number}" for number in range(3)]
+        zenoh = [f"zenoh:net{number}?port={free_port()}" for number in range(3)]
+        mqtt = [f"mqtt://127.0.0.1:{broker.port if broker else 0}/net{number}" for number in range(3)]
+        yield {"ipc": ipc, "zenoh": zenoh, "mqtt": mqtt, "mixed": [ipc[0], zenoh[1], mqtt[2]]}[request.param]
 
 
 class Collected:
