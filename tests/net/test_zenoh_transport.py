@@ -1,6 +1,7 @@
 """zenoh without a server: the processes of a machine find each other on the loopback interface."""
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -123,6 +124,18 @@ def test_a_crash_is_seen_by_the_token(address: str, members: list[Process]) -> N
         members.remove(other)
         other.kill()
         wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=2)
+
+
+@pytest.mark.slow
+def test_a_silent_process_is_gone_after_the_lease_and_comes_back(address: str, members: list[Process]) -> None:
+    with participant(address) as (a, at_a):
+        a.watch("@genus/r/here/**")
+        members.append(Process(MEMBER, address, "other"))
+        wait_for(lambda: at_a.tokens.get("@genus/r/here/other"))
+        members[0].signal(signal.SIGSTOP)
+        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=10)
+        members[0].signal(signal.SIGCONT)
+        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": True})
 
 
 def test_the_first_process_is_killed_the_others_go_on_and_a_newcomer_takes_the_port(

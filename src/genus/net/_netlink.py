@@ -104,6 +104,8 @@ class NetLink:
         self._late = LateEvents(steady_us)
         self._listenings: dict[Listening, None] = {}
         self._publishers: dict[NetPublisher, None] = {}
+        self._manners: dict[type, Sending] = {}
+        """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
         self._participants: dict[str, Participant] = {}
         self._watchers: dict[str, list[Callable[[str, str, bool], None]]] = {}
@@ -277,7 +279,9 @@ class NetLink:
         check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
             check_measured(cls, qos, measured, self.medium)
-        outgoing = self._outgoing.outgoing(cls, sending_of(qos, self._reliable, keep), keep)
+        sending = sending_of(qos, self._reliable, keep)
+        self._manners[cls] = msgspec.structs.replace(sending, keep=False)
+        outgoing = self._outgoing.outgoing(cls, sending, keep)
         publisher = NetPublisher(self, outgoing, qos, on_trouble)
         self._publishers[publisher] = None
         return publisher
@@ -388,7 +392,9 @@ class NetLink:
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
-        outgoing = self._outgoing.outgoing(type(event), Sending(NORMAL, self._reliable, kept is not None))
+        manner = self._manners.get(type(event)) or Sending(NORMAL, self._reliable)
+        sending = manner if kept is None else msgspec.structs.replace(manner, keep=True)
+        outgoing = self._outgoing.outgoing(type(event), sending)
         key = outgoing.key_of(event, kept)
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:

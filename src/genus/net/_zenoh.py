@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from genus.errors import BusError
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.net._zenoh_address import ZenohOptions
@@ -119,8 +117,6 @@ class ZenohTransport:
 
     def sender(self, key: str, sending: Sending) -> ZenohSender:
         """Prepare to send packets under a key."""
-        if self.options.reliable and not sending.reliable:
-            sending = msgspec.structs.replace(sending, reliable=True)
         blocks = self.options.full == "block"
         publisher = self._declare(
             f"send under {key!r}",

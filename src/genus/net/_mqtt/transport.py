@@ -17,7 +17,7 @@ from genus.net._mqtt.connection import Connection
 from genus.net._mqtt.endpoint import Endpoint
 from genus.net._mqtt.machine import SECOND, ClientMachine, Filter, Session
 from genus.net._mqtt.mailbox import Mailbox
-from genus.net._mqtt.notices import Connected, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.notices import Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
 from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
 from genus.net._transport import SOFT, Abilities, Receiver, Sending
@@ -183,7 +183,22 @@ class MqttTransport:
         """Receive each packet of topics that match unless another member of the group does: a shared subscription."""
         shared, number = self._shared(pattern, group), int(self.share_of(group, pattern))
         # with a group the standard forbids to leave out what this client sent
-        return self._use(Filter(shared, self._options.qos, own=True, number=number), is_refreshed=False)
+        end = self._use(Filter(shared, self._options.qos, own=True, number=number), is_refreshed=False)
+        return _Once(lambda: self._end_share(shared, end))
+
+    def _end_share(self, shared: str, end: Callable[[], None]) -> None:
+        """End a shared subscription, and wait until the packets that came for it are handled."""
+        end()
+        with self._lock:
+            is_used = shared in self._users
+            question = None if is_used else _Question()
+            if question is not None:
+                self._questions.setdefault(_end_of(shared), deque()).append(question)
+        if question is not None and threading.current_thread() is not self._mailbox.handler:
+            self._await_answer(question)
+        with self._lock:
+            if question is not None:
+                _forget(self._questions, _end_of(shared), question)
 
     def _use(self, wanted: Filter, *, is_refreshed: bool) -> Callable[[], None]:
         """Subscribe unless it is done already; if `is_refreshed`, even then, to get what is retained."""
@@ -298,6 +313,8 @@ class MqttTransport:
                 self._drop(source, why)
             case Granted(pattern, _):
                 self._answer(pattern, None)
+            case Ended(pattern):
+                self._mailbox.call(lambda: self._answer(_end_of(pattern), None))
             case Refused(pattern, why):
                 with self._lock:
                     self._counts["subscriptions_refused"] += 1
@@ -423,6 +440,11 @@ def _forget(questions: dict[str, deque[_Question]], pattern: str, question: _Que
         waiting.remove(question)
     if not waiting:
         questions.pop(pattern, None)
+
+
+def _end_of(pattern: str) -> str:
+    """What one waits for who ends a subscription."""
+    return f"end of {pattern}"
 
 
 class _Once:
