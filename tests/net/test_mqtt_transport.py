@@ -102,7 +102,7 @@ def test_a_group_shares_packets(server: Server) -> None:
         participant(server) as (right, right_heard),
     ):
         for each in (left, right):
-            each.subscribe("city/#", group="workers")
+            each.share("workers", "city/#")
         sender = one.sender("city/a", RELIABLE)
         for payload in numbers(200):
             sender.put(payload, b"")
@@ -175,7 +175,7 @@ def test_what_connack_denies_is_in_the_abilities_and_refused() -> None:
         assert not abilities.keeps
         assert abilities.why == {"keeps": "the broker does not retain messages"}
         with pytest.raises(BusError, match="no shared subscriptions"):
-            one.subscribe("city/#", group="workers")
+            one.share("workers", "city/#")
         one.sender("city/a", RELIABLE).put(b"x" * 100_000, b"")
         wait_for(lambda: heard.drops == {("city/a", "the server takes packets of up to 100,000 bytes"): 1})
     with MqttBroker() as broker, participant(broker, "qos=0") as (one, _):
@@ -183,26 +183,29 @@ def test_what_connack_denies_is_in_the_abilities_and_refused() -> None:
 
 
 def test_what_an_acl_denies_is_told() -> None:
-    with MqttBroker(acl=lambda _, action, topic: not topic.startswith("secret")) as broker:
-        with participant(broker) as (one, heard):
-            with pytest.raises(BusError, match=r"refused the subscription to 'secret/#': not authorized \(135\)"):
-                one.subscribe("secret/#")
-            one.sender("secret/a", RELIABLE).put(b"1", b"")
-            wait_for(lambda: heard.drops == {("secret/a", "the server refused it: not authorized (135)"): 1})
-            one.sender("city/a", RELIABLE).put(b"1", b"")
-            wait_for(lambda: one.counters().get("no_matching_subscribers") == 1)
-            assert one.counters()["subscriptions_refused"] == 1
+    broker = MqttBroker(acl=lambda _, action, topic: not topic.startswith("secret"))
+    with broker, participant(broker) as (one, heard):
+        with pytest.raises(BusError, match=r"refused the subscription to 'secret/#': not authorized \(135\)"):
+            one.subscribe("secret/#")
+        one.sender("secret/a", RELIABLE).put(b"1", b"")
+        wait_for(lambda: heard.drops == {("secret/a", "the server refused it: not authorized (135)"): 1})
+        one.sender("city/a", RELIABLE).put(b"1", b"")
+        wait_for(lambda: one.counters().get("no_matching_subscribers") == 1)
+        assert one.counters()["subscriptions_refused"] == 1
 
 
 def test_a_session_taken_over_by_another_is_told_and_does_not_come_back() -> None:
-    with MqttBroker() as broker, participant(broker, "session=gate") as (first, heard):
-        with participant(broker, "session=gate") as (second, _):
-            wait_for(lambda: heard.connections == [True, False])
-            wait_for(lambda: not first._connection._thread.is_alive())
-            first.sender("city/a", Sending()).put(b"1", b"")
-            wait_for(lambda: bool(heard.drops))
-            assert "session taken over (142)" in next(iter(heard.drops))[1]
-            assert second._connection.is_connected
+    with (
+        MqttBroker() as broker,
+        participant(broker, "session=gate") as (first, heard),
+        participant(broker, "session=gate") as (second, _),
+    ):
+        wait_for(lambda: heard.connections == [True, False])
+        wait_for(lambda: not first._connection._thread.is_alive())
+        first.sender("city/a", Sending()).put(b"1", b"")
+        wait_for(lambda: bool(heard.drops))
+        assert "session taken over (142)" in next(iter(heard.drops))[1]
+        assert second._connection.is_connected
 
 
 @pytest.mark.parametrize("full", ["drop_oldest", "drop_newest", "raise"])
@@ -244,7 +247,11 @@ def test_a_sender_waits_while_the_queue_is_full(server: Server) -> None:
 def test_a_slow_handler_stops_reading_and_loses_nothing(server: Server) -> None:
     with participant(server) as (one, _), participant(server, "receive_capacity=50") as (other, heard):
         go_on = threading.Event()
-        heard.on_packet = lambda *_: None if go_on.wait(30) else None
+
+        def hold(key: str, payload: bytes) -> None:
+            go_on.wait(30)
+
+        heard.on_packet = hold
         other.subscribe("city/#")
         sender = one.sender("city/a", RELIABLE)
         for payload in numbers(3000):

@@ -19,6 +19,7 @@ from genus.bus._link import (
     ListeningLink,
     ParticipantLink,
     Publisher,
+    SharingLink,
     Timer,
     TroubleHandler,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Refused",
     "Reply",
     "RequestHandler",
+    "SharingLink",
     "Soft",
     "Span",
     "Timer",

@@ -23,6 +23,7 @@ from genus.bus._link import (
     Link,
     ListeningLink,
     Publisher,
+    SharingLink,
     Timer,
     TroubleHandler,
 )
@@ -402,7 +403,7 @@ class Bus:
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
         self._check_open()
-        return self._router.route(cls)
+        return self._router.known_route(cls) or self._router.route(cls)
 
     def add(
         self,
@@ -477,6 +478,8 @@ class Bus:
                 return group
             group = RoundRobin(self, Subscription(AllOf(types)))
             group.join(consumer)
+            if self._share(types, group):
+                return group
             catch_up = self._admit(group, None, consumer.queue if isinstance(consumer, Inbox) else None)
             self._groups[types] = group
         try:
@@ -485,6 +488,20 @@ class Bus:
             self._groups.pop(types, None)
             raise
         return group
+
+    def _share(self, types: tuple[type, ...], group: RoundRobin) -> bool:
+        """Share events with consumers in other processes, if the link can; whether it does."""
+        end = self._link.share(group.subscription, group.take) if isinstance(self._link, SharingLink) else None
+        if end is None:
+            return False
+        self._groups[types] = group
+
+        def leave() -> None:
+            self._groups.pop(types, None)
+            end()
+
+        group.on_empty = leave
+        return True
 
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
         """Report a handler's error to `on_error`; to the log without one, or if that raises itself."""

@@ -120,11 +120,11 @@ class InterestLink(Link, Protocol):
 
 @runtime_checkable
 class ParticipantLink(Link, Protocol):
-    """A link whose medium numbers the participants; the numbers of requests are then made of it, and not random."""
+    """A link whose medium identifies the participants; numbers of requests are then made of that, and not random."""
 
     @property
     def participant(self) -> int | None:
-        """A number from 1 on that no other participant has at this time; None while it has none."""
+        """The uid of this participant, 64 bits; None while it has none."""
 
 
 @runtime_checkable
@@ -133,6 +133,17 @@ class BatchLink(Link, Protocol):
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events that were published here, in their order."""
+
+
+@runtime_checkable
+class SharingLink(Link, Protocol):
+    """A link over which consumers in several processes can share events: each goes to one of them."""
+
+    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+        """Call a function with the share of this process of what a subscription matches, also of its own events.
+
+        Returns a function that ends it; None if the medium cannot share.
+        """
 
 
 class Timer(Protocol):

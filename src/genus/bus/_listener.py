@@ -329,6 +329,8 @@ class RoundRobin(Listener[Any]):
     def __init__(self, bus: ListenerOwner, subscription: Subscription) -> None:
         super().__init__(bus, subscription, self._deliver_to_one)
         self.refuses = True
+        self.on_empty: Callable[[], object] = lambda: None
+        """Is called before the last consumer leaves, who still takes what comes meanwhile."""
         self._consumers: dict[Listener[Any], PythonFilter] = {}
         self._lock = threading.Lock()
 
@@ -342,7 +344,21 @@ class RoundRobin(Listener[Any]):
     def leave(self, consumer: Listener[Any]) -> None:
         """Remove a consumer."""
         with self._lock:
+            is_last = list(self._consumers) == [consumer]
+        if is_last:
+            self.on_empty()
+        with self._lock:
             self._consumers.pop(consumer, None)
+
+    def take(self, event: Event) -> None:
+        """Deliver an event that a medium gave to this group; what no consumer has room for is counted as failed."""
+        try:
+            self._deliver_to_one(event)
+        except Exception as problem:
+            self.failures += 1
+            self._bus.report_error(self, event, problem)
+        else:
+            self.counted += 1
 
     def takes(self, event: Event) -> bool:
         """Whether a consumer matches."""

@@ -4,7 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from rich.text import Text
 from genus.cli._events import load_types
 from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR, counted, plain_table, print_json
+from genus.cli._metrics import METRICS, serve
 
 if TYPE_CHECKING:
     from genus.net import Gateway, GatewayFile, GatewayStatus
@@ -34,7 +35,8 @@ HEADINGS = {"duplicates": "copies"}
 @click.option("--check", is_flag=True, help="Read the file, say what is wrong, and open no bus.")
 @FOR
 @click.option("--json", "as_json", is_flag=True, help="No table; one JSON document at the end.")
-def gateway(file: Path, check: bool, lasts: float | None, as_json: bool) -> None:
+@METRICS
+def gateway(file: Path, check: bool, lasts: float | None, as_json: bool, metrics: str | None) -> None:
     """Carry events between buses, those that somebody wants.
 
     FILE names the buses and what may cross; see the guide on gateways. The table shows per side what it wanted and what
@@ -50,7 +52,9 @@ def gateway(file: Path, check: bool, lasts: float | None, as_json: bool) -> None
     if check:
         click.echo(_described(loaded))
         return
-    with stopped_by_signals() as stop, loaded.open() as running:
+    with stopped_by_signals() as stop, ExitStack() as stack:
+        running = stack.enter_context(loaded.open())
+        serve(stack, running, metrics)
         click.echo(f"gateway between {', '.join(side.address for side in loaded.sides)}", err=True)
         _watch(running, stop, lasts, shows_table=not as_json)
         status = running.status()

@@ -13,8 +13,11 @@ no losses. A packet on a soft channel has 20 bytes more: the time of publishing 
 and expiry (microseconds after it, 0: none). One of a class with units ends with a digest of 4 bytes of them.
 """
 
+import base64
+import binascii
 import os
 import struct
+from collections.abc import Mapping
 
 import msgspec
 
@@ -35,3 +38,33 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 def new_uid() -> bytes:
     """A uid for a participant: random, so that one that restarts is another one."""
     return os.urandom(8)
+
+
+# -- CloudEvents in binary mode ----------------------------------------------------------------------------------------
+
+ATTRIBUTES = b"CE\x00"
+"""The first bytes of an envelope that has the attributes of a CloudEvent; MQTT has them as user properties."""
+OWN = "genusenvelope"
+"""The attribute of a CloudEvent that has the envelope of its packet."""
+
+_encode_attributes = msgspec.msgpack.Encoder().encode
+_decode_attributes = msgspec.msgpack.Decoder(dict[str, str]).decode
+
+
+def join_attributes(attributes: Mapping[str, str], envelope: bytes = b"") -> bytes:
+    """An envelope that has the attributes of a CloudEvent, and the envelope of its packet as one of them."""
+    own = {OWN: base64.b64encode(envelope).decode()} if envelope else {}
+    return ATTRIBUTES + _encode_attributes({**attributes, **own})
+
+
+def split_attributes(envelope: bytes) -> tuple[dict[str, str], bytes] | None:
+    """The attributes of a CloudEvent, and the envelope of its packet if it has one; None if they cannot be read.
+
+    >>> split_attributes(join_attributes({"type": "Loop"}, b"x" * 25))
+    ({'type': 'Loop'}, b'xxxxxxxxxxxxxxxxxxxxxxxxx')
+    """
+    try:
+        attributes = _decode_attributes(envelope[len(ATTRIBUTES) :])
+        return attributes, base64.b64decode(attributes.pop(OWN, ""), validate=True)
+    except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error, ValueError):
+        return None

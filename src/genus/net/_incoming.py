@@ -13,7 +13,7 @@ import msgspec
 from genus.bus._attribute_map import UnreadValues
 from genus.model import Event, is_event_type, name_of, subtypes
 from genus.net._control import LAST, ROOT
-from genus.net._envelope import ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin
+from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._numbers import OriginNumbers, SenderNumbers
 from genus.net._payload import PayloadReader, is_batch, split_batch
 from genus.net._rejections import Rejections
@@ -60,6 +60,9 @@ class Reception(Protocol):
 
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
+
+    def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
+        """Take what was read from a message without an envelope: an event, or the reason why there is none."""
 
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
@@ -124,9 +127,9 @@ class IncomingKey:
         self._deliver_payload(payload, origin, number, hops, self._read_event)
 
     def _read_other(self, envelope: bytes, payload: bytes) -> None:
-        """Read a packet of a soft channel, or of a sender with other units, or reject it for its envelope."""
+        """Read a packet of a soft channel, a sender with other units or a CloudEvent, or reject it for its envelope."""
         if len(envelope) not in _LENGTHS:
-            self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
+            self._read_cloud(envelope, payload)
             return
         origin, number, hops, sender, sent = _unpack_from(envelope)
         if sender == self._uid:
@@ -139,6 +142,23 @@ class IncomingKey:
             self._accept(origin, number, hops, sender, sent, payload, reader.read)
         else:
             self._count_number(sender, sent, 1)
+
+    def _read_cloud(self, envelope: bytes, payload: bytes) -> None:
+        """Read a CloudEvent in binary mode, or one that has no envelope as its sender does not know Genus."""
+        if not envelope and payload[:1] == b"{":
+            self._reception.take_foreign(self.key, self._reader.read(payload), payload)
+            return
+        found = split_attributes(envelope) if envelope.startswith(ATTRIBUTES) else None
+        if found is None:
+            self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
+            return
+        attributes, own = found
+        read = self._reader.read_binary(attributes)
+        if len(own) not in _LENGTHS:
+            self._reception.take_foreign(self.key, read(payload), payload)
+            return
+        origin, number, hops, sender, sent = _unpack_from(own)
+        self._accept(origin, number, hops, sender, sent, payload, read)
 
     def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
         times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))

@@ -82,7 +82,9 @@ class IpcTransport:
         """
         listener, connections = self._folder.enter()
         self._receiver = receiver
-        self._connections = Connections(self._outbox, self._new_peer, self._gone, self._tell_losses)
+        self._connections = Connections(
+            self._outbox, self._new_peer, self._inbox.gone, self._folder.remove_if_dead, self._tell_losses
+        )
         self._connections.start(listener, connections, self._inbox)
         self._mailbox.call(partial(receiver.connected, True))
         self._mailbox.start(receiver.packet)
@@ -187,11 +189,6 @@ class IpcTransport:
             peer = Peer(connection, self._folder.own, self._options.capacity, box.losses, box.shown.encode)
             box.add_peer(peer)
         return peer
-
-    def _gone(self, peer: Peer) -> None:
-        self._inbox.gone(peer)
-        if not self._is_closed:
-            self._folder.remove_if_dead(peer.name)
 
     def _wake(self) -> None:
         if self._connections is not None:

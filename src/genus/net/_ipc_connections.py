@@ -17,6 +17,7 @@ from genus.net._ipc_peer import Peer
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _READ_SIZE: Final = 1 << 18
 _WATCH_S: Final = 0.001
+_TRIES: Final = 20
 _TELL_S: Final = 0.05
 """How often losses are told while there are some: they come in thousands."""
 
@@ -24,7 +25,8 @@ _TELL_S: Final = 0.05
 class Connections:
     """State: the listening socket, the connections, and their thread.
 
-    `new_peer` makes a peer of a connection; `on_gone` gets a peer that left; `tell_losses` tells those of this process.
+    `new_peer` makes a peer of a connection; `on_gone` gets a peer that left; `remove_dead` removes the socket of a
+    process, or says that it is not dead; `tell_losses` tells the losses of this process.
     """
 
     def __init__(
@@ -32,11 +34,14 @@ class Connections:
         outbox: Outbox,
         new_peer: Callable[[socket.socket], Peer],
         on_gone: Callable[[Peer], None],
+        remove_dead: Callable[[str], bool],
         tell_losses: Callable[[], None],
     ) -> None:
         self._outbox = outbox
         self._new_peer = new_peer
         self._on_gone = on_gone
+        self._remove_dead = remove_dead
+        self._dying: dict[str, int] = {}
         self._tell_losses = tell_losses
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
@@ -101,13 +106,15 @@ class Connections:
                     self._look()
             if self._outbox.is_watched:
                 self._flush()
+            if self._dying:
+                self._remove_dying()
             if self._has_losses() and time.monotonic() - self._told_at >= _TELL_S:
                 self._tell()
 
     def _timeout(self) -> float | None:
         if self._outbox.is_watched:
             return _WATCH_S
-        return _TELL_S if self._has_losses() else None
+        return _TELL_S if self._has_losses() or self._dying else None
 
     def _has_losses(self) -> bool:
         return bool(self._outbox.losses) or self._inbox.has_lost
@@ -178,6 +185,15 @@ class Connections:
             self._outbox.remove(peer)
         peer.connection.close()
         self._on_gone(peer)
+        self._dying[peer.name] = _TRIES
+
+    def _remove_dying(self) -> None:
+        """Remove the sockets of processes that left; one that is killed closes its connections one after the other."""
+        for name, tries in list(self._dying.items()):
+            if self._remove_dead(name) or tries == 1:
+                del self._dying[name]
+            else:
+                self._dying[name] = tries - 1
 
     def _set_interest(self, peer: Peer) -> None:
         wanted = (0 if peer in self._paused else _READ) | (_WRITE if peer.queue.is_stuck else 0)

@@ -76,10 +76,12 @@ class IpcFolder:
             os.close(self._handle)
             self._handle = -1
 
-    def remove_if_dead(self, name: str) -> None:
-        """Remove the socket of a process that ended without leaving; names are never used again."""
+    def remove_if_dead(self, name: str) -> bool:
+        """Remove the socket of a process that ended without leaving, and say if it did; names are never used again."""
         if self._handle >= 0 and "/" not in name and (found := self._connect(name)) is not None:
             found.close()
+            return False
+        return True
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ senders tell their newest numbers in beats.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -55,6 +56,8 @@ class Losses:
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
         self._counts: dict[str, int] = {}
+        self._dropped: Counter[str] = Counter()
+        """Packets that the transport dropped and receivers have not reported yet, by key."""
         self._lock = threading.Lock()
 
     # -- at the receiver ---------------------------------------------------------------------------------------------
@@ -119,11 +122,20 @@ class Losses:
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""
         loss = self._read_report(payload)
-        if loss is not None:
-            self._count("lost by receivers", loss.count)
+        if loss is None:
+            return
+        self._count("lost by receivers", loss.count)
+        if untold := loss.count - self._already_told(loss.key, loss.count):
             type_ = self._incoming.type_in(loss.key)
-            trouble = EventsLost(type_, loss.count, self._hex, loss.receiver[:16], "did not arrive")
+            trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "did not arrive")
             self._tellings.add(trouble, self._owner.publishers_of(type_))
+
+    def _already_told(self, key: str, count: int) -> int:
+        """How many of the losses that a receiver reports were told here when the transport dropped them."""
+        with self._lock:
+            told = min(count, self._dropped[key])
+            self._dropped[key] -= told
+            return told
 
     def on_late(self, payload: bytes) -> None:
         """A receiver got packets of this sender after their deadline."""
@@ -148,6 +160,8 @@ class Losses:
         type_ = self._incoming.type_in(key)
         if type_ == "?":
             return  # a control packet: nobody misses it
+        with self._lock:
+            self._dropped[key] += count
         self._tellings.add(EventsLost(type_, count, self._hex, "", reason), self._owner.publishers_of(type_))
 
     # -- both --------------------------------------------------------------------------------------------------------

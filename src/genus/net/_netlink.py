@@ -23,25 +23,29 @@ from genus.model import Event, name_of, subtypes
 from genus.net._contract import Measured, check_abilities, check_measured, sending_of
 from genus.net._control import control_key, decode_text, encode_text, is_uid
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
+from genus.net._foreign import ForeignArrivals, ForeignEvent, ForeignSource
+from genus.net._foreign_outgoing import ForeignOutgoing
 from genus.net._incoming import Deliver, IncomingKeys, SoftTimes
 from genus.net._interest import OtherWants, OwnWants, WantText
 from genus.net._kept import KeptEvents
 from genus.net._lateness import LateEvents
 from genus.net._losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
-from genus.net._outgoing import Outgoing, OutgoingKeys
+from genus.net._outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._patterns import Patterns
 from genus.net._publisher import NetPublisher
 from genus.net._relay import Arrival, Want
 from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
+from genus.net._shared import SHARE, SharedKeys, SharedReception
 from genus.net._steady import steady_us
-from genus.net._transport import NORMAL, Sending, Transport
+from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
 from genus.net._units import StatedUnits
-from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
 TICK_S = 0.1
+_OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
+"""How counters of a transport are shown beside those of events."""
 
 
 class Participant(msgspec.Struct, frozen=True):
@@ -72,6 +76,8 @@ class NetLink:
         reliable: bool = False,
         may_publish: Callable[[type], None] | None = None,
         may_subscribe: Callable[[Subscription], None] | None = None,
+        foreign: Sequence[ForeignSource] = (),
+        encode_cloud: EncodeCloud | None = None,
         now: Callable[[], float] = time.monotonic,
         runs: bool = True,
     ) -> None:
@@ -83,9 +89,13 @@ class NetLink:
         self._runs = runs
         self._may_publish, self._may_subscribe = may_publish, may_subscribe
         self._hex = self.uid.hex()
+        self._foreign = tuple(foreign)
+        self._foreign_arrivals = ForeignArrivals()
+        self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
+        self._shared = SharedKeys(transport.dialect, realm)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
@@ -93,15 +103,16 @@ class NetLink:
         self._late = LateEvents(steady_us)
         self._listenings: dict[Listening, None] = {}
         self._publishers: dict[NetPublisher, None] = {}
+        self._manners: dict[type, Sending] = {}
+        """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
         self._participants: dict[str, Participant] = {}
         self._watchers: dict[str, list[Callable[[str, str, bool], None]]] = {}
         self._tokens: dict[str, dict[tuple[str, str], None]] = {}
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
-        self._sends: dict[type, Outgoing] = {}
+        self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
         self._control: dict[str, Callable[[bytes], None]] = {}
-        self._filters: dict[Subscription, PythonFilter] = {}
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._ticker: threading.Thread | None = None
@@ -115,7 +126,7 @@ class NetLink:
         self._deliver = deliver
         self._types_seen = _count_types()
         self.transport.open(self)
-        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units)
+        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units, self._encode_cloud)
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
         self._control = {
@@ -128,6 +139,8 @@ class NetLink:
         for key in self._control:
             self.transport.subscribe(key)
         self.transport.subscribe(self.units.pattern, kept=True)
+        for pattern in [pattern for source in self._foreign for pattern in source.patterns]:
+            self.transport.subscribe(pattern, kept=True)
         rest = self.transport.dialect.rest
         for what in ("here", "want", "gate"):
             self.transport.watch(self._key(what, rest))
@@ -154,9 +167,13 @@ class NetLink:
                 for event, number in zip(some, numbers, strict=True):
                     self.relay_own(event, number, None)
 
-    def _open_send(self, cls: type[Event]) -> Outgoing:
+    def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
         if self._may_publish is not None:
             self._may_publish(cls)
+        source = next((each for each in self._foreign if each.writes(cls)), None)
+        if source is not None:
+            self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
+            return foreign
         made = self._sends[cls] = self._outgoing.outgoing(cls, Sending(NORMAL, self._reliable))
         return made
 
@@ -186,6 +203,26 @@ class NetLink:
                 self._incoming.forget(key)  # who subscribes again gets the value again
             self._wants_changed()
 
+    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+        """Call a function with this participant's share of what a subscription matches; None if the network cannot."""
+        if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
+            return None
+        if self._may_subscribe is not None:
+            self._may_subscribe(subscription)
+        group = "genus-" + self.transport.dialect.escape("&".join(map(name_of, subscription.types)))
+        reception = SharedReception(subscription, deliver, self.now, self.units, self.is_on_time)
+        patterns = self._compile(subscription).patterns
+        shares = [self.transport.share_of(group, pattern) for pattern in patterns]
+        ends = [self._shared.add(shares, reception)]
+        ends += [self.transport.share(group, pattern) for pattern in patterns]
+        self._own_wants.add(subscription)
+        ends.append(lambda: self._own_wants.remove(subscription))
+        return lambda: self._end_share(ends)
+
+    def _end_share(self, ends: list[Callable[[], None]]) -> None:
+        for end in reversed(ends) if not self._closing.is_set() else ():
+            end()
+
     def _compile(self, subscription: Subscription) -> TopicFilter:
         return compile_topics(subscription, self.transport.dialect, self.realm)
 
@@ -193,16 +230,20 @@ class NetLink:
         """Events sent, received, lost and so on; packets that were rejected, by reason; what the transport counts."""
         counts = self._incoming.counts
         own = {
+            "sent": self._outgoing.sent() if self._control else 0,
             "received": counts.received,
             "duplicates": counts.duplicates,
             "late": self._late.late,
             "expired": self._late.expired,
-            **self._losses.counts(),
+            **(self._losses.counts() if self._control else {}),
             **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
         }
-        return {name: count for name, count in own.items() if count} | dict(self.transport.counters())
+        for source in self._foreign:
+            own |= source.counters()
+        carried = {_OF_PACKETS.get(name, name): count for name, count in self.transport.counters().items()}
+        return {name: count for name, count in own.items() if count} | carried
 
     def examples(self) -> Mapping[str, Any]:
         """The last packet that was rejected, for each reason."""
@@ -236,7 +277,9 @@ class NetLink:
         check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
             check_measured(cls, qos, measured, self.medium)
-        outgoing = self._outgoing.outgoing(cls, sending_of(qos, self._reliable, keep), keep)
+        sending = sending_of(qos, self._reliable, keep)
+        self._manners[cls] = msgspec.structs.replace(sending, keep=False)
+        outgoing = self._outgoing.outgoing(cls, sending, keep)
         publisher = NetPublisher(self, outgoing, qos, on_trouble)
         self._publishers[publisher] = None
         return publisher
@@ -274,18 +317,7 @@ class NetLink:
 
     def wanted_by(self, event: Event) -> Collection[str]:
         """The other participants that want an event, by uid."""
-        return {want.speaker for want in self._other_wants.all() if self._matches(want.subscription, event)}
-
-    def _matches(self, subscription: Subscription, event: Event) -> bool:
-        made = self._filters.get(subscription)
-        if made is None:
-            if len(self._filters) > 1000:
-                self._filters.clear()
-            made = self._filters[subscription] = PythonFilter(subscription)
-        try:
-            return made(event)
-        except Exception:  # a value of an undeclared type: the subscriber's own test decides
-            return True
+        return self._other_wants.wanted_by(event)
 
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
@@ -347,7 +379,9 @@ class NetLink:
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
-        outgoing = self._outgoing.outgoing(type(event), Sending(NORMAL, self._reliable, kept is not None))
+        manner = self._manners.get(type(event)) or Sending(NORMAL, self._reliable)
+        sending = manner if kept is None else msgspec.structs.replace(manner, keep=True)
+        outgoing = self._outgoing.outgoing(type(event), sending)
         key = outgoing.key_of(event, kept)
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:
@@ -377,11 +411,37 @@ class NetLink:
         control = self._control.get(key)
         if control is not None:
             control(payload)
+        elif key.startswith(SHARE):
+            self._shared.packet(key, envelope, payload)
         elif key.startswith(self._key("units")):
             if problem := self.units.on_statement(key, payload):
                 self._incoming.counts.rejections.add(problem, key, payload)
-        elif (found := self._incoming.find(key)) is not None:
-            found.read(envelope, payload)
+        elif (found := self._source_of(key)) is not None:
+            for event in found.read(key, payload):
+                self.take_foreign(key, event, payload)
+        elif (known := self._incoming.find(key)) is not None:
+            known.read(envelope, payload)
+
+    def _source_of(self, key: str) -> ForeignSource | None:
+        """The system that a key belongs to, if it is another one."""
+        if not self._foreign or key.startswith(f"{self.realm}/"):
+            return None
+        matches = self.transport.dialect.matches
+        return next((each for each in self._foreign if any(matches(pattern, key) for pattern in each.patterns)), None)
+
+    def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
+        """Take what was read from a message without an envelope: an event, or the reason why there is none."""
+        found = ForeignEvent(read) if isinstance(read, Event) else read
+        if not isinstance(found, ForeignEvent):
+            self._incoming.counts.rejections.add(found.reason, key, payload)
+            return
+        arrival = self._foreign_arrivals.arrive(found, key)
+        if arrival is None:
+            self._incoming.counts.duplicates += 1
+            return
+        self._incoming.counts.received += 1
+        self.deliver_own(arrival.event)
+        self.give_relays(arrival)
 
     def token(self, key: str, is_present: bool) -> None:
         """A token of another participant appeared or is gone."""

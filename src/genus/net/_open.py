@@ -5,18 +5,42 @@ Options that all networks have are read here; each transport reads its own.
 | option | says |
 |---|---|
 | `grants=FILE`, `user=NAME` | refuse what the grants do not allow this user, instead of leaving it to the network |
+| `format=cloudevents`, `cloudevents-binary` | send events as CloudEvents, which other systems read, too |
+| `cloudevents=PATTERN` | read CloudEvents of others from topics (zenoh: keys); may be given several times |
 """
 
+from collections.abc import Sequence
 from urllib.parse import parse_qsl, urlencode
 
-from genus.net._grants import Permit
+import msgspec
+
+from genus._extras import missing_extra
+from genus.errors import BusError, did_you_mean
+from genus.net._cloudevents import CloudEventWriter
+from genus.net._foreign import CloudTopics, ForeignSource, MappedTopics
 from genus.net._grants_file import take_permit
 from genus.net._ipc import IpcTransport
 from genus.net._ipc_options import parse_address
 from genus.net._netlink import NetLink
+from genus.net._outgoing import EncodeCloud
 from genus.net._transport import Transport
 
-COMMON = ("grants", "user")
+COMMON = ("grants", "user", "format", "cloudevents")
+FORMATS = ("", "cloudevents", "cloudevents-binary")
+
+
+class Common(msgspec.Struct, frozen=True):
+    """The options that all networks have."""
+
+    grants: str | None = None
+    user: str | None = None
+    format: str = ""
+    cloudevents: tuple[str, ...] = ()
+
+    def granted(self) -> dict[str, str]:
+        """The options about grants."""
+        given = {"grants": self.grants, "user": self.user}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def open_ipc(rest: str) -> NetLink:
@@ -24,10 +48,10 @@ def open_ipc(rest: str) -> NetLink:
 
     | option | |
     |---|---|
-    | `full` | what happens to a packet that finds the queue for a receiver full: `drop_oldest` (the default), \
+    | `full` | what happens to a packet that finds the queue for a receiver full: `drop_oldest` (the default), \\
       `drop_newest`, `block`, `raise` |
     | `capacity` | packets in that queue (10000) |
-    | `receive_full` | what happens if packets come faster than handlers take them: `drop_oldest`, `drop_newest`, or \
+    | `receive_full` | what happens if packets come faster than handlers take them: `drop_oldest`, `drop_newest`, or \\
       `block`, which makes them wait at the sender |
     | `receive_capacity` | packets that wait for handlers (10000) |
 
@@ -36,11 +60,11 @@ def open_ipc(rest: str) -> NetLink:
     """
     rest, common = take_common(rest)
     name, options = parse_address(rest)
-    return _link(IpcTransport(name, options), name, "ipc", take_permit(common, name))
+    return _link(IpcTransport(name, options), name, "ipc", common)
 
 
 def open_zenoh(rest: str) -> NetLink:
-    """The link of `zenoh:REALM?option=value&...`, of which `rest` is all behind the colon; see docs/zenoh.md.
+    """The link of `zenoh:REALM?option=value&...`, of which `rest` is all behind the colon; see docs/networks.md.
 
     Raises:
         BusError: The realm or an option is wrong, or zenoh is not installed.
@@ -50,33 +74,81 @@ def open_zenoh(rest: str) -> NetLink:
 
     rest, common = take_common(rest)
     options = parse_zenoh_address(rest)
-    permit = take_permit(common, options.realm)
-    return _link(ZenohTransport(options), options.realm, "zenoh", permit, options.reliable)
+    return _link(ZenohTransport(options), options.realm, "zenoh", common, options.reliable)
 
 
-def take_common(rest: str) -> tuple[str, dict[str, str]]:
+def open_mqtt(rest: str) -> NetLink:
+    """The link of `mqtt://HOST[:PORT]/REALM?option=value&...`, of which `rest` is all behind the colon.
+
+    Raises:
+        BusError: The address is wrong, or the codec of MQTT is not installed.
+    """
+    return _open_mqtt(rest, tls=False)
+
+
+def open_mqtts(rest: str) -> NetLink:
+    """The link of `mqtts://HOST[:PORT]/REALM?...`: as `open_mqtt`, with TLS."""
+    return _open_mqtt(rest, tls=True)
+
+
+def _open_mqtt(rest: str, tls: bool) -> NetLink:
+    from genus.net._mqtt.address import parse_mqtt_address
+
+    try:
+        from genus.net._mqtt.transport import MqttTransport
+    except ImportError as problem:
+        raise BusError(str(missing_extra("mqtt: addresses need the package mqtt5", "mqtt"))) from problem
+    rest, common = take_common(rest)
+    options = parse_mqtt_address(rest, tls)
+    foreign: list[ForeignSource] = [] if options.map is None else [MappedTopics(options.map)]
+    return _link(MqttTransport(options), options.realm, "mqtt", common, options.qos == 1, foreign)
+
+
+def take_common(rest: str) -> tuple[str, Common]:
     """An address without the options that all networks have, and those.
 
-    >>> take_common("city?connect=tcp/host:7447&grants=grants.toml&user=panel")
-    ('city?connect=tcp/host:7447', {'grants': 'grants.toml', 'user': 'panel'})
+    >>> take_common("city?connect=tcp/host:7447&format=cloudevents")
+    ('city?connect=tcp/host:7447', Common(grants=None, user=None, format='cloudevents', cloudevents=()))
     """
     name, mark, query = rest.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    common = {option: value for option, value in pairs if option in COMMON}
-    if not common:
-        return rest, {}
-    own = urlencode([pair for pair in pairs if pair[0] not in COMMON], safe="/:,")
+    given = {option: value for option, value in pairs if option in COMMON}
+    if not given:
+        return rest, Common()
+    patterns = tuple(value for option, value in pairs if option == "cloudevents")
+    own = urlencode([pair for pair in pairs if pair[0] not in COMMON], safe="/:,+#*$")
+    common = Common(given.get("grants"), given.get("user"), given.get("format", ""), patterns)
     return f"{name}{mark if own else ''}{own}", common
 
 
-def _link(transport: Transport, realm: str, medium: str, permit: Permit | None, reliable: bool = False) -> NetLink:
-    if permit is None:
-        return NetLink(transport, realm, medium=medium, reliable=reliable)
+def _link(
+    transport: Transport,
+    realm: str,
+    medium: str,
+    common: Common,
+    reliable: bool = False,
+    foreign: Sequence[ForeignSource] = (),
+) -> NetLink:
+    permit = take_permit(common.granted(), realm)
+    clouds = [CloudTopics(common.cloudevents, transport.dialect)] if common.cloudevents else []
     return NetLink(
         transport,
         realm,
         medium=medium,
         reliable=reliable,
-        may_publish=permit.check_publish,
-        may_subscribe=permit.check_subscribe,
+        may_publish=None if permit is None else permit.check_publish,
+        may_subscribe=None if permit is None else permit.check_subscribe,
+        foreign=[*foreign, *clouds],
+        encode_cloud=_cloud_encoder(common.format),
     )
+
+
+def _cloud_encoder(format: str) -> EncodeCloud | None:
+    """What makes CloudEvents of events, in the mode that an address asks for; None if it asks for none."""
+    if format not in FORMATS:
+        known = ", ".join(FORMATS[1:])
+        raise BusError(f"format={format} is no format: {did_you_mean(format, FORMATS[1:])}known are {known}")
+    writer = CloudEventWriter()
+    if format == "cloudevents":
+        return lambda event, origin, key: (None, writer.write_structured(event, origin, key))
+    return writer.write_binary if format else None

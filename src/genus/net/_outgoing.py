@@ -1,20 +1,24 @@
 """Packets that are sent: numbered per key, in the order in which they are sent."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from genus.bus._qos import Keep
 from genus.errors import EventError
 from genus.model import Event, name_of
+from genus.net._cloudevents import STRUCTURED
 from genus.net._control import LAST, ROOT
-from genus.net._envelope import ENVELOPE, NUMBERS, Origin
+from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._payload import encode_payload, join_payloads
 from genus.net._transport import Sending, Transport
 from genus.net._units import StatedUnits, units_digest, units_of
 from genus.targets.topics import EventKeys
 
-Encode: TypeAlias = Callable[[Event], bytes]
+EncodeCloud: TypeAlias = Callable[[Event, Origin, str], tuple[Mapping[str, str] | None, bytes]]
+"""Makes a CloudEvent of an event, its origin and its key: attributes and data, or no attributes and all in one."""
 _pack = ENVELOPE.pack
 _MASK = NUMBERS - 1
 BATCH = 1000
@@ -134,7 +138,7 @@ class Outgoing:
         return ",".join("" if value is None else str(value) for value in values)
 
     def _open(self, key: str) -> Way:
-        way = self._ways[key] = self._owner.open(key, self._sending)
+        way = self._ways[key] = self._owner.open(key, self._owner.with_content_type(self._sending))
         return way
 
     def close(self) -> None:
@@ -143,13 +147,46 @@ class Outgoing:
             way.close()
 
 
+class CloudOutgoing(Outgoing):
+    """Sends the events of one class as CloudEvents, in the envelope of packets: other systems read them, too."""
+
+    def send(self, event: Event, times: bytes = b"") -> int:
+        """Send an event that was published here, with the times of a soft channel; returns its number."""
+        key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
+        return self._send_cloud(event, key, None, times)
+
+    def send_all(self, events: Sequence[Event]) -> list[int]:
+        """Send events that were published here, each in a packet of its own; returns their numbers."""
+        return [self.send(event) for event in events]
+
+    def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
+        """Send an event that was published on another network."""
+        self._send_cloud(event, self.key_of(event, kept), origin, b"")
+
+    def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            number = numbers.newest + 1 & _MASK
+            first = origin or Origin(self._uid, number)
+            attributes, payload = self._owner.encode_cloud(event, first, key)
+            if len(payload) > self._owner.largest:
+                raise self._owner.too_large(event, len(payload))
+            numbers.newest = number
+            envelope = _pack(first.uid, first.number, first.hops, self._uid, number) + times + self._digest
+            way.put(payload, envelope if attributes is None else join_attributes(attributes, envelope))
+        return number
+
+
 class OutgoingKeys:
     """State: the keys under which packets were sent, with their numbers."""
 
     def __init__(
-        self, transport: Transport, uid: bytes, realm: str, units: StatedUnits, encode: Encode = encode_payload
+        self, transport: Transport, uid: bytes, realm: str, units: StatedUnits, encode_cloud: EncodeCloud | None = None
     ) -> None:
-        self.transport, self.uid, self.realm, self.encode = transport, uid, realm, encode
+        self.transport, self.uid, self.realm = transport, uid, realm
+        self.encode = encode_payload
+        self._encode_cloud = encode_cloud
         self._units = units
         self.largest = transport.abilities.largest
         self._numbers: dict[str, KeyNumbers] = {}
@@ -162,8 +199,18 @@ class OutgoingKeys:
         with self._lock:
             made = self._made.get((cls, sending, keep))
             if made is None:
-                made = self._made[cls, sending, keep] = Outgoing(self, cls, sending, keep)
+                kind = Outgoing if self._encode_cloud is None else CloudOutgoing
+                made = self._made[cls, sending, keep] = kind(self, cls, sending, keep)
             return made
+
+    def with_content_type(self, sending: Sending) -> Sending:
+        """How packets are sent, with what they contain if other systems can read it."""
+        return sending if self._encode_cloud is None else replace(sending, content_type=STRUCTURED)
+
+    def encode_cloud(self, event: Event, origin: Origin, key: str) -> tuple[Mapping[str, str] | None, bytes]:
+        """An event as a CloudEvent: attributes and data, or no attributes and all in one."""
+        assert self._encode_cloud is not None
+        return self._encode_cloud(event, origin, key)
 
     def open(self, key: str, sending: Sending) -> Way:
         """Prepare to send packets of a key; they are numbered with those that are sent in other manners."""
@@ -190,6 +237,11 @@ class OutgoingKeys:
                 numbers.beaten = numbers.newest
                 numbers.lock.release()
         return found
+
+    def sent(self) -> int:
+        """How many events were sent."""
+        with self._lock:
+            return sum(each.newest for each in self._numbers.values())
 
     def has(self, key: str) -> bool:
         """Whether packets were sent under a key."""

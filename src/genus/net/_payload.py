@@ -4,7 +4,7 @@ The key names the type. A payload that begins with `{` is a CloudEvent in JSON, 
 msgpack begins so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,8 @@ from genus.errors import EventError
 from genus.model import Event, name_of
 from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
 from genus.model._read_back import plain_value
+from genus.net._cloudevents import CloudEvent, CloudEventReader
+from genus.records import Rejected as CloudRejected
 
 _encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -71,8 +73,9 @@ class PayloadReader:
         self._map = MapReader(cls, unread, units)
         self._decode = self._map.decode if self._map.converts else msgspec.msgpack.Decoder(cls).decode
         self._find_invalid = invalid_decoded_finders[cls]
+        self._clouds = CloudEventReader()
 
-    def read(self, payload: bytes | msgspec.Raw) -> Any:
+    def read(self, payload: Any) -> Any:
         """The event in a payload, or the reason why there is none (`Rejected`)."""
         try:
             event = self._decode(payload)
@@ -80,8 +83,10 @@ class PayloadReader:
             return self._read_map(payload, problem)
         return event if self._find_invalid(event) is None else self._reject(event)
 
-    def _read_map(self, payload: bytes | msgspec.Raw, problem: Exception) -> Event | Rejected:
-        """Read an event of a class of another age."""
+    def _read_map(self, payload: Any, problem: Exception) -> Event | Rejected:
+        """Read a CloudEvent, or an event of a class of another age."""
+        if (text := bytes(payload))[:1] == b"{":
+            return self.read_cloud(self._clouds.read_structured(text))
         if self._map.converts:  # it was read by its map
             return Rejected(f"not a {name_of(self.type)}: {problem}")
         try:
@@ -89,6 +94,18 @@ class PayloadReader:
         except Exception as other:
             return Rejected(f"not a {name_of(self.type)}: {other}")
         return event if self._find_invalid(event) is None else self._reject(event)
+
+    def read_cloud(self, read: CloudEvent | CloudRejected) -> Event | Rejected:
+        """The event of a CloudEvent that was read, if it is of the type that the key says."""
+        if isinstance(read, CloudRejected):
+            return Rejected(f"no CloudEvent: {read.reason}")
+        if type(read.event) is not self.type:
+            return Rejected(f"a {name_of(type(read.event))} under the key of a {name_of(self.type)}")
+        return read.event
+
+    def read_binary(self, attributes: Mapping[str, str]) -> Callable[[Any], Any]:
+        """What reads the data of a CloudEvent in binary mode."""
+        return lambda data: self.read_cloud(self._clouds.read_binary(attributes, bytes(data)))
 
     def _reject(self, event: Event) -> Rejected:
         invalid = self._find_invalid(event)

@@ -6,7 +6,7 @@ duplicates, interest and last values are done above it, in the same way for all 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -22,7 +22,7 @@ class Sending(msgspec.Struct, frozen=True):
     `reliable`: packets that were lost on the way are sent again, as far as the transport can. `keep`: the newest packet
     of the key is kept for those that subscribe later; an empty one ends that. `expires_s`: a packet that waited so long
     need not be sent. `waits`: where a full queue makes publishers wait or raises, it does so for these packets; without
-    it they are dropped.
+    it they are dropped. `content_type` tells other systems what the payload is, where the network can.
     """
 
     priority: int = NORMAL
@@ -30,6 +30,7 @@ class Sending(msgspec.Struct, frozen=True):
     keep: bool = False
     expires_s: float | None = None
     waits: bool = True
+    content_type: str = ""
 
 
 class Abilities(msgspec.Struct, frozen=True):
@@ -105,3 +106,18 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Send what waits, for a short time; then stop and release all resources."""
+
+
+@runtime_checkable
+class SharingTransport(Protocol):
+    """A transport on which several participants can share the packets of a pattern: each goes to one of them."""
+
+    @property
+    def can_share(self) -> bool:
+        """Whether the network offers it."""
+
+    def share_of(self, group: str, pattern: str) -> str:
+        """The name of this participant's part in a group, without `/`, for as long as the transport is open."""
+
+    def share(self, group: str, pattern: str) -> Callable[[], None]:
+        """Receive some of the packets of keys that match, under `$share/NAME/KEY`; returns a function to end it."""

@@ -29,6 +29,8 @@ def declare_publisher(session: "zenoh.Session", key: str, sending: Sending, bloc
         "express": sending.priority >= SOFT,
         "allowed_destination": zenoh.Locality.REMOTE,
     }
+    if sending.content_type:
+        common["encoding"] = zenoh.Encoding(sending.content_type)
     if not sending.reliable:
         return session.declare_publisher(key, **common)
     from zenoh import ext

@@ -105,31 +105,33 @@ class MqttBroker:
             else:
                 self.retained.pop(packet.topic, None)
         takers = list(self._takers(message))
-        for session, qos in takers:
-            self._deliver(session, message, qos, is_retained=False)
+        for session, qos, number in takers:
+            self._deliver(session, message.numbered(number), qos, is_retained=False)
         return bool(takers)
 
-    def _takers(self, message: "_Kept") -> Iterator[tuple["_Session", int]]:
-        groups: dict[str, list[tuple[_Session, int]]] = {}
+    def _takers(self, message: "_Kept") -> Iterator[tuple["_Session", int, int | None]]:
+        """Sessions that get a message, with QoS and the identifier of the subscription."""
+        groups: dict[str, list[tuple[_Session, int, int | None]]] = {}
         for session in self.sessions.values():
-            qos = -1
+            qos, number = -1, None
             for pattern, wanted in session.filters.items():
                 group, plain = _split_share(pattern)
                 if not MQTT.matches(plain, message.packet.topic):
                     continue
                 if group:
-                    groups.setdefault(pattern, []).append((session, int(wanted.max_qos)))
+                    groups.setdefault(pattern, []).append((session, int(wanted.max_qos), session.numbers[pattern]))
                 elif not (wanted.no_local and session.client_id == message.sender):
-                    qos = max(qos, int(wanted.max_qos))
+                    qos, number = max(qos, int(wanted.max_qos)), session.numbers[pattern] or number
             if qos >= 0:
-                yield session, qos
+                yield session, qos, number
         for members in groups.values():
             connected = [each for each in members if each[0].peer is not None] or members
-            yield min(connected, key=lambda each: each[0].shared)  # in turn
+            chosen = min(connected, key=lambda each: each[0].shared)  # in turn
+            chosen[0].shared += 1
+            yield chosen
 
     def _deliver(self, session: "_Session", message: "_Kept", qos: int, *, is_retained: bool) -> None:
         qos = min(qos, int(message.packet.qos), 1)
-        session.shared += 1
         if session.peer is None and not qos:
             return
         if len(session.queue) >= self.capacity:
@@ -174,15 +176,24 @@ class MqttBroker:
 class _Kept:
     """A message with its sender and when it expires."""
 
-    def __init__(self, packet: mqtt5.PublishPacket, sender: str) -> None:
+    def __init__(self, packet: mqtt5.PublishPacket, sender: str, number: int | None = None) -> None:
         self.packet = packet
         self.sender = sender
+        self.number = number
         interval = packet.message_expiry_interval
         self.expires_at = None if interval is None else time.monotonic() + interval
 
     @property
     def is_expired(self) -> bool:
         return self.expires_at is not None and time.monotonic() >= self.expires_at
+
+    def numbered(self, number: int | None) -> "_Kept":
+        """The message for a subscription with an identifier."""
+        if number is None:
+            return self
+        made = _Kept(self.packet, self.sender, number)
+        made.expires_at = self.expires_at
+        return made
 
     def write(self, qos: int, packet_id: int | None, *, is_retained: bool, is_duplicate: bool) -> bytes:
         packet = self.packet
@@ -200,6 +211,7 @@ class _Kept:
             response_topic=packet.response_topic,
             correlation_data=packet.correlation_data,
             user_properties=packet.user_properties,
+            subscription_ids=None if self.number is None else [self.number],
         ).write()
 
 
@@ -218,6 +230,7 @@ class _Session:
         self.will: mqtt5.Will | None = None
         self.will_at = 0.0
         self.shared = 0
+        self.numbers: dict[str, int | None] = {}
         self._packet_id = 0
 
     def send_queue(self) -> None:
@@ -396,6 +409,7 @@ class _Peer:
             if code is None:
                 granted.append((wanted, wanted.pattern not in session.filters))
                 session.filters[wanted.pattern] = wanted
+                session.numbers[wanted.pattern] = packet.subscription_id
                 code = mqtt5.SubAckReasonCode(min(int(wanted.max_qos), 1))
             codes.append(code)
         self.send(mqtt5.SubAckPacket(packet.packet_id, codes).write())

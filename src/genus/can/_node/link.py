@@ -88,7 +88,8 @@ class NodeLink:
     def send(self, event: Event) -> None:
         """Publish on the channel of the event's type, which is announced without real time if it was not yet."""
         self.forward(event)
-        self.tell_taps(event)
+        if self._taps:
+            self.tell_taps(event)
 
     def forward(self, event: Event) -> None:
         """Do the same for an event of another network: those who tap this link do not get it."""
@@ -152,8 +153,18 @@ class NodeLink:
         for tap in self._taps:
             tap(event, None)
 
+    def publisher(self) -> Callable[[Event], None]:
+        """What publishes on an announced channel; without taps nothing is tried for them."""
+        return self._publish_tapped if self._taps else self.publish
+
+    def _publish_tapped(self, event: Event) -> None:
+        self.publish(event)
+        self.tell_taps(event)
+
     def _set_taps(self, taps: "tuple[Tap, ...]") -> None:
         self._taps = taps
+        for publisher in self._publishers:
+            publisher.publish = self.publisher()
         if self._node is not None:
             self._node.rx.on_received = self._received if taps else None
 
@@ -176,8 +187,8 @@ class NodeLink:
 
     @property
     def participant(self) -> int | None:
-        """The number of the node on the bus."""
-        return None if self._node is None else self._node.number
+        """The uid of the node."""
+        return None if self._node is None else self._node.uid
 
     @property
     def driver(self) -> NodeDriver:
@@ -215,12 +226,9 @@ class NodePublisher:
         self, link: NodeLink, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...]
     ) -> None:
         self._link = link
-        self._cls, self._qos, self._on_trouble, self._carries = cls, qos, on_trouble, carries
-
-    def publish(self, event: Event) -> None:
+        self.publish: Callable[[Event], None] = link.publisher()
         """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
-        self._link.publish(event)
-        self._link.tell_taps(event)
+        self._cls, self._qos, self._on_trouble, self._carries = cls, qos, on_trouble, carries
 
     def announce(self, now: int) -> Announcement:
         """Announce the channel to the link's node."""

@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from genus.errors import GenusError
 from genus.filters import Subscription, merge
+from genus.model import Event
 from genus.net._envelope import MOST_HOPS
 from genus.net._relay import Want
+from genus.targets.python import PythonFilter
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -75,3 +78,14 @@ def merged(subscriptions: Iterable[Subscription]) -> list[Subscription]:
     """The fewest subscriptions for several, the same whatever their order."""
     unique = sorted(dict.fromkeys(subscriptions), key=str)
     return [one.subscription for one in merge(unique)] if len(unique) > 1 else unique
+
+
+def is_match(tests: Iterable[PythonFilter], event: Event) -> bool:
+    """Whether an event passes one of several tests; also if a value of it has not its declared type.
+
+    The link that is to send the event refuses it, then, and it is counted.
+    """
+    try:
+        return any(matches(event) for matches in tests)
+    except GenusError:
+        return True

@@ -19,7 +19,7 @@ from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
-from genus.net._gateway.routes import merged
+from genus.net._gateway.routes import is_match, merged
 from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Relay, RelayLink, Want
 from genus.targets.python import PythonFilter
@@ -67,7 +67,7 @@ class LocalRelay:
 
     def matches(self, event: Event) -> bool:
         """Whether the gateway wants an event."""
-        return any(matches(event) for matches in self._tests)
+        return is_match(self._tests, event)
 
     def close(self) -> None:
         """Want nothing more."""

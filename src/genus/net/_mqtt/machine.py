@@ -16,7 +16,7 @@ from typing import Final
 import mqtt5
 import msgspec
 
-from genus.net._mqtt.notices import Closing, Connected, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.notices import Closing, Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
 from genus.net._mqtt.texts import Malformed
 from genus.net._mqtt.wire import DUPLICATE, Decoder, Message, Outgoing
 
@@ -50,13 +50,14 @@ class Session(msgspec.Struct, frozen=True):
 class Filter(msgspec.Struct, frozen=True):
     """A subscription: the pattern, the highest QoS, and whether what is retained is sent first.
 
-    `own`: packets of this client are sent to it too.
+    `own`: packets of this client are sent to it too. `number`: packets come with this subscription identifier.
     """
 
     pattern: str
     qos: int = 1
     kept: bool = False
     own: bool = False
+    number: int | None = None
 
     def for_packet(self) -> mqtt5.TopicFilter:
         """The filter as the codec has it."""
@@ -193,7 +194,8 @@ class ClientMachine:
             case mqtt5.PubAckPacket():
                 self._acknowledge(packet.packet_id, int(packet.reason_code))
             case mqtt5.UnsubAckPacket():
-                self._ended.pop(packet.packet_id, None)
+                if (pattern := self._ended.pop(packet.packet_id, None)) is not None:
+                    self._notices.append(Ended(pattern))
             case mqtt5.PingRespPacket():
                 pass
             case _:
@@ -264,7 +266,8 @@ class ClientMachine:
     def _ask(self, filters: tuple[Filter, ...]) -> None:
         packet_id = self._next_id()
         self._asked[packet_id] = filters
-        packet = mqtt5.SubscribePacket(packet_id, [each.for_packet() for each in filters])
+        number = filters[0].number
+        packet = mqtt5.SubscribePacket(packet_id, [each.for_packet() for each in filters], subscription_id=number)
         self._control.append(packet.write())
 
     def _end_filters(self) -> None:
@@ -281,8 +284,12 @@ class ClientMachine:
             self._granted.clear()
             self._to_end.clear()
         missing = [each for pattern, each in self._filters.items() if pattern not in self._granted]
-        for begin in range(0, len(missing), FILTERS_PER_PACKET):
-            self._ask(tuple(missing[begin : begin + FILTERS_PER_PACKET]))
+        plain = [each for each in missing if each.number is None]
+        for begin in range(0, len(plain), FILTERS_PER_PACKET):
+            self._ask(tuple(plain[begin : begin + FILTERS_PER_PACKET]))
+        for each in missing:
+            if each.number is not None:  # an identifier is for a whole packet
+                self._ask((each,))
 
     # -- packets to the server -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,9 @@ import struct
 from typing import Final, TypeAlias
 
 import mqtt5
+import msgspec
 
+from genus.net._envelope import ATTRIBUTES
 from genus.net._mqtt.texts import Malformed, check_texts, number_at, topic_text
 
 PUBLISH: Final = 0x30
@@ -19,10 +21,15 @@ DUPLICATE: Final = 0x08
 RETAIN: Final = 0x01
 CORRELATION_DATA: Final = 0x09
 EXPIRY: Final = 0x02
+CONTENT_TYPE: Final = 0x03
+USER_PROPERTY: Final = 0x26
 LARGEST_LENGTH: Final = (1 << 28) - 1
 KNOWN_TOPICS: Final = 4096
 OVERHEAD: Final = 5 + 2 + 65_535 + 2 + 4 + 5 + 3
 """The most bytes of a PUBLISH that are neither payload nor correlation data."""
+
+_encode_attributes = msgspec.msgpack.Encoder().encode
+_decode_attributes = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 Message: TypeAlias = tuple[str, bytes, bytes, int]
 """An incoming PUBLISH: topic, envelope, payload, packet id (0: QoS 0)."""
@@ -64,27 +71,43 @@ class PublishForm:
     ('city/Loop', 7, b'envelope', b'payload')
     """
 
-    def __init__(self, topic: str, *, qos: int = 0, retain: bool = False, expiry_s: int | None = None) -> None:
+    def __init__(
+        self, topic: str, *, qos: int = 0, retain: bool = False, expiry_s: int | None = None, content_type: str = ""
+    ) -> None:
         name = topic.encode()
         self.qos = qos
         self._first = bytes([PUBLISH | qos << 1 | retain])
         self._topic = len(name).to_bytes(2, "big") + name
         self._fixed = len(self._topic) + 2 * qos
         self._expiry = b"" if expiry_s is None else bytes([EXPIRY]) + expiry_s.to_bytes(4, "big")
+        self._content_type = bytes([CONTENT_TYPE]) + text_bytes(content_type) if content_type else b""
         self._properties: dict[int, bytes] = {}
 
     def parts(self, payload: bytes, envelope: bytes) -> tuple[bytes, bytes | None]:
-        """The bytes before and after the packet id; at QoS 0, which has none, the whole packet and None."""
-        properties = self._properties.get(len(envelope)) or self._begin(len(envelope))
+        """The bytes before and after the packet id; at QoS 0, which has none, the whole packet and None.
+
+        An envelope with the attributes of a CloudEvent becomes user properties.
+        """
+        if envelope[: len(ATTRIBUTES)] == ATTRIBUTES:
+            properties, envelope = self._user_properties(envelope), b""
+        else:
+            properties = self._properties.get(len(envelope)) or self._begin(len(envelope))
         length = self._fixed + len(properties) + len(envelope) + len(payload)
         size = _LENGTHS[length] if length < 1024 else length_bytes(length)
         if self.qos:
             return b"".join((self._first, size, self._topic)), b"".join((properties, envelope, payload))
         return b"".join((self._first, size, self._topic, properties, envelope, payload)), None
 
+    def _user_properties(self, envelope: bytes) -> bytes:
+        attributes = dict(_decode_attributes(envelope[len(ATTRIBUTES) :]))
+        given = self._expiry + bytes([CONTENT_TYPE]) + text_bytes(attributes.pop("datacontenttype", ""))
+        user = [bytes([USER_PROPERTY]) + text_bytes(name) + text_bytes(text) for name, text in attributes.items()]
+        given += b"".join(user)
+        return length_bytes(len(given)) + given
+
     def _begin(self, envelope: int) -> bytes:
         """The properties up to the envelope, for its length."""
-        given = self._expiry
+        given = self._expiry + self._content_type
         if envelope:
             given += bytes([CORRELATION_DATA]) + envelope.to_bytes(2, "big")
         made = length_bytes(len(given) + envelope) + given
@@ -209,7 +232,29 @@ class Decoder:
         if len(self._topics) >= KNOWN_TOPICS:
             self._topics.clear()
         topic = self._topics[name] = topic_text(name)
-        return topic, packet.correlation_data or b"", packet.payload, packet.packet_id or 0
+        if packet.subscription_ids:  # only shared subscriptions have one
+            topic = f"$share/{packet.subscription_ids[0]}/{topic}"
+        return topic, _envelope_of(packet), packet.payload, packet.packet_id or 0
+
+
+def _envelope_of(packet: mqtt5.PublishPacket) -> bytes:
+    """The correlation data, or the attributes of a CloudEvent in binary mode."""
+    if packet.correlation_data or not any(name == "specversion" for name, _ in packet.user_properties):
+        return packet.correlation_data or b""
+    attributes = dict(packet.user_properties)
+    if packet.content_type:
+        attributes["datacontenttype"] = packet.content_type
+    return ATTRIBUTES + _encode_attributes(attributes)
+
+
+def text_bytes(text: str) -> bytes:
+    """A text with its length.
+
+    >>> text_bytes("Loop")
+    b'\\x00\\x04Loop'
+    """
+    made = text.encode()
+    return len(made).to_bytes(2, "big") + made
 
 
 def read_packet(frame: memoryview) -> mqtt5.Packet:

@@ -1,0 +1,147 @@
+"""Events of systems that do not know Genus: topics with a mapping, and CloudEvents.
+
+Their messages have no envelope. An event gets as its origin the topic it came from, with a number counted here, so that
+it can cross gateways. CloudEvents have an id, by which copies are recognised.
+"""
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from genus.errors import BusError, MappingError
+from genus.model import Event
+from genus.net._cloudevents import CloudEvent, CloudEventReader
+from genus.net._envelope import NUMBERS, Origin
+from genus.net._relay import Arrival
+from genus.records import ForeignTopics, Message, Rejected, read_mapping
+from genus.targets.topics import Dialect
+
+MOST_IDS = 10_000
+"""How many ids of CloudEvents are remembered."""
+
+
+class ForeignEvent(NamedTuple):
+    """An event of another system; `id` is the same for all copies of it, empty if copies cannot be recognised."""
+
+    event: Event
+    id: str = ""
+    origin: Origin | None = None
+
+
+class ForeignSource(Protocol):
+    """Reads the messages of another system, and may write them."""
+
+    @property
+    def patterns(self) -> Sequence[str]:
+        """The patterns of its topics."""
+
+    def read(self, key: str, payload: bytes) -> Iterable[ForeignEvent | Rejected]:
+        """The events of a message; never raises."""
+
+    def writes(self, cls: type[Event]) -> bool:
+        """Whether events of a class are written to its topics."""
+
+    def write(self, event: Event) -> Message | Rejected:
+        """The message of an event."""
+
+    def counters(self) -> Mapping[str, int]:
+        """The number of messages and records that were no events, by reason."""
+
+
+class MappedTopics:
+    """Topics of another system, read and written by a mapping file."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._topics = ForeignTopics(read_mapping(path))
+        except MappingError as problem:
+            raise BusError(f"map={path}: {problem}") from problem
+        self.patterns = self._topics.filters
+        self.examples = self._topics.examples
+
+    def read(self, key: str, payload: bytes) -> Iterable[ForeignEvent | Rejected]:
+        """The events of a message by the mapping."""
+        return [each if isinstance(each, Rejected) else ForeignEvent(each) for each in self._topics.read(key, payload)]
+
+    def writes(self, cls: type[Event]) -> bool:
+        """Whether the mapping can be used in the other direction for a class."""
+        return not self._topics.refusal(cls)
+
+    def write(self, event: Event) -> Message | Rejected:
+        """The message of an event by the mapping."""
+        return self._topics.write(event)
+
+    def counters(self) -> Mapping[str, int]:
+        """The number of messages and records that were no events, by reason."""
+        return {f"rejected: foreign: {reason}": count for reason, count in self._topics.counters.items()}
+
+
+class CloudTopics:
+    """Topics whose messages are CloudEvents."""
+
+    def __init__(self, patterns: Sequence[str], dialect: Dialect) -> None:
+        for pattern in patterns:
+            if not dialect.is_pattern(pattern):
+                raise BusError(f"cloudevents={pattern} is no pattern of {dialect.name}")
+        self.patterns = patterns
+        self._reader = CloudEventReader()
+
+    def read(self, key: str, payload: bytes) -> Iterable[ForeignEvent | Rejected]:
+        """The event of a structured CloudEvent, or the events of a batch."""
+        return [foreign_event(each) for each in read_json_events(self._reader, payload)]
+
+    def writes(self, cls: type[Event]) -> bool:
+        """It does not: the option `format` says how events are sent."""
+        return False
+
+    def write(self, event: Event) -> Message | Rejected:
+        """Nothing is written."""
+        return Rejected("cloudevents= reads only")
+
+    def counters(self) -> Mapping[str, int]:
+        """All are counted by the link."""
+        return {}
+
+
+def read_json_events(reader: CloudEventReader, payload: bytes) -> list[CloudEvent | Rejected]:
+    """The structured CloudEvent of a payload, or those of a batch."""
+    is_batch = payload[:100].lstrip()[:1] == b"["
+    return reader.read_batch(payload) if is_batch else [reader.read_structured(payload)]
+
+
+def foreign_event(read: CloudEvent | Rejected) -> ForeignEvent | Rejected:
+    """A CloudEvent as an event of another system."""
+    if isinstance(read, Rejected):
+        return read
+    return ForeignEvent(read.event, f"{read.source} {read.id}", read.origin)
+
+
+class ForeignArrivals:
+    """State: the ids that were seen, and the numbers of the topics."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+
+    def arrive(self, found: ForeignEvent, key: str) -> Arrival | None:
+        """The event with its origin; None if it is a copy."""
+        with self._lock:
+            if found.id and not self._is_new(found.id):
+                return None
+            return Arrival(found.event, found.origin or self._number(key))
+
+    def _is_new(self, id: str) -> bool:
+        if id in self._ids:
+            return False
+        if len(self._ids) >= MOST_IDS:
+            del self._ids[next(iter(self._ids))]
+        self._ids[id] = None
+        return True
+
+    def _number(self, key: str) -> Origin:
+        uid = hashlib.blake2b(key.encode(errors="replace"), digest_size=8).digest()
+        number = self._numbers[uid] = (self._numbers.get(uid, 0) + 1) % NUMBERS
+        return Origin(uid, number)

@@ -1,0 +1,273 @@
+"""Gateways between real networks: `ipc:` and zenoh, in one process and in several."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genus import Subscription, open_bus, this
+from genus.bus import Bus
+from genus.net import Gateway, GatewaySide, NetLink
+from genus.testing import MqttBroker
+from genus.testing._network import MemoryNetwork
+from tests.net.zenoh_network import free_port
+
+TYPES = """
+from genus import Event, Maybe
+
+class NetLoop(Event, tagged=("place",)):
+    number: int
+
+class NetFast(NetLoop):
+    speed: Maybe[float] = None
+"""
+namespace: dict[str, Any] = {"__name__": "net_loop_types"}
+exec(TYPES, namespace)  # the types of the other processes, declared by the same text
+NetLoop, NetFast = namespace["NetLoop"], namespace["NetFast"]
+
+
+def eventually(condition: Callable[[], object], what: str = "", seconds: float = 40) -> None:
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, what or "it took too long"
+        time.sleep(0.005)
+
+
+@pytest.fixture(params=["ipc", "zenoh", "mqtt", "mixed"])
+def addresses(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Three networks that do not hear each other."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    if request.param in ("zenoh", "mixed"):
+        pytest.importorskip("zenoh")
+    if request.param in ("mqtt", "mixed"):
+        pytest.importorskip("mqtt5")
+    with MqttBroker() if request.param in ("mqtt", "mixed") else nullcontext() as broker:
+        ipc = [f"ipc:net{number}" for number in range(3)]
+        zenoh = [f"zenoh:net{number}?port={free_port()}" for number in range(3)]
+        mqtt = [f"mqtt://127.0.0.1:{broker.port if broker else 0}/net{number}" for number in range(3)]
+        yield {"ipc": ipc, "zenoh": zenoh, "mqtt": mqtt, "mixed": [ipc[0], zenoh[1], mqtt[2]]}[request.param]
+
+
+class Collected:
+    """State: what a subscriber got, by number."""
+
+    def __init__(self, bus: Bus, subscription: Subscription) -> None:
+        self.got: Counter[int] = Counter()
+        self.subscription = subscription
+        self.listener = bus.subscribe(subscription, self._note)
+
+    def _note(self, event: Any) -> None:
+        self.got[event.number] += 1
+
+    def has(self, numbers: set[int]) -> bool:
+        return set(self.got) == numbers
+
+
+def wanted_on(bus: Bus) -> int:
+    assert isinstance(bus.link, NetLink)
+    return len(bus.link.wants())
+
+
+def test_a_ring_of_networks_delivers_once_and_nothing_unwanted(addresses: list[str]) -> None:
+    choice = random.Random(1)
+    with ExitStack() as stack:
+        buses = [stack.enter_context(open_bus(address)) for address in addresses]
+        for one, other in ((0, 1), (1, 2), (2, 0)):
+            sides = [stack.enter_context(open_bus(addresses[number])) for number in (one, other)]
+            stack.enter_context(Gateway(*sides))
+        asked = (Subscription(NetLoop), Subscription(NetFast, where=this.speed > 5), Subscription(NetLoop, has="place"))
+        collected = [Collected(bus, subscription) for bus, subscription in zip(buses, asked, strict=True)]
+        eventually(lambda: all(wanted_on(bus) >= 3 for bus in buses), "interest did not get round")
+        published: list[Any] = []
+        for number in range(60):
+            made = {"number": number, "place": choice.choice([None, "Kiel"])}
+            event = NetFast(speed=choice.uniform(0, 10), **made) if number % 2 else NetLoop(**made)
+            published.append(event)
+            buses[number % 3].publish(event)
+        for each in collected:
+            wanted = {event.number for event in published if each.subscription.matches(event)}
+            eventually(partial(each.has, wanted))
+        time.sleep(0.2)
+        assert max(times for each in collected for times in each.got.values()) == 1
+        for each in collected:
+            each.listener.cancel()
+        eventually(lambda: all(wanted_on(bus) == 0 for bus in buses), "wants stayed after the last subscriber left")
+
+
+def test_a_gateway_of_a_line_counts_what_crosses_and_lets_nothing_else_pass(addresses: list[str]) -> None:
+    with (
+        open_bus(addresses[0]) as road,
+        open_bus(addresses[0]) as near,
+        open_bus(addresses[1]) as far,
+        open_bus(addresses[1]) as city,
+        Gateway(GatewaySide(bus=near, name="road"), GatewaySide(bus=far, name="city")) as gateway,
+    ):
+        collected = Collected(city, Subscription(NetLoop, where=this.number >= 50))
+        eventually(lambda: wanted_on(road) == 1)
+        for number in range(100):
+            road.publish(NetLoop(number=number))
+        eventually(lambda: len(collected.got) == 50)
+        here, there = gateway.status().sides
+        assert (here.heard, here.unwanted, here.duplicates) == (50, 0, 0)
+        assert (there.wanted, there.crossed, there.lost) == (50, 50, 0)
+        collected.listener.cancel()
+        eventually(lambda: wanted_on(road) == 0)
+        road.publish(NetLoop(number=99))
+        time.sleep(0.1)
+        assert gateway.status().sides[0].heard == 50
+
+
+def test_last_values_reach_who_subscribes_later_beyond_a_gateway(addresses: list[str]) -> None:
+    with (
+        open_bus(addresses[0]) as road,
+        open_bus(addresses[0]) as near,
+        open_bus(addresses[1]) as far,
+        open_bus(addresses[1]) as city,
+        Gateway(near, far),
+    ):
+        loops = road.channel(NetLoop, keep=1)
+        loops.announce()
+        for number in range(4):
+            loops.publish(NetLoop(number=number, source=f"loop-{number % 2}"))
+        first = Collected(city, Subscription(NetLoop))
+        eventually(lambda: set(first.got) == {2, 3})
+        with open_bus(addresses[1]) as other:
+            late = Collected(other, Subscription(NetLoop))
+            eventually(lambda: set(late.got) == {2, 3})
+        assert max(first.got.values()) == 1
+
+
+# -- a gateway that is killed ------------------------------------------------------------------------------------------
+
+
+class GatewayProcess:
+    """State: `genus gateway` in another process."""
+
+    def __init__(self, file: Path) -> None:
+        command = [sys.executable, "-m", "genus", "gateway", str(file), "--json"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        assert "gateway between" in self.process.stderr.readline()
+
+    def end(self, how: signal.Signals) -> dict[str, Any]:
+        """Its last words."""
+        self.process.send_signal(how)
+        output, _ = self.process.communicate(timeout=40)
+        return dict(json.loads(output)) if output else {}
+
+
+@pytest.fixture
+def pair(addresses: list[str], tmp_path: Path) -> Iterator[list[GatewayProcess]]:
+    """Two gateways of one name between the first two networks; the first was started earlier."""
+    (tmp_path / "types.py").write_text(TYPES)
+    file = tmp_path / "city.toml"
+    sides = "".join(f'[[side]]\naddress = "{address}"\n' for address in addresses[:2])
+    file.write_text(f'name = "pair"\ntypes = ["types.py"]\n{sides}')
+    processes = [GatewayProcess(file), GatewayProcess(file)]
+    yield processes
+    for each in processes:
+        if each.process.poll() is None:
+            each.end(signal.SIGTERM)
+        for stream in (each.process.stdout, each.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def test_an_active_gateway_that_is_killed_loses_nothing(addresses: list[str], pair: list[GatewayProcess]) -> None:
+    with open_bus(addresses[0]) as road, open_bus(addresses[1]) as city:
+        collected = Collected(city, Subscription(NetLoop))
+        eventually(lambda: wanted_on(road) >= 2, "both gateways want it")
+        time.sleep(1.5)  # a new gateway waits for the tokens of others for a second
+        for number in range(600):
+            road.publish(NetLoop(number=number))
+            if number == 300:
+                pair[0].process.kill()
+            time.sleep(0.001)
+        eventually(lambda: len(collected.got) == 600, f"{600 - len(collected.got)} of 600 are missing")
+        assert max(collected.got.values()) == 1
+        status = pair[1].end(signal.SIGTERM)
+        assert status["is_active"]
+        assert status["sides"][1]["crossed"] >= 299
+        assert status["sides"][0]["unwanted"] == 0
+
+
+# -- a side that is not connected --------------------------------------------------------------------------------------
+
+
+def memory_bus(network: MemoryNetwork) -> Bus:
+    return Bus(NetLink(network.transport(), "city", medium="memory", runs=False))
+
+
+def test_while_a_side_is_not_connected_events_wait_on_disk_in_order(tmp_path: Path) -> None:
+    """They survive the gateway, and are sent when the connection is made again."""
+    network = MemoryNetwork()
+    city, far = memory_bus(network), memory_bus(network)
+    collected: list[int] = []
+    city.subscribe(Subscription(NetLoop), lambda event: collected.append(event.number))
+    network.deliver()
+    assert isinstance(far.link, NetLink)
+    with open_bus() as road:
+        gateway = Gateway(road, GatewaySide(bus=far, name="city", spool=tmp_path / "spool"))
+        gateway.settle()
+        road.publish(NetLoop(number=0))
+        far.link.connected(False)
+        for number in range(1, 300):
+            road.publish(NetLoop(number=number))
+        status = gateway.status().sides[1]
+        assert (status.is_connected, status.crossed, status.spooled, status.waiting) == (False, 1, 299, 299)
+        gateway.close()
+    far.close()
+    far = memory_bus(network)
+    assert isinstance(far.link, NetLink)
+    network.deliver()
+    far.link.connected(False)
+    with open_bus() as road:
+        gateway = Gateway(road, GatewaySide(bus=far, name="city", spool=tmp_path / "spool"))
+        gateway.settle()
+        road.publish(NetLoop(number=300))
+        assert gateway.status().sides[1].waiting == 300
+        far.link.connected(True)
+        eventually(lambda: gateway.status().sides[1].waiting == 0)
+        road.publish(NetLoop(number=301))
+        network.deliver()
+        assert collected == list(range(302))
+        assert gateway.status().sides[1].lost == 0
+        gateway.close()
+    for bus in (city, far):
+        bus.close()
+
+
+def test_a_full_spool_counts_what_it_drops(tmp_path: Path) -> None:
+    network = MemoryNetwork()
+    city, far = memory_bus(network), memory_bus(network)
+    collected: list[int] = []
+    city.subscribe(Subscription(NetLoop), lambda event: collected.append(event.number))
+    network.deliver()
+    assert isinstance(far.link, NetLink)
+    with (
+        open_bus() as road,
+        Gateway(road, GatewaySide(bus=far, name="city", spool=tmp_path, spool_bytes=32_000)) as gateway,
+    ):
+        gateway.settle()
+        far.link.connected(False)
+        for number in range(2000):
+            road.publish(NetLoop(number=number))
+        far.link.connected(True)
+        eventually(lambda: gateway.status().sides[1].waiting == 0)
+        network.deliver()
+        side = gateway.status().sides[1]
+        assert collected == list(range(2000 - len(collected), 2000))
+        assert side.lost == 2000 - len(collected)
+        assert side.wanted == side.crossed + side.lost == 2000
+    for bus in (city, far):
+        bus.close()

@@ -1,0 +1,254 @@
+"""Buses between the processes of one user on one machine: `open_bus("ipc:...")`."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genus import Event, Kind, Maybe, NonReal, open_bus, this
+from genus.bus import Bus
+from genus.errors import BusError, EventError, QueueFull
+from genus.net import EventsLost, NetLink
+from genus.net._envelope import ENVELOPE
+from genus.net._ipc import IpcTransport
+from genus.net._ipc_folder import ipc_folder
+from genus.net._transport import Sending
+from tests.net.recording_receiver import RecordingReceiver
+
+
+class Beep(Event):
+    tone: int
+
+
+class Wired(Kind): ...
+
+
+class Chime(Event):
+    pitch: int
+    room: Maybe[str] = None
+
+
+class WiredChime(Chime, Wired):
+    volts: Maybe[float] = None
+
+
+class Film(Event):
+    frames: bytes
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def link_of(bus: Bus) -> NetLink:
+    assert isinstance(bus.link, NetLink)
+    return bus.link
+
+
+CHILD = """
+import sys
+from genus import Event, open_bus
+class Beep(Event):
+    tone: int
+with open_bus("ipc:test") as bus:
+    inbox = bus.collection(Beep).inbox(where="tone > 0")
+    print("ready", flush=True)
+    for _ in range(int(sys.argv[1])):
+        event = inbox.get(timeout=120)
+        bus.publish(Beep(tone=-event.tone))
+"""
+
+
+def test_events_go_to_another_process_and_back() -> None:
+    with open_bus("ipc:test") as bus:
+        beeps = bus.collection(Beep)
+        answers = beeps.inbox(where="tone < 0")
+        child = subprocess.Popen([sys.executable, "-c", CHILD, "3"], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        for tone in (1, 2, 3):
+            beeps.publish(Beep(tone=tone))
+        assert [answers.get(timeout=120).tone for _ in range(3)] == [-1, -2, -3]
+        assert child.wait(120) == 0
+        child.stdout.close()
+        assert bus.traffic().link["received"] == 3
+
+
+def test_one_that_died_is_forgotten_and_blocks_nobody() -> None:
+    with open_bus("ipc:test") as bus:
+        child = subprocess.Popen([sys.executable, "-c", CHILD, "1"], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        child.stdout.readline()
+        wait_for(lambda: link_of(bus).wanted_by(Beep(tone=1)) != set())
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        bus.publish(Beep(tone=1))
+        bus.publish(Beep(tone=2))
+        wait_for(lambda: len(os.listdir(ipc_folder("test"))) == 1)
+        wait_for(lambda: not link_of(bus).participants() and not link_of(bus).wanted_by(Beep(tone=1)))
+
+
+def test_malformed_packets_are_counted_and_harm_nothing() -> None:
+    with open_bus("ipc:test") as bus:
+        inbox = bus.collection(Beep).inbox()
+        stranger = IpcTransport("test")
+        stranger.open(RecordingReceiver())
+        for number, junk in enumerate((b"junk", b"\xff" * 100, b"\x81\xa4tone\xa1x")):
+            envelope = ENVELOPE.pack(b"stranger", number, 0, b"stranger", number)
+            stranger.sender("test/Beep", Sending()).put(junk, envelope)
+        stranger.sender("test/Beep", Sending()).put(b"\x81\xa4tone\x07", b"")
+        with open_bus("ipc:test") as other:
+            other.publish(Beep(tone=7))
+            assert inbox.get(timeout=120) == Beep(tone=7)
+        wait_for(lambda: sum(n for key, n in bus.traffic().link.items() if key.startswith("rejected")) == 4)
+        stranger.close()
+
+
+def test_its_own_events_come_once() -> None:
+    with open_bus("ipc:test") as bus, open_bus("ipc:test"):
+        found: list[Any] = []
+        bus.collection(Beep).subscribe(found.append)
+        bus.publish(Beep(tone=1))
+        assert found == [Beep(tone=1)]
+
+
+def test_addresses_that_are_wrong_are_refused(tmp_path: Path) -> None:
+    for address, message in (
+        ("ipc:../../etc", "letters, digits"),
+        ("ipc:test?ful=block", "did you mean 'full'"),
+        ("ipc:test?full=drop_oldset", "did you mean 'drop_oldest'"),
+    ):
+        with pytest.raises(BusError, match=message):
+            open_bus(address)
+    (tmp_path / "genus").write_text("in the way")
+    with pytest.raises(BusError, match="cannot open the bus in"):
+        open_bus("ipc:test")
+
+
+def test_subscriptions_of_others_are_known_as_they_come_and_go() -> None:
+    """A process that has opened the bus, but subscribed to nothing, is not counted."""
+    with open_bus("ipc:test") as bus, open_bus("ipc:test") as first, open_bus("ipc:test") as second:
+
+        def wanted(event: Event) -> int:
+            return len(link_of(bus).wanted_by(event))
+
+        assert wanted(Chime(pitch=1)) == 0
+        high = first.collection(Chime).subscribe(lambda _: None, where=this.pitch > 5)
+        second.collection(Wired).inbox()
+        wait_for(lambda: (wanted(Chime(pitch=1)), wanted(WiredChime(pitch=9))) == (0, 2))
+        with open_bus("ipc:test") as late:
+            assert len(link_of(late).wanted_by(WiredChime(pitch=9))) == 2
+        high.cancel()
+        wait_for(lambda: wanted(WiredChime(pitch=9)) == 1)
+
+
+def test_an_event_of_64_mb_arrives_and_a_larger_one_is_refused() -> None:
+    with open_bus("ipc:test") as bus, open_bus("ipc:test") as other:
+        inbox = other.collection(Film).inbox()
+        large = bytes(range(256)) * (63 * 4096) + bytes(1 << 19)
+        bus.publish(Film(frames=large))
+        assert inbox.get(timeout=120) == Film(frames=large)
+        with pytest.raises(EventError, match="at most"):
+            bus.publish(Film(frames=bytes(64 << 20)))
+
+
+def test_the_last_value_of_each_source_comes_to_later_subscribers() -> None:
+    with open_bus("ipc:test") as bus, bus.channel(Chime, NonReal(), keep=1) as chimes:
+        chimes.announce()
+        for source, pitch in (("hall", 1), ("roof", 2), ("hall", 3)):
+            chimes.publish(Chime(pitch=pitch, source=source))
+        with open_bus("ipc:test") as other:
+            inbox = other.collection(Chime).inbox()
+            got = [inbox.get(timeout=120) for _ in range(2)]
+            assert sorted(got, key=lambda event: event.pitch) == [
+                Chime(pitch=2, source="roof"),
+                Chime(pitch=3, source="hall"),
+            ]
+            chimes.publish(Chime(pitch=4, source="roof"))
+            assert inbox.get(timeout=120) == Chime(pitch=4, source="roof")
+
+
+@pytest.mark.parametrize("full", ["drop_oldest", "drop_newest"])
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: str) -> None:
+    """Whichever queue was full, also if nothing is published after it."""
+    options = {
+        "sender": (f"full={full}&capacity=20", "receive_full=block&receive_capacity=1"),
+        "receiver": ("", f"receive_full={full}&receive_capacity=20"),
+    }[side]
+    go_on, got = threading.Event(), []
+    here: list[EventsLost] = []
+    there: list[EventsLost] = []
+
+    def handle(event: Film) -> None:
+        assert go_on.wait(60)
+        got.append(event.frames[:1])
+
+    with open_bus(f"ipc:test?{options[0]}") as bus, open_bus(f"ipc:test?{options[1]}") as other:
+        other.collection(Film).subscribe(handle, on_trouble=there.append)
+        with bus.channel(Film) as films:
+            films.announce(here.append)
+            for number in range(100):
+                films.publish(Film(frames=bytes([number]) + bytes(1 << 18)))
+            wait_for(lambda: sum(trouble.count for trouble in here) > 0)
+            go_on.set()
+            wait_for(lambda: len(got) + sum(trouble.count for trouble in there) == 100)
+            wait_for(lambda: bus.traffic().link.get("lost by receivers") == 100 - len(got))
+        assert sum(trouble.count for trouble in here) == 100 - len(got) > 0
+        assert len(set(got)) == len(got)
+        assert {trouble.type for trouble in (*here, *there)} == {"Film"}
+
+
+def publish_films(bus: Bus) -> None:
+    for _ in range(400):
+        bus.publish(Film(frames=bytes(1 << 18)))
+
+
+def test_a_full_queue_raises_by_that_policy() -> None:
+    held = threading.Event()
+    with open_bus("ipc:test?full=raise&capacity=2") as bus, open_bus("ipc:test?receive_full=block") as other:
+        other.collection(Film).subscribe(lambda _: held.wait(60))
+        with pytest.raises(QueueFull, match="holds 2 packets"):
+            publish_films(bus)
+        held.set()
+
+
+def test_closing_ends_a_publisher_that_waits() -> None:
+    """Whatever waits: the bus is closed in the time of a flush."""
+    held = threading.Event()
+    with open_bus("ipc:test?receive_full=block&receive_capacity=1") as other:
+        other.collection(Film).subscribe(lambda _: held.wait(60))
+        bus = open_bus("ipc:test?full=block&capacity=2")
+        refused: list[str] = []
+
+        def publish() -> None:
+            try:
+                publish_films(bus)
+            except BusError as problem:
+                refused.append(str(problem))
+
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        publisher.join(1)
+        assert publisher.is_alive()
+        started = time.monotonic()
+        bus.close()
+        publisher.join(60)
+        assert time.monotonic() - started < 30
+        assert "waited for room" in refused[0]
+        held.set()

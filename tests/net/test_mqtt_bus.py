@@ -1,0 +1,157 @@
+"""`mqtt:` as a bus: queues shared between processes, topics of others, CloudEvents."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
+
+from genus import Event, Maybe, NonReal, open_bus, this
+from genus.bus import Bus
+from genus.net._mqtt.address import parse_mqtt_address
+from genus.net._mqtt.transport import MqttTransport
+from genus.net._transport import Sending
+from genus.testing import MqttBroker
+
+PATIENCE_S = 30.0
+
+
+class Job(Event):
+    number: int
+
+
+class Climate(Event):
+    temperature: float
+    humidity: Maybe[float] = None
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[MqttBroker]:
+    with MqttBroker() as made:
+        yield made
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as made:
+        yield made
+
+
+def address(broker: MqttBroker, realm: str, options: str = "") -> str:
+    return f"mqtt://127.0.0.1:{broker.port}/{realm}{options}"
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up, "it took too long"
+        time.sleep(0.005)
+
+
+def opened(stack: ExitStack, where: str, count: int) -> list[Bus]:
+    return [stack.enter_context(open_bus(where)) for _ in range(count)]
+
+
+def test_each_event_of_a_queue_goes_to_one_process(broker: MqttBroker, stack: ExitStack) -> None:
+    """Also those that a consumer publishes itself; other subscriptions get all of them."""
+    publisher, left, right = opened(stack, address(broker, "queue"), 3)
+    taken: dict[str, list[int]] = {"left": [], "right": [], "all": []}
+    left.collection(Job, "queue").subscribe(lambda job: taken["left"].append(job.number))
+    shared = right.collection(Job, "queue").subscribe(lambda job: taken["right"].append(job.number))
+    right.collection(Job).subscribe(lambda job: taken["all"].append(job.number))
+    for number in range(60):
+        (publisher if number % 2 else left).publish(Job(number=number))
+    wait_for(lambda: len(taken["left"]) + len(taken["right"]) >= 60)
+    assert sorted(taken["left"] + taken["right"]) == list(range(60))
+    assert taken["left"]
+    assert taken["right"]
+    wait_for(lambda: sorted(taken["all"]) == list(range(60)))
+    shared.cancel()
+    for number in range(60, 80):
+        publisher.publish(Job(number=number))
+    wait_for(lambda: set(range(60, 80)) <= set(taken["left"]))
+    assert "lost" not in left.traffic().link
+
+
+def raw(stack: ExitStack, broker: MqttBroker, heard: list[tuple[str, bytes, bytes]]) -> MqttTransport:
+    """A client that does not know Genus."""
+
+    class Receiver:
+        def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
+            heard.append((key, envelope, payload))
+
+        def token(self, key: str, is_present: bool) -> None: ...
+
+        def dropped(self, key: str, count: int, reason: str) -> None: ...
+
+        def connected(self, is_connected: bool) -> None: ...
+
+    made = MqttTransport(parse_mqtt_address(f"//127.0.0.1:{broker.port}/other", tls=False))
+    made.open(Receiver())
+    stack.callback(made.close)
+    return made
+
+
+def test_topics_of_others_are_read_and_written_by_a_map(broker: MqttBroker, stack: ExitStack, tmp_path: Path) -> None:
+    devices = tmp_path / "devices.toml"
+    devices.write_text('topics."zigbee2mqtt/{source}" = "Climate"\n')
+    (bus,) = opened(stack, address(broker, "home", f"?map={devices}"), 1)
+    inbox = bus.collection(Climate).inbox(where=this.temperature > 20)
+    heard: list[tuple[str, bytes, bytes]] = []
+    other = raw(stack, broker, heard)
+    other.subscribe("zigbee2mqtt/#")
+    for payload in (b'{"temperature": 19.5}', b"no json", b'{"temperature": "warm"}', b'{"temperature": 21.5}'):
+        other.sender("zigbee2mqtt/attic", Sending()).put(payload, b"")
+    assert inbox.get(timeout=PATIENCE_S) == Climate(temperature=21.5, source="attic")
+    counters = bus.traffic().link
+    assert sum(count for name, count in counters.items() if name.startswith("rejected: foreign")) == 2
+    bus.publish(Climate(temperature=7.0, source="cellar"))
+    wait_for(lambda: heard)
+    assert (heard[0][0], json.loads(heard[0][2])) == ("zigbee2mqtt/cellar", {"temperature": 7.0})
+
+
+@pytest.mark.parametrize("format", ["cloudevents", "cloudevents-binary"])
+def test_events_are_sent_as_cloudevents_that_both_sides_read(broker: MqttBroker, stack: ExitStack, format: str) -> None:
+    here, there = opened(stack, address(broker, format, f"?format={format}"), 2)
+    heard: list[tuple[str, bytes, bytes]] = []
+    raw(stack, broker, heard).subscribe(f"{format}/#")
+    inbox = there.collection(Climate).inbox()
+    for number in range(3):
+        here.publish(Climate(temperature=20.0 + number, source="attic"))
+    assert [inbox.get(timeout=PATIENCE_S).temperature for _ in range(3)] == [20.0, 21.0, 22.0]
+    wait_for(lambda: len(heard) == 3)
+    data: Any = json.loads(heard[0][2])
+    if format == "cloudevents":
+        assert (data["specversion"], data["type"], data["source"]) == ("1.0", "Climate", "attic")
+        data = data["data"]
+    assert data["temperature"] == 20.0
+
+
+def test_cloudevents_of_others_are_read_once(broker: MqttBroker, stack: ExitStack) -> None:
+    (bus,) = opened(stack, address(broker, "clouds", "?cloudevents=plant/events/%23"), 1)
+    inbox = bus.collection(Climate).inbox()
+    other = raw(stack, broker, [])
+    event = {"specversion": "1.0", "id": "7", "source": "/plant", "type": "Climate", "data": {"temperature": 3.5}}
+    sender = other.sender("plant/events/a", Sending())
+    for payload in (event, event, {**event, "id": "8"}):
+        sender.put(json.dumps(payload).encode(), b"")
+    assert [inbox.get(timeout=PATIENCE_S).source for _ in range(2)] == ["/plant", "/plant"]
+    assert bus.traffic().link["duplicates"] == 1
+
+
+def test_last_values_are_kept_by_the_broker(broker: MqttBroker, stack: ExitStack) -> None:
+    """Also after their publisher has left."""
+    with open_bus(address(broker, "kept")) as publisher:
+        channel = publisher.channel(Climate, NonReal(), keep=1)
+        channel.announce()
+        for source, temperature in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
+            channel.publish(Climate(temperature=temperature, source=source))
+    (late,) = opened(stack, address(broker, "kept"), 1)
+    inbox = late.collection(Climate).inbox()
+    got = {inbox.get(timeout=PATIENCE_S).temperature for _ in range(2)}
+    assert got == {2.0, 3.0}
