@@ -15,14 +15,9 @@ import msgspec
 from genus.net._control import LAST, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-<<<<<<< HEAD
-CONTROL = ("here", "want", "gate", "tokens", "beat", "lost", "late", "ping", "pong", "units")
-"""Control keys that every participant sends and receives (`tokens`: on MQTT); last values are granted as events are."""
-=======
 CONTROL = ("here", "want", "gate", "tokens", "units", "beat", "lost", "late", "ping", "pong")
 """Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, are granted as
 events are."""
->>>>>>> net-grants
 
 Identity: TypeAlias = Literal["certificate", "user"]
 """By what a zenoh router knows a user: the common name of its certificate, or the user name that it gives."""
