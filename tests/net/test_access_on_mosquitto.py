@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import pytest
 
-from genus import Event, Subscription, open_bus
+from genus import Event, Maybe, Subscription, Unit, open_bus
 from genus.bus import Bus, NonReal
 from genus.errors import BusError
 from genus.net import NetLink, Refusal, read_grants
@@ -23,7 +23,8 @@ from tests.net.certificates import Authority, Certificate
 mqtt5 = pytest.importorskip("mqtt5")
 
 
-class RiverMark(Event): ...
+class RiverMark(Event):
+    level: Maybe[Annotated[float, Unit("m")]] = None
 
 
 class HighRiver(RiverMark): ...
@@ -254,10 +255,10 @@ def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) ->
     harbour.collection(RiverMark).subscribe(heard.append)
     await_that(lambda: heard == [HighRiver(source="A8")])
     await_that(lambda: link.wanted_by(RiverMark()))
-    gauge.publish(RiverMark(place="A9"))
+    gauge.publish(RiverMark(place="A9", level=1.5))
     await_that(lambda: len(heard) == 2)
     await_that(lambda: len(link.participants()) == 1)
-    assert heard == [HighRiver(source="A8"), RiverMark(place="A9")]
+    assert heard == [HighRiver(source="A8"), RiverMark(place="A9", level=1.5)]
 
 
 def test_a_typed_bus_says_what_the_broker_would_keep_silent_about(opened: Callable[[str], Bus]) -> None:

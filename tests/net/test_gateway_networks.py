@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
-from genus import Subscription, open_bus, this
+from genus import Catalog, NonReal, Subscription, open_bus, this
 from genus.bus import Bus
+from genus.errors import BusError
 from genus.net import Gateway, GatewaySide, NetLink
+from genus.net._envelope import MOST_HOPS
 from genus.testing import MqttBroker
 from genus.testing._network import MemoryNetwork
 from tests.net.zenoh_network import free_port
@@ -43,7 +45,11 @@ def eventually(condition: Callable[[], object], what: str = "", seconds: float =
         time.sleep(0.005)
 
 
-@pytest.fixture(params=["ipc", "zenoh", "mqtt", "mixed"])
+MEDIA = ["ipc", "zenoh", "mqtt", "mixed"]
+FEW_MEDIA = ["mixed", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ipc", "zenoh", "mqtt"))]
+
+
+@pytest.fixture
 def addresses(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Three networks that do not hear each other."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -78,6 +84,13 @@ def wanted_on(bus: Bus) -> int:
     return len(bus.link.wants())
 
 
+def one_stands_by(bus: Bus) -> bool:
+    """Whether one gateway watches what crosses to the network of a bus, in wants that are not to be repeated."""
+    assert isinstance(bus.link, NetLink)
+    return [want.hops for want in bus.link.wants()].count(MOST_HOPS) == 1
+
+
+@pytest.mark.parametrize("addresses", MEDIA, indirect=True)
 def test_a_ring_of_networks_delivers_once_and_nothing_unwanted(addresses: list[str]) -> None:
     choice = random.Random(1)
     with ExitStack() as stack:
@@ -104,6 +117,7 @@ def test_a_ring_of_networks_delivers_once_and_nothing_unwanted(addresses: list[s
         eventually(lambda: all(wanted_on(bus) == 0 for bus in buses), "wants stayed after the last subscriber left")
 
 
+@pytest.mark.parametrize("addresses", MEDIA, indirect=True)
 def test_a_gateway_of_a_line_counts_what_crosses_and_lets_nothing_else_pass(addresses: list[str]) -> None:
     with (
         open_bus(addresses[0]) as road,
@@ -127,6 +141,7 @@ def test_a_gateway_of_a_line_counts_what_crosses_and_lets_nothing_else_pass(addr
         assert gateway.status().sides[0].heard == 50
 
 
+@pytest.mark.parametrize("addresses", MEDIA, indirect=True)
 def test_last_values_reach_who_subscribes_later_beyond_a_gateway(addresses: list[str]) -> None:
     with (
         open_bus(addresses[0]) as road,
@@ -165,6 +180,15 @@ class GatewayProcess:
         output, _ = self.process.communicate(timeout=40)
         return dict(json.loads(output)) if output else {}
 
+    def close(self) -> None:
+        """End it, if it runs."""
+        if self.process.poll() is None:
+            self.end(signal.SIGTERM)
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
 
 @pytest.fixture
 def pair(addresses: list[str], tmp_path: Path) -> Iterator[list[GatewayProcess]]:
@@ -176,18 +200,14 @@ def pair(addresses: list[str], tmp_path: Path) -> Iterator[list[GatewayProcess]]
     processes = [GatewayProcess(file), GatewayProcess(file)]
     yield processes
     for each in processes:
-        if each.process.poll() is None:
-            each.end(signal.SIGTERM)
-        for stream in (each.process.stdout, each.process.stderr):
-            assert stream is not None
-            stream.close()
+        each.close()
 
 
+@pytest.mark.parametrize("addresses", FEW_MEDIA, indirect=True)
 def test_an_active_gateway_that_is_killed_loses_nothing(addresses: list[str], pair: list[GatewayProcess]) -> None:
     with open_bus(addresses[0]) as road, open_bus(addresses[1]) as city:
         collected = Collected(city, Subscription(NetLoop))
-        eventually(lambda: wanted_on(road) >= 2, "both gateways want it")
-        time.sleep(1.5)  # a new gateway waits for the tokens of others for a second
+        eventually(lambda: wanted_on(road) >= 2 and one_stands_by(city), "no gateway stands by")
         for number in range(600):
             road.publish(NetLoop(number=number))
             if number == 300:
@@ -199,6 +219,52 @@ def test_an_active_gateway_that_is_killed_loses_nothing(addresses: list[str], pa
         assert status["is_active"]
         assert status["sides"][1]["crossed"] >= 299
         assert status["sides"][0]["unwanted"] == 0
+
+
+def test_an_active_gateway_of_a_can_bus_that_is_killed_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The standby goes on with the numbers of the active gateway, so that what both sent is delivered once."""
+    pytest.importorskip("can")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "types.py").write_text(TYPES)
+    Catalog.update(tmp_path / "city.json", NetLoop, NetFast)
+    road = (
+        f"can:udp_multicast?channel=239.74.163.12&port={free_port()}&catalog={tmp_path / 'city.json'}&synchronised=no"
+    )
+    try:
+        sensor = open_bus(f"{road}&number=1")
+    except BusError as problem:
+        pytest.skip(f"no multicast here: {problem}")
+    processes = []
+    try:
+        for number in (2, 3):
+            file = tmp_path / f"gateway{number}.toml"
+            sides = f'[[side]]\nname = "road"\naddress = "{road}&number={number}"\n[[side]]\naddress = "ipc:city"\n'
+            file.write_text(f'name = "pair"\ntypes = ["types.py"]\n{sides}')
+            processes.append(GatewayProcess(file))
+        with sensor, open_bus("ipc:city") as city:
+            collected = Collected(city, Subscription(NetLoop))
+            loops = sensor.channel(NetLoop, NonReal())
+            loops.announce()
+            eventually(lambda: one_stands_by(city), "no gateway stands by")
+            while not collected.got:  # until the active gateway has set its filter
+                loops.publish(NetLoop(number=-1))
+                time.sleep(0.05)
+            for number in range(400):
+                loops.publish(NetLoop(number=number))
+                if number == 200:
+                    processes[0].process.kill()
+                time.sleep(0.002)
+            eventually(lambda: len(collected.got) == 401, "some are missing")
+            del collected.got[-1]
+            assert max(collected.got.values()) == 1
+            status = processes[1].end(signal.SIGTERM)
+            assert status["is_active"]
+            assert status["sides"][0]["heard"] >= 400
+    finally:
+        for each in processes:
+            each.close()
 
 
 # -- a side that is not connected --------------------------------------------------------------------------------------
