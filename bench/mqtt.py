@@ -169,7 +169,7 @@ def genus_publish(port: int, qos: int, payloads: Iterator[bytes]) -> None:
 
 def genus_subscribe(port: int, qos: int, ready: Callable[[], None], handle: Callable[[bytes], bool]) -> None:
     done: list[bool] = []
-    transport = _transport(port, lambda payload: handle(payload) and done.append(True))
+    transport = _transport(port, lambda payload: done.extend([True] * handle(payload)))
     transport.subscribe(TOPIC)
     ready()
     _until(lambda: bool(done))
@@ -197,9 +197,10 @@ def genus_ping(port: int) -> Iterator[float]:
 
 
 def _paho(port: int) -> Any:
-    from paho.mqtt import client as paho
+    from paho.mqtt.client import Client, MQTTv5
+    from paho.mqtt.enums import CallbackAPIVersion
 
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
     client.connect("127.0.0.1", port)
     client.loop_start()
     _until(client.is_connected)
@@ -220,7 +221,7 @@ def paho_publish(port: int, qos: int, payloads: Iterator[bytes]) -> None:
 def paho_subscribe(port: int, qos: int, ready: Callable[[], None], handle: Callable[[bytes], bool]) -> None:
     client = _paho(port)
     done: list[bool] = []
-    client.on_message = lambda _, __, message: handle(message.payload) and done.append(True)
+    client.on_message = lambda _, __, message: done.extend([True] * handle(message.payload))
     client.on_subscribe = lambda *_: ready()
     client.subscribe(TOPIC, qos)
     _until(lambda: bool(done))

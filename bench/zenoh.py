@@ -1,11 +1,14 @@
 """Events over zenoh, between two processes on the loopback interface, against programs written by hand.
 
 Each contestant sends the same event with four attributes as fast as it can; all block when zenoh's queue is full, so
-that nothing is lost. The rate is what the receiver's handler sees. By hand, the handler is zenoh's callback, which does
-less than a bus: it has one key, one handler, no numbers, and blocks zenoh's own thread.
+that nothing is lost. The rate is from the first publish to the last call of the receiver's handler; beside it, the CPU
+time per event at both ends, zenoh's threads included, which other programs on the machine disturb less. By hand, the
+handler is zenoh's callback, which does less than a bus: it has one key, one handler, no numbers, and blocks zenoh's own
+thread.
 """
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,7 +16,7 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -46,24 +49,40 @@ class Row(msgspec.Struct):
 
 ROW = Row("A8/km31", 2, 27.5, "truck")
 EVENT = Loop(place="A8/km31", lane=2, speed=27.5, category="truck")
+PAYLOAD = msgspec.msgpack.encode(ROW)
 KEY, BACK = "bench/Loop", "bench/back"
+_encode = msgspec.msgpack.Encoder().encode
 
-Handler = Callable[[], None]
+Done: TypeAlias = tuple[float, float]
 
 
 class Arrivals:
-    """State: how many events arrived, and when the measuring began and ended."""
+    """State: how many events arrived; gives the time of the last one, and the CPU time, in µs, for each of them."""
 
     def __init__(self, count: int) -> None:
-        self.count, self._seen, self._began = count, 0, 0.0
-        self.rate: SimpleQueue[float] = SimpleQueue()
+        self.count, self._seen, self._cpu = count, 0, 0.0
+        self.done: SimpleQueue[tuple[float, float]] = SimpleQueue()
 
     def add(self) -> None:
         self._seen += 1
         if self._seen == WARM:
-            self._began = time.perf_counter()
+            self._cpu = time.process_time()
         elif self._seen == WARM + self.count:
-            self.rate.put(self.count / (time.perf_counter() - self._began))
+            self.done.put((time.monotonic(), (time.process_time() - self._cpu) / self.count * 1e6))
+
+    def wait(self) -> tuple[float, float]:
+        return self.done.get(timeout=PATIENCE_S)
+
+
+def send(put: Callable[[], object], times: int, events: int) -> None:
+    """Call `put` so many times, first to warm up; tells the time of the first, and the CPU time for each event."""
+    for _ in range(WARM // events + 1):
+        put()
+    began, cpu = time.monotonic(), time.process_time()
+    for _ in range(times // events):
+        put()
+    print(began, (time.process_time() - cpu) / times * 1e6, flush=True)
+    sys.stdin.readline()
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
@@ -91,9 +110,9 @@ def declare_publisher(session: Any, key: str) -> Any:
 
 
 ENCODERS: dict[str, Callable[[], bytes]] = {
-    "raw": lambda payload=msgspec.msgpack.encode(ROW): payload,  # type: ignore[misc]
+    "raw": lambda: PAYLOAD,
     "JSON by hand": lambda: json.dumps(msgspec.structs.asdict(ROW)).encode(),
-    "msgspec by hand": lambda encode=msgspec.msgpack.Encoder().encode: encode(ROW),  # type: ignore[misc]
+    "msgspec by hand": lambda: _encode(ROW),
 }
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "raw": bytes,
@@ -106,12 +125,10 @@ def send_by_hand(case: str, port: int, count: int) -> None:
     encode = ENCODERS[case]
     with open_session(port, listens=False) as session:
         put = declare_publisher(session, KEY).put
-        for _ in range(count):
-            put(encode())
-        sys.stdin.readline()
+        send(lambda: put(encode()), count, 1)
 
 
-def receive_by_hand(case: str, port: int, arrivals: Arrivals) -> float:
+def receive_by_hand(case: str, port: int, arrivals: Arrivals) -> Done:
     decode = DECODERS[case]
 
     def handle(sample: Any) -> None:
@@ -121,9 +138,9 @@ def receive_by_hand(case: str, port: int, arrivals: Arrivals) -> float:
     with open_session(port, listens=True) as session:
         subscriber = session.declare_subscriber(KEY, handle)
         print("ready", flush=True)
-        rate = arrivals.rate.get(timeout=PATIENCE_S)
+        done = arrivals.wait()
         subscriber.undeclare()
-        return rate
+        return done
 
 
 # -- the transport alone -----------------------------------------------------------------------------------------------
@@ -156,13 +173,11 @@ def send_packets(case: str, port: int, count: int) -> None:
     sender = transport.sender(KEY, Sending(reliable=reliable))
     time.sleep(0.5)  # the subscription is known, and recovers
     payload, envelope = msgspec.msgpack.encode(ROW), b"e" * 25
-    for _ in range(count):
-        sender.put(payload, envelope)
-    sys.stdin.readline()
+    send(lambda: sender.put(payload, envelope), count, 1)
     transport.close()
 
 
-def receive_packets(case: str, port: int, arrivals: Arrivals) -> float:
+def receive_packets(case: str, port: int, arrivals: Arrivals) -> Done:
     from genus.net._zenoh import ZenohTransport
     from genus.net._zenoh_address import parse_zenoh_address
 
@@ -170,9 +185,9 @@ def receive_packets(case: str, port: int, arrivals: Arrivals) -> float:
     transport.open(Counting(arrivals))
     transport.subscribe(KEY)
     print("ready", flush=True)
-    rate = arrivals.rate.get(timeout=PATIENCE_S)
+    done = arrivals.wait()
     transport.close()
-    return rate
+    return done
 
 
 # -- a bus -------------------------------------------------------------------------------------------------------------
@@ -193,30 +208,27 @@ def send_events(case: str, port: int, count: int) -> None:
         wait_for_wants(bus)
         if case.startswith("batches"):
             many = [EVENT] * BATCH
-            for _ in range(count // BATCH + 1):
-                loops.publish_all(many)
+            send(lambda: loops.publish_all(many), count, BATCH)
         else:
-            for _ in range(count):
-                loops.publish(EVENT)
-        sys.stdin.readline()
+            send(lambda: loops.publish(EVENT), count, 1)
 
 
-def receive_events(case: str, port: int, arrivals: Arrivals) -> float:
+def receive_events(case: str, port: int, arrivals: Arrivals) -> Done:
     with open_bus(address(port)) as bus:
         bus.collection(Loop).subscribe(lambda event: arrivals.add())
         print("ready", flush=True)
-        return arrivals.rate.get(timeout=PATIENCE_S)
+        return arrivals.wait()
 
 
 # -- round trips -------------------------------------------------------------------------------------------------------
 
 
-def trips(send: Handler, answers: "SimpleQueue[object]") -> float:
+def trips(ask: Callable[[], object], answers: "SimpleQueue[object]") -> float:
     """The median of the times until an answer comes, in microseconds."""
     times = []
     for _ in range(TRIPS):
         began = time.perf_counter()
-        send()
+        ask()
         answers.get(timeout=PATIENCE_S)
         times.append(time.perf_counter() - began)
     return median(times[TRIPS // 10 :]) * 1e6
@@ -233,7 +245,7 @@ def ask_by_hand(case: str, port: int, _: int) -> None:
         subscriber.undeclare()
 
 
-def answer_by_hand(case: str, port: int, arrivals: Arrivals) -> float:
+def answer_by_hand(case: str, port: int, arrivals: Arrivals) -> Done:
     with open_session(port, listens=True) as session:
         asked: SimpleQueue[Any] = SimpleQueue()
         subscriber = session.declare_subscriber(KEY, asked.put)
@@ -243,7 +255,7 @@ def answer_by_hand(case: str, port: int, arrivals: Arrivals) -> float:
             put(asked.get(timeout=PATIENCE_S).payload.to_bytes())
         sys.stdin.readline()
         subscriber.undeclare()
-    return 0.0
+    return 0.0, 0.0
 
 
 class Answer(Event):
@@ -260,18 +272,18 @@ def ask_events(case: str, port: int, _: int) -> None:
         print(trips(lambda: loops.publish(EVENT), answers), flush=True)
 
 
-def answer_events(case: str, port: int, arrivals: Arrivals) -> float:
+def answer_events(case: str, port: int, arrivals: Arrivals) -> Done:
     with open_bus(address(port)) as bus:
         answers = bus.collection(Answer)
         bus.collection(Loop).subscribe(lambda event: answers.publish(Answer(lane=event.lane)))
         print("ready", flush=True)
         sys.stdin.readline()
-    return 0.0
+    return 0.0, 0.0
 
 
 # -- taking turns ------------------------------------------------------------------------------------------------------
 
-RATES: dict[str, tuple[Callable[[str, int, int], None], Callable[[str, int, Arrivals], float]]] = {
+RATES: dict[str, tuple[Callable[[str, int, int], None], Callable[[str, int, Arrivals], Done]]] = {
     "raw": (send_by_hand, receive_by_hand),
     "JSON by hand": (send_by_hand, receive_by_hand),
     "msgspec by hand": (send_by_hand, receive_by_hand),
@@ -294,57 +306,86 @@ def start(role: str, case: str, port: int, count: int) -> "subprocess.Popen[str]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
 
-def pair(kind: str, case: str, count: int) -> float:
-    """Run a sender and a receiver; returns what the receiver (a rate) or the sender (a round trip) measured."""
+class Rate(NamedTuple):
+    """Events per second, and microseconds of CPU time for each at the sender and at the receiver."""
+
+    rate: float
+    sender_us: float
+    receiver_us: float
+
+
+def measure_rate(case: str) -> Rate:
+    """Run a receiver and a sender."""
+    count = COUNT * 5 if case.startswith("batches") else COUNT
     port = free_port()
-    with start(f"{kind}-receive", case, port, count) as receiver:
-        assert receiver.stdout is not None
-        assert receiver.stdout.readline().strip() == "ready"
-        with start(f"{kind}-send", case, port, count) as sender:
-            measuring = receiver if kind == "rate" else sender
-            assert measuring.stdout is not None
-            return float(measuring.stdout.readline())
+    with start("rate-receive", case, port, count) as receiver:
+        assert answer(receiver) == ["ready"]
+        with start("rate-send", case, port, count) as sender:
+            began, sender_us = map(float, answer(sender))
+            ended, receiver_us = map(float, answer(receiver))
+            return Rate(count / (ended - began), sender_us, receiver_us)
 
 
-def run(rounds: int = ROUNDS) -> tuple[dict[str, float], dict[str, float]]:
-    """Events per second, and microseconds of round trips: the best of some rounds."""
-    rates, times = dict.fromkeys(RATES, 0.0), dict.fromkeys(ROUND_TRIPS, float("inf"))
+def measure_trip(case: str) -> float:
+    """Run one that answers and one that asks; the median of its round trips."""
+    port = free_port()
+    with start("trip-receive", case, port, 0) as answerer:
+        assert answer(answerer) == ["ready"]
+        with start("trip-send", case, port, 0) as asker:
+            return float(answer(asker)[0])
+
+
+def answer(process: "subprocess.Popen[str]") -> list[str]:
+    """The next line that a process prints, in words."""
+    assert process.stdout is not None
+    return process.stdout.readline().split()
+
+
+def run(rounds: int = ROUNDS) -> tuple[dict[str, Rate], dict[str, float]]:
+    """Rates, and microseconds of round trips: the best of some rounds."""
+    rates, times = dict.fromkeys(RATES, Rate(0.0, 1e9, 1e9)), dict.fromkeys(ROUND_TRIPS, float("inf"))
     for _ in range(rounds):
-        for case in RATES:
-            count = COUNT * 5 if case.startswith("batches") else COUNT
-            rates[case] = max(rates[case], pair("rate", case, count))
+        for case, best in rates.items():
+            now = measure_rate(case)
+            rates[case] = Rate(max(best[0], now[0]), min(best[1], now[1]), min(best[2], now[2]))
         for case in ROUND_TRIPS:
-            times[case] = min(times[case], pair("trip", case, 0))
+            times[case] = min(times[case], measure_trip(case))
     return rates, times
 
 
-def table(found: tuple[dict[str, float], dict[str, float]]) -> str:
+def table(found: tuple[dict[str, Rate], dict[str, float]]) -> str:
     """Both tables."""
     rates, times = found
     by = ("raw", "msgspec by hand", "JSON by hand")
-    rows = [[case, f"{rate:,.0f}", *(f"{rate / rates[other]:.2f}" for other in by)] for case, rate in rates.items()]
-    trips_ = [[case, f"{us:,.0f} µs", f"{us / times['raw']:.2f}"] for case, us in times.items()]
-    return "\n\n".join(
+    rows = [
         [
-            markdown(["sent as", "events/s", *(f"× {other}" for other in by)], rows),
-            markdown(["round trip", "median", "× raw"], trips_),
+            case,
+            f"{each.rate:,.0f}",
+            *(f"{each.rate / rates[other].rate:.2f}" for other in by),
+            f"{each.sender_us:.1f} µs",
+            f"{each.receiver_us:.1f} µs",
         ]
-    )
+        for case, each in rates.items()
+    ]
+    trips_ = [[case, f"{us:,.0f} µs", f"{us / times['raw']:.2f}"] for case, us in times.items()]
+    head = ["sent as", "events/s", *(f"× {other}" for other in by), "CPU, sender", "CPU, receiver"]
+    return "\n\n".join([markdown(head, rows), markdown(["round trip", "median", "× raw"], trips_)])
 
 
 def main(role: str, case: str, port: str, count: str) -> None:
     """A sender or a receiver of its own."""
     kind, _, side = role.partition("-")
-    send, receive = (RATES if kind == "rate" else ROUND_TRIPS)[case]
+    sending, receiving = (RATES if kind == "rate" else ROUND_TRIPS)[case]
     if side == "send":
-        send(case, int(port), WARM + int(count))
+        sending(case, int(port), int(count))
     else:
-        rate = receive(case, int(port), Arrivals(int(count)))
-        print(rate, flush=True)
+        done = receiving(case, int(port), Arrivals(int(count)))
+        if kind == "rate":
+            print(*done, flush=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         main(*sys.argv[1:])
     else:
-        print(table(run()))
+        print(table(run(int(os.environ.get("ROUNDS", ROUNDS)))))

@@ -10,6 +10,7 @@ ROOMS = (
     "genus.filters",
     "genus.lake",
     "genus.model",
+    "genus.net",
     "genus.records",
     "genus.targets",
     "genus.testing",

@@ -496,7 +496,7 @@ class KeepingMemory:
         return lambda: None
 
     def last_values(self, subscription: Subscription) -> list[Event]:
-        return [event for event in self.known.values() if subscription.matches(event)]
+        return [event for event in list(self.known.values()) if subscription.matches(event)]
 
     def announce(
         self,
@@ -559,6 +559,33 @@ def test_an_older_event_that_arrives_while_subscribing_comes_before_the_newest()
         link.deliver(link.known[State, "a"])
         assert [inbox.get(timeout=0).number for _ in range(2)] == [1, 2]
         assert inbox.counters.waiting == 0
+
+
+def test_threads_that_subscribe_while_a_link_receives_get_each_event_once_and_in_order() -> None:
+    before, link, events = sys.getswitchinterval(), KeepingMemory(), 600
+    sys.setswitchinterval(1e-5)
+    try:
+        with Bus(link) as bus:
+
+            def receive() -> None:
+                for number in range(events):
+                    for source in "ab":
+                        link.arrive(State(number=number, source=source))
+
+            receiver = threading.Thread(target=receive)
+            receiver.start()
+            logs: list[tuple[Any, list[State]]] = []
+            while receiver.is_alive() and len(logs) < 200:
+                seen: list[State] = []
+                logs.append((bus.collection(State).subscribe(seen.append), seen))
+            receiver.join(60)
+            for listener, seen in logs:
+                for source in "ab":
+                    numbers = [event.number for event in seen if event.source == source]
+                    assert numbers == list(range(numbers[0], events))
+                assert listener.counters.delivered == len(seen)
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("refuses", [False, True])

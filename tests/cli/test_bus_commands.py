@@ -1,8 +1,6 @@
 """`genus pub`, `sub`, `record`, `replay`, `explain` and `bindings`, as a person uses them."""
 
 import json
-import os
-import re
 import signal
 import subprocess
 import sys

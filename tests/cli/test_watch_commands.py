@@ -100,7 +100,7 @@ def test_bus_prints_lines_if_there_is_no_terminal(folder: Path, network: MemoryN
             bus.subscribe(Subscription(sensor, where=f"axle > {number}"), lambda event: None)
         done = genus("bus", "memory:rail", "--for", "300ms")
     first, who, *rest = done.stdout.splitlines()
-    assert first.startswith("memory:rail: 1 other participant, 0 events in 0.")
+    assert first.startswith("on memory:rail 1 other participant, 0 events in 0.")
     assert who.startswith("participant ")
     assert rest[0] == "  wants TrackSensor where axle > 0"
     assert rest[-1] == "  wants and 5 more"

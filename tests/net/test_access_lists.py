@@ -1,22 +1,25 @@
 """Access lists of routers and brokers: they allow what the grants allow, no more and no less."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Kind, Maybe, Subscription, all_of
+from genus import Event, Kind, Maybe, Subscription, Unit, all_of
+from genus.bus import Bus, NonReal
 from genus.errors import GrantsError
 from genus.model import is_event_type
-from genus.net import Grants, read_grants
+from genus.net import Grants, NetLink, Sending, read_grants
 from genus.net._acl import control_patterns, kept_pattern
 from genus.net._grants_file import parse_grants
 from genus.targets import topics
 from genus.targets.topics import MQTT, ZENOH, Dialect, EventKeys
 from genus.testing import run_command
+from genus.testing._network import Faults, MemoryNetwork, MemorySender, MemoryTransport
 from tests.examples import examples
 
 ROOT = Path(__file__).parents[2]
@@ -134,6 +137,65 @@ def test_control_keys_are_no_events_and_the_other_way_round(dialect: Dialect) ->
     for what in ("here/0011223344556677/x", "want/a/b/c/0", "ping"):
         assert any(dialect.matches(pattern, f"@genus/city/{what}") for pattern in control)
         assert not any(dialect.matches(pattern, f"@genus/city/{what}") for pattern in keys.subscribe)
+
+
+class Gauge(Event):
+    flow: Maybe[Annotated[float, Unit("l/s")]] = None
+
+
+class Spied(MemoryTransport):
+    """Remembers all keys and patterns that it is used with."""
+
+    def __init__(self, network: MemoryNetwork, used: set[str]) -> None:
+        super().__init__(network)
+        self.used = used
+
+    def sender(self, key: str, sending: Sending) -> MemorySender:
+        self.used.add(key)
+        return super().sender(key, sending)
+
+    def subscribe(self, pattern: str, *, kept: bool = False, group: str | None = None) -> Callable[[], None]:
+        self.used.add(pattern)
+        return super().subscribe(pattern, kept=kept)
+
+    def declare(self, token: str) -> Callable[[], None]:
+        self.used.add(token)
+        return super().declare(token)
+
+    def watch(self, pattern: str) -> Callable[[], None]:
+        self.used.add(pattern)
+        return super().watch(pattern)
+
+
+@pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
+def test_all_that_a_link_uses_is_in_the_lists(dialect: Dialect) -> None:
+    """A control key that is new in the link, and missing in the list, would be denied in silence."""
+    used: set[str] = set()
+    network, now = MemoryNetwork(dialect), [100.0]
+    made = (NetLink(Spied(network, used), "city", medium="memory", runs=False, now=lambda: now[0]) for _ in range(2))
+    with Bus(next(made)) as one, Bus(next(made)) as other:
+        other.subscribe(Subscription(Gauge, where="flow > 1"), lambda event: None)
+        kept = one.channel(Gauge, NonReal(), keep=1)
+        kept.announce()
+        kept.publish(Gauge(flow=2.0))
+        one.publish(Gauge(flow=2.0))
+        network.faults = Faults(lost=1.0)
+        one.publish(Gauge(flow=3.0))
+        network.faults = Faults()
+        for bus in (one, other):
+            assert isinstance(bus.link, NetLink)
+            bus.link.show("gate", "test")
+            for _ in range(100):
+                now[0] += 0.1
+                bus.link.tick()
+                network.deliver()
+    assert {"lost", "units", "want", "gate"} <= {key.split("/")[2] for key in used if key[0] == "@"}, (
+        "it should be used"
+    )
+    rules = [*control_patterns(dialect, "city")]
+    granted_keys = granted(["Event"]).patterns(dialect, "city")["ann"].subscribe
+    rules += [*granted_keys, *(kept_pattern(dialect, "city", pattern) for pattern in granted_keys)]
+    assert {key for key in used if not any(dialect.includes(rule, key) for rule in rules)} == set()
 
 
 def test_a_user_without_a_grant_in_the_realm_is_left_out(tmp_path: Path) -> None:

@@ -6,37 +6,42 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import pytest
 
-from genus import Event, Subscription
-from genus.net import Refusal, read_grants
+from genus import Event, Maybe, Subscription, Unit, open_bus
+from genus.bus import Bus, NonReal
+from genus.errors import BusError
+from genus.net import NetLink, Refusal, read_grants
 from tests.net.certificates import Authority, Certificate
 
 mqtt5 = pytest.importorskip("mqtt5")
 
 
-class WaterMark(Event): ...
+class RiverMark(Event):
+    level: Maybe[Annotated[float, Unit("m")]] = None
 
 
-class HighWater(WaterMark): ...
+class HighRiver(RiverMark): ...
 
 
-class Freighter(Event): ...
+class Barge(Event): ...
 
 
 GRANTS = """
 [users.gauge]
-publish = ["WaterMark"]
+publish = ["RiverMark"]
 
 [users.harbour]
-subscribe = ["WaterMark"]
+subscribe = ["RiverMark"]
 
 [users.pilot]
-subscribe = ["Freighter"]
+subscribe = ["Barge"]
 """
 
 
@@ -124,7 +129,7 @@ def port(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("mosquitto")
     (folder / "grants.toml").write_text(GRANTS)
     (folder / "acl.txt").write_text(
-        read_grants(folder / "grants.toml", [WaterMark, HighWater, Freighter]).mosquitto_acl("city")
+        read_grants(folder / "grants.toml", [RiverMark, HighRiver, Barge]).mosquitto_acl("city")
     )
     server = authority.issue("broker")
     with socket.socket() as free:
@@ -167,19 +172,19 @@ def test_users_publish_and_receive_what_is_granted(port: int, authority: Authori
         Client(port, authority, authority.issue("harbour")) as harbour,
         Client(port, authority, authority.issue("pilot")) as pilot,
     ):
-        assert harbour.subscribe("city/WaterMark/#") == 1
-        assert harbour.subscribe("@genus/city/last/WaterMark/#") == 1
+        assert harbour.subscribe("city/RiverMark/#") == 1
+        assert harbour.subscribe("@genus/city/last/RiverMark/#") == 1
         assert pilot.subscribe("city/#") == 1, "a SUBSCRIBE that is denied looks granted"
-        assert pilot.subscribe("city/WaterMark/#") == 1
+        assert pilot.subscribe("city/RiverMark/#") == 1
         assert pilot.subscribe("@genus/city/last/#") == 1
-        assert gauge.publish("city/WaterMark") == 0
-        assert gauge.publish("city/WaterMark/HighWater") == 0
-        assert gauge.publish("@genus/city/last/WaterMark/=A8") == 0
-        assert gauge.publish("city/Freighter") == NOT_AUTHORIZED
-        assert gauge.publish("@genus/city/last/Freighter/=A8") == NOT_AUTHORIZED
-        assert gauge.publish("elsewhere/WaterMark") == NOT_AUTHORIZED
-        assert pilot.publish("city/WaterMark") == NOT_AUTHORIZED
-        assert harbour.heard() == ["city/WaterMark", "city/WaterMark/HighWater", "@genus/city/last/WaterMark/=A8"]
+        assert gauge.publish("city/RiverMark") == 0
+        assert gauge.publish("city/RiverMark/HighRiver") == 0
+        assert gauge.publish("@genus/city/last/RiverMark/=A8") == 0
+        assert gauge.publish("city/Barge") == NOT_AUTHORIZED
+        assert gauge.publish("@genus/city/last/Barge/=A8") == NOT_AUTHORIZED
+        assert gauge.publish("elsewhere/RiverMark") == NOT_AUTHORIZED
+        assert pilot.publish("city/RiverMark") == NOT_AUTHORIZED
+        assert harbour.heard() == ["city/RiverMark", "city/RiverMark/HighRiver", "@genus/city/last/RiverMark/=A8"]
         assert pilot.heard() == []
 
 
@@ -198,8 +203,8 @@ def test_what_the_broker_keeps_silent_about_the_grants_say(tmp_path: Path) -> No
     """That is why a link must know them."""
     (tmp_path / "grants.toml").write_text(GRANTS)
     grants = read_grants(tmp_path / "grants.toml")
-    assert isinstance(grants.may_subscribe("pilot", Subscription(WaterMark)), Refusal)
-    assert grants.may_subscribe("harbour", Subscription(HighWater))
+    assert isinstance(grants.may_subscribe("pilot", Subscription(RiverMark)), Refusal)
+    assert grants.may_subscribe("harbour", Subscription(HighRiver))
 
 
 def test_a_certificate_without_grants_hears_nothing(port: int, authority: Authority) -> None:
@@ -208,9 +213,61 @@ def test_a_certificate_without_grants_hears_nothing(port: int, authority: Author
         Client(port, authority, authority.issue("gauge")) as gauge,
     ):
         assert stranger.subscribe("#") == 1
-        assert gauge.publish("city/WaterMark") in (0, 16)
-        assert stranger.publish("city/WaterMark") == NOT_AUTHORIZED
+        assert gauge.publish("city/RiverMark") in (0, 16)
+        assert stranger.publish("city/RiverMark") == NOT_AUTHORIZED
         assert stranger.heard() == []
+
+
+# -- typed buses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(port: int, authority: Authority, tmp_path: Path) -> Iterator[Callable[[str], Bus]]:
+    """Opens the bus of a user, by its address; it knows the grants."""
+    (tmp_path / "grants.toml").write_text(GRANTS)
+    with ExitStack() as stack:
+
+        def open_as(user: str) -> Bus:
+            own = authority.issue(user)
+            options = {"ca": authority.root, "cert": own.certificate, "key": own.key}
+            query = urlencode({**options, "grants": tmp_path / "grants.toml", "user": user})
+            return stack.enter_context(open_bus(f"mqtts://127.0.0.1:{port}/city?{query}"))
+
+        yield open_as
+
+
+def await_that(condition: Callable[[], object]) -> None:
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) -> None:
+    """Events, kept events for those who come later, interest and participants: all that a link does is allowed."""
+    gauge, harbour = opened("gauge"), opened("harbour")
+    link = gauge.link
+    assert isinstance(link, NetLink)
+    kept = gauge.channel(HighRiver, NonReal(), keep=1)
+    kept.announce()
+    kept.publish(HighRiver(source="A8"))
+    heard: list[Event] = []
+    harbour.collection(RiverMark).subscribe(heard.append)
+    await_that(lambda: heard == [HighRiver(source="A8")])
+    await_that(lambda: link.wanted_by(RiverMark()))
+    gauge.publish(RiverMark(place="A9", level=1.5))
+    await_that(lambda: len(heard) == 2)
+    await_that(lambda: len(link.participants()) == 1)
+    assert heard == [HighRiver(source="A8"), RiverMark(place="A9", level=1.5)]
+
+
+def test_a_typed_bus_says_what_the_broker_would_keep_silent_about(opened: Callable[[str], Bus]) -> None:
+    pilot = opened("pilot")
+    pilot.collection(Barge).subscribe(print)
+    with pytest.raises(BusError, match=r"pilot may not subscribe to RiverMark: .* grants Barge"):
+        pilot.collection(RiverMark).subscribe(print)
+    with pytest.raises(BusError, match=r"pilot may not publish Barge: .* grants nothing"):
+        pilot.publish(Barge())
 
 
 def test_without_a_certificate_of_the_authority_there_is_no_connection(

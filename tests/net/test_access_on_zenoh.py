@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import pytest
 
-from genus import Event, open_bus
+from genus import Event, Maybe, Unit, open_bus
 from genus.bus import Bus, NonReal
 from genus.errors import BusError
 from genus.net import NetLink, read_grants
@@ -23,7 +23,8 @@ zenoh = pytest.importorskip("zenoh")
 class Quay(Event, tagged=("place",)): ...
 
 
-class WaterMark(Quay): ...
+class WaterMark(Quay):
+    level: Maybe[Annotated[float, Unit("m")]] = None
 
 
 class HighWater(WaterMark): ...
@@ -234,10 +235,10 @@ def test_typed_buses_work_under_the_access_rules(opened: Callable[[str], Bus]) -
     master.collection(WaterMark).subscribe(heard.append)
     await_that(lambda: heard == [HighWater(source="A8")])
     await_that(lambda: gauge.link.wanted_by(WaterMark()))  # type: ignore[union-attr]
-    gauge.publish(WaterMark(place="A9"))
+    gauge.publish(WaterMark(place="A9", level=1.5))
     await_that(lambda: len(heard) == 2)
     await_that(lambda: len(gauge.link.participants()) == 1)  # type: ignore[union-attr]
-    assert heard == [HighWater(source="A8"), WaterMark(place="A9")]
+    assert heard == [HighWater(source="A8"), WaterMark(place="A9", level=1.5)]
 
 
 def test_a_typed_bus_says_what_the_router_would_keep_silent_about(opened: Callable[[str], Bus]) -> None:

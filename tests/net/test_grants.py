@@ -8,7 +8,7 @@ import pytest
 from genus import Catalog, Event, Kind, Maybe, Subscription, all_of
 from genus.bus import Bus
 from genus.errors import BusError, GrantsError
-from genus.net import Allowed, Grants, Refusal, read_grants
+from genus.net import Allowed, Arrival, Grants, Origin, Refusal, Want, read_grants
 from genus.net._grants_file import take_permit
 from genus.net._netlink import NetLink
 from genus.testing._network import MemoryNetwork
@@ -246,6 +246,53 @@ def test_a_bus_says_at_the_call_what_is_refused(path: Path) -> None:
         others.publish(NumberPlate())
         network.deliver()
         assert heard == [Forbidden(), NumberPlate(), NumberPlate()]
+
+
+class Guarded(Kind): ...
+
+
+class GuardedDoor(Event, Guarded): ...
+
+
+def test_what_nobody_can_be_told_is_counted(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What gateways want and forward, and types that a kind gets later: the rest goes on."""
+    path.write_text('[users.bob]\nsubscribe = ["GuardedDoor"]\npublish = ["GuardedDoor"]')
+    permit = read_grants(path).permit("bob", "city")
+    network = MemoryNetwork()
+    now = [100.0]
+    link = NetLink(
+        network.transport(),
+        "city",
+        medium="memory",
+        runs=False,
+        now=lambda: now[0],
+        may_publish=permit.check_publish,
+        may_subscribe=permit.check_subscribe,
+    )
+    heard: list[Event] = []
+    with Bus(link) as bus, Bus(NetLink(network.transport(), "city", medium="memory", runs=False)) as others:
+        bus.subscribe("Guarded", heard.append)
+        others.collection(Event).subscribe(heard.append)
+
+        class GuardedGate(Event, Guarded): ...
+
+        now[0] += 10
+        link.tick()
+        refused = f"bob may not subscribe to Guarded: not granted by {path} are GuardedGate"
+        (reason,) = (name for name in bus.traffic().link if name.startswith(f"rejected: {refused}"))
+        assert bus.traffic().link[reason] == 1
+        assert refused in caplog.text
+        link.relay(lambda arrival: None).want([Want("00" * 8, "00" * 8, Subscription(Forbidden), 1)])
+        link.forward(Arrival(Forbidden(), Origin(bytes(8), 1, 1)))
+        link.forward(Arrival(GuardedDoor(), Origin(bytes(8), 1, 1)))
+        network.deliver()
+        assert heard == [GuardedDoor(), GuardedDoor()]
+        what = {name.partition(": ")[2].partition(":")[0] for name in bus.traffic().link if name.startswith("rejected")}
+        assert what == {
+            "bob may not subscribe to Guarded",
+            "bob may not subscribe to Forbidden",
+            "bob may not publish Forbidden",
+        }
 
 
 def test_an_address_names_the_file_and_the_user(path: Path) -> None:

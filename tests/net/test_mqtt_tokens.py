@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from genus.errors import BusError
+from genus.net._mqtt.held import HOLD_S, HeldMessages
 from genus.net._mqtt.mailbox import Mailbox
 from genus.net._mqtt.tokens import CONFIRM_S, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import Message
@@ -119,3 +120,16 @@ def test_a_full_mailbox_that_blocks_asks_not_to_read() -> None:
     mailbox.be_lenient(False)
     assert names(mailbox) == ["0", "1", "2"]
     assert not mailbox.pause()
+
+
+def test_messages_of_a_session_wait_for_their_subscription_but_not_for_ever() -> None:
+    held = HeldMessages(capacity=3)
+    assert not held.hold(message(0), 0.0)
+    held.begin(0.0)
+    assert [held.hold(message(number), 1.0) for number in range(5)] == [True] * 5
+    assert held.dropped == 2
+    assert list(held.subscribed("1", 2.0)) == [message(1)]
+    assert not held.hold(message(1), 3.0)
+    assert list(held.subscribed("#", HOLD_S + 1)) == []
+    assert held.dropped == 4
+    assert not held.is_holding

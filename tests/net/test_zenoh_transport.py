@@ -1,6 +1,7 @@
 """zenoh without a server: the processes of a machine find each other on the loopback interface."""
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from genus.errors import BusError
+from genus.net import _zenoh_config
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
@@ -125,6 +127,18 @@ def test_a_crash_is_seen_by_the_token(address: str, members: list[Process]) -> N
         wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=2)
 
 
+@pytest.mark.slow
+def test_a_silent_process_is_gone_after_the_lease_and_comes_back(address: str, members: list[Process]) -> None:
+    with participant(address) as (a, at_a):
+        a.watch("@genus/r/here/**")
+        members.append(Process(MEMBER, address, "other"))
+        wait_for(lambda: at_a.tokens.get("@genus/r/here/other"))
+        members[0].signal(signal.SIGSTOP)
+        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=10)
+        members[0].signal(signal.SIGCONT)
+        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": True})
+
+
 def test_the_first_process_is_killed_the_others_go_on_and_a_newcomer_takes_the_port(
     address: str, members: list[Process]
 ) -> None:
@@ -155,7 +169,8 @@ def _reaches(sender: Process, other: Process, text: str) -> None:
     wait_for(lambda: text in other.ask("?"))
 
 
-def test_a_port_of_another_program_is_told() -> None:
+def test_a_port_of_another_program_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_zenoh_config, "_MEET_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         with (
@@ -163,6 +178,18 @@ def test_a_port_of_another_program_is_told() -> None:
             participant(f"r?port={port}"),
         ):
             pass
+
+
+def test_what_was_sent_before_closing_arrives(address: str) -> None:
+    with participant(address) as (b, at_b):
+        b.subscribe("r/x")
+        with participant(address + "&full=block") as (a, _):
+            sender = a.sender("r/x", Sending())
+            put_until(sender, lambda: at_b.packets)
+            for number in range(2000):
+                sender.put(b"%d" % number, b"")
+        wait_for(lambda: at_b.numbers()[-1] == 1999)
+        assert [each for each in at_b.numbers() if each >= 0] == list(range(2000))
 
 
 def test_closing_is_quick_and_leaves_no_thread(address: str) -> None:

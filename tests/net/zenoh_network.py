@@ -113,6 +113,10 @@ class Process:
         self._process.stdin.write(text + "\n")
         self._process.stdin.flush()
 
+    def signal(self, number: int) -> None:
+        """Send it a signal: to stop it, say."""
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """End it as a crash does, without any last words."""
         self._process.kill()

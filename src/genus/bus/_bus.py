@@ -403,7 +403,7 @@ class Bus:
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
         self._check_open()
-        return self._router.route(cls)
+        return self._router.known_route(cls) or self._router.route(cls)
 
     def add(
         self,

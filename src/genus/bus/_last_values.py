@@ -11,8 +11,7 @@ publish the same key at once, which one is the newest is not defined.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,33 +103,25 @@ class ClassValues:
         with self._lock:
             return [KeptEvent(event, id(event) in self._on_their_way) for event in self._newest.values()]
 
-    @contextmanager
-    def publishing(self, event: Event) -> Iterator[None]:
-        """Keep an event that is published within; the one before it, if that raises other than QueueFull."""
+    def put(self, event: Event) -> Event | None:
+        """Keep an event that is published now instead of the one with the same key, which is returned."""
         key = self._key(event)
         try:
-            before = self._put(key, event)
+            with self._lock:
+                before = self._newest.pop(key, None)
+                self._newest[key] = self._on_their_way[id(event)] = event
         except TypeError:
-            raise EventError(
-                f"{event!r} cannot be kept: {', '.join(self.keep.by)} is {key!r}, which is no key"
-            ) from None
-        try:
-            yield
-        except QueueFull:  # of one subscriber: the others have the event
-            raise
-        except BaseException:
-            self._put_back(key, event, before)
-            raise
-        finally:
-            del self._on_their_way[id(event)]
-
-    def _put(self, key: object, event: Event) -> Event | None:
-        with self._lock:
-            before = self._newest.pop(key, None)
-            self._newest[key] = self._on_their_way[id(event)] = event
+            by = ", ".join(self.keep.by)
+            raise EventError(f"{event!r} cannot be kept: {by} is {key!r}, which is no key") from None
         return before
 
-    def _put_back(self, key: object, event: Event, before: Event | None) -> None:
+    def arrived(self, event: Event) -> None:
+        """An event that was put is on its way no more."""
+        del self._on_their_way[id(event)]
+
+    def put_back(self, event: Event, before: Event | None) -> None:
+        """Keep what was kept before an event that could not be published."""
+        key = self._key(event)
         with self._lock:
             if self._newest.get(key) is event:
                 del self._newest[key]
@@ -178,8 +169,16 @@ class LastValuePublisher:
         own: Event = event.__copy__()
         if self._prepare is not None:
             own = self._prepare(own)
-        with self._values.publishing(own):
+        before = self._values.put(own)
+        try:
             self._publisher.publish(own)
+        except QueueFull:  # of one subscriber: the others have the event
+            raise
+        except BaseException:
+            self._values.put_back(own, before)
+            raise
+        finally:
+            self._values.arrived(own)
 
     def forget(self, key: Mapping[str, object]) -> int:
         """Keep the events with these values no more; returns how many there were."""

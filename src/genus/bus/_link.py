@@ -120,11 +120,11 @@ class InterestLink(Link, Protocol):
 
 @runtime_checkable
 class ParticipantLink(Link, Protocol):
-    """A link whose medium numbers the participants; the numbers of requests are then made of it, and not random."""
+    """A link whose medium identifies the participants; numbers of requests are then made of that, and not random."""
 
     @property
     def participant(self) -> int | None:
-        """A number from 1 on that no other participant has at this time; None while it has none."""
+        """The uid of this participant, 64 bits; None while it has none."""
 
 
 @runtime_checkable

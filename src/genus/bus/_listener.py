@@ -330,7 +330,7 @@ class RoundRobin(Listener[Any]):
         super().__init__(bus, subscription, self._deliver_to_one)
         self.refuses = True
         self.on_empty: Callable[[], object] = lambda: None
-        """Is called when the last consumer has left."""
+        """Is called before the last consumer leaves, who still takes what comes meanwhile."""
         self._consumers: dict[Listener[Any], PythonFilter] = {}
         self._lock = threading.Lock()
 
@@ -344,10 +344,11 @@ class RoundRobin(Listener[Any]):
     def leave(self, consumer: Listener[Any]) -> None:
         """Remove a consumer."""
         with self._lock:
-            was_member = self._consumers.pop(consumer, None) is not None
-            is_empty = was_member and not self._consumers
-        if is_empty:
+            is_last = list(self._consumers) == [consumer]
+        if is_last:
             self.on_empty()
+        with self._lock:
+            self._consumers.pop(consumer, None)
 
     def take(self, event: Event) -> None:
         """Deliver an event that a medium gave to this group; what no consumer has room for is counted as failed."""

@@ -9,6 +9,7 @@ import secrets
 import sys
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -179,9 +180,7 @@ class Requester:
     """State: the requests of a bus that wait for replies."""
 
     def __init__(self, bus: RequestBus) -> None:
-        participant = bus.link.participant if isinstance(bus.link, ParticipantLink) else None
-        number = secrets.randbelow(PARTICIPANTS) if participant is None else participant % PARTICIPANTS
-        self.first = number * SEQUENCE
+        self.first = _participant_number(bus.link) * SEQUENCE
         self.subscription = Subscription(
             Reply, where=(this.request >= self.first) & (this.request <= self.first + SEQUENCE - 1)
         )
@@ -190,7 +189,8 @@ class Requester:
         self._now = time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9
         self._waiting: dict[int, Exchange] = {}
         self._lock = threading.Lock()
-        self._last = 0
+        self._last = bus.time_ns() // 1_000_000 % SEQUENCE
+        """The last number; not the same after a restart, as a late reply may still be under way."""
         self._is_closed = False
 
     def handle(self, reply: Reply) -> None:
@@ -301,6 +301,12 @@ class Requester:
             raise NoReceiver(
                 f"nobody subscribed to {exchange.event!r}; a program answers it by bus.collection({name}).serve(...)"
             )
+
+
+def _participant_number(link: Link | None) -> int:
+    """20 bits of the uid that a participant has, or random ones."""
+    uid = link.participant if isinstance(link, ParticipantLink) else None
+    return secrets.randbelow(PARTICIPANTS) if uid is None else zlib.crc32(uid.to_bytes(8, "big")) % PARTICIPANTS
 
 
 _OUTCOMES: dict[type, str] = {NoReceiver: "no receiver", RequestTimeout: "timed out", RequestRefused: "refused"}

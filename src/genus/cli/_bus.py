@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import sys
 import threading
 import time
@@ -128,7 +129,7 @@ def sub(
     with stopped_by_signals() as stop, open_bus(shared(address)) as bus, ExitStack() as stack:
         inbox = bus.inbox(asked, capacity=10_000)
         serve(stack, bus, metrics)
-        click.echo(f"listening on {address} for {asked}", err=True)
+        click.echo(f"listening on {shown(address)} for {asked}", err=True)
         try:
             for event in islice(_events(inbox, stop, timeout), count):
                 click.echo(as_text(event, as_json))
@@ -160,6 +161,15 @@ PATIENCE_S = 0.5
 """How long the first event waits for somebody who wants it: participants of a network find each other in that time."""
 
 
+def shown(address: str) -> str:
+    """An address without its password.
+
+    >>> shown("mqtt://ann:secret@broker/city"), shown("ipc:city")
+    ('mqtt://ann:...@broker/city', 'ipc:city')
+    """
+    return re.sub(r"(//[^/?#:@]*):[^/?#]*@", r"\1:...@", address)
+
+
 class Reach:
     """State: publishes on a bus and counts the other processes that subscribed to what was published."""
 
@@ -185,7 +195,7 @@ class Reach:
             reached = reached or "; no other process subscribed"
         click.echo(done + reached, err=True)
         counters = self._bus.traffic().link
-        if lost := [f"{key}: {count}" for key, count in counters.items() if key.startswith("dropped")]:
+        if lost := [f"{key}: {count}" for key, count in losses_of(counters).items() if key.startswith("dropped")]:
             raise click.ClickException("; ".join(lost))
 
 
@@ -212,7 +222,7 @@ LOSSES = ("lost", "late", "expired", "dropped", "rejected", "not read")
 
 def losses_of(link: Mapping[str, int]) -> dict[str, int]:
     """The counters of a link that tell of losses."""
-    return {key: count for key, count in link.items() if key.startswith(LOSSES)}
+    return {key: count for key, count in link.items() if count and key.startswith(LOSSES)}
 
 
 def say_losses(link: Mapping[str, int], dropped: int) -> None:
@@ -280,7 +290,7 @@ def record(
         recorder = _recorder(bus, file, asked, append, landing, given)
         try:
             serve(stack, bus, metrics)
-            click.echo(f"recording {asked} from {address} to {file}", err=True)
+            click.echo(f"recording {asked} from {shown(address)} to {file}", err=True)
             _wait(recorder, stop, lasts, f"recording {asked} to {file}", ends_if_invalid=invalid == "raise")
             say_losses(bus.traffic().link, 0)
         finally:

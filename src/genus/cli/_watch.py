@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from genus.bus import Bus, KeepingLink, open_bus
-from genus.cli._bus import SUBSCRIPTION, losses_of, shared
+from genus.cli._bus import SUBSCRIPTION, losses_of, shared, shown
 from genus.cli._completion import complete_bus
 from genus.cli._events import TYPES, as_text, load_all, types_option
 from genus.cli._exit import stopped_by_signals
@@ -154,7 +154,7 @@ def monitor(
         serve(stack, bus, metrics)
         watch = Watch(by_source=True)
         bus.subscribe(asked, watch)
-        click.echo(f"listening on {address} for {asked}", err=True)
+        click.echo(f"listening on {shown(address)} for {asked}", err=True)
         _run(stop, lasts, lambda: _monitored(watch, bus), live=not as_json)
         rows, losses, seconds = watch.rows(), losses_of(bus.traffic().link), watch.seconds
     if as_json:
@@ -173,11 +173,11 @@ def _run(stop: threading.Event, lasts: float | None, draw: Callable[[], Renderab
     """Wait until the command is to end; on a terminal, draw again and again."""
     ends = math.inf if lasts is None else time.monotonic() + lasts
     console = Console()
-    shown = Live(console=console, auto_refresh=False, transient=True) if live and console.is_terminal else None
-    with shown or nullcontext():
+    table = Live(console=console, auto_refresh=False, transient=True) if live and console.is_terminal else None
+    with table or nullcontext():
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(REFRESH_S, left)):
-            if shown is not None:
-                shown.update(draw(), refresh=True)
+            if table is not None:
+                table.update(draw(), refresh=True)
 
 
 # -- genus bus ---------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def bus_command(types: tuple[str, ...], address: str, lasts: float, as_json: boo
 def _overview(address: str, bus: Bus, watch: Watch) -> Overview:
     link = dict(bus.traffic().link)
     return Overview(
-        address,
+        shown(address),
         round(watch.seconds, 3),
         _participants(bus),
         watch.rows(),
@@ -312,7 +312,7 @@ def _overview_lines(found: Overview) -> Iterator[str]:
 def _headline(found: Overview) -> str:
     events = counted(sum(row.events for row in found.types), "event")
     who = "" if found.participants is None else f"{counted(len(found.participants), 'other participant')}, "
-    return f"{found.bus}: {who}{events} in {found.seconds:.1f} s"
+    return f"on {found.bus} {who}{events} in {found.seconds:.1f} s"
 
 
 def _row_lines(rows: Iterable[Row]) -> Iterator[str]:

@@ -15,8 +15,9 @@ import msgspec
 from genus.net._control import LAST, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-CONTROL = ("here", "want", "gate", "beat", "lost", "late", "ping", "pong")
-"""Control keys that every participant sends and receives; kept events, under `last`, are granted as events are."""
+CONTROL = ("here", "want", "gate", "tokens", "units", "beat", "lost", "late", "ping", "pong")
+"""Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, are granted as
+events are."""
 
 Identity: TypeAlias = Literal["certificate", "user"]
 """By what a zenoh router knows a user: the common name of its certificate, or the user name that it gives."""
@@ -77,10 +78,12 @@ def zenoh_config(realm: str, users: Mapping[str, UserKeys], by: Identity = "cert
 
 def _common_rules(realm: str) -> Iterator[dict[str, Any]]:
     """What every participant may do: control messages, and saying that it keeps events, not what they are."""
-    kept = ZENOH.join([ROOT, realm, LAST])
-    control = [*control_patterns(ZENOH, realm), f"{kept}/@keeper/**"]
-    yield _rule("genus-control", _ALL, ["ingress", "egress"], control)
-    yield _rule("genus-kept", ["declare_queryable"], ["ingress", "egress"], [f"{kept}/**"])
+    control = control_patterns(ZENOH, realm)
+    caches = (ZENOH.join([pattern, "@adv", ZENOH.rest]) for pattern in control)
+    keepers = ZENOH.join([ROOT, realm, ZENOH.one, "@keeper", ZENOH.rest])
+    kept = ZENOH.join([ROOT, realm, LAST, ZENOH.rest])
+    yield _rule("genus-control", _ALL, ["ingress", "egress"], [*control, *caches, keepers])
+    yield _rule("genus-kept", ["declare_queryable"], ["ingress", "egress"], [kept])
 
 
 def _user_rules(user: str, realm: str, keys: UserKeys) -> Iterator[dict[str, Any]]:

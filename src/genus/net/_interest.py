@@ -18,11 +18,14 @@ from genus.model import Event, Kind, is_type, subtypes
 from genus.net._control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
 from genus.net._envelope import MOST_HOPS
 from genus.net._relay import Want
+from genus.targets.python import PythonFilter
 
 MOST_SHOWN = 200
 """A participant with more subscriptions than this shows their types only."""
 MOST_WANTS = 20_000
 """The largest number of wants of others that are remembered; more are counted, and not known."""
+
+MOST_FILTERS = 1000
 
 Declare = Callable[[str], Callable[[], None]]
 
@@ -112,6 +115,7 @@ class OtherWants:
         self._texts: dict[str, tuple[str, str, str, int]] = {}
         self._wants: dict[str, Want] = {}
         self._lock = threading.Lock()
+        self._filters: dict[tuple[type, str], PythonFilter | None] = {}
         self.refused: Counter[str] = Counter()
         """Tokens that are no wants, by reason."""
 
@@ -168,7 +172,35 @@ class OtherWants:
         with self._lock:
             return [WantText(*parsed) for parsed in self._texts.values()]
 
+    def wanted_by(self, event: Event) -> set[str]:
+        """The participants that want an event, by uid."""
+        return {want.speaker for want in self.texts() if self._is_wanted(want.text, event)}
+
+    def _is_wanted(self, text: str, event: Event) -> bool:
+        cls = type(event)
+        if (cls, text) not in self._filters:
+            if len(self._filters) >= MOST_FILTERS:
+                self._filters.clear()
+            self._filters[cls, text] = _filter_of(text, cls)
+        test = self._filters[cls, text]
+        try:
+            return test is not None and test(event)
+        except Exception:  # a value of an undeclared type: the subscriber's own test decides
+            return True
+
     def all(self) -> list[Want]:
         """What the others want."""
         with self._lock:
             return list(self._wants.values())
+
+
+def _filter_of(text: str, cls: type[Event]) -> PythonFilter | None:
+    """The test of a want for events of a class; None if it names types that the class does not conform to.
+
+    So it does not matter how many types of that name there are.
+    """
+    types = [each for each in cls.__mro__ if issubclass(each, Event | Kind) and each is not Kind]
+    try:
+        return PythonFilter(parse_again(text, types))
+    except (GenusError, RecursionError):
+        return None

@@ -21,8 +21,8 @@ from genus.targets.topics import ZENOH
 
 FULL: Final = "the queue for a receiver is full"
 CLOSED: Final = "the bus was closed"
-_MOMENT_S: Final = 100e-6
-_MOST_JOINED: Final = 32
+_MOMENT_S: Final = 200e-6
+_MOST_JOINED: Final = 64
 _LARGE: Final = 1 << 16
 _NEVER: Final = float("inf")
 
@@ -103,14 +103,12 @@ class Outbox:
             self._audience = audience
             if size > _LARGE or expires_s != _NEVER:
                 self._spread(Batch(parts, [key], now + expires_s), audience)
-                self._sent_at = now
                 return
         self._fresh += parts
         self._fresh_keys.append(key)
         self._fresh_size += size
         if now - self._sent_at > _MOMENT_S or len(self._fresh_keys) >= self._most_joined or self._fresh_size > _LARGE:
             self._seal()
-            self._sent_at = now
         elif not self.is_watched:
             self.is_watched = True
             self._wake()
@@ -139,6 +137,7 @@ class Outbox:
             queue.append(batch)
             if not queue.is_stuck:
                 self.send(peer)
+        self._sent_at = time.monotonic()  # after sending, which on a busy machine takes long
 
     def send(self, peer: Peer) -> None:
         """Send what the connection of a peer takes; if that is not all, the thread of the connections goes on."""

@@ -8,6 +8,7 @@ import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -62,8 +63,9 @@ class Losses:
             self._on_first()
 
     def _count(self) -> None:
-        for keys, reason in self._uncounted:
-            self._untold.update((key, reason) for key in keys)
+        for reason in {reason for _, reason in self._uncounted}:
+            keys = chain.from_iterable(keys for keys, each in self._uncounted if each is reason)
+            self._untold.update({(key, reason): count for key, count in Counter(keys).items()})
         self._uncounted.clear()
 
     def take(self) -> list[tuple[str, int, str]]:

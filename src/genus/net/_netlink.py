@@ -18,6 +18,7 @@ import msgspec
 
 from genus.bus._link import Delivery, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS, Soft
+from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
 from genus.net._contract import Measured, check_abilities, check_measured, sending_of
@@ -38,9 +39,8 @@ from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
 from genus.net._shared import SHARE, SharedKeys, SharedReception
 from genus.net._steady import steady_us
-from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
+from genus.net._transport import NORMAL, EchoingTransport, Sending, SharingTransport, Transport
 from genus.net._units import StatedUnits
-from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -114,7 +114,6 @@ class NetLink:
         self._on_connected: list[Callable[[bool], None]] = []
         self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
         self._control: dict[str, Callable[[bytes], None]] = {}
-        self._filters: dict[Subscription, PythonFilter] = {}
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._ticker: threading.Thread | None = None
@@ -142,7 +141,7 @@ class NetLink:
             self.transport.subscribe(key)
         self.transport.subscribe(self.units.pattern, kept=True)
         for pattern in [pattern for source in self._foreign for pattern in source.patterns]:
-            self.transport.subscribe(pattern, kept=True)
+            self._subscribe_foreign(pattern)
         rest = self.transport.dialect.rest
         for what in ("here", "want", "gate"):
             self.transport.watch(self._key(what, rest))
@@ -150,6 +149,13 @@ class NetLink:
         if self._runs:
             self._ticker = threading.Thread(target=self._run, name=f"genus-{self.medium}", daemon=True)
             self._ticker.start()
+
+    def _subscribe_foreign(self, pattern: str) -> None:
+        """Receive messages of others; what this participant writes there it has delivered itself."""
+        if isinstance(self.transport, EchoingTransport):
+            self.transport.subscribe_others(pattern)
+        else:
+            self.transport.subscribe(pattern, kept=True)
 
     def send(self, event: Event) -> None:
         """Send an event that was published here."""
@@ -227,6 +233,25 @@ class NetLink:
 
     def _compile(self, subscription: Subscription) -> TopicFilter:
         return compile_topics(subscription, self.transport.dialect, self.realm)
+
+    def _compile_again(self, subscription: Subscription) -> TopicFilter:
+        """Compile what gateways want, or what new types are part of: if it is not granted, that is counted and logged.
+
+        There is no caller to be told, and what is granted of it still arrives.
+        """
+        if self._may_subscribe is not None:
+            self._is_granted(subscription, self._may_subscribe)
+        return self._compile(subscription)
+
+    def _is_granted(self, what: Any, check: Callable[[Any], None]) -> bool:
+        try:
+            check(what)
+        except BusError as problem:
+            if str(problem) not in self._incoming.counts.rejections.counts:
+                _log().warning("%s", problem)
+            self._incoming.counts.rejections.add(str(problem))
+            return False
+        return True
 
     def counters(self) -> Mapping[str, int]:
         """Events sent, received, lost and so on; packets that were rejected, by reason; what the transport counts."""
@@ -319,18 +344,7 @@ class NetLink:
 
     def wanted_by(self, event: Event) -> Collection[str]:
         """The other participants that want an event, by uid."""
-        return {want.speaker for want in self._other_wants.all() if self._matches(want.subscription, event)}
-
-    def _matches(self, subscription: Subscription, event: Event) -> bool:
-        made = self._filters.get(subscription)
-        if made is None:
-            if len(self._filters) > 1000:
-                self._filters.clear()
-            made = self._filters[subscription] = PythonFilter(subscription)
-        try:
-            return made(event)
-        except Exception:  # a value of an undeclared type: the subscriber's own test decides
-            return True
+        return self._other_wants.wanted_by(event)
 
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
@@ -368,7 +382,7 @@ class NetLink:
 
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
-        relay = NetRelay(receive, self._patterns, self._own_wants, self._compile, self._kept.all, self._end_relay)
+        relay = NetRelay(receive, self._patterns, self._own_wants, self._compile_again, self._kept.all, self._end_relay)
         self.relays.append(relay)
         return relay
 
@@ -392,6 +406,8 @@ class NetLink:
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
+        if self._may_publish is not None and not self._is_granted(type(event), self._may_publish):
+            return
         manner = self._manners.get(type(event)) or Sending(NORMAL, self._reliable)
         sending = manner if kept is None else msgspec.structs.replace(manner, keep=True)
         outgoing = self._outgoing.outgoing(type(event), sending)
@@ -569,7 +585,7 @@ class NetLink:
         with self._lock:
             listenings = list(self._listenings)
         for listening in listenings:
-            before, listening.filter = listening.filter, self._compile(listening.subscription)
+            before, listening.filter = listening.filter, self._compile_again(listening.subscription)
             if set(before.patterns) != set(listening.filter.patterns):
                 self._patterns.add(listening.filter.patterns)
                 self._patterns.remove(before.patterns)

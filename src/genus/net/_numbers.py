@@ -10,43 +10,63 @@ from genus.net._envelope import NUMBERS
 
 WINDOW = 1024
 """How many numbers before the newest one are remembered of each origin and key."""
-MOST_MISSING = 4096
-"""How many missing packets of one sender and key may still come; a larger gap is a loss at once."""
+MOST_GAPS = 4096
+"""How many gaps of one sender and key may still be filled; of more, the oldest is a loss at once."""
 
 _MASK = NUMBERS - 1
 _HALF = NUMBERS >> 1
 _SEEN = (1 << WINDOW) - 1
 
 
+class Gap:
+    """State: numbers that are missing, from `first` on, and since when nothing of them has come."""
+
+    __slots__ = ("count", "first", "since")
+
+    def __init__(self, first: int, count: int, since: float) -> None:
+        self.first, self.count, self.since = first, count, since
+
+
 class SenderNumbers:
-    """State: the numbers that arrived from one sender under one key.
+    """State: the numbers that arrived from one sender under one key, and the gaps between them.
+
+    A gap that is being filled, as by packets that are sent again, is no loss yet.
 
     >>> numbers = SenderNumbers(1)
     >>> numbers.arrive(2, 1, 0.0), numbers.arrive(5, 1, 0.0), numbers.missing
-    (0, 2, {3: 0.0, 4: 0.0})
+    (0, 2, 2)
     >>> numbers.arrive(4, 1, 0.1), numbers.settle(0.5)
     (0, 1)
     """
 
-    __slots__ = ("_overflow", "found", "last", "missing")
+    __slots__ = ("_gaps", "_overflow", "found", "last")
 
     def __init__(self, last: int) -> None:
         self.last = last
-        self.missing: dict[int, float] = {}
         self.found = 0
         """Packets that came after they had been counted as lost, or twice."""
+        self._gaps: list[Gap] = []
         self._overflow = 0
+
+    @property
+    def missing(self) -> int:
+        """How many packets are missing that may still come."""
+        return sum(gap.count for gap in self._gaps)
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether anything is missing."""
+        return bool(self._gaps or self._overflow)
 
     def arrive(self, number: int, count: int, now: float) -> int:
         """Packets with numbers from `number` on arrived; returns how many before them are newly missing."""
         ahead = (number - self.last - 1) & _MASK
-        if ahead == 0:
-            self.last = (number + count - 1) & _MASK
-            return 0
         if ahead >= _HALF:
-            self._arrive_late(number, count)
+            for each in range(number, number + count):
+                self._arrive_late(each & _MASK, now)
             return 0
-        self.miss_until((number - 1) & _MASK, now)
+        if ahead:
+            self.miss_until((number - 1) & _MASK, now)
         self.last = (number + count - 1) & _MASK
         return ahead
 
@@ -55,28 +75,28 @@ class SenderNumbers:
         behind = (number - self.last) & _MASK
         if behind == 0 or behind >= _HALF:
             return 0
-        noted = min(behind, MOST_MISSING - len(self.missing))
-        self._overflow += behind - noted
-        self.missing |= {(number - offset) & _MASK: now for offset in range(noted - 1, -1, -1)}
+        self._gaps.append(Gap((self.last + 1) & _MASK, behind, now))
+        if len(self._gaps) > MOST_GAPS:
+            self._overflow += self._gaps.pop(0).count
         self.last = number
         return behind
 
-    def _arrive_late(self, number: int, count: int) -> None:
-        for each in range(number, number + count):
-            if self.missing.pop(each & _MASK, None) is None:
-                self.found += 1
-
-    @property
-    def has_missing(self) -> bool:
-        """Whether anything is missing."""
-        return bool(self.missing or self._overflow)
+    def _arrive_late(self, number: int, now: float) -> None:
+        for place, gap in enumerate(self._gaps):
+            offset = (number - gap.first) & _MASK
+            if offset < gap.count:
+                rest = gap.count - offset - 1
+                before = [Gap(gap.first, offset, now)] if offset else []
+                after = [Gap((number + 1) & _MASK, rest, now)] if rest else []
+                self._gaps[place : place + 1] = [*before, *after]
+                return
+        self.found += 1
 
     def settle(self, before: float) -> int:
         """How many packets are lost: those that have been missing since before a time. Each is counted once."""
-        settled = [number for number, since in self.missing.items() if since < before]
-        for number in settled:
-            del self.missing[number]
-        lost, self._overflow = len(settled) + self._overflow, 0
+        lost = self._overflow + sum(gap.count for gap in self._gaps if gap.since < before)
+        self._overflow = 0
+        self._gaps = [gap for gap in self._gaps if gap.since >= before]
         return lost
 
 

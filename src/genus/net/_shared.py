@@ -71,7 +71,8 @@ class SharedKeys:
 
         def end() -> None:
             for share in shares:
-                self._incoming.pop(share, None)
+                if self._incoming.get(share) is incoming:
+                    del self._incoming[share]
 
         return end
 

@@ -7,11 +7,10 @@ callbacks. A session does not survive a fork: open the bus in the child.
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from genus.errors import BusError
 from genus.net._transport import Abilities, Receiver, Sending
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("genus.net")
 TRIM_S = 0.25
 DUE_S = 0.02
+MOST_ENDED = 256
 
 
 class ZenohSender:
@@ -77,6 +77,7 @@ class ZenohTransport:
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="genus-zenoh-tasks", daemon=True)
         self._own_tokens: set[str] = set()
+        self._ended_tokens: deque[str] = deque(maxlen=MOST_ENDED)
         self._held: set[Any] = set()
         """What is declared: zenoh ends what nobody refers to."""
         self._is_connected = False
@@ -119,8 +120,6 @@ class ZenohTransport:
 
     def sender(self, key: str, sending: Sending) -> ZenohSender:
         """Prepare to send packets under a key."""
-        if self.options.reliable and not sending.reliable:
-            sending = msgspec.structs.replace(sending, reliable=True)
         blocks = self.options.full == "block"
         publisher = self._declare(
             f"send under {key!r}",
@@ -135,8 +134,9 @@ class ZenohTransport:
         shown = self._declare(f"show {token!r}", lambda session: session.liveliness().declare_token(token))
 
         def end() -> None:
-            self._end(shown)  # its own watchers are told within this call
+            self._ended_tokens.append(token)  # its own watchers are told later, by another thread
             self._own_tokens.discard(token)
+            self._end(shown)
 
         return end
 
@@ -180,7 +180,7 @@ class ZenohTransport:
 
         def changed(sample: Any) -> None:
             key, is_present = str(sample.key_expr), sample.kind == put
-            if key not in self._own_tokens:
+            if key not in self._own_tokens and key not in self._ended_tokens:
                 self._mailbox.call(lambda: self._tell_token(key, is_present))
 
         watching = self._declare(

@@ -24,6 +24,8 @@ LEASE_MS = 2000
 RETRY = {"period_init_ms": 100, "period_max_ms": 500, "period_increase_factor": 2}
 SCOUTING_MS = 200
 LAN_SCOUTING_MS = 500
+FRAGMENTS_US = LEASE_MS * 1000
+"""How long a packet of more than 64 KB may wait within `put`; zenoh's 50 ms lose it on a machine that is busy."""
 LARGEST = 64 * 1024 * 1024
 _LOOPBACK = "127.0.0.1"
 _MEET_S = 1.5
@@ -108,6 +110,7 @@ def _own_settings(options: ZenohOptions) -> dict[str, Any]:
         "transport/link/tx/lease": LEASE_MS,
         "transport/unicast/open_timeout": LEASE_MS,
         "transport/link/rx/max_message_size": LARGEST + 65536,
+        "transport/link/tx/queue/congestion_control/drop/max_wait_before_drop_fragments": FRAGMENTS_US,
         "transport/shared_memory/enabled": False,  # its watchdog threads cost more than small packets gain
     }
 

@@ -164,18 +164,25 @@ class _TypeReader:
             else value_reader(wanted.type, wanted.field.value_format)
             for wanted in plan.wanted
         ]
-        self._sources = [(each.name, plan.sources.get(each.name, [])) for each in plan.type.attributes]
+        self._names = [wanted.field.attribute for wanted in plan.wanted]
         types = {each.name: each.type for each in plan.type.attributes}
-        self._constants = {name: read_constant(value, types[name]) for name, value in plan.constants.items()}
+        self._blank = dict.fromkeys(types) | {
+            name: read_constant(value, types[name]) for name, value in plan.constants.items()
+        }
 
     def read(self, record: Record) -> Event:
-        found: list[Any] = [None] * len(self._readers)
-        self._gather(self._plan.tree, record, (), found)
-        values = [None if value is None else self._convert(number, value) for number, value in enumerate(found)]
-        return self._checked(self._made({name: self._first(name, numbers, values) for name, numbers in self._sources}))
+        found: dict[int, Any] = {}
+        if not _find(self._plan.tree, record, found):
+            found.clear()
+            self._gather(self._plan.tree, record, (), found)
+        made: dict[str, Any] = {}
+        for number in sorted(found):
+            if (value := self._convert(number, found[number])) is not None and (name := self._names[number]):
+                made.setdefault(name, value)  # of several fields the first counts
+        return self._checked(self._made({**self._blank, **made}))
 
-    def _gather(self, node: FieldNode, record: Record, path: FieldPath, found: list[Any]) -> None:
-        """Collect the values of wanted fields; raise for fields that are not known."""
+    def _gather(self, node: FieldNode, record: Record, path: FieldPath, found: dict[int, Any]) -> None:
+        """Collect the values of wanted fields; raise for the first fault, in the order in which the lake finds them."""
         if not node.takes_rest:
             for key in record:
                 if key not in node.children and record[key] is not None:
@@ -188,9 +195,9 @@ class _TypeReader:
             if child.wanted or child.children:
                 self._enter(child, value, (*path, key), found)
 
-    def _enter(self, node: FieldNode, value: Any, path: FieldPath, found: list[Any]) -> None:
-        for number in node.wanted:
-            found[number] = value
+    def _enter(self, node: FieldNode, value: Any, path: FieldPath, found: dict[int, Any]) -> None:
+        if value is not None:
+            found.update(dict.fromkeys(node.wanted, value))
         if not node.children:
             return
         if type(value) is dict:
@@ -203,10 +210,6 @@ class _TypeReader:
             return self._readers[number](value)
         except ERRORS:
             raise _Fault(self._plan.describe_type(number), self._plan.describe_wrong(number, value)) from None
-
-    def _first(self, name: str, numbers: list[int], values: list[Any]) -> Any:
-        given = next((values[number] for number in numbers if values[number] is not None), None)
-        return self._constants.get(name) if given is None else given
 
     def _made(self, values: dict[str, Any]) -> Event:
         for name in self._plan.type.required:
@@ -222,6 +225,23 @@ class _TypeReader:
         if (invalid := invalid_finders[self._cls](event)) is not None:
             raise _Fault(*describe_invalid(event, invalid))
         return event
+
+
+def _find(node: FieldNode, record: Record, found: dict[int, Any]) -> bool:
+    """Collect the values of wanted fields; false if there is a fault. It visits what a record has, not what it may."""
+    for key, value in record.items():
+        if value is None:
+            continue
+        child = node.children.get(key)
+        if child is None:
+            if not node.takes_rest:
+                return False
+            continue
+        for number in child.wanted:
+            found[number] = value
+        if child.refused or (child.children and not (type(value) is dict and _find(child, value, found))):
+            return False
+    return True
 
 
 class _OpaqueReader:

@@ -187,8 +187,8 @@ class NodeLink:
 
     @property
     def participant(self) -> int | None:
-        """The number of the node on the bus."""
-        return None if self._node is None else self._node.number
+        """The uid of the node."""
+        return None if self._node is None else self._node.uid
 
     @property
     def driver(self) -> NodeDriver:

@@ -169,7 +169,8 @@ def _without(column: pa.Array, absent: tuple[Any, ...]) -> pa.Array:
 def _numbers_among(absent: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
     numbers = [value for value in absent if not isinstance(value, str)]
     if pa.types.is_floating(kind):
-        return pa.array([float(value) for value in numbers], kind)
+        zeros = [0.0, -0.0] if 0 in numbers else []  # Arrow's `is_in` tells them apart
+        return pa.array([*map(float, numbers), *zeros], kind)
     whole = [int(value) for value in numbers if isinstance(value, int) or value.is_integer()]
     fitting = pa.array([value for value in whole if INT64_MIN <= value <= INT64_MAX], pa.int64())
     return cast_each(fitting, lambda part: part.cast(kind)).column.drop_null()

@@ -33,7 +33,7 @@ TOGETHER_BYTES: Final = 16 * 1024
 LONE_NS: Final = 100_000
 QUICK_NS: Final = 200_000
 QUICK_TURNS: Final = 4
-TOGETHER_S: Final = 0.0001
+TOGETHER_S: Final = 0.0003
 FIRST_DELAY_S: Final = 0.1
 LONGEST_DELAY_S: Final = 5.0
 STABLE_S: Final = 1.0
@@ -285,6 +285,9 @@ class Connection:
         """Run one stream to its end; returns why it ended and whether that is for good."""
         begin = time.monotonic()
         with self._lock:
+            if self._is_closed.is_set():  # while it was connecting
+                stream.close()
+                return "closed", True
             self._stream = stream
             self._unsent = memoryview(b"")
             self._machine.opened(time.monotonic_ns())
@@ -324,7 +327,7 @@ class Connection:
                 quick = quick + 1 if data and time.monotonic_ns() - begin < QUICK_NS else 0
                 if quick > QUICK_TURNS and ended is None:
                     ended = self._read_together(stream)
-                    quick = 0
+                    quick = QUICK_TURNS
                 if ended is not None:
                     return ended
 

@@ -16,7 +16,7 @@ from typing import Final
 import mqtt5
 import msgspec
 
-from genus.net._mqtt.notices import Closing, Connected, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.notices import Closing, Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
 from genus.net._mqtt.texts import Malformed
 from genus.net._mqtt.wire import DUPLICATE, Decoder, Message, Outgoing
 
@@ -194,7 +194,8 @@ class ClientMachine:
             case mqtt5.PubAckPacket():
                 self._acknowledge(packet.packet_id, int(packet.reason_code))
             case mqtt5.UnsubAckPacket():
-                self._ended.pop(packet.packet_id, None)
+                if (pattern := self._ended.pop(packet.packet_id, None)) is not None:
+                    self._notices.append(Ended(pattern))
             case mqtt5.PingRespPacket():
                 pass
             case _:

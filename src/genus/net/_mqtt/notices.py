@@ -66,6 +66,12 @@ class Refused(msgspec.Struct, frozen=True):
     why: str
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """The server ended a subscription: no more packets come for it."""
+
+    pattern: str
+
+
 class Undelivered(msgspec.Struct, frozen=True):
     """A packet was not sent, or the server refused it; `source` is what the packet was given with."""
 
@@ -73,4 +79,4 @@ class Undelivered(msgspec.Struct, frozen=True):
     why: str
 
 
-Notice: TypeAlias = Connected | Closing | Granted | Refused | Undelivered
+Notice: TypeAlias = Connected | Closing | Granted | Refused | Ended | Undelivered

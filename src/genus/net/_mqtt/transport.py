@@ -15,9 +15,10 @@ from genus.net._envelope import new_uid
 from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.connection import Connection
 from genus.net._mqtt.endpoint import Endpoint
+from genus.net._mqtt.held import HeldMessages
 from genus.net._mqtt.machine import SECOND, ClientMachine, Filter, Session
 from genus.net._mqtt.mailbox import Mailbox
-from genus.net._mqtt.notices import Connected, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.notices import Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
 from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
 from genus.net._transport import SOFT, Abilities, Receiver, Sending
@@ -61,7 +62,8 @@ class MqttTransport:
 
     `reliable` packets have QoS 1, kept ones are retained, `expires_s` is rounded up to whole seconds. The envelope is
     the correlation data. With a session that the broker keeps, tokens stay for as long as it does; without one they
-    are gone with the connection, or with `close`.
+    are gone with the connection, or with `close`. What the broker kept for a session of an earlier process waits up to
+    30 seconds until this one has subscribed to it.
     """
 
     def __init__(self, options: MqttOptions, random: Random | None = None) -> None:
@@ -87,9 +89,10 @@ class MqttTransport:
         self._users: Counter[str] = Counter()
         self._share_ids: dict[tuple[str, str], int] = {}
         self._own = OwnTokens()
-        self._is_showing = options.session is not None  # then the list of an earlier process may be there
+        self._is_showing = False
         self._is_show_due = False
         self._others = OtherTokens()
+        self._held = HeldMessages(options.receive_capacity)
         self._drops: Counter[tuple[str, str]] = Counter()
         self._counts: Counter[str] = Counter()
         self._is_up = self._is_closed = False
@@ -167,7 +170,15 @@ class MqttTransport:
         Returns a function to end the subscription. BusError if the broker refuses it. While there is no connection,
         the subscription is made with the next one.
         """
-        return self._use(Filter(pattern, self._options.qos, kept, own=kept), is_refreshed=kept)
+        end = self._use(Filter(pattern, self._options.qos, kept, own=kept), is_refreshed=kept)
+        self._mailbox.call(lambda: self._subscribed(pattern))
+        return end
+
+    def subscribe_others(self, pattern: str) -> Callable[[], None]:
+        """Receive packets of topics that match, retained ones first, but none of this client's own."""
+        end = self._use(Filter(pattern, self._options.qos, kept=True), is_refreshed=True)
+        self._mailbox.call(lambda: self._subscribed(pattern))
+        return end
 
     @property
     def can_share(self) -> bool:
@@ -183,7 +194,23 @@ class MqttTransport:
         """Receive each packet of topics that match unless another member of the group does: a shared subscription."""
         shared, number = self._shared(pattern, group), int(self.share_of(group, pattern))
         # with a group the standard forbids to leave out what this client sent
-        return self._use(Filter(shared, self._options.qos, own=True, number=number), is_refreshed=False)
+        end = self._use(Filter(shared, self._options.qos, own=True, number=number), is_refreshed=False)
+        self._mailbox.call(lambda: self._subscribed(f"$share/{number}/{pattern}"))
+        return _Once(lambda: self._end_share(shared, end))
+
+    def _end_share(self, shared: str, end: Callable[[], None]) -> None:
+        """End a shared subscription, and wait until the packets that came for it are handled."""
+        end()
+        with self._lock:
+            is_used = shared in self._users
+            question = None if is_used else _Question()
+            if question is not None:
+                self._questions.setdefault(_end_of(shared), deque()).append(question)
+        if question is not None and threading.current_thread() is not self._mailbox.handler:
+            self._await_answer(question)
+        with self._lock:
+            if question is not None:
+                _forget(self._questions, _end_of(shared), question)
 
     def _use(self, wanted: Filter, *, is_refreshed: bool) -> Callable[[], None]:
         """Subscribe unless it is done already; if `is_refreshed`, even then, to get what is retained."""
@@ -269,6 +296,7 @@ class MqttTransport:
             counts = self._counts + self._machine.counts
         counts["bad_tokens"] = self._others.bad
         counts["receive_dropped"] = self._mailbox.dropped
+        counts["unwanted_of_session"] = self._held.dropped
         return +counts
 
     def close(self) -> None:
@@ -298,6 +326,8 @@ class MqttTransport:
                 self._drop(source, why)
             case Granted(pattern, _):
                 self._answer(pattern, None)
+            case Ended(pattern):
+                self._mailbox.call(lambda: self._answer(_end_of(pattern), None))
             case Refused(pattern, why):
                 with self._lock:
                     self._counts["subscriptions_refused"] += 1
@@ -320,6 +350,8 @@ class MqttTransport:
             self._is_up = True
         if self._counts["connections"] > 1:
             self._mailbox.call(lambda: self._others.doubt(time.monotonic()))
+        elif self._machine.limits.is_session_kept:
+            self._held.begin(time.monotonic())  # before any message: those come behind CONNACK
         self._mailbox.call(lambda: self._tell_connected(True))
         self._show_soon()
 
@@ -377,11 +409,17 @@ class MqttTransport:
                     item()
                 elif item[0].startswith(self._tokens_at):
                     self._tokens_arrived(item[0], item[2])
-                else:
+                elif not self._held.is_holding or not self._held.hold(item, time.monotonic()):
                     packet(item[0], item[1], item[2])
             if mailbox.is_paused and mailbox.is_half_empty:
                 self._connection.read_on()
             self._report(self._others.settle(time.monotonic()))
+
+    def _subscribed(self, pattern: str) -> None:
+        """Handle messages of an earlier process's session that waited for this subscription."""
+        assert self._receiver is not None
+        for topic, envelope, payload, _ in self._held.subscribed(pattern, time.monotonic()):
+            self._receiver.packet(topic, envelope, payload)
 
     def _tokens_arrived(self, topic: str, payload: bytes) -> None:
         if topic != self._own_topic:
@@ -423,6 +461,11 @@ def _forget(questions: dict[str, deque[_Question]], pattern: str, question: _Que
         waiting.remove(question)
     if not waiting:
         questions.pop(pattern, None)
+
+
+def _end_of(pattern: str) -> str:
+    """What one waits for who ends a subscription."""
+    return f"end of {pattern}"
 
 
 class _Once:

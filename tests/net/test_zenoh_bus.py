@@ -1,0 +1,153 @@
+"""`open_bus("zenoh:...")`: events between processes over zenoh."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from genus import Bus, Event, NonReal, open_bus
+from genus.errors import BusError
+from genus.net import EventsLost, NetLink
+
+pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
+
+from tests.net.zenoh_network import Process, free_port, router, wait_for
+
+
+class ZenohLamp(Event):
+    number: int
+
+
+SENSOR = """
+import sys
+from genus import open_bus
+from tests.net.test_zenoh_bus import ZenohLamp
+with open_bus(sys.argv[1], source="sensor") as bus:
+    lamps = bus.collection(ZenohLamp)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        first, last = map(int, line.split())
+        lamps.publish_all(ZenohLamp(number=number) for number in range(first, last))
+        print("published", flush=True)
+"""
+
+
+@pytest.fixture
+def address() -> str:
+    return f"zenoh:city?port={free_port()}&full=block"
+
+
+@contextmanager
+def sensor(address: str) -> Iterator[Process]:
+    process = Process(SENSOR, address)
+    try:
+        assert process.line() == "ready"
+        yield process
+    finally:
+        process.kill()
+
+
+def link(bus: Bus) -> NetLink:
+    assert isinstance(bus.link, NetLink)
+    return bus.link
+
+
+def meet(*buses: Bus) -> None:
+    """Wait until all know each other."""
+    wait_for(lambda: all(len(link(bus).participants()) == len(buses) - 1 for bus in buses))
+
+
+def publish_until(publish: Callable[[ZenohLamp], None], lamp: ZenohLamp, condition: Callable[[], bool]) -> None:
+    def publish_and_look() -> bool:
+        publish(lamp)
+        return condition()
+
+    wait_for(publish_and_look)
+
+
+def test_a_subscription_gets_its_events_and_those_of_subtypes_from_another_process(address: str) -> None:
+    got: list[int] = []
+    with open_bus(address) as bus:
+        bus.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), where="number >= 100")
+        with sensor(address) as process:
+            wait_for(lambda: link(bus).participants())
+            wait_for(lambda: process.ask("0 1000") == "published" and len(set(got)) == 900)
+        wait_for(lambda: not link(bus).participants())
+    assert set(got) == set(range(100, 1000))
+
+
+def test_kept_events_reach_a_later_bus(address: str) -> None:
+    with open_bus(address) as early:
+        channel = early.channel(ZenohLamp, NonReal(), keep=1)
+        channel.announce()
+        for number in range(50):
+            channel.publish(ZenohLamp(number=number, source=str(number % 10)))
+        with open_bus(address) as late:
+            got: list[int] = []
+            late.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number))
+            wait_for(lambda: len(got) == 10)
+            assert sorted(got) == list(range(40, 50))
+
+
+def test_a_loss_while_the_router_is_away_is_told_to_both_ends() -> None:
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    address = f"zenoh:city?connect={endpoint}"
+    at_sender: list[EventsLost] = []
+    at_receiver: list[EventsLost] = []
+    got: list[int] = []
+    with router(endpoint) as first, open_bus(address) as a, open_bus(address) as b:
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=at_receiver.append)
+        meet(a, b)
+        channel = a.channel(ZenohLamp, NonReal())
+        channel.announce(on_trouble=at_sender.append)
+        publish_until(channel.publish, ZenohLamp(number=-1), lambda: bool(got))
+        first.kill()
+        wait_for(lambda: not link(a).is_connected and not link(b).is_connected)
+        sent = 200
+        for number in range(sent):
+            channel.publish(ZenohLamp(number=number))
+        with router(endpoint):
+            meet(a, b)
+            publish_until(channel.publish, ZenohLamp(number=sent), lambda: sent in got)
+            wait_for(lambda: sum(each.count for each in at_receiver) >= sent)
+            wait_for(lambda: sum(each.count for each in at_sender) >= sent)
+    assert not set(range(sent)) & set(got)
+
+
+def test_reliable_events_survive_the_router() -> None:
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    address = f"zenoh:city?reliable=1&connect={endpoint}"
+    troubles: list[object] = []
+    got: list[int] = []
+    with router(endpoint) as first, open_bus(address) as a, open_bus(address) as b:
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=troubles.append)
+        meet(a, b)
+        lamps = a.collection(ZenohLamp)
+        publish_until(lamps.publish, ZenohLamp(number=-1), lambda: bool(got))
+        first.kill()
+        wait_for(lambda: not link(a).is_connected and not link(b).is_connected)
+        for number in range(500):
+            lamps.publish(ZenohLamp(number=number))
+        with router(endpoint):
+            wait_for(lambda: 499 in got)
+    numbers = [number for number in got if number >= 0]
+    assert numbers == list(range(500))
+    assert not troubles
+
+
+def test_hard_channels_are_refused_with_the_reason(address: str) -> None:
+    from genus import Hard
+
+    with open_bus(address) as bus, pytest.raises(BusError, match="zenoh has no calendar"):
+        bus.channel(ZenohLamp, Hard(period="10ms")).announce()
+
+
+def test_zenoh_is_imported_by_the_first_open_only() -> None:
+    program = "import sys, genus.net; genus.net.open_zenoh('x'); print('zenoh' in sys.modules)"
+    process = Process(program)
+    try:
+        assert process.line() == "False"
+    finally:
+        process.kill()
+    assert "zenoh" in sys.modules
