@@ -22,7 +22,7 @@ from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
 from genus.net._envelope import MOST_HOPS
 from genus.net._transport import BULK
 from genus.testing import MqttBroker
-from genus.testing._network import MemoryNetwork
+from genus.testing._network import MemoryNetwork, MemoryTransport
 from tests.net.zenoh_network import free_port
 
 TYPES = """
@@ -374,6 +374,44 @@ def test_while_a_side_is_not_connected_events_wait_on_disk_in_order(tmp_path: Pa
         assert collected == list(range(302))
         assert gateway.status().sides[1].lost == 0
         gateway.close()
+    for bus in (city, far):
+        bus.close()
+
+
+def test_what_was_wanted_when_the_connection_was_lost_is_spooled(tmp_path: Path) -> None:
+    """Tokens go with the connection, and on some networks before it is told to be lost."""
+    network = MemoryNetwork()
+    city, far = memory_bus(network), memory_bus(network)
+    collected: list[int] = []
+    listener = city.subscribe(Subscription(NetLoop), lambda event: collected.append(event.number))
+    network.deliver()
+    link = far.link
+    assert isinstance(link, NetLink)
+    assert isinstance(city.link, NetLink)
+    assert isinstance(city.link.transport, MemoryTransport)
+    tokens = [token for token in city.link.transport.tokens if "/want/" in token]
+    with open_bus() as road, Gateway(road, GatewaySide(bus=far, name="city", spool=tmp_path)) as gateway:
+        gateway.settle()
+        for token in tokens:
+            link.token(token, False)
+        link.connected(False)
+        time.sleep(1)
+        gateway.settle()
+        for number in range(10):
+            road.publish(NetLoop(number=number))
+        assert gateway.status().sides[1].waiting == 10
+        link.connected(True)
+        for token in tokens:
+            link.token(token, True)
+        gateway.settle()
+        eventually(lambda: gateway.status().sides[1].waiting == 0)
+        network.deliver()
+        assert collected == list(range(10))
+        listener.cancel()
+        network.deliver()
+        eventually(lambda: gateway.status().sides[1].asked == 0, "a want that is gone is not believed for ever")
+        road.publish(NetLoop(number=10))
+        assert gateway.status().sides[0].heard == 10
     for bus in (city, far):
         bus.close()
 

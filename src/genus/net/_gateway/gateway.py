@@ -27,6 +27,8 @@ GATE = "gate"
 STEP_S = 0.2
 """How often a gateway looks for what is due, at least."""
 SYNC_S = 1.0
+LINGER_S, RESTORE_S = 0.5, 3.0
+"""How long a side with a spool is believed to want what is gone, and how long after it is connected again."""
 CATCH_UP_S = 0.05
 """How long an event waits at most until the interest that was told before it is followed."""
 MOST_TOKEN = 2000
@@ -73,6 +75,9 @@ class _Side:
         self.configured = [_as_subscription(one) for one in given.wants]
         self.origin = os.urandom(8).hex()
         self.asked = 0
+        self.believed: list[Want] = []
+        self.doubted_until: float | None = None
+        """Until when wants that are gone are believed, unless the connection is lost."""
         self.relay = self.link.relay(lambda arrival: receive(number, arrival))
         self.ends: list[Callable[[], None]] = []
         self.shown: tuple[str, Callable[[], None]] | None = None
@@ -88,11 +93,26 @@ class _Side:
             self.segment is None,
         )
 
-    def wants(self) -> list[Want]:
-        """What the side wants: what its participants tell, and what is configured."""
+    def wants(self, now: float) -> list[Want]:
+        """What the side wants: what its participants tell, and what is configured.
+
+        With a spool, what is gone is believed to be wanted for a while, as it may be gone with the connection, and as
+        long as that is lost.
+        """
         found = [*self.link.wants(), *(Want("", self.origin, one) for one in self.configured)]
-        self.asked = len(found)
-        return found
+        gone = [want for want in self.believed if want not in found] if self.given.spool is not None else []
+        if gone and self.doubted_until is None:
+            self.doubted_until = now + LINGER_S
+        if not gone or (self.is_connected and now >= (self.doubted_until or 0.0)):
+            self.doubted_until, gone = None, []
+        self.believed = [*found, *gone]
+        self.asked = len(self.believed)
+        return self.believed
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the side is connected, as far as its link tells."""
+        return bool(getattr(self.link, "is_connected", True))
 
     def show(self, text: str) -> None:
         """Show the token of the gateway; a new text replaces the old one."""
@@ -275,6 +295,8 @@ class Gateway:
             self._wake.set()
 
     def _connected(self, side: int, is_connected: bool) -> None:
+        if is_connected and self._sides[side].doubted_until is not None:
+            self._sides[side].doubted_until = self._clock() + RESTORE_S
         with self._lock:
             self._put(self._machine.connected(side, is_connected, self._clock()))
         self._wake.set()
@@ -309,6 +331,7 @@ class Gateway:
     def _step(self) -> None:
         changes = self._changes
         self._take_arrivals()
+        self._dirty |= {side.number for side in self._sides if self._is_doubt_over(side)}
         while self._dirty:
             self._follow_wants(self._dirty.pop())
         with self._lock:
@@ -320,6 +343,9 @@ class Gateway:
         self._show_tokens()
         self._drain()
         self._sync()
+
+    def _is_doubt_over(self, side: _Side) -> bool:
+        return side.doubted_until is not None and side.is_connected and self._clock() >= side.doubted_until
 
     def _want(self, side: int, wants: list[Want]) -> None:
         """Want something on a side; what is refused is tried again with the next step."""
@@ -339,7 +365,7 @@ class Gateway:
                 self._put(self._machine.arrived(side, arrival, self._clock()))
 
     def _follow_wants(self, side: int) -> None:
-        wants = self._sides[side].wants()
+        wants = self._sides[side].wants(self._clock())
         with self._lock:
             self._put(self._machine.wants_changed(side, wants, self._clock()))
 
