@@ -93,6 +93,18 @@ def test_events_do_not_go_round_between_buses() -> None:
             assert sum(side.unwanted for gateway in (first, second, third) for side in gateway.status().sides) == 0
 
 
+def test_very_many_subscriptions_are_tested_by_an_index() -> None:
+    got: list[int] = []
+    with open_bus() as road, open_bus() as city, Gateway(road, city) as gateway:
+        for lane in range(0, 120, 2):
+            city.subscribe(Subscription(RoadLoop, where=this.lane == lane), lambda event: got.append(event.lane))
+        gateway.settle()
+        for lane in range(120):
+            road.publish(RoadLoop(lane=lane))
+        assert got == list(range(0, 120, 2))
+        assert gateway.status().sides[0].heard == 60
+
+
 def test_a_handler_may_publish_on_the_bus_that_it_got_an_event_from() -> None:
     with open_bus() as road, open_bus() as city, Gateway(road, city) as gateway:
         city.subscribe(Subscription(RoadLoop), lambda event: city.publish(RoadSign(text=event.lane)))

@@ -376,3 +376,17 @@ def test_a_kept_event_crosses_to_a_side_that_wants_it_later() -> None:
     Subscriber(networks[2], "s3", Subscription(Probe))
     clock.run(SETTLE)
     assert len(networks[2].forwarded) == 1, "the network keeps it itself now"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_sweep_of_shapes_and_deaths(seed: int) -> None:
+    """The tests above with more seeds."""
+    for links in (LINE, RING, TREE, GRID):
+        test_in_a_ring_every_wanted_event_arrives_and_copies_are_recognised(links, seed)
+    for links, doubled in ((RING, "named"), (GRID, "named"), (GRID, "unnamed")):
+        test_when_the_last_subscriber_has_left_no_want_is_left_and_nothing_crosses(links, doubled, seed)
+    test_an_active_gateway_that_is_killed_loses_nothing(seed)
+    test_events_of_a_can_bus_survive_the_active_gateway(seed)
+    test_two_active_gateways_of_a_can_bus_number_its_events_alike(seed)
+    test_a_ring_without_one_gateway_goes_the_other_way(seed)

@@ -23,7 +23,7 @@ from genus.net._envelope import MOST_HOPS
 from genus.net._transport import BULK
 from genus.testing import MqttBroker
 from genus.testing._network import MemoryNetwork, MemoryTransport
-from tests.net.zenoh_network import free_port
+from tests.net.zenoh_network import free_port, router
 
 TYPES = """
 from genus import Event, Maybe
@@ -414,6 +414,43 @@ def test_what_was_wanted_when_the_connection_was_lost_is_spooled(tmp_path: Path)
         assert gateway.status().sides[0].heard == 10
     for bus in (city, far):
         bus.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [3, 14])
+def test_a_router_that_is_killed_costs_no_event(tmp_path: Path, seconds: float) -> None:
+    """The spool has what is published meanwhile, and zenoh's recovery what was on its way."""
+    pytest.importorskip("zenoh")
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    address = f"zenoh:city?connect={endpoint}&scouting=off&reliable=1"
+    collected: list[int] = []
+    with ExitStack() as stack:
+        killed = stack.enter_context(router(endpoint))
+        road, far, city = (stack.enter_context(open_bus(each)) for each in ("local:", address, address))
+        city.subscribe(Subscription(NetLoop), lambda event: collected.append(event.number))
+        eventually(lambda: wanted_on(far) == 1)
+        side = GatewaySide(bus=far, name="city", spool=tmp_path)
+        gateway = stack.enter_context(Gateway(road, side))
+        gateway.settle()
+        published = publish_for(road, 0, 1)
+        killed.kill()
+        published = publish_for(road, published, seconds)
+        assert gateway.status().sides[1].spooled > 100
+        stack.enter_context(router(endpoint))
+        published = publish_for(road, published, 2)
+        eventually(lambda: len(collected) >= published)
+        assert collected == list(range(published))
+        assert gateway.status().sides[1].lost == 0
+
+
+def publish_for(bus: Bus, first: int, seconds: float) -> int:
+    """Publish for some time, numbers from `first` on; returns the next one."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        bus.publish(NetLoop(number=first))
+        first += 1
+        time.sleep(0.005)
+    return first
 
 
 def test_a_full_spool_counts_what_it_drops(tmp_path: Path) -> None:

@@ -21,13 +21,12 @@ from genus.net._envelope import MOST_HOPS, Origin
 from genus.net._gateway.election import SETTLE_S, Election
 from genus.net._gateway.interest import HOLD_S, Interest
 from genus.net._gateway.rate import Limiter
-from genus.net._gateway.routes import Route, declared, merged
+from genus.net._gateway.routes import AnyOf, Route, declared, merged
 from genus.net._gateway.scope import SideRules
 from genus.net._gateway.standby import HELD_S, StandbyBuffer, node_of, renumbered
 from genus.net._gateway.status import SideCounters
 from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Want
-from genus.targets.python import PythonFilter
 
 MOST_KEPT = 10_000
 """Kept events that are remembered for sides that come to want them later."""
@@ -49,11 +48,11 @@ class _KeptArrival(msgspec.Struct, frozen=True):
 
 
 class _ClassTable(msgspec.Struct, frozen=True):
-    """Where events of a class go, from one side: sides with the tests of which one must hold, None if all match."""
+    """Where events of a class go, from one side: sides with the test that must hold, None if all match."""
 
-    targets: tuple[tuple[int, tuple[PythonFilter, ...] | None], ...]
-    refused: tuple[PythonFilter, ...]
-    """Tests of subscriptions that would match, but for the scope of a side."""
+    targets: tuple[tuple[int, AnyOf | None], ...]
+    refused: AnyOf | None
+    """The test of subscriptions that would match, but for the scope of a side."""
 
 
 class GatewayMachine:
@@ -209,8 +208,8 @@ class GatewayMachine:
         table = self._tables[side].get(type(event))
         if table is None:
             table = self._tables[side][type(event)] = self._make_table(side, type(event))
-        found = [target for target, tests in table.targets if tests is None or any(matches(event) for matches in tests)]
-        if not found and any(matches(event) for matches in table.refused):
+        found = [target for target, test in table.targets if test is None or test(event)]
+        if not found and table.refused is not None and table.refused(event):
             self.counts[side].out_of_scope += 1
         return found
 
@@ -221,8 +220,8 @@ class GatewayMachine:
             if route.subscription.accepts(cls):
                 is_open = self.sides[side].scope.exports(cls) and self.sides[route.target].scope.imports_class(cls)
                 (asked.setdefault(route.target, []) if is_open else refused).append(route.subscription)
-        targets = tuple((target, _tests(subscriptions)) for target, subscriptions in sorted(asked.items()))
-        return _ClassTable(targets, tuple(map(PythonFilter, refused)))
+        targets = tuple((target, _test_of(subscriptions)) for target, subscriptions in sorted(asked.items()))
+        return _ClassTable(targets, AnyOf(refused) if refused else None)
 
     # -- events that gateways number ---------------------------------------------------------------------------------
 
@@ -310,8 +309,8 @@ class GatewayMachine:
         return min((time for time in times if time is not None), default=None)
 
 
-def _tests(subscriptions: list[Subscription]) -> tuple[PythonFilter, ...] | None:
-    """Tests of which one must hold; None if a subscription asks for the type only."""
+def _test_of(subscriptions: list[Subscription]) -> AnyOf | None:
+    """The test of subscriptions of which one must match; None if one asks for the type only."""
     if any(one.where is None and not one.has and not one.lacks for one in subscriptions):
         return None
-    return tuple(PythonFilter(one) for one in merged(subscriptions))
+    return AnyOf(subscriptions)

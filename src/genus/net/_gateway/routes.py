@@ -13,7 +13,9 @@ want that was repeated has more hops, up to `MOST_HOPS`, so that wants that only
 Subscriptions of an origin are compared by covering, as gateways cut them by scope and merge them on the way.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +25,12 @@ from genus.model import Event
 from genus.net._envelope import MOST_HOPS
 from genus.net._relay import Want
 from genus.targets.python import PythonFilter
+
+if TYPE_CHECKING:
+    from genus.targets.index import SubscriptionIndex
+
+MOST_MERGED = 16
+"""Subscriptions that are merged, or tested one by one; the time of merging grows with the square of their number."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -75,17 +83,37 @@ def declared(routes: Iterable[Route]) -> list[Want]:
 
 
 def merged(subscriptions: Iterable[Subscription]) -> list[Subscription]:
-    """The fewest subscriptions for several, the same whatever their order."""
+    """The fewest subscriptions for several, the same whatever their order; very many are left as they are."""
     unique = sorted(dict.fromkeys(subscriptions), key=str)
-    return [one.subscription for one in merge(unique)] if len(unique) > 1 else unique
+    return [one.subscription for one in merge(unique)] if 1 < len(unique) <= MOST_MERGED else unique
 
 
-def is_match(tests: Iterable[PythonFilter], event: Event) -> bool:
-    """Whether an event passes one of several tests; also if a value of it has not its declared type.
+class AnyOf:
+    """Tests whether an event matches one of several subscriptions; very many are found by an index."""
 
-    The link that is to send the event refuses it, then, and it is counted.
-    """
+    def __init__(self, subscriptions: Iterable[Subscription]) -> None:
+        unique = list(dict.fromkeys(subscriptions))
+        self._lock = threading.Lock()
+        self._index = _index_of(unique) if len(unique) > MOST_MERGED else None
+        self._tests = () if self._index is not None else tuple(map(PythonFilter, unique))
+
+    def __call__(self, event: Event) -> bool:
+        """Whether one matches; also if a value of the event has not its declared type.
+
+        The link that is to send the event refuses it, then, and it is counted.
+        """
+        try:
+            if self._index is None:
+                return any(matches(event) for matches in self._tests)
+            with self._lock:  # an index is for one thread at a time
+                return bool(self._index.count(event))
+        except GenusError:
+            return True
+
+
+def _index_of(subscriptions: list[Subscription]) -> "SubscriptionIndex | None":
     try:
-        return any(matches(event) for matches in tests)
-    except GenusError:
-        return True
+        from genus.targets.index import SubscriptionIndex
+    except ImportError:  # numpy is an extra
+        return None
+    return SubscriptionIndex(subscriptions)

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from genus.bus import Bus, EventChannel, Listener
 from genus.errors import BusError
-from genus.filters import Subscription
+from genus.filters import AllOf, Subscription
+from genus.filters._subscription import rebuild
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
-from genus.net._gateway.routes import is_match, merged
+from genus.net._gateway.routes import AnyOf, merged
 from genus.net._gateway.standby import PREFIX_BYTES
 from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Relay, RelayLink, Want
-from genus.targets.python import PythonFilter
 
 NUMBERS_PER_S = 4096
 """Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""
@@ -55,19 +55,16 @@ class LocalRelay:
         self.receive = receive
         self.wants: tuple[Want, ...] = ()
         self.subscriptions: tuple[Subscription, ...] = ()
-        self._tests: tuple[PythonFilter, ...] = ()
+        self.matches = AnyOf(())
+        """Whether the gateway wants an event."""
         self._changed = changed
 
     def want(self, wants: Iterable[Want]) -> None:
         """Receive what these wants match; replaces those before."""
         self.wants = tuple(wants)
-        self.subscriptions = tuple(merged(want.subscription for want in self.wants))
-        self._tests = tuple(map(PythonFilter, self.subscriptions))
+        self.subscriptions = tuple(dict.fromkeys(want.subscription for want in self.wants))
+        self.matches = AnyOf(self.subscriptions)
         self._changed()
-
-    def matches(self, event: Event) -> bool:
-        """Whether the gateway wants an event."""
-        return is_match(self._tests, event)
 
     def close(self) -> None:
         """Want nothing more."""
@@ -292,8 +289,9 @@ class CanSegment:
         return self._relay
 
     def _relay_changed(self) -> None:
-        """Let what is wanted pass the acceptance filters, and nothing else."""
-        wanted = self._relay.subscriptions if self._relay is not None else ()
+        """Let what is wanted pass the acceptance filters, and nothing else; these do not test predicates."""
+        asked = self._relay.subscriptions if self._relay is not None else ()
+        wanted = merged(_without_predicate(one) for one in asked)
         if wanted and self._untap is None:
             self._untap = self._link.tap(self._received)
         elif not wanted and self._untap is not None:
@@ -341,6 +339,11 @@ class CanSegment:
     def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
         """A CAN bus shows no tokens."""
         return _nothing
+
+
+def _without_predicate(subscription: Subscription) -> Subscription:
+    asked: AllOf[Any] = AllOf(subscription.types)
+    return rebuild(asked, exact=subscription.exact, has=subscription.has, lacks=subscription.lacks)
 
 
 def _nothing() -> None:
