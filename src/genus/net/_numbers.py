@@ -4,6 +4,8 @@ Numbers count from 1 for each key, modulo 2^32. A gap in the numbers of a sender
 later: they may be on another way, or be sent again. So a gap is told as a loss only after it has settled.
 """
 
+import threading
+
 from genus.net._envelope import NUMBERS
 
 WINDOW = 1024
@@ -37,7 +39,7 @@ class SenderNumbers:
     (0, 1)
     """
 
-    __slots__ = ("_gaps", "_overflow", "found", "last")
+    __slots__ = ("_gaps", "_lock", "_overflow", "found", "last")
 
     def __init__(self, last: int) -> None:
         self.last = last
@@ -45,6 +47,8 @@ class SenderNumbers:
         """Packets that came after they had been counted as lost, or twice."""
         self._gaps: list[Gap] = []
         self._overflow = 0
+        self._lock = threading.Lock()
+        """Of the gaps: they settle in another thread than packets arrive in."""
 
     @property
     def missing(self) -> int:
@@ -73,13 +77,18 @@ class SenderNumbers:
         behind = (number - self.last) & _MASK
         if behind == 0 or behind >= _HALF:
             return 0
-        self._gaps.append(Gap((self.last + 1) & _MASK, behind, now))
-        if len(self._gaps) > MOST_GAPS:
-            self._overflow += self._gaps.pop(0).count
+        with self._lock:
+            self._gaps.append(Gap((self.last + 1) & _MASK, behind, now))
+            if len(self._gaps) > MOST_GAPS:
+                self._overflow += self._gaps.pop(0).count
         self.last = number
         return behind
 
     def _arrive_late(self, number: int, now: float) -> None:
+        with self._lock:
+            self._fill(number, now)
+
+    def _fill(self, number: int, now: float) -> None:
         for place, gap in enumerate(self._gaps):
             offset = (number - gap.first) & _MASK
             if offset < gap.count:
@@ -92,9 +101,10 @@ class SenderNumbers:
 
     def settle(self, before: float) -> int:
         """How many packets are lost: those that have been missing since before a time. Each is counted once."""
-        lost = self._overflow + sum(gap.count for gap in self._gaps if gap.since < before)
-        self._overflow = 0
-        self._gaps = [gap for gap in self._gaps if gap.since >= before]
+        with self._lock:
+            lost = self._overflow + sum(gap.count for gap in self._gaps if gap.since < before)
+            self._overflow = 0
+            self._gaps = [gap for gap in self._gaps if gap.since >= before]
         return lost
 
 
