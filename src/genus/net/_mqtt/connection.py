@@ -3,8 +3,9 @@
 Any thread may send. A lone packet is sent at once, in the thread of its sender. When packets follow each other closely
 they are left to the connection's thread, or sent together once there are some kilobytes, so that many go in one system
 call. In the same way, when packets arrive so closely that the thread hardly waits for them, it lets some come together
-before it reads: a broker writes each packet and each acknowledgement by itself. With TLS all is sent by the
-connection's thread, as a TLS stream must not be used by two threads.
+before it reads: a broker writes each packet and each acknowledgement by itself. It does not where the broker waits for
+acknowledgements of few packets. With TLS all is sent by the connection's thread, as a TLS stream must not be used by
+two threads.
 """
 
 import selectors
@@ -325,7 +326,7 @@ class Connection:
                         data = self._receive(stream)
                 ended = self._turn(data, bool(wanted & READ))
                 quick = quick + 1 if data and time.monotonic_ns() - begin < QUICK_NS else 0
-                if quick > QUICK_TURNS and ended is None:
+                if quick > QUICK_TURNS and ended is None and not self._machine.is_awaited:
                     ended = self._read_together(stream)
                     quick = QUICK_TURNS
                 if ended is not None:
@@ -333,7 +334,7 @@ class Connection:
 
     def _read_together(self, stream: socket.socket) -> Closing | None:
         """While packets keep coming: let some come together, then handle them, without waiting for what happens."""
-        while not self._mailbox.pause():
+        while not self._mailbox.pause() and not self._machine.is_awaited:
             time.sleep(TOGETHER_S)
             data = self._receive(stream)
             if data is None:

@@ -25,6 +25,7 @@ PING: Final = mqtt5.PingReqPacket().write()
 PING_ANSWER_S: Final = 5
 CONNACK_S: Final = 5
 FILTERS_PER_PACKET: Final = 100
+SMALL_WINDOW: Final = 200
 SUCCESS_BELOW: Final = 0x80
 NO_MATCHING_SUBSCRIBERS: Final = 16
 PROTOCOL_ERROR: Final = mqtt5.DisconnectReasonCode.PROTOCOL_ERROR
@@ -69,7 +70,8 @@ class Filter(msgspec.Struct, frozen=True):
 class ClientMachine:
     """State: one client with its session, its packets that wait or are not acknowledged, and its subscriptions.
 
-    Packets of the queue `urgent` go before those of `waiting`.
+    Packets of the queue `urgent` go before those of `waiting`. `is_awaited` says that the server has a small window and
+    waits for what is sent now: acknowledgements, or packets for which acknowledgements made room.
     """
 
     def __init__(self, session: Session) -> None:
@@ -80,6 +82,7 @@ class ClientMachine:
         self.waiting_bytes = 0
         self.in_flight: dict[int, Outgoing] = {}
         self.is_connected = False
+        self.is_awaited = False
         self._session = session
         self._clean_start = session.clean_start
         self._decoder = Decoder(session.largest)
@@ -144,6 +147,7 @@ class ClientMachine:
             self._reject(problem)
         if acks:
             self._control.append(b"".join([b"\x40\x02" + number.to_bytes(2, "big") for number in acks]))
+        self.is_awaited = self.limits.receive_max < SMALL_WINDOW and bool(acks or self.in_flight)
         self.counts["received"] += len(messages)
         return messages
 
