@@ -8,8 +8,9 @@ from itertools import count
 
 from genus import Event, Subscription
 from genus.model import name_of
-from genus.net._envelope import Origin
-from genus.net._gateway.machine import Forward, GatewayMachine, SideRules
+from genus.net._envelope import NUMBERS, Origin
+from genus.net._gateway.machine import Forward, GatewayMachine
+from genus.net._gateway.scope import SideRules
 from genus.net._relay import Arrival, Want
 
 
@@ -181,15 +182,18 @@ class CanSide(GatewaySide):
         super().__init__(network, gateway, number)
         self.segment = network
         self._numbers: Counter[tuple[int, type]] = Counter()
-        self._first = int(network.clock.now * 1000)
+        self._first = network.clock.random.randrange(1 << 32)  # as after any step of the clock
+        self._epoch = network.clock.random.randbytes(2)
 
     def receive_frame(self, node: int, event: Event, is_from_gateway: bool) -> None:
         if is_from_gateway:
-            self.gateway.machine.copy_arrived(self.number, event)
+            self.gateway.machine.copy_arrived(self.number, event, self.network.clock.now)
             return
         self._numbers[node, type(event)] += 1
-        uid = self.PREFIX + bytes([0, 0, 0, node])
-        self.gateway.receive(self.number, Arrival(event, Origin(uid, self._first + self._numbers[node, type(event)])))
+        uid = self.PREFIX + self._epoch + bytes([0, node])
+        self.gateway.receive(
+            self.number, Arrival(event, Origin(uid, (self._first + self._numbers[node, type(event)]) % NUMBERS))
+        )
 
 
 class ModelGateway:

@@ -1,5 +1,6 @@
 """Gateways between buses of one process: within it, and on a simulated CAN bus."""
 
+import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
@@ -305,3 +306,33 @@ def test_a_live_can_bus(tmp_path: Path) -> None:
         assert signs.get(10).text == 7
         road.publish(RoadLoop(lane=9))
         assert inbox.get(10).lane == 9, "the gateway's own program is a node of the bus too"
+
+
+def test_threads_that_publish_and_subscribe_at_once() -> None:
+    """Every publisher's events cross once and in order, while others subscribe and cancel."""
+    got: list[tuple[str | None, int]] = []
+    with open_bus() as road, open_bus() as city, Gateway(road, city) as gateway:
+        city.subscribe(Subscription(RoadLoop, has="source"), lambda event: got.append((event.source, event.lane)))
+        gateway.settle()
+
+        def publish(name: str) -> None:
+            for lane in range(200):
+                road.publish(RoadLoop(lane=lane, source=name))
+
+        def change() -> None:
+            for lane in range(30):
+                listener = city.subscribe(Subscription(RoadLoop, where=this.lane == lane), lambda event: None)
+                gateway.settle()
+                listener.cancel()
+
+        calls: list[Callable[[], None]] = [*(partial(publish, f"p{number}") for number in range(3)), change]
+        threads = [threading.Thread(target=call) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert eventually(lambda: len(got) >= 600)
+        for number in range(3):
+            assert [lane for name, lane in got if name == f"p{number}"] == list(range(200))
+        side = gateway.status().sides[1]
+        assert (side.crossed, side.lost, gateway.status().sides[0].duplicates) == (600, 0, 0)

@@ -8,9 +8,9 @@ import pytest
 
 from genus import Event, Subscription, UInt8, this
 from genus.net._envelope import Origin
-from genus.net._gateway.machine import SideRules
+from genus.net._gateway.election import TAKEOVER_S
 from genus.net._gateway.rate import parse_rate
-from genus.net._gateway.scope import Scope
+from genus.net._gateway.scope import Scope, SideRules
 from genus.net._relay import Arrival, Want
 from tests.net.network_model import (
     CanSegment,
@@ -277,13 +277,37 @@ def test_gateways_that_do_not_see_each_other_on_one_side_are_both_active() -> No
     gateways = [ModelGateway(clock, uid, one, two, name="pair") for uid in ("g0", "g1")]
     clock.run(SETTLE)
     assert [gateway.machine.is_active for gateway in gateways] == [True, False]
-    gateways[1].machine.token(1, "g0", False, clock.now)
-    assert gateways[1].machine.is_active
-    gateways[1].machine.token(1, "g0", True, clock.now)
-    assert not gateways[1].machine.is_active
-    gateways[1].machine.token(1, "g0", False, clock.now)
-    gateways[1].machine.connected(1, False, clock.now)
-    assert not gateways[1].machine.is_active, "a side that is down for itself says nothing of the other gateway"
+    second = gateways[1].machine
+    second.token(1, "g0", False, clock.now)
+    assert not second.is_active, "what is on its way may still come"
+    second.tick(clock.now + TAKEOVER_S)
+    assert second.is_active
+    second.token(1, "g0", True, clock.now + 1)
+    assert not second.is_active
+    second.connected(1, False, clock.now + 1)
+    second.token(1, "g0", False, clock.now + 1)
+    second.tick(clock.now + 2)
+    assert not second.is_active, "a side that is down for itself says nothing of the other gateway"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_two_active_gateways_of_a_can_bus_number_its_events_alike(seed: int) -> None:
+    """They lost sight of each other on the city's side: copies of their events are recognised."""
+    clock, choice = Clock(seed), random.Random(seed)
+    road, city = CanSegment(clock, "road"), Network(clock, "city")
+    gateways = [ModelGateway(clock, uid, road, city, name="pair") for uid in ("g0", "g1")]
+    subscriber = Subscriber(city, "s0", Subscription(Event))
+    clock.run(SETTLE)
+    for number in range(60):
+        if number == 30:
+            gateways[1].machine.token(1, "g0", False, clock.now)
+            gateways[1].tick()
+        road.publish(choice.randrange(2), Probe(lane=number))
+        clock.run(0.003)
+    clock.run(SETTLE)
+    assert [gateway.machine.is_active for gateway in gateways] == [True, True]
+    assert len(subscriber.got) == 60
+    assert len(city.forwarded) > 65
 
 
 # -- scope, rate, kept -------------------------------------------------------------------------------------------------

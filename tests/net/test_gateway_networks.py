@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from genus import Catalog, NonReal, Subscription, open_bus, this
-from genus.bus import Bus
+from genus.bus import Bus, Hard, Reply
 from genus.errors import BusError
-from genus.net import Gateway, GatewaySide, NetLink
+from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
 from genus.net._envelope import MOST_HOPS
+from genus.net._transport import BULK
 from genus.testing import MqttBroker
 from genus.testing._network import MemoryNetwork
 from tests.net.zenoh_network import free_port
@@ -32,10 +33,18 @@ class NetLoop(Event, tagged=("place",)):
 
 class NetFast(NetLoop):
     speed: Maybe[float] = None
+
+class NetMove(Event):
+    axis: int
+    request: Maybe[int] = None
 """
 namespace: dict[str, Any] = {"__name__": "net_loop_types"}
 exec(TYPES, namespace)  # the types of the other processes, declared by the same text
-NetLoop, NetFast = namespace["NetLoop"], namespace["NetFast"]
+NetLoop, NetFast, NetMove = namespace["NetLoop"], namespace["NetFast"], namespace["NetMove"]
+
+
+class NetMoved(Reply):
+    axis: int = 0
 
 
 def eventually(condition: Callable[[], object], what: str = "", seconds: float = 40) -> None:
@@ -160,6 +169,62 @@ def test_last_values_reach_who_subscribes_later_beyond_a_gateway(addresses: list
             late = Collected(other, Subscription(NetLoop))
             eventually(lambda: set(late.got) == {2, 3})
         assert max(first.got.values()) == 1
+
+
+@pytest.mark.parametrize("addresses", MEDIA, indirect=True)
+def test_requests_are_answered_beyond_a_gateway(addresses: list[str]) -> None:
+    with (
+        open_bus(addresses[0]) as road,
+        open_bus(addresses[0]) as near,
+        open_bus(addresses[1]) as far,
+        open_bus(addresses[1]) as city,
+        Gateway(near, far),
+    ):
+        road.collection(NetMove).serve(lambda move: NetMoved(axis=move.axis + 1))
+        eventually(lambda: wanted_on(city) >= 1)
+        moves = city.collection(NetMove)
+        replies = [moves.request_sync(NetMove(axis=axis), timeout="30s", reply=NetMoved) for axis in range(3)]
+        assert [reply.axis for reply in replies] == [1, 2, 3]
+
+
+def test_types_are_forwarded_with_the_quality_of_the_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a type whose quality the medium cannot keep is counted as lost."""
+    network = MemoryNetwork()
+    city, far = memory_bus(network), memory_bus(network)
+    city.subscribe(Subscription(NetLoop), lambda event: None)
+    network.deliver()
+    assert isinstance(far.link, NetLink)
+    used: list[tuple[str, int]] = []
+    made = far.link.transport.sender
+
+    def sender(key: str, sending: Sending) -> Sender:
+        used.append((key, sending.priority))
+        return made(key, sending)
+
+    monkeypatch.setattr(far.link.transport, "sender", sender)
+    side = GatewaySide(bus=far, quality={NetFast: Hard(period="10ms"), NetLoop: NonReal(priority=1)})
+    with open_bus() as road, Gateway(road, side) as gateway:
+        gateway.settle()
+        road.publish(NetLoop(number=1))
+        for number in (2, 3):
+            road.publish(NetFast(number=number))
+        assert used == [("city/NetLoop/0", BULK)]
+        assert (gateway.status().sides[1].crossed, gateway.status().sides[1].lost) == (1, 2)
+    for bus in (city, far):
+        bus.close()
+
+
+def test_a_gateway_has_metrics() -> None:
+    with open_bus() as road, open_bus() as city:
+        sides = GatewaySide(bus=road, name="road"), GatewaySide(bus=city, name="city")
+        with Gateway(*sides) as gateway:
+            city.subscribe(Subscription(NetLoop), lambda event: None)
+            gateway.settle()
+            road.publish(NetLoop(number=1))
+            found = {metric.name: dict(metric.values) for metric in gateway.metrics()}
+        assert found["gateway_crossed_total"] == {"road": 0, "city": 1}
+        assert found["gateway_active"] == {"": 1.0}
+        assert found["gateway_connected"] == {"road": 1.0, "city": 1.0}
 
 
 # -- a gateway that is killed ------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ later: they may be on another way, or be sent again. So a gap is told as a loss 
 """
 
 import threading
+from itertools import islice
 
 from genus.net._envelope import NUMBERS
 
@@ -142,7 +143,8 @@ class OriginNumbers:
 
     def _skip(self, number: int, ahead: int) -> None:
         self._unseen |= dict.fromkeys((number - back) & _MASK for back in range(ahead - 1, 0, -1))
-        for old in list(self._unseen)[: max(0, len(self._unseen) - WINDOW)]:
+        excess = len(self._unseen) - WINDOW
+        for old in list(islice(self._unseen, excess)) if excess > 0 else ():
             del self._unseen[old]
         self.newest = number
 

@@ -10,15 +10,16 @@ from typing import Any
 import msgspec
 
 from genus.bus import Bus, QoS, Timer
-from genus.errors import BusError
+from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event
-from genus.net._gateway.machine import Forward, GatewayMachine, SideRules
+from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.outlet import Outlet
 from genus.net._gateway.rate import RateLimit, parse_rate
-from genus.net._gateway.scope import Scope
+from genus.net._gateway.scope import Scope, SideRules
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
 from genus.net._gateway.spool import MOST_BYTES, Spool
+from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._metrics import Metric
 from genus.net._relay import Arrival, Want
 
@@ -26,6 +27,8 @@ GATE = "gate"
 STEP_S = 0.2
 """How often a gateway looks for what is due, at least."""
 SYNC_S = 1.0
+CATCH_UP_S = 0.05
+"""How long an event waits at most until the interest that was told before it is followed."""
 MOST_TOKEN = 2000
 
 
@@ -55,41 +58,6 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
     spool: str | os.PathLike[str] | None = None
     spool_bytes: int = MOST_BYTES
     gateways: Sequence[int] = ()
-
-
-class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a side of a gateway has done so far, and how it is now.
-
-    `asked` is how many subscriptions the side has, and `refused` how many of these ask only for what the scopes of the
-    sides keep back. The counters are those of `SideCounters`.
-    """
-
-    name: str
-    is_connected: bool
-    asked: int
-    refused: int
-    waiting: int
-    heard: int
-    unwanted: int
-    duplicates: int
-    out_of_scope: int
-    wanted: int
-    crossed: int
-    lost: int
-    spooled: int
-    limited: int
-
-
-class GatewayStatus(msgspec.Struct, frozen=True):
-    """How a gateway is now: whether it is the active one of its name, what it keeps as a standby, and its sides.
-
-    `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross.
-    """
-
-    is_active: bool
-    held: int
-    unconfirmed: int
-    sides: tuple[SideStatus, ...]
 
 
 class _Side:
@@ -184,10 +152,13 @@ class Gateway:
         self._peers: dict[tuple[int, str], dict[str, str]] = {}
         """By side and link: the texts of the tokens of other gateways, with the uid in each."""
         self._dirty = set(range(len(given)))
+        self._changes = self._followed = 0
+        """Changes of interest that were told, and those that were followed."""
         self._arrivals: list[tuple[int, Arrival]] = []
         self._is_stepping = threading.Lock()
         self._wake = threading.Event()
         self._synced_at = 0.0
+        self._refused: set[str] = set()
         for side in self._sides:
             self._join(side)
         self._timer, self._thread = self._start()
@@ -242,17 +213,17 @@ class Gateway:
             self._wake.clear()
             try:
                 self.step()
-            except BusError as problem:
-                if self._is_closed:
-                    return
-                _log().warning("a gateway: %s", problem)
-            except Exception:
-                _log().exception("a gateway failed in its regular work")
+            except Exception:  # of a bus that is being closed, or of a transport: the others are served on
+                if not self._is_closed:
+                    _log().exception("a gateway failed in its regular work")
 
     def settle(self) -> None:
         """Follow all changes of interest that are known by now, before this call returns."""
-        while self._dirty or self._arrivals:
-            self.step()
+        self._is_stepping.acquire()
+        try:
+            self._step()
+        finally:
+            self._is_stepping.release()
 
     def close(self) -> None:
         """Carry nothing more; what waits is sent, or stays in its spool. A second call does nothing."""
@@ -276,16 +247,28 @@ class Gateway:
         if self._virtual is not None and self._sides[side].is_network:
             self._arrivals.append((side, arrival))
             return
+        if self._followed != self._changes:
+            self._catch_up()
         with self._lock:
             self._put(self._machine.arrived(side, arrival, self._clock()))
         self._drain()
 
+    def _catch_up(self) -> None:
+        """Follow interest before an event that came after it: it may be a request, and the interest in its reply."""
+        if self._virtual is None and self._is_stepping.acquire(timeout=CATCH_UP_S):
+            try:
+                if self._followed != self._changes:
+                    self._step()
+            finally:
+                self._is_stepping.release()
+
     def _copied(self, side: int, event: Event) -> None:
         with self._lock:
-            self._machine.copy_arrived(side, event)
+            self._machine.copy_arrived(side, event, self._clock())
 
     def _wants_changed(self, side: _Side) -> None:
         self._dirty.add(side.number)
+        self._changes += 1
         if self._virtual is not None and not side.is_network:
             self.step()
         else:
@@ -316,23 +299,38 @@ class Gateway:
     # -- regular work ------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do what is due; a gateway does this by itself."""
-        if not self._is_stepping.acquire(blocking=False):
-            return
+        """Do what is due, unless that is being done; a gateway does this by itself."""
+        if self._is_stepping.acquire(blocking=False):
+            try:
+                self._step()
+            finally:
+                self._is_stepping.release()
+
+    def _step(self) -> None:
+        changes = self._changes
+        self._take_arrivals()
+        while self._dirty:
+            self._follow_wants(self._dirty.pop())
+        with self._lock:
+            self._put(self._machine.tick(self._clock()))
+            changed = self._machine.take_changed()
+        for side, wants in changed.items():
+            self._want(side, wants)
+        self._followed = changes
+        self._show_tokens()
+        self._drain()
+        self._sync()
+
+    def _want(self, side: int, wants: list[Want]) -> None:
+        """Want something on a side; what is refused is tried again with the next step."""
         try:
-            self._take_arrivals()
-            while self._dirty:
-                self._follow_wants(self._dirty.pop())
+            self._sides[side].relay.want(wants)
+        except GenusError as problem:
             with self._lock:
-                self._put(self._machine.tick(self._clock()))
-                changed = self._machine.take_changed()
-            for side, wants in changed.items():
-                self._sides[side].relay.want(wants)
-            self._show_tokens()
-            self._drain()
-            self._sync()
-        finally:
-            self._is_stepping.release()
+                self._machine.repeat_wants(side)
+            if not self._is_closed and str(problem) not in self._refused:
+                self._refused.add(str(problem))
+                _log().warning("a gateway cannot ask for what is wanted of %s: %s", self._sides[side].name, problem)
 
     def _take_arrivals(self) -> None:
         arrivals, self._arrivals = self._arrivals, []
@@ -391,43 +389,13 @@ class Gateway:
             is_connected=outlet.is_connected,
             asked=side.asked,
             refused=self._machine.refused_wants(side.number),
-            waiting=outlet.waiting,
+            waiting=outlet.waiting + self._machine.waiting(side.number),
             **self._machine.counts[side.number].as_dict(),
         )
 
     def metrics(self) -> Iterator[Metric]:
         """The counters for Prometheus, by side."""
-        status = self.status()
-        yield Metric("gateway_active", "Whether it carries events", "gauge", {"": float(status.is_active)})
-        yield Metric("gateway_held", "Events that a standby keeps", "gauge", {"": status.held})
-        yield Metric(
-            "gateway_unconfirmed_total", "Events not seen to cross in time", "counter", {"": status.unconfirmed}
-        )
-        for name, text in _GAUGES.items():
-            values = {side.name: float(getattr(side, name)) for side in status.sides}
-            yield Metric(f"gateway_{name.removeprefix('is_')}", text, "gauge", values, "side")
-        for name, text in _COUNTERS.items():
-            values = {side.name: float(getattr(side, name)) for side in status.sides}
-            yield Metric(f"gateway_{name}_total", text, "counter", values, "side")
-
-
-_GAUGES = {
-    "is_connected": "Whether the side is connected",
-    "asked": "Subscriptions of the side",
-    "refused": "Subscriptions of the side that scopes keep back",
-    "waiting": "Events that wait for the side, in the queue and in the spool",
-}
-_COUNTERS = {
-    "heard": "Events that came from the side",
-    "unwanted": "Events of the side that no other one wants",
-    "duplicates": "Events of the side that had come before",
-    "out_of_scope": "Events of the side that scopes keep back",
-    "wanted": "Events that the side wants",
-    "crossed": "Events sent to the side",
-    "lost": "Events that could not be sent to the side",
-    "spooled": "Events written to the spool of the side",
-    "limited": "Events that a rate limit kept from the side",
-}
+        return metrics_of(self.status())
 
 
 class _Token(msgspec.Struct, frozen=True, array_like=True):

@@ -10,7 +10,7 @@ was not seen to cross.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -18,36 +18,19 @@ from msgspec.structs import replace
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._envelope import MOST_HOPS, Origin
-from genus.net._gateway.counters import SideCounters
-from genus.net._gateway.rate import Limiter, RateLimit
-from genus.net._gateway.routes import Entry, Route, declared, merged, routes_from
-from genus.net._gateway.scope import Scope, cut
-from genus.net._gateway.standby import HELD_S, StandbyBuffer, renumbered
+from genus.net._gateway.election import SETTLE_S, Election
+from genus.net._gateway.interest import HOLD_S, Interest
+from genus.net._gateway.rate import Limiter
+from genus.net._gateway.routes import Route, declared, merged
+from genus.net._gateway.scope import SideRules
+from genus.net._gateway.standby import HELD_S, StandbyBuffer, node_of, renumbered
+from genus.net._gateway.status import SideCounters
 from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Want
 from genus.targets.python import PythonFilter
 
-HOLD_S = 0.1
-"""After a way to an origin was lost, longer ways are not believed for this time: they may lead back to this gateway."""
-SETTLE_S = 1.0
-"""How long a new gateway that has a name waits for the tokens of others, before it may be the active one."""
-
 MOST_KEPT = 10_000
 """Kept events that are remembered for sides that come to want them later."""
-
-
-class SideRules(msgspec.Struct, frozen=True):
-    """What a machine knows of a side.
-
-    `prefix` begins the uids of origins whose events this gateway counts, as those of a CAN bus; empty if there are
-    none. `tells_tokens` says whether other gateways are seen there.
-    """
-
-    name: str
-    scope: Scope = Scope()
-    limits: Mapping[type, RateLimit] = {}
-    prefix: bytes = b""
-    tells_tokens: bool = True
 
 
 class Forward(msgspec.Struct, frozen=True, gc=False):
@@ -89,14 +72,15 @@ class GatewayMachine:
         self.uid = uid
         self.sides = tuple(sides)
         self.counts = [SideCounters() for _ in sides]
-        self._interest = _Interest(self.sides, hold_s)
+        self._interest = Interest(self.sides, hold_s)
         self._tables: list[dict[type, _ClassTable]] = [{} for _ in sides]
         self._limiters = [Limiter(side.limits) for side in sides]
         self._seen = SeenEvents()
         self._kept: OrderedDict[str, _KeptArrival] = OrderedDict()
         """The newest event of each line of which the newest is kept."""
-        self._offsets: dict[tuple[bytes, str], int] = {}
-        self._election = _Election(uid, self.sides, now + settle_s if is_doubled else None)
+        self._counted: dict[tuple[bytes, str], tuple[bytes, int]] = {}
+        """By node and type of events that gateways count: the uid of the active gateway's, and the difference."""
+        self._election = Election(uid, self.sides, now + settle_s if is_doubled else None)
         self._is_active = not is_doubled
         self._standby = StandbyBuffer()
         self._changed = set(range(len(self.sides)))
@@ -126,6 +110,10 @@ class GatewayMachine:
         changed, self._changed = self._changed, set()
         return {side: self.wanted_on(side) for side in sorted(changed)}
 
+    def repeat_wants(self, side: int) -> None:
+        """What to want on a side could not be wanted: give it out again."""
+        self._changed.add(side)
+
     def wanted_on(self, side: int) -> list[Want]:
         """What to want on a side; a standby also wants to see what crosses, which is not to be repeated by others."""
         wants = declared(self._interest.routes[side])
@@ -138,6 +126,10 @@ class GatewayMachine:
     def routes(self, side: int) -> list[Route]:
         """The ways that events of a side take."""
         return list(self._interest.routes[side])
+
+    def waiting(self, side: int) -> int:
+        """How many events for a side wait until a rate limit lets them pass."""
+        return self._limiters[side].waiting
 
     def refused_wants(self, side: int) -> int:
         """How many subscriptions of a side ask for nothing that the scopes let pass."""
@@ -169,11 +161,12 @@ class GatewayMachine:
         counts.unwanted += not targets
         return self._pass(side, arrival, targets, now)
 
-    def copy_arrived(self, side: int, event: Event) -> None:
+    def copy_arrived(self, side: int, event: Event, now: float) -> None:
         """An event came from a side that another gateway had sent there, without its origin; it never goes back."""
         self.counts[side].heard += 1
         self.counts[side].duplicates += 1
-        self._standby.heard_copy(event, side)
+        if not self._is_active:
+            self._standby.heard_copy(event, side, now)
 
     def _heard_again(self, side: int, arrival: Arrival) -> list[Forward]:
         self._standby.heard_again(arrival, side)
@@ -184,6 +177,9 @@ class GatewayMachine:
         """Forward an event to some sides, if rate limits and the number of hops let it pass."""
         origin = arrival.origin
         if origin.hops >= MOST_HOPS:
+            for target in targets:
+                self.counts[target].wanted += 1
+                self.counts[target].lost += 1
             return []
         if arrival.kept is not None:
             self._keep(side, arrival, targets)
@@ -239,22 +235,26 @@ class GatewayMachine:
 
     def _number(self, arrival: Arrival) -> tuple[Arrival, bool]:
         """The event with the number that the active gateway gives it, and whether it was seen to cross already."""
-        key = (arrival.origin.uid, name_of(type(arrival.event)))
-        offset = self._offsets.get(key, 0)
-        arrival = renumbered(arrival, offset) if offset else arrival
-        further = None if self._is_active else self._standby.find_early(arrival)
-        if further is None:
+        key = (node_of(arrival.origin.uid), name_of(type(arrival.event)))
+        known = self._counted.get(key)
+        if known is not None:
+            arrival = renumbered(arrival, *known)
+        early = None if self._is_active else self._standby.find_early(arrival)
+        if early is None:
             return arrival, False
-        self._offsets[key] = offset + further
+        self._counted[key] = early[0], (known[1] if known is not None else 0) + early[1]
         return arrival, True
 
     def _see_crossing(self, arrival: Arrival, side: int) -> None:
         """An event that gateways number came over another side: a copy of what this one counts."""
         if self._is_active:
             self.counts[side].duplicates += 1
-        elif (further := self._standby.align(arrival, side)) is not None:
-            key = (arrival.origin.uid, name_of(type(arrival.event)))
-            self._offsets[key] = self._offsets.get(key, 0) + further
+            return
+        offset = self._standby.align(arrival, side)
+        if offset is not None:
+            key = (node_of(arrival.origin.uid), name_of(type(arrival.event)))
+            known = self._counted.get(key)
+            self._counted[key] = arrival.origin.uid, (known[1] if known is not None else 0) + offset
 
     # -- other gateways, and time ------------------------------------------------------------------------------------
 
@@ -315,144 +315,3 @@ def _tests(subscriptions: list[Subscription]) -> tuple[PythonFilter, ...] | None
     if any(one.where is None and not one.has and not one.lacks for one in subscriptions):
         return None
     return tuple(PythonFilter(one) for one in merged(subscriptions))
-
-
-class _Interest:
-    """State: what origins want on each side, and the routes that follow from it."""
-
-    def __init__(self, sides: Sequence[SideRules], hold_s: float) -> None:
-        self._sides = sides
-        self._hold_s = hold_s
-        self._entries: dict[str, list[Entry]] = {}
-        """By origin."""
-        self._best: dict[str, int] = {}
-        """By origin: the hops of the nearest entry that was believed."""
-        self._holds: dict[str, tuple[int, float]] = {}
-        """By origin whose nearest entry was lost: its hops, and until when those with more are not believed."""
-        self._by_origin: list[dict[str, list[Route]]] = [{} for _ in sides]
-        self.routes: list[list[Route]] = [[] for _ in sides]
-
-    @property
-    def wake_at(self) -> float | None:
-        """When the next hold ends."""
-        return min((until for _, until in self._holds.values()), default=None)
-
-    def refused(self, side: int) -> int:
-        """How many subscriptions of a side no scope lets anything through for."""
-        others = [other for other in range(len(self._sides)) if other != side]
-        asked = (one for entries in self._entries.values() for one in entries if one.side == side)
-        return sum(not any(self._cut(one.subscription, other, side) for other in others) for one in asked)
-
-    def replace(self, side: int, wants: Iterable[Want], now: float) -> set[int]:
-        """Note all that is wanted on a side; returns the sides whose routes have changed."""
-        found: dict[str, list[Entry]] = {}
-        for want in wants:
-            if want.hops < MOST_HOPS:
-                found.setdefault(want.origin, []).append(Entry(side, want.subscription, want.hops))
-        touched = {
-            origin
-            for origin in {*found, *self._entries}
-            if _as_set(found.get(origin, ())) != _as_set(self._entries_on(origin, side))
-        }
-        for origin in touched:
-            others = [entry for entry in self._entries.get(origin, ()) if entry.side != side]
-            self._entries[origin] = [*others, *found.get(origin, ())]
-            self._hold(origin, now)
-            if not self._entries[origin]:
-                del self._entries[origin]
-        return self._find_routes(touched)
-
-    def release(self, now: float) -> set[int]:
-        """Believe again what was held back; returns the sides whose routes have changed."""
-        over = {origin for origin, (_, until) in self._holds.items() if until <= now}
-        for origin in over:
-            del self._holds[origin]
-            self._note_best(origin)
-        return self._find_routes(over)
-
-    def _entries_on(self, origin: str, side: int) -> list[Entry]:
-        return [entry for entry in self._entries.get(origin, ()) if entry.side == side]
-
-    def _hold(self, origin: str, now: float) -> None:
-        """Hold back longer ways to an origin whose shortest one was lost."""
-        before = self._best.get(origin)
-        held = self._holds.get(origin)
-        nearest = min((entry.hops for entry in self._entries[origin]), default=MOST_HOPS)
-        if held is not None and nearest <= held[0]:
-            del self._holds[origin]
-        elif held is None and before is not None and nearest > before:
-            self._holds[origin] = before, now + self._hold_s
-        if origin not in self._holds:
-            self._note_best(origin)
-
-    def _note_best(self, origin: str) -> None:
-        entries = self._entries.get(origin)
-        if entries:
-            self._best[origin] = min(entry.hops for entry in entries)
-        else:
-            self._best.pop(origin, None)
-
-    def _believed(self, origin: str) -> list[Entry]:
-        entries = self._entries.get(origin, [])
-        held = self._holds.get(origin)
-        return entries if held is None else [entry for entry in entries if entry.hops <= held[0]]
-
-    def _find_routes(self, origins: Iterable[str]) -> set[int]:
-        """Find the routes to some origins again; returns the sides where they have changed."""
-        changed = set()
-        for origin in origins:
-            entries = self._believed(origin)
-            for side, known in enumerate(self._by_origin):
-                found = routes_from(side, origin, entries, self._cut) if entries else []
-                if found != known.get(origin, []):
-                    known[origin] = found
-                    changed.add(side)
-                    if not found:
-                        del known[origin]
-        for side in changed:
-            self.routes[side] = [route for routes in self._by_origin[side].values() for route in routes]
-        return changed
-
-    def _cut(self, subscription: Subscription, source: int, target: int) -> list[Subscription]:
-        exported = cut(subscription, self._sides[source].scope.export)
-        imports = self._sides[target].scope.imports
-        return [one for each in exported for one in cut(each, imports)]
-
-
-def _as_set(entries: Iterable[Entry]) -> frozenset[tuple[int, Subscription]]:
-    return frozenset((entry.hops, entry.subscription) for entry in entries)
-
-
-class _Election:
-    """State: the gateways of the same name, and on which sides they are seen."""
-
-    def __init__(self, uid: str, sides: Sequence[SideRules], settled_at: float | None) -> None:
-        self._uid = uid
-        self._settled_at = settled_at
-        """When the tokens of others must have come; None: there is no election."""
-        self._sides = {number for number, side in enumerate(sides) if side.tells_tokens}
-        self._down: set[int] = set()
-        self._seen: dict[str, set[int]] = {}
-
-    def token(self, side: int, uid: str, is_present: bool) -> None:
-        """Another gateway is seen on a side, or no more."""
-        seen = self._seen.setdefault(uid, set())
-        (seen.add if is_present else seen.discard)(side)
-        if not seen:
-            del self._seen[uid]
-
-    def connected(self, side: int, is_connected: bool) -> None:
-        """A side was connected, or is not any more."""
-        (self._down.discard if is_connected else self._down.add)(side)
-
-    def is_won(self, now: float) -> bool:
-        """Whether no gateway with a lower uid can carry events between all sides that this one is connected to."""
-        if self._settled_at is None:
-            return True
-        needed = self._sides - self._down
-        rivals = (uid for uid, seen in self._seen.items() if uid < self._uid and needed <= seen)
-        return now >= self._settled_at and next(rivals, None) is None
-
-    def wake_at(self, now: float) -> float | None:
-        """When the election can first be won."""
-        return self._settled_at if self._settled_at is not None and now < self._settled_at else None

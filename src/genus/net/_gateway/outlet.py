@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 from genus.bus import Bus, EventChannel, QoS
 from genus.errors import GenusError
 from genus.model import Event, name_of
-from genus.net._gateway.counters import SideCounters
 from genus.net._gateway.spool import Spool
+from genus.net._gateway.status import SideCounters
 from genus.net._relay import Arrival, RelayLink
 
 MOST_QUEUED = 10_000
 """Events that may wait for a side that takes long; of more, the oldest are dropped and counted as lost."""
+RETRY_S = 10.0
+"""How long after a refusal a type is announced again."""
+SLOW_S = 1.0
+"""A refusal that took so long, as that of a CAN bus without a broker, holds for as long for all events of the type."""
 
 log = logging.getLogger("genus.net")
 
@@ -44,6 +49,8 @@ class Outlet:
         self._queue: deque[Arrival] = deque()
         self._sending = threading.Lock()
         self._refused: set[tuple[type, str]] = set()
+        self._refusals: dict[type, tuple[GenusError, float]] = {}
+        """Types that could not be announced, why, and when to try again."""
         self._wake = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -112,23 +119,37 @@ class Outlet:
             self._refuse(arrival.event, f"it cannot be spooled: {problem}")
 
     def _forward(self, arrival: Arrival) -> None:
+        began = time.monotonic()
         try:
             self._announce(type(arrival.event))
             self._link.forward(arrival)
             self._counts.crossed += 1
         except GenusError as problem:
+            if time.monotonic() - began > SLOW_S:
+                self._refusals[type(arrival.event)] = problem, time.monotonic() + RETRY_S
             self._refuse(arrival.event, str(problem))
+        except Exception:  # of a transport: the side that the event came from must not suffer from it
+            self._counts.lost += 1
+            log.exception("a gateway failed to send an event to %s", self.name)
 
     def _announce(self, cls: type[Event]) -> None:
-        """Announce a type with the quality of service that it has on this side."""
+        """Announce a type with the quality of service that it has on this side; BusError if it cannot be kept."""
+        refusal = self._refusals.get(cls) if self._refusals else None
+        if refusal is not None and time.monotonic() < refusal[1]:
+            raise refusal[0]
         if cls in self._channels or not self._quality:
             return
-        self._channels[cls] = None
         qos = next((qos for limited, qos in self._quality.items() if issubclass(cls, limited)), None)
-        if qos is not None:
-            channel: EventChannel[Any] = self._bus.channel(cls, qos)
+        self._channels[cls] = self._open_channel(cls, qos) if qos is not None else None
+
+    def _open_channel(self, cls: type[Event], qos: QoS) -> EventChannel[Any]:
+        channel: EventChannel[Any] = self._bus.channel(cls, qos)
+        try:
             channel.announce(carries=Event.__struct_fields__)
-            self._channels[cls] = channel
+        except GenusError as problem:
+            self._refusals[cls] = problem, time.monotonic() + RETRY_S
+            raise
+        return channel
 
     def _refuse(self, event: Event, why: str) -> None:
         """Count an event as lost; the first of a type and reason is logged."""

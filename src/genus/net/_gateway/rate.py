@@ -45,6 +45,11 @@ class Limiter:
     def __bool__(self) -> bool:
         return bool(self._buckets)
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait for a token."""
+        return sum(bucket.waiting is not None for bucket in self._buckets.values())
+
     def admit(self, arrival: Arrival, now: float) -> tuple[bool, int]:
         """Whether an event may pass now, and how many events are thereby dropped for good: it, or one it replaces."""
         buckets = self._find(type(arrival.event))

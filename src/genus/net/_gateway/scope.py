@@ -1,6 +1,6 @@
 """Scope: which event types leave a side of a gateway, and which enter it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -8,6 +8,7 @@ from genus.errors import SubscriptionError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import rebuild
 from genus.model import is_event_type
+from genus.net._gateway.rate import RateLimit
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -23,6 +24,20 @@ class Scope(msgspec.Struct, frozen=True):
     def imports_class(self, cls: type) -> bool:
         """Whether events of a class may enter the side."""
         return self.imports is None or issubclass(cls, self.imports)
+
+
+class SideRules(msgspec.Struct, frozen=True):
+    """What a machine knows of a side.
+
+    `prefix` begins the uids of origins whose events this gateway counts, as those of a CAN bus; empty if there are
+    none. `tells_tokens` says whether other gateways are seen there.
+    """
+
+    name: str
+    scope: Scope = Scope()
+    limits: Mapping[type, RateLimit] = {}
+    prefix: bytes = b""
+    tells_tokens: bool = True
 
 
 def cut(subscription: Subscription, types: tuple[type, ...] | None) -> list[Subscription]:

@@ -4,6 +4,7 @@ The subscribers that are known are those of this process: nodes of a CAN bus do 
 have no numbers of an origin, so this module counts them.
 """
 
+import os
 import threading
 import time
 from collections import Counter
@@ -20,12 +21,11 @@ from genus.filters import Subscription
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
 from genus.net._gateway.routes import is_match, merged
+from genus.net._gateway.standby import PREFIX_BYTES
 from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Relay, RelayLink, Want
 from genus.targets.python import PythonFilter
 
-PREFIX_BYTES = 6
-"""Bytes of the uid of an event's origin that name the CAN bus; the last two are the number of the node."""
 NUMBERS_PER_S = 4096
 """Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""
 
@@ -148,13 +148,16 @@ class LocalNetwork:
     def _published(self, event: Event) -> None:
         forwarded = getattr(self._forwarding, "event", None)
         if forwarded is None or (forwarded is not event and forwarded != event):
-            self._give(self._numbers.add(event, self.uid, self._kept_value(event)), None)
-
-    def _give(self, arrival: Arrival, sender: "LocalLink | None") -> None:
-        for link in self.links:
-            for relay in link.relays:
-                if link is not sender and relay.matches(arrival.event):
+            wanting = self._wanting(event, None)
+            if wanting:
+                arrival = self._numbers.add(event, self.uid, self._kept_value(event))
+                for relay in wanting:
                     relay.receive(arrival)
+
+    def _wanting(self, event: Event, sender: "LocalLink | None") -> list[LocalRelay]:
+        """The gateways that want an event, except the one that sent it."""
+        others = (relay for link in self.links if link is not sender for relay in link.relays)
+        return [relay for relay in others if relay.matches(event)]
 
     def _kept_value(self, event: Event) -> str | None:
         keep = self.bus.kept_by(type(event))
@@ -184,7 +187,8 @@ class LocalNetwork:
                 self._keeper(type(arrival.event)).publish(arrival.event)
         finally:
             self._forwarding.event = before
-        self._give(arrival, sender)
+        for relay in self._wanting(arrival.event, sender):
+            relay.receive(arrival)
 
     def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
         """The channel that keeps the newest event of each source."""
@@ -271,6 +275,7 @@ class CanSegment:
     def __init__(self, bus: Bus, link: SegmentLink, prefix: bytes) -> None:
         self.uid = new_uid()
         self.prefix = prefix
+        self._epoch = os.urandom(2)
         self.gateways: set[int] = set()
         """Numbers of the nodes of other gateways: what they send is not carried further."""
         self.on_copy: Callable[[Event], None] | None = None
@@ -308,7 +313,7 @@ class CanSegment:
                 self.on_copy(event)
             return
         number = self._link.node_number if node is None else node
-        uid = self.prefix + (number or 0).to_bytes(8 - PREFIX_BYTES, "big")
+        uid = self.prefix + self._epoch + (number or 0).to_bytes(2, "big")
         self._relay.receive(self._numbers.add(event, uid))
 
     def forward(self, arrival: Arrival) -> None:

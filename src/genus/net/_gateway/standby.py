@@ -18,8 +18,19 @@ MOST_HELD = 10_000
 HELD_S = 30.0
 """How long an event is kept that was not seen to cross; a dead gateway is found out earlier on any network."""
 MOST_EARLY = 64
+EARLY_S = 1.0
+"""How much earlier than it is heard an event may be seen to cross."""
+
+PREFIX_BYTES = 4
+"""Bytes of a uid that name the bus of events which gateways count. The next two are of the gateway, the last two of the
+node: a gateway that was started again counts anew, and its events are no copies of those before."""
 
 Key = tuple[bytes, str, int]
+
+
+def node_of(uid: bytes) -> bytes:
+    """The bus and the node in the uid of events which gateways count, whoever counted them."""
+    return uid[:PREFIX_BYTES] + uid[-2:]
 
 
 def key_of(arrival: Arrival) -> Key:
@@ -42,6 +53,8 @@ class StandbyBuffer:
     def __init__(self) -> None:
         self._held: OrderedDict[Key, HeldEvent] = OrderedDict()
         self._early: dict[tuple[bytes, str], deque[Arrival]] = {}
+        self._copies: deque[tuple[float, int, Event]] = deque(maxlen=MOST_EARLY)
+        """Events that the active gateway sent on a side before they were heard here."""
         self.unconfirmed = 0
         """Events that were not seen to cross in time, or that found no room."""
 
@@ -49,7 +62,10 @@ class StandbyBuffer:
         return len(self._held)
 
     def hold(self, side: int, arrival: Arrival, targets: set[int], now: float) -> None:
-        """Keep an event; it may push out the oldest."""
+        """Keep an event, unless it was seen to cross already; it may push out the oldest."""
+        targets = {target for target in targets if not self._take_copy(arrival.event, target, now)}
+        if not targets:
+            return
         self._held[key_of(arrival)] = HeldEvent(side, arrival, targets, now)
         if len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
@@ -64,12 +80,21 @@ class StandbyBuffer:
             if not held.targets:
                 del self._held[key]
 
-    def heard_copy(self, event: Event, side: int) -> None:
+    def heard_copy(self, event: Event, side: int, now: float) -> None:
         """An event without origin was sent on a side by the active gateway: the oldest equal one has crossed."""
         for held in self._held.values():
             if side in held.targets and held.arrival.event == event:
                 self.heard_again(held.arrival, side)
                 return
+        self._copies.append((now, side, event))
+
+    def _take_copy(self, event: Event, side: int, now: float) -> bool:
+        """Whether an event was seen to cross shortly before."""
+        for copy in self._copies:
+            if copy[1] == side and copy[2] == event and now - copy[0] < EARLY_S:
+                self._copies.remove(copy)
+                return True
+        return False
 
     # -- numbers of events that gateways count -----------------------------------------------------------------------
 
@@ -78,37 +103,38 @@ class StandbyBuffer:
 
         None if it was not heard here yet; it is then kept for `find_early`.
         """
-        uid, name = crossed.origin.uid, name_of(type(crossed.event))
+        node, name = node_of(crossed.origin.uid), name_of(type(crossed.event))
         known = self._held.get(key_of(crossed))
         same = [known] if known is not None and known.arrival.event == crossed.event else []
         equal = (one for one in self._held.values() if one.arrival.event == crossed.event)
         for held in same or equal:
-            if held.arrival.origin.uid == uid:
-                offset = (crossed.origin.number - held.arrival.origin.number) % NUMBERS
-                self._renumber(uid, name, offset)
+            before = held.arrival.origin
+            if node_of(before.uid) == node:
+                offset = (crossed.origin.number - before.number) % NUMBERS
+                if offset or before.uid != crossed.origin.uid:
+                    self._renumber(node, name, crossed.origin.uid, offset)
                 self.heard_again(crossed, side)
                 return offset
-        self._early.setdefault((uid, name), deque(maxlen=MOST_EARLY)).append(crossed)
+        self._early.setdefault((node, name), deque(maxlen=MOST_EARLY)).append(crossed)
         return None
 
-    def _renumber(self, uid: bytes, name: str, offset: int) -> None:
-        """Give the events of an origin and type, that are kept, the numbers of the active gateway; the order stays."""
-        if offset:
-            held = list(self._held.values())
-            self._held.clear()
-            for each in held:
-                if each.arrival.origin.uid == uid and name_of(type(each.arrival.event)) == name:
-                    each.arrival = renumbered(each.arrival, offset)
-                self._held[key_of(each.arrival)] = each
+    def _renumber(self, node: bytes, name: str, uid: bytes, offset: int) -> None:
+        """Give the events of a node and type, that are kept, the numbers of the active gateway; the order stays."""
+        held = list(self._held.values())
+        self._held.clear()
+        for each in held:
+            if node_of(each.arrival.origin.uid) == node and name_of(type(each.arrival.event)) == name:
+                each.arrival = renumbered(each.arrival, uid, offset)
+            self._held[key_of(each.arrival)] = each
 
-    def find_early(self, arrival: Arrival) -> int | None:
-        """The difference of numbers of an event that was seen to cross before it was heard; None if it was not."""
-        waiting = self._early.get((arrival.origin.uid, name_of(type(arrival.event))))
+    def find_early(self, arrival: Arrival) -> tuple[bytes, int] | None:
+        """The uid of an event that was seen to cross before it was heard, and the difference of numbers."""
+        waiting = self._early.get((node_of(arrival.origin.uid), name_of(type(arrival.event))))
         for crossed in list(waiting or ()):
             if crossed.event == arrival.event and waiting is not None:
                 while waiting.popleft() is not crossed:
                     pass
-                return (crossed.origin.number - arrival.origin.number) % NUMBERS
+                return crossed.origin.uid, (crossed.origin.number - arrival.origin.number) % NUMBERS
         return None
 
     # -- time --------------------------------------------------------------------------------------------------------
@@ -124,10 +150,11 @@ class StandbyBuffer:
         found = list(self._held.values())
         self._held.clear()
         self._early.clear()
+        self._copies.clear()
         return found
 
 
-def renumbered(arrival: Arrival, offset: int) -> Arrival:
-    """The same event with another number."""
+def renumbered(arrival: Arrival, uid: bytes, offset: int) -> Arrival:
+    """The same event as another gateway has counted it."""
     origin = arrival.origin
-    return replace(arrival, origin=Origin(origin.uid, (origin.number + offset) % NUMBERS, origin.hops))
+    return replace(arrival, origin=Origin(uid, (origin.number + offset) % NUMBERS, origin.hops))
