@@ -193,6 +193,16 @@ def test_an_exact_grant_of_a_pure_class_is_that_of_its_kind(tmp_path: Path) -> N
     assert not grants.may_subscribe("ann", Subscription(Camera, exact=True))
 
 
+def test_an_exact_subscription_to_a_pure_class_needs_all_pure_classes_of_its_kind(tmp_path: Path) -> None:
+    class Siren(Event, Signal): ...
+
+    (tmp_path / "g").write_text('[users.ann]\nsubscribe = ["Lamp"]\n[users.bob]\nsubscribe = ["Lamp", "Siren"]')
+    grants = read_grants(tmp_path / "g", [*TYPES, Siren])
+    assert grants.may_subscribe("ann", Subscription(Lamp))
+    assert not grants.may_subscribe("ann", Subscription(Lamp, exact=True)), "it would match a Siren"
+    assert grants.may_subscribe("bob", Subscription(Lamp, exact=True))
+
+
 def test_realms_limit_a_role_and_a_user(grants: Grants) -> None:
     """A user's realms limit its roles too: both must match."""
     edges, orders = Subscription(Edge), Subscription(Order)
