@@ -110,9 +110,12 @@ def test_topics_of_others_are_read_and_written_by_a_map(broker: MqttBroker, stac
     assert inbox.get(timeout=PATIENCE_S) == Climate(temperature=21.5, source="attic")
     counters = bus.traffic().link
     assert sum(count for name, count in counters.items() if name.startswith("rejected: foreign")) == 2
-    bus.publish(Climate(temperature=7.0, source="cellar"))
+    bus.publish(Climate(temperature=27.0, source="cellar"))
     wait_for(lambda: heard)
-    assert (heard[0][0], json.loads(heard[0][2])) == ("zigbee2mqtt/cellar", {"temperature": 7.0})
+    assert (heard[0][0], json.loads(heard[0][2])) == ("zigbee2mqtt/cellar", {"temperature": 27.0})
+    other.sender("zigbee2mqtt/attic", Sending()).put(b'{"temperature": 22.5}', b"")
+    got = [inbox.get(timeout=PATIENCE_S).temperature for _ in range(2)]
+    assert got == [27.0, 22.5], "its own message does not come back"
 
 
 @pytest.mark.parametrize("format", ["cloudevents", "cloudevents-binary"])

@@ -1,5 +1,7 @@
 """What a writer makes of an event, a reader with the same mapping reads as an equal event."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -158,3 +160,10 @@ def test_a_constant_is_not_written() -> None:
     assert RecordWriter(mapping, Loop).write(Loop(lane=1, note="x")) == {"lane": 1}
     with pytest.raises(EventError, match=r"Loop.note is 'y', but the mapping has another constant for it"):
         RecordWriter(mapping, Loop).write(Loop(lane=1, note="y"))
+
+
+def test_records_need_neither_arrow_nor_spark() -> None:
+    """A bus reads mappings without the extras of the lake."""
+    names = "ForeignTopics, Mapping, RecordReader, RecordWriter, read_mapping"
+    code = f"import sys; from genus.records import {names}; print({{'pyarrow', 'pyspark', 'numpy'}} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -5,7 +5,6 @@ senders tell their newest numbers in beats.
 """
 
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -23,6 +22,8 @@ SETTLE_S = 1.0
 """How long a gap may be filled before it is a loss."""
 SETTLE_RELIABLE_S = 5.0
 """The same where lost packets are sent again."""
+REPORT_S = 10.0
+"""How long a receiver may take to report what this sender has dropped and told; after that it is told twice."""
 JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
 
@@ -56,7 +57,7 @@ class Losses:
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
         self._counts: dict[str, int] = {}
-        self._dropped: Counter[str] = Counter()
+        self._dropped: dict[str, tuple[int, float]] = {}
         """Packets that the transport dropped and receivers have not reported yet, by key."""
         self._lock = threading.Lock()
 
@@ -133,8 +134,10 @@ class Losses:
     def _already_told(self, key: str, count: int) -> int:
         """How many of the losses that a receiver reports were told here when the transport dropped them."""
         with self._lock:
-            told = min(count, self._dropped[key])
-            self._dropped[key] -= told
+            dropped, until = self._dropped.pop(key, (0, 0.0))
+            told = min(count, dropped) if self._owner.now() < until else 0
+            if dropped > told:
+                self._dropped[key] = dropped - told, until
             return told
 
     def on_late(self, payload: bytes) -> None:
@@ -161,7 +164,7 @@ class Losses:
         if type_ == "?":
             return  # a control packet: nobody misses it
         with self._lock:
-            self._dropped[key] += count
+            self._dropped[key] = self._dropped.get(key, (0, 0.0))[0] + count, self._owner.now() + REPORT_S
         self._tellings.add(EventsLost(type_, count, self._hex, "", reason), self._owner.publishers_of(type_))
 
     # -- both --------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from genus.net._relays import NetRelay
 from genus.net._round_trips import RoundTrips
 from genus.net._shared import SHARE, SharedKeys, SharedReception
 from genus.net._steady import steady_us
-from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
+from genus.net._transport import NORMAL, EchoingTransport, Sending, SharingTransport, Transport
 from genus.net._units import StatedUnits
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
@@ -141,7 +141,7 @@ class NetLink:
             self.transport.subscribe(key)
         self.transport.subscribe(self.units.pattern, kept=True)
         for pattern in [pattern for source in self._foreign for pattern in source.patterns]:
-            self.transport.subscribe(pattern, kept=True)
+            self._subscribe_foreign(pattern)
         rest = self.transport.dialect.rest
         for what in ("here", "want", "gate"):
             self.transport.watch(self._key(what, rest))
@@ -149,6 +149,13 @@ class NetLink:
         if self._runs:
             self._ticker = threading.Thread(target=self._run, name=f"genus-{self.medium}", daemon=True)
             self._ticker.start()
+
+    def _subscribe_foreign(self, pattern: str) -> None:
+        """Receive messages of others; what this participant writes there it has delivered itself."""
+        if isinstance(self.transport, EchoingTransport):
+            self.transport.subscribe_others(pattern)
+        else:
+            self.transport.subscribe(pattern, kept=True)
 
     def send(self, event: Event) -> None:
         """Send an event that was published here."""

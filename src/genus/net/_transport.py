@@ -109,6 +109,14 @@ class Transport(Protocol):
 
 
 @runtime_checkable
+class EchoingTransport(Protocol):
+    """A transport that gives a participant its own packets, too, unless it is told not to."""
+
+    def subscribe_others(self, pattern: str) -> Callable[[], None]:
+        """Receive packets of keys that match, kept ones first, but none of this participant's own."""
+
+
+@runtime_checkable
 class SharingTransport(Protocol):
     """A transport on which several participants can share the packets of a pattern: each goes to one of them."""
 

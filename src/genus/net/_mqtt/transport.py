@@ -174,6 +174,12 @@ class MqttTransport:
         self._mailbox.call(lambda: self._subscribed(pattern))
         return end
 
+    def subscribe_others(self, pattern: str) -> Callable[[], None]:
+        """Receive packets of topics that match, retained ones first, but none of this client's own."""
+        end = self._use(Filter(pattern, self._options.qos, kept=True), is_refreshed=True)
+        self._mailbox.call(lambda: self._subscribed(pattern))
+        return end
+
     @property
     def can_share(self) -> bool:
         """Whether the broker has shared subscriptions."""
