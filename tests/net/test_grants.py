@@ -10,7 +10,7 @@ from genus.bus import Bus
 from genus.errors import BusError, GrantsError
 from genus.net import Allowed, Arrival, Grants, Origin, Refusal, Want, read_grants
 from genus.net._grants_file import take_permit
-from genus.net._netlink import NetLink
+from genus.net._link.netlink import NetLink
 from genus.testing._network import MemoryNetwork
 
 

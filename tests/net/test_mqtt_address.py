@@ -84,9 +84,9 @@ def test_importing_genus_does_not_import_the_codec() -> None:
 def test_without_the_extra_the_error_says_how_to_install_it() -> None:
     program = (
         "import sys; sys.modules['mqtt5'] = None\n"
-        "from genus.net._mqtt.opening import mqtt_transport\n"
-        "try: mqtt_transport('//localhost')\n"
-        "except ImportError as problem: print(problem)"
+        "from genus import open_bus\n"
+        "try: open_bus('mqtt://localhost')\n"
+        "except RuntimeError as problem: print(problem)"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert done.stdout.startswith("mqtt:// needs the codec mqtt5: pip install ")
+    assert done.stdout.startswith("mqtt: addresses need the package mqtt5: pip install ")

@@ -10,11 +10,11 @@ from genus.bus._qos import Keep
 from genus.errors import EventError
 from genus.model import Event, name_of
 from genus.net._cloudevents import STRUCTURED
-from genus.net._control import LAST, ROOT
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
-from genus.net._payload import encode_payload, join_payloads
+from genus.net._link.control import LAST, ROOT
+from genus.net._link.payload import encode_payload, join_payloads
+from genus.net._link.units import StatedUnits, units_digest, units_of
 from genus.net._transport import Sending, Transport
-from genus.net._units import StatedUnits, units_digest, units_of
 from genus.targets.topics import EventKeys
 
 EncodeCloud: TypeAlias = Callable[[Event, Origin, str], tuple[Mapping[str, str] | None, bytes]]

@@ -12,13 +12,13 @@ import msgspec
 
 from genus.bus._attribute_map import UnreadValues
 from genus.model import Event, is_event_type, name_of, subtypes
-from genus.net._control import LAST, ROOT
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
-from genus.net._numbers import OriginNumbers, SenderNumbers
-from genus.net._payload import PayloadReader, is_batch, split_batch
-from genus.net._rejections import Rejections
+from genus.net._link.control import LAST, ROOT
+from genus.net._link.numbers import OriginNumbers, SenderNumbers
+from genus.net._link.payload import PayloadReader, is_batch, split_batch
+from genus.net._link.rejections import Rejections
+from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.net._relay import Arrival
-from genus.net._units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.targets.topics import Dialect, EventKeys, parse_key
 
 MOST_KEYS = 20_000
