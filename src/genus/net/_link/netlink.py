@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -165,11 +167,9 @@ class NetLink:
             self.relay_own(event, number, None)
 
     def send_all(self, events: Sequence[Event]) -> None:
-        """Send events that were published here; those of one key travel in common packets."""
-        by_class: dict[type[Event], list[Event]] = {}
-        for event in events:
-            by_class.setdefault(event.__class__, []).append(event)
-        for cls, some in by_class.items():
+        """Send events that were published here, in their order; neighbours of one key travel in common packets."""
+        for cls, run in groupby(events, attrgetter("__class__")):
+            some = list(run)
             numbers = (self._sends.get(cls) or self._open_send(cls)).send_all(some)
             if self.relays:
                 for event, number in zip(some, numbers, strict=True):

@@ -141,6 +141,13 @@ class OriginNumbers:
             return True
         return -ahead & _MASK < WINDOW and self._is_unseen(number)
 
+    def are_next(self, number: int, count: int) -> bool:
+        """Whether so many numbers from `number` on follow the newest; they are seen then."""
+        if number != self.newest + 1 or number + count > _MASK:
+            return False
+        self.newest = number + count - 1
+        return True
+
     def _skip(self, number: int, ahead: int) -> None:
         self._unseen |= dict.fromkeys((number - back) & _MASK for back in range(ahead - 1, 0, -1))
         excess = len(self._unseen) - WINDOW
