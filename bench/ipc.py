@@ -23,8 +23,8 @@ import msgspec
 
 from bench.timing import markdown
 from genus import Event, open_bus
-from genus.net._ipc import IpcTransport
-from genus.net._ipc_options import parse_address
+from genus.net._ipc.options import parse_address
+from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 
 WINDOWS, EVENTS = 15, 20_000

@@ -164,8 +164,8 @@ class Counting:
 
 def send_packets(case: str, port: int, count: int) -> None:
     from genus.net import Sending
-    from genus.net._zenoh import ZenohTransport
-    from genus.net._zenoh_address import parse_zenoh_address
+    from genus.net._zenoh.address import parse_zenoh_address
+    from genus.net._zenoh.transport import ZenohTransport
 
     reliable = case.endswith("reliable")
     transport = ZenohTransport(parse_zenoh_address(f"bench?port={port}&full=block"))
@@ -178,8 +178,8 @@ def send_packets(case: str, port: int, count: int) -> None:
 
 
 def receive_packets(case: str, port: int, arrivals: Arrivals) -> Done:
-    from genus.net._zenoh import ZenohTransport
-    from genus.net._zenoh_address import parse_zenoh_address
+    from genus.net._zenoh.address import parse_zenoh_address
+    from genus.net._zenoh.transport import ZenohTransport
 
     transport = ZenohTransport(parse_zenoh_address(f"bench?port={port}"))
     transport.open(Counting(arrivals))

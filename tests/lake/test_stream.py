@@ -108,6 +108,11 @@ def test_a_run_returns_what_it_did_itself(lake: Lake, tmp_path: Path, monkeypatc
     assert first.version == lake.version
     assert stream.progress is not None
     assert (stream.progress.files, stream.progress.events) == (1, 40), "the last batch"
+    measured = {metric.name: metric.values[""] for metric in stream.metrics()}
+    assert (measured["stream_files_total"], measured["stream_events_total"]) == (2, 80), "of all batches"
+    assert measured["stream_delivered_total"] == len(wanted)
+    assert measured["stream_version"] == lake.version
+    assert measured["stream_lag_seconds"] == stream.progress.lag_seconds
     again = stream.run()
     assert (again.batch, again.files, again.events, again.delivered) == (-1, 0, 0, 0)
     assert stream.progress is None

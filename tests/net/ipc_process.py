@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from genus.net._ipc import IpcTransport
-from genus.net._ipc_options import parse_address
+from genus.net._ipc.options import parse_address
+from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 
 ROOT = Path(__file__).parents[2]

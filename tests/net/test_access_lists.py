@@ -1,6 +1,7 @@
 """Access lists of routers and brokers: they allow what the grants allow, no more and no less."""
 
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,6 +109,27 @@ def test_a_subscription_is_granted_if_and_only_if_the_list_includes_its_patterns
     if patterns:
         expected = all(is_included(dialect, wide, pattern) for pattern in patterns)
         assert bool(grants.may_subscribe("ann", asked)) is expected
+
+
+ALL_GRANTS = [f"{exact}{cls.__name__}" for cls in (*TYPES, Event) for exact in ("", "exact ")] + ["Water & Salty"]
+ALL_SUBSCRIPTIONS = [
+    *(Subscription(cls, exact=exact) for cls in (*TYPES, Event) for exact in (False, True)),
+    *(Subscription(all_of(cls, kind)) for cls in (*TYPES, Event) for kind in (Wet, Salty, Lonely)),
+]
+
+
+@pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("most", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_all_small_sets_of_grants_and_all_subscriptions(dialect: Dialect, most: int) -> None:
+    compiled = [(asked, topics.compile(asked, dialect, "city").patterns) for asked in ALL_SUBSCRIPTIONS]
+    for texts in (list(some) for size in range(most + 1) for some in combinations(ALL_GRANTS, size)):
+        grants = granted(texts)
+        keys = grants.patterns(dialect, "city").get("ann")
+        wide = keys.subscribe if keys else ()
+        for asked, patterns in compiled:
+            if patterns:
+                expected = all(is_included(dialect, wide, pattern) for pattern in patterns)
+                assert bool(grants.may_subscribe("ann", asked)) is expected, (texts, str(asked))
 
 
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.net._ipc import IpcTransport
-from genus.net._ipc_folder import ipc_folder
-from genus.net._ipc_frames import (
+from genus.net._ipc.folder import ipc_folder
+from genus.net._ipc.frames import (
     DECLARE,
     DONE,
     HEAD,
@@ -36,11 +35,12 @@ from genus.net._ipc_frames import (
     Subscribe,
     encode_frame,
 )
-from genus.net._ipc_inbox import Inbox
-from genus.net._ipc_mailbox import Item, Mailbox
-from genus.net._ipc_outbox import Outbox, PacketSender
-from genus.net._ipc_peer import Peer
-from genus.net._ipc_state import TokenBoard
+from genus.net._ipc.inbox import Inbox
+from genus.net._ipc.mailbox import Item, Mailbox
+from genus.net._ipc.outbox import Outbox, PacketSender
+from genus.net._ipc.peer import Peer
+from genus.net._ipc.state import TokenBoard
+from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 from tests.net.recording_receiver import RecordingReceiver
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError
-from genus.net._ipc import IpcTransport
-from genus.net._ipc_folder import ipc_folder
-from genus.net._ipc_options import parse_address
+from genus.net._ipc.folder import ipc_folder
+from genus.net._ipc.options import parse_address
+from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sender, Sending
 from tests.net.ipc_process import Process
 from tests.net.recording_receiver import RecordingReceiver

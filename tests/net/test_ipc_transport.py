@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError, EventError, QueueFull
-from genus.net._ipc import IpcTransport
-from genus.net._ipc_folder import ipc_folder
-from genus.net._ipc_frames import LARGEST_PAYLOAD
-from genus.net._ipc_options import IpcOptions, parse_address
+from genus.net._ipc.folder import ipc_folder
+from genus.net._ipc.frames import LARGEST_PAYLOAD
+from genus.net._ipc.options import IpcOptions, parse_address
+from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending, Transport
 from tests.net.recording_receiver import RecordingReceiver
 

@@ -1,5 +1,7 @@
 """Addresses of MQTT brokers."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,19 @@ def test_passwords_appear_nowhere() -> None:
 def test_a_key_needs_its_certificate() -> None:
     with pytest.raises(BusError, match="a key needs cert"):
         parse_mqtt_address("//localhost?key=k.pem", tls=True)
+
+
+def test_importing_genus_does_not_import_the_codec() -> None:
+    program = "import sys, genus, genus.net, genus.testing; sys.exit('mqtt5' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_without_the_extra_the_error_says_how_to_install_it() -> None:
+    program = (
+        "import sys; sys.modules['mqtt5'] = None\n"
+        "from genus import open_bus\n"
+        "try: open_bus('mqtt://localhost')\n"
+        "except RuntimeError as problem: print(problem)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("mqtt: addresses need the package mqtt5: pip install ")

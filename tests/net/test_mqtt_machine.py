@@ -4,8 +4,9 @@ from typing import Any
 
 import mqtt5
 
-from genus.net._mqtt.machine import SECOND, ClientMachine, Filter, Session
+from genus.net._mqtt.machine import SECOND, ClientMachine
 from genus.net._mqtt.notices import Closing, Connected, Granted, Refused, Undelivered
+from genus.net._mqtt.session import Filter, Session
 from genus.net._mqtt.wire import Decoder, Outgoing, PublishForm
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.net._mqtt.machine import ClientMachine, Session
+from genus.net._mqtt.machine import ClientMachine
+from genus.net._mqtt.session import Session
 from genus.net._mqtt.wire import Decoder, PublishForm, length_bytes
 from tests.examples import examples
 

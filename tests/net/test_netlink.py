@@ -10,7 +10,7 @@ from genus.bus import Bus, Hard, Keep, NonReal, Soft
 from genus.errors import BusError, EventError
 from genus.model import Unit
 from genus.net._envelope import Origin
-from genus.net._netlink import NetLink
+from genus.net._link.netlink import NetLink
 from genus.net._relay import Arrival, Want
 from genus.net._troubles import EventsLost
 from genus.targets.topics import MQTT, ZENOH

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.net._numbers import WINDOW, OriginNumbers, SenderNumbers
+from genus.net._link.numbers import WINDOW, OriginNumbers, SenderNumbers
 
 NUMBERS = 1 << 32
 STARTS = st.sampled_from([1, 5000, NUMBERS - 40, NUMBERS - 1])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError
-from genus.net._zenoh_address import PORT, parse_zenoh_address
+from genus.net._zenoh.address import PORT, parse_zenoh_address
 
 
 def test_without_options_processes_of_this_machine_meet() -> None:

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from genus.net import _zenoh_mailbox
 from genus.net._transport import Sending
+from genus.net._zenoh import mailbox
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
@@ -75,7 +75,7 @@ def test_tokens_are_told_though_packets_are_dropped() -> None:
 
 
 def test_a_handler_that_hangs_does_not_hang_closing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_zenoh_mailbox, "CLOSE_S", 0.2)
+    monkeypatch.setattr(mailbox, "CLOSE_S", 0.2)
     port = free_port()
     held = Held()
     with participant(f"r?port={port}") as (a, _), participant(f"r?port={port}", held) as (slow, _):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from genus.errors import BusError
-from genus.net import _zenoh_config
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
+from genus.net._zenoh import config
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
@@ -170,7 +170,7 @@ def _reaches(sender: Process, other: Process, text: str) -> None:
 
 
 def test_a_port_of_another_program_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_zenoh_config, "_MEET_S", 0.1)
+    monkeypatch.setattr(config, "_MEET_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         with (

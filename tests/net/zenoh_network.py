@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from genus.net._zenoh import ZenohSender, ZenohTransport
-from genus.net._zenoh_address import parse_zenoh_address
+from genus.net._zenoh.address import parse_zenoh_address
+from genus.net._zenoh.transport import ZenohSender, ZenohTransport
 
 PATIENCE_S = 20.0
 

@@ -1,5 +1,6 @@
 """`open_bus`: from an address to a bus, by a registry of links."""
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -59,11 +60,16 @@ def open_bus(
         known = sorted({*_FACTORIES, *_added_schemes()})
         likely = did_you_mean(scheme, known) if colon else ""
         raise BusError(
-            f"{address!r} is no address of a bus: {likely}known are {', '.join(f'{name}:' for name in known)}"
+            f"{_shown(address)!r} is no address of a bus: {likely}known are {', '.join(f'{name}:' for name in known)}"
         )
     if source is not None and (not isinstance(source, str) or not is_encodable(source)):
         raise BusError(f"source={source!r} is no text that events can carry")
     return Bus(factory(rest), on_error=on_error, check_events=check, source=source, stamp=stamp)
+
+
+def _shown(address: str) -> str:
+    """An address without a user and password that it may have."""
+    return re.sub(r"//[^/?]*@", "//...@", address)
 
 
 def register_link(scheme: str, factory: LinkFactory) -> None:

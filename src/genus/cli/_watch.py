@@ -259,7 +259,8 @@ def _participants(bus: Bus) -> list[Seen] | None:
     for want in link.want_texts():
         hops = f" ({counted(want.hops, 'gateway')} away)" if want.hops else ""
         wants.setdefault(want.speaker, []).append(printable(want.text) + hops)
-    return [_seen(each.uid, each.about, wants.get(each.uid, [])) for each in link.participants()]
+    found = [_seen(each.uid, each.about, wants.get(each.uid, [])) for each in link.participants()[:MOST_ROWS]]
+    return sorted(found, key=lambda seen: (seen.host, seen.program, seen.pid, seen.uid))
 
 
 def _seen(uid: str, about: Mapping[str, Any], wants: Iterable[str]) -> Seen:

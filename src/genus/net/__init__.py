@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from genus.net._gateway.status import GatewayStatus, SideStatus
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
-    from genus.net._interest import WantText
+    from genus.net._link.interest import WantText
+    from genus.net._link.netlink import NetLink, Participant
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
-    from genus.net._netlink import NetLink, Participant
     from genus.net._open import open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
@@ -83,9 +83,9 @@ if not TYPE_CHECKING:
         _gateway__status="GatewayStatus SideStatus",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
-        _interest="WantText",
+        _link__interest="WantText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
-        _netlink="NetLink Participant",
+        _link__netlink="NetLink Participant",
         _open="open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
         _transport="Abilities Receiver Sender Sending Transport",

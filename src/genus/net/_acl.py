@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.net._control import LAST, ROOT
+from genus.net._link.control import LAST, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
 CONTROL = ("here", "want", "gate", "tokens", "units", "beat", "lost", "late", "ping", "pong")

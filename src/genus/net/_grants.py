@@ -215,8 +215,12 @@ def _names_above(cls: type) -> set[str]:
 
 
 def _covers(grant: Grant, subscription: Subscription) -> bool:
-    """Whether all classes that can match, declared or not, are granted."""
-    return not grant.exact and set(grant.names) <= {name for cls in subscription.types for name in _names_above(cls)}
+    """Whether all classes that can match, declared or not, are granted.
+
+    An exact subscription to a pure class also matches the other pure classes of its kind.
+    """
+    types = [(pure_kind(cls) or cls) if subscription.exact else cls for cls in subscription.types]
+    return not grant.exact and set(grant.names) <= {name for cls in types for name in _names_above(cls)}
 
 
 def _highest(subscription: Subscription) -> list[type]:

@@ -17,12 +17,12 @@ import msgspec
 from genus._extras import missing_extra
 from genus.errors import BusError, did_you_mean
 from genus.net._cloudevents import CloudEventWriter
-from genus.net._foreign import CloudTopics, ForeignSource, MappedTopics
 from genus.net._grants_file import take_permit
-from genus.net._ipc import IpcTransport
-from genus.net._ipc_options import parse_address
-from genus.net._netlink import NetLink
-from genus.net._outgoing import EncodeCloud
+from genus.net._ipc.options import parse_address
+from genus.net._ipc.transport import IpcTransport
+from genus.net._link.foreign import CloudTopics, ForeignSource, MappedTopics
+from genus.net._link.netlink import NetLink
+from genus.net._link.outgoing import EncodeCloud
 from genus.net._transport import Transport
 
 COMMON = ("grants", "user", "format", "cloudevents")
@@ -69,8 +69,8 @@ def open_zenoh(rest: str) -> NetLink:
     Raises:
         BusError: The realm or an option is wrong, or zenoh is not installed.
     """
-    from genus.net._zenoh import ZenohTransport
-    from genus.net._zenoh_address import parse_zenoh_address
+    from genus.net._zenoh.address import parse_zenoh_address
+    from genus.net._zenoh.transport import ZenohTransport
 
     rest, common = take_common(rest)
     options = parse_zenoh_address(rest)

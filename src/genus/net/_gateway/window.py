@@ -4,7 +4,7 @@ from collections import OrderedDict
 from functools import lru_cache
 
 from genus.model import name_of, tagged_attributes
-from genus.net._numbers import OriginNumbers
+from genus.net._link.numbers import OriginNumbers
 from genus.net._relay import Arrival
 
 MOST_WINDOWS = 65_536

@@ -3,8 +3,9 @@
 Any thread may send. A lone packet is sent at once, in the thread of its sender. When packets follow each other closely
 they are left to the connection's thread, or sent together once there are some kilobytes, so that many go in one system
 call. In the same way, when packets arrive so closely that the thread hardly waits for them, it lets some come together
-before it reads: a broker writes each packet and each acknowledgement by itself. With TLS all is sent by the
-connection's thread, as a TLS stream must not be used by two threads.
+before it reads: a broker writes each packet and each acknowledgement by itself. It does not where the broker waits for
+acknowledgements of few packets. With TLS all is sent by the connection's thread, as a TLS stream must not be used by
+two threads.
 """
 
 import selectors
@@ -21,10 +22,11 @@ from typing import Final, Protocol
 from genus.bus._queue import WhenFull
 from genus.errors import BusError
 from genus.net._mqtt.endpoint import CONNECT_S, Endpoint, reason_of
-from genus.net._mqtt.machine import SECOND, ClientMachine, Filter
+from genus.net._mqtt.machine import SECOND, ClientMachine
 from genus.net._mqtt.mailbox import Mailbox
 from genus.net._mqtt.notices import Closing, Connected, Notice, Undelivered
 from genus.net._mqtt.outbox import Outbox
+from genus.net._mqtt.session import Filter
 from genus.net._mqtt.wire import Outgoing
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -84,9 +86,7 @@ class Connection:
         self._is_closed = threading.Event()
         self._first_answer = threading.Event()
         self._first_problem: str | None = None
-        self._waker, self._wakee = socket.socketpair()
-        self._waker.setblocking(False)
-        self._wakee.setblocking(False)
+        self._waker: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name="genus mqtt", daemon=True)
 
     # -- for any thread ------------------------------------------------------------------------------------------------
@@ -96,9 +96,12 @@ class Connection:
         try:
             stream = self._endpoint.connect()
         except OSError as problem:
-            self._release()
             raise BusError(reason_of(problem)) from None
         self._stream = stream
+        waker, wakee = socket.socketpair()
+        waker.setblocking(False)
+        wakee.setblocking(False)
+        self._waker, self._wakee = waker, wakee
         self._thread.start()
         if not self._first_answer.wait(2 * CONNECT_S):
             self._first_problem = f"no answer in {2 * CONNECT_S:g} s"
@@ -209,7 +212,7 @@ class Connection:
     # -- sending; the lock is held -------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        if not self._is_woken and threading.current_thread() is not self._thread:
+        if self._waker is not None and not self._is_woken and threading.current_thread() is not self._thread:
             self._is_woken = True
             with suppress(OSError):  # closed meanwhile: nobody is there to be woken
                 self._waker.send(b"\0")
@@ -325,7 +328,7 @@ class Connection:
                         data = self._receive(stream)
                 ended = self._turn(data, bool(wanted & READ))
                 quick = quick + 1 if data and time.monotonic_ns() - begin < QUICK_NS else 0
-                if quick > QUICK_TURNS and ended is None:
+                if quick > QUICK_TURNS and ended is None and not self._machine.is_awaited:
                     ended = self._read_together(stream)
                     quick = QUICK_TURNS
                 if ended is not None:
@@ -333,7 +336,7 @@ class Connection:
 
     def _read_together(self, stream: socket.socket) -> Closing | None:
         """While packets keep coming: let some come together, then handle them, without waiting for what happens."""
-        while not self._mailbox.pause():
+        while not self._mailbox.pause() and not self._machine.is_awaited:
             time.sleep(TOGETHER_S)
             data = self._receive(stream)
             if data is None:
@@ -417,5 +420,6 @@ class Connection:
         return ended
 
     def _release(self) -> None:
-        self._waker.close()
-        self._wakee.close()
+        if self._waker is not None:
+            self._waker.close()
+            self._wakee.close()

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Final
 
 import mqtt5
-import msgspec
 
 from genus.net._mqtt.notices import Closing, Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.session import Filter, Session
 from genus.net._mqtt.texts import Malformed
 from genus.net._mqtt.wire import DUPLICATE, Decoder, Message, Outgoing
 
@@ -25,52 +25,17 @@ PING: Final = mqtt5.PingReqPacket().write()
 PING_ANSWER_S: Final = 5
 CONNACK_S: Final = 5
 FILTERS_PER_PACKET: Final = 100
+SMALL_WINDOW: Final = 200
 SUCCESS_BELOW: Final = 0x80
 NO_MATCHING_SUBSCRIBERS: Final = 16
 PROTOCOL_ERROR: Final = mqtt5.DisconnectReasonCode.PROTOCOL_ERROR
 
 
-class Session(msgspec.Struct, frozen=True):
-    """What a client asks for when it connects."""
-
-    client_id: str
-    clean_start: bool = True
-    expires_s: int = 0
-    keep_alive_s: int = 10
-    user: str | None = None
-    password: bytes | None = None
-    will: mqtt5.Will | None = None
-    receive_max: int = 65_535
-    largest: int = 1 << 26
-
-    def __repr__(self) -> str:
-        return f"Session({self.client_id!r})"
-
-
-class Filter(msgspec.Struct, frozen=True):
-    """A subscription: the pattern, the highest QoS, and whether what is retained is sent first.
-
-    `own`: packets of this client are sent to it too. `number`: packets come with this subscription identifier.
-    """
-
-    pattern: str
-    qos: int = 1
-    kept: bool = False
-    own: bool = False
-    number: int | None = None
-
-    def for_packet(self) -> mqtt5.TopicFilter:
-        """The filter as the codec has it."""
-        retained = mqtt5.RetainHandling.SEND_ALWAYS if self.kept else mqtt5.RetainHandling.SEND_NEVER
-        return mqtt5.TopicFilter(
-            self.pattern, max_qos=mqtt5.QoS(self.qos), no_local=not self.own, retain_handling=retained
-        )
-
-
 class ClientMachine:
     """State: one client with its session, its packets that wait or are not acknowledged, and its subscriptions.
 
-    Packets of the queue `urgent` go before those of `waiting`.
+    Packets of the queue `urgent` go before those of `waiting`. `is_awaited` says that the server has a small window and
+    waits for what is sent now: acknowledgements, or packets for which acknowledgements made room.
     """
 
     def __init__(self, session: Session) -> None:
@@ -81,6 +46,7 @@ class ClientMachine:
         self.waiting_bytes = 0
         self.in_flight: dict[int, Outgoing] = {}
         self.is_connected = False
+        self.is_awaited = False
         self._session = session
         self._clean_start = session.clean_start
         self._decoder = Decoder(session.largest)
@@ -145,6 +111,7 @@ class ClientMachine:
             self._reject(problem)
         if acks:
             self._control.append(b"".join([b"\x40\x02" + number.to_bytes(2, "big") for number in acks]))
+        self.is_awaited = self.limits.receive_max < SMALL_WINDOW and bool(acks or self.in_flight)
         self.counts["received"] += len(messages)
         return messages
 

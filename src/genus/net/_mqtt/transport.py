@@ -1,6 +1,5 @@
 """`MqttTransport`: packets, tokens and last values over any broker of MQTT 5."""
 
-import math
 import threading
 import time
 from collections import Counter, deque
@@ -16,45 +15,18 @@ from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.connection import Connection
 from genus.net._mqtt.endpoint import Endpoint
 from genus.net._mqtt.held import HeldMessages
-from genus.net._mqtt.machine import SECOND, ClientMachine, Filter, Session
+from genus.net._mqtt.machine import ClientMachine
 from genus.net._mqtt.mailbox import Mailbox
 from genus.net._mqtt.notices import Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
+from genus.net._mqtt.sender import MqttSender
+from genus.net._mqtt.session import Filter, Session
 from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
-from genus.net._transport import SOFT, Abilities, Receiver, Sending
+from genus.net._transport import Abilities, Receiver, Sending
 from genus.targets.topics import MQTT, Dialect
 
 LARGEST: Final = 64 * 1024 * 1024
 ANSWER_S: Final = 10.0
-
-
-class MqttSender:
-    """Sends the packets of one topic."""
-
-    def __init__(
-        self, transport: "MqttTransport", connection: Connection, key: str, sending: Sending, qos: int
-    ) -> None:
-        self.key = key
-        expires_s = sending.expires_s
-        expiry = None if expires_s is None else min(math.ceil(expires_s), 0xFFFF_FFFF)
-        form = PublishForm(key, qos=qos, retain=sending.keep, expiry_s=expiry, content_type=sending.content_type)
-        self._parts = form.parts
-        self._send = connection.send
-        self._is_urgent = sending.priority >= SOFT
-        self._expires_ns = None if expires_s is None else int(expires_s * SECOND)
-        self._is_closed = False
-
-    def put(self, payload: bytes, envelope: bytes) -> None:
-        """Send a packet."""
-        if self._is_closed:
-            raise BusError(f"the sender of {self.key!r} is closed")
-        head, tail = self._parts(payload, envelope)
-        expires_at = None if self._expires_ns is None else time.monotonic_ns() + self._expires_ns
-        self._send((self, head, tail, expires_at), self._is_urgent)
-
-    def close(self) -> None:
-        """Send no more."""
-        self._is_closed = True
 
 
 class MqttTransport:
@@ -162,7 +134,7 @@ class MqttTransport:
         if not MQTT.is_key(key) or len(key.encode()) > 65_535:
             raise BusError(f"{key[:80]!r} is no topic of MQTT")
         qos = 1 if sending.reliable and self.abilities.reliable else 0
-        return MqttSender(self, self._connection, key, sending, qos)
+        return MqttSender(self._connection, key, sending, qos)
 
     def subscribe(self, pattern: str, *, kept: bool = False) -> Callable[[], None]:
         """Receive packets of topics that match; with `kept`, first those that are retained.

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -10,11 +11,11 @@ from genus.bus._qos import Keep
 from genus.errors import EventError
 from genus.model import Event, name_of
 from genus.net._cloudevents import STRUCTURED
-from genus.net._control import LAST, ROOT
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
-from genus.net._payload import encode_payload, join_payloads
+from genus.net._link.control import LAST, ROOT
+from genus.net._link.payload import encode_batch, encode_payload
+from genus.net._link.units import StatedUnits, units_digest, units_of
 from genus.net._transport import Sending, Transport
-from genus.net._units import StatedUnits, units_digest, units_of
 from genus.targets.topics import EventKeys
 
 EncodeCloud: TypeAlias = Callable[[Event, Origin, str], tuple[Mapping[str, str] | None, bytes]]
@@ -57,6 +58,7 @@ class Outgoing:
         self._sending = sending
         event_keys = EventKeys(cls, keys.transport.dialect, keys.realm)
         self._event_key = event_keys.key
+        self._is_tagged = len(event_keys.keys) > 1
         self._ways: dict[str, Way] = {}
         self._uid = keys.uid
         self._digest = units_digest(units_of(cls))
@@ -75,24 +77,23 @@ class Outgoing:
         return number
 
     def send_all(self, events: Sequence[Event]) -> list[int]:
-        """Send events that were published here, those of one key in common packets; returns their numbers."""
-        found = [0] * len(events)
-        for key, places in self._by_key(events).items():
-            for start in range(0, len(places), BATCH):
-                some = places[start : start + BATCH]
-                first = self._send_batch(key, [events[place] for place in some])
-                for offset, place in enumerate(some):
-                    found[place] = first + offset & _MASK
+        """Send events that were published here in their order, those of one key in common packets; their numbers."""
+        found: list[int] = []
+        for key, run in self._runs(events):
+            for start in range(0, len(run), BATCH):
+                some = run[start : start + BATCH]
+                first = self._send_batch(key, some)
+                found += [first + offset & _MASK for offset in range(len(some))]
         return found
 
-    def _by_key(self, events: Sequence[Event]) -> dict[str, list[int]]:
-        places: dict[str, list[int]] = {}
-        for place, event in enumerate(events):
-            places.setdefault(self._event_key(event), []).append(place)
-        return places
+    def _runs(self, events: Sequence[Event]) -> Iterable[tuple[str, Sequence[Event]]]:
+        """The events that follow each other and have the same key."""
+        if not self._is_tagged:
+            return [(self._event_key(events[0]), events)]
+        return ((key, list(run)) for key, run in groupby(events, self._event_key))
 
-    def _send_batch(self, key: str, events: list[Event]) -> int:
-        payload = join_payloads([encode_payload(event) for event in events])
+    def _send_batch(self, key: str, events: Sequence[Event]) -> int:
+        payload = encode_batch(self.type, events)
         if len(payload) > self._owner.largest:
             raise self._owner.too_large(events[0], len(payload))
         way = self._ways.get(key) or self._open(key)

@@ -15,8 +15,8 @@ from genus.errors import GenusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import parse_again, rebuild
 from genus.model import Event, Kind, is_type, subtypes
-from genus.net._control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
 from genus.net._envelope import MOST_HOPS
+from genus.net._link.control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
 from genus.net._relay import Want
 from genus.targets.python import PythonFilter
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from genus.net._ipc_folder import prepare
-from genus.net._ipc_frames import FramingLost
-from genus.net._ipc_inbox import Inbox
-from genus.net._ipc_outbox import Outbox
-from genus.net._ipc_peer import Peer
+from genus.net._ipc.folder import prepare
+from genus.net._ipc.frames import FramingLost
+from genus.net._ipc.inbox import Inbox
+from genus.net._ipc.outbox import Outbox
+from genus.net._ipc.peer import Peer
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _READ_SIZE: Final = 1 << 18

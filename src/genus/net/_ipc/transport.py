@@ -24,15 +24,15 @@ from functools import partial
 from typing import Final
 
 from genus.errors import BusError
-from genus.net._ipc_connections import Connections
-from genus.net._ipc_folder import IpcFolder
-from genus.net._ipc_frames import LARGEST_PAYLOAD, LONGEST_TEXT
-from genus.net._ipc_inbox import Inbox
-from genus.net._ipc_mailbox import Mailbox
-from genus.net._ipc_options import IpcOptions
-from genus.net._ipc_outbox import CLOSED, Outbox, PacketSender
-from genus.net._ipc_peer import Peer
-from genus.net._ipc_state import TokenBoard
+from genus.net._ipc.connections import Connections
+from genus.net._ipc.folder import IpcFolder
+from genus.net._ipc.frames import LARGEST_PAYLOAD, LONGEST_TEXT
+from genus.net._ipc.inbox import Inbox
+from genus.net._ipc.mailbox import Mailbox
+from genus.net._ipc.options import IpcOptions
+from genus.net._ipc.outbox import CLOSED, Outbox, PacketSender
+from genus.net._ipc.peer import Peer
+from genus.net._ipc.state import TokenBoard
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.targets.topics import ZENOH, Dialect
 

@@ -7,8 +7,8 @@ from genus.bus._link import TroubleHandler
 from genus.bus._qos import QoS, Soft, nanoseconds
 from genus.model import Event
 from genus.net._envelope import SOFT_TIMES
-from genus.net._outgoing import Outgoing
-from genus.net._steady import steady_us
+from genus.net._link.outgoing import Outgoing
+from genus.net._link.steady import steady_us
 
 _MOST_DEADLINE_US = 2**32 - 1
 

@@ -13,8 +13,8 @@ import msgspec
 
 from genus.bus._attribute_map import UnreadValues, decode_units
 from genus.model import Event, attributes, name_of
-from genus.net._control import control_key, is_uid
-from genus.net._payload import PayloadReader
+from genus.net._link.control import control_key, is_uid
+from genus.net._link.payload import PayloadReader
 from genus.net._transport import Sending, Transport
 
 DIGEST_BYTES = 4

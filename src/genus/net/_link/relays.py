@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Iterable
 
 from genus.filters import Subscription
-from genus.net._interest import OwnWants
-from genus.net._patterns import Patterns
+from genus.net._link.interest import OwnWants
+from genus.net._link.patterns import Patterns
 from genus.net._relay import Arrival, Want
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter

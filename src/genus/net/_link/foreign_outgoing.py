@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from genus.errors import EventError
 from genus.model import Event
 from genus.net._envelope import NUMBERS
-from genus.net._foreign import ForeignSource
+from genus.net._link.foreign import ForeignSource
 from genus.net._transport import Sender, Sending, Transport
 from genus.records import Message
 

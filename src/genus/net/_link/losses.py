@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
-from genus.net._control import Beat, Loss, control_key, decode_message, encode_message
-from genus.net._incoming import IncomingKeys
-from genus.net._lateness import LateEvents
-from genus.net._outgoing import OutgoingKeys
-from genus.net._telling import Tellings
+from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message
+from genus.net._link.incoming import IncomingKeys
+from genus.net._link.lateness import LateEvents
+from genus.net._link.outgoing import OutgoingKeys
+from genus.net._link.telling import Tellings
 from genus.net._transport import Sending, Transport
 from genus.net._troubles import EventsLate, EventsLost
 

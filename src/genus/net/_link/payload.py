@@ -35,6 +35,18 @@ def encode_payload(event: Event) -> bytes:
         raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
 
 
+def encode_batch(cls: type[Event], events: Sequence[Event]) -> bytes:
+    """Encode the attributes of some events of one class; EventError names the value that could not be read back."""
+    find_invalid = invalid_finders[cls]
+    for event in events:
+        if (name := find_invalid(event)) is not None:
+            raise EventError(describe_invalid(event, name).message)
+    try:
+        return _encode(events)
+    except Exception as problem:  # of msgspec, and of a value that another thread changes
+        raise EventError(f"a batch of {name_of(cls)} cannot be encoded: {problem}") from problem
+
+
 def join_payloads(payloads: Sequence[bytes]) -> bytes:
     """One payload of the payloads of many events."""
     count = len(payloads)
@@ -72,6 +84,7 @@ class PayloadReader:
         self.type = cls
         self._map = MapReader(cls, unread, units)
         self._decode = self._map.decode if self._map.converts else msgspec.msgpack.Decoder(cls).decode
+        self._decode_all = None if self._map.converts else msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
         self._find_invalid = invalid_decoded_finders[cls]
         self._clouds = CloudEventReader()
 
@@ -82,6 +95,18 @@ class PayloadReader:
         except Exception as problem:  # also what a class's own __post_init__ raises
             return self._read_map(payload, problem)
         return event if self._find_invalid(event) is None else self._reject(event)
+
+    def read_all(self, payload: bytes) -> Sequence[Event] | None:
+        """The events of a batch, if they can be read at once and all are valid; None if not."""
+        if self._decode_all is None:
+            return None
+        try:
+            events = self._decode_all(payload)
+        except Exception:  # also what a class's own __post_init__ raises
+            return None
+        count = len(events)
+        is_valid = 0 < count <= MOST_EVENTS and list(map(self._find_invalid, events)).count(None) == count
+        return events if is_valid else None
 
     def _read_map(self, payload: Any, problem: Exception) -> Event | Rejected:
         """Read a CloudEvent, or an event of a class of another age."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from genus.net._zenoh_config import import_zenoh
+from genus.net._zenoh.config import import_zenoh
 
 if TYPE_CHECKING:
     import zenoh

@@ -12,13 +12,13 @@ import msgspec
 
 from genus.bus._attribute_map import UnreadValues
 from genus.model import Event, is_event_type, name_of, subtypes
-from genus.net._control import LAST, ROOT
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
-from genus.net._numbers import OriginNumbers, SenderNumbers
-from genus.net._payload import PayloadReader, is_batch, split_batch
-from genus.net._rejections import Rejections
+from genus.net._link.control import LAST, ROOT
+from genus.net._link.numbers import OriginNumbers, SenderNumbers
+from genus.net._link.payload import PayloadReader, is_batch, split_batch
+from genus.net._link.rejections import Rejections
+from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.net._relay import Arrival
-from genus.net._units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.targets.topics import Dialect, EventKeys, parse_key
 
 MOST_KEYS = 20_000
@@ -191,6 +191,9 @@ class IncomingKey:
     def _accept_batch(
         self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
     ) -> None:
+        events = self._reader.read_all(payload) if read is self._read_event and not self._relays else None
+        if events is not None and self._accept_all(events, origin, number, sender, sent):
+            return
         payloads = split_batch(payload)
         if payloads is None:
             self._reject("a damaged batch", payload)
@@ -200,6 +203,22 @@ class IncomingKey:
         self._counts.duplicates += len(payloads) - len(fresh)
         for place in fresh:
             self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops, read)
+
+    def _accept_all(self, events: Sequence[Event], origin: bytes, number: int, sender: bytes, sent: int) -> bool:
+        """Deliver the events of a batch if all are new and of this key; whether they are."""
+        seen = self.origins.get(origin)
+        if self._kept is not None or seen is None or origin == self._uid:
+            return False
+        if self._keys is not None and list(map(self._keys.key, events)).count(self._event_key) != len(events):
+            return False
+        if not seen.are_next(number, len(events)):
+            return False
+        self._count_number(sender, sent, len(events))
+        self._counts.received += len(events)
+        deliver = self._deliver
+        for event in events:
+            deliver(event)
+        return True
 
     def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int, read: ReadEvent) -> None:
         if self._kept is not None and not payload:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from genus.net._ipc_frames import (
+from genus.net._ipc.frames import (
     DECLARE,
     DONE,
     HELLO,
@@ -30,10 +30,10 @@ from genus.net._ipc_frames import (
     decode_body,
     encode_frame,
 )
-from genus.net._ipc_mailbox import Item, Mailbox, NumberedKey
-from genus.net._ipc_outbox import Outbox
-from genus.net._ipc_peer import Peer
-from genus.net._ipc_state import MOST_SHOWN, TokenBoard
+from genus.net._ipc.mailbox import Item, Mailbox, NumberedKey
+from genus.net._ipc.outbox import Outbox
+from genus.net._ipc.peer import Peer
+from genus.net._ipc.state import MOST_SHOWN, TokenBoard
 from genus.targets.topics import ZENOH
 
 MAILBOX_FULL: Final = "the mailbox of a receiver is full"

@@ -8,9 +8,9 @@ from typing import Any
 
 from genus.filters import Subscription
 from genus.model import Event
-from genus.net._incoming import IncomingKeys, SoftTimes
+from genus.net._link.incoming import IncomingKeys, SoftTimes
+from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival
-from genus.net._units import StatedUnits
 from genus.targets.python import PythonFilter
 from genus.targets.topics import Dialect
 

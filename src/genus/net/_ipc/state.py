@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from genus.net._ipc_frames import DECLARE, STATE, SUBSCRIBE, UNDECLARE, UNSUBSCRIBE, State, Subscribe, encode_frame
+from genus.net._ipc.frames import DECLARE, STATE, SUBSCRIBE, UNDECLARE, UNSUBSCRIBE, State, Subscribe, encode_frame
 from genus.targets.topics import ZENOH
 
 MOST_SHOWN: Final = 100_000

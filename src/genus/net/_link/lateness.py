@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from genus.net._incoming import SoftTimes
+from genus.net._link.incoming import SoftTimes
 
 MOST = 10_000
 

@@ -4,6 +4,7 @@ Numbers count from 1 for each key, modulo 2^32. A gap in the numbers of a sender
 later: they may be on another way, or be sent again. So a gap is told as a loss only after it has settled.
 """
 
+import threading
 from itertools import islice
 
 from genus.net._envelope import NUMBERS
@@ -39,7 +40,7 @@ class SenderNumbers:
     (0, 1)
     """
 
-    __slots__ = ("_gaps", "_overflow", "found", "last")
+    __slots__ = ("_gaps", "_lock", "_overflow", "found", "last")
 
     def __init__(self, last: int) -> None:
         self.last = last
@@ -47,6 +48,8 @@ class SenderNumbers:
         """Packets that came after they had been counted as lost, or twice."""
         self._gaps: list[Gap] = []
         self._overflow = 0
+        self._lock = threading.Lock()
+        """Of the gaps: they settle in another thread than packets arrive in."""
 
     @property
     def missing(self) -> int:
@@ -75,13 +78,18 @@ class SenderNumbers:
         behind = (number - self.last) & _MASK
         if behind == 0 or behind >= _HALF:
             return 0
-        self._gaps.append(Gap((self.last + 1) & _MASK, behind, now))
-        if len(self._gaps) > MOST_GAPS:
-            self._overflow += self._gaps.pop(0).count
+        with self._lock:
+            self._gaps.append(Gap((self.last + 1) & _MASK, behind, now))
+            if len(self._gaps) > MOST_GAPS:
+                self._overflow += self._gaps.pop(0).count
         self.last = number
         return behind
 
     def _arrive_late(self, number: int, now: float) -> None:
+        with self._lock:
+            self._fill(number, now)
+
+    def _fill(self, number: int, now: float) -> None:
         for place, gap in enumerate(self._gaps):
             offset = (number - gap.first) & _MASK
             if offset < gap.count:
@@ -94,9 +102,10 @@ class SenderNumbers:
 
     def settle(self, before: float) -> int:
         """How many packets are lost: those that have been missing since before a time. Each is counted once."""
-        lost = self._overflow + sum(gap.count for gap in self._gaps if gap.since < before)
-        self._overflow = 0
-        self._gaps = [gap for gap in self._gaps if gap.since >= before]
+        with self._lock:
+            lost = self._overflow + sum(gap.count for gap in self._gaps if gap.since < before)
+            self._overflow = 0
+            self._gaps = [gap for gap in self._gaps if gap.since >= before]
         return lost
 
 
@@ -131,6 +140,13 @@ class OriginNumbers:
             self._skip(number, min(ahead, WINDOW))
             return True
         return -ahead & _MASK < WINDOW and self._is_unseen(number)
+
+    def are_next(self, number: int, count: int) -> bool:
+        """Whether so many numbers from `number` on follow the newest; they are seen then."""
+        if number != self.newest + 1 or number + count > _MASK:
+            return False
+        self.newest = number + count - 1
+        return True
 
     def _skip(self, number: int, ahead: int) -> None:
         self._unseen |= dict.fromkeys((number - back) & _MASK for back in range(ahead - 1, 0, -1))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from genus.errors import BusError
 from genus.net._transport import Abilities, Receiver, Sending
-from genus.net._zenoh_address import ZenohOptions
-from genus.net._zenoh_config import LARGEST, import_zenoh, open_session
-from genus.net._zenoh_kept import KeptPackets
-from genus.net._zenoh_mailbox import CLOSE_S, Mailbox
-from genus.net._zenoh_recovery import PacketSubscriber, declare_publisher
+from genus.net._zenoh.address import ZenohOptions
+from genus.net._zenoh.config import LARGEST, import_zenoh, open_session
+from genus.net._zenoh.kept import KeptPackets
+from genus.net._zenoh.mailbox import CLOSE_S, Mailbox
+from genus.net._zenoh.recovery import PacketSubscriber, declare_publisher
 from genus.targets.topics import ZENOH, Dialect
 
 if TYPE_CHECKING:

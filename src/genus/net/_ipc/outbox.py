@@ -12,10 +12,10 @@ from typing import Final
 
 from genus.bus._queue import WhenFull
 from genus.errors import BusError, EventError, QueueFull
-from genus.net._ipc_frames import HEAD, KEPT, LARGEST_ENVELOPE, LARGEST_PAYLOAD, LONGEST_TEXT, PACKET
-from genus.net._ipc_peer import Peer
-from genus.net._ipc_queue import Batch, Losses
-from genus.net._ipc_state import Shown
+from genus.net._ipc.frames import HEAD, KEPT, LARGEST_ENVELOPE, LARGEST_PAYLOAD, LONGEST_TEXT, PACKET
+from genus.net._ipc.peer import Peer
+from genus.net._ipc.queue import Batch, Losses
+from genus.net._ipc.state import Shown
 from genus.net._transport import Sending
 from genus.targets.topics import ZENOH
 

@@ -2,9 +2,9 @@
 
 import threading
 
-from genus.net._contract import ROUND_TRIPS, Measured
-from genus.net._control import Ping, Pong, control_key, decode_message, encode_message
-from genus.net._steady import steady_us
+from genus.net._link.contract import ROUND_TRIPS, Measured
+from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message
+from genus.net._link.steady import steady_us
 from genus.net._transport import URGENT, Sending, Transport
 
 ANSWER_S = 0.5

@@ -3,7 +3,7 @@
 import threading
 
 from genus.filters import Subscription
-from genus.net._patterns import Patterns
+from genus.net._link.patterns import Patterns
 from genus.net._relay import Arrival
 
 MOST_KEPT = 100_000

@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from genus.net._control import LAST, ROOT
+from genus.net._link.control import LAST, ROOT
 from genus.net._transport import Transport
 
 MOST_KEYS = 20_000

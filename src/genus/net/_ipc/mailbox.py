@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from genus.bus._queue import WhenFull
-from genus.net._ipc_queue import MOST_BYTES
+from genus.net._ipc.queue import MOST_BYTES
 
 Call: TypeAlias = Callable[[], object]
 _MOST_AT_ONCE: Final = 64

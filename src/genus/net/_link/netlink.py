@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -21,26 +23,26 @@ from genus.bus._qos import Keep, NonReal, QoS, Soft
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
-from genus.net._contract import Measured, check_abilities, check_measured, sending_of
-from genus.net._control import control_key, decode_text, encode_text, is_uid
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
-from genus.net._foreign import ForeignArrivals, ForeignEvent, ForeignSource
-from genus.net._foreign_outgoing import ForeignOutgoing
-from genus.net._incoming import Deliver, IncomingKeys, SoftTimes
-from genus.net._interest import OtherWants, OwnWants, WantText
-from genus.net._kept import KeptEvents
-from genus.net._lateness import LateEvents
-from genus.net._losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
-from genus.net._outgoing import EncodeCloud, Outgoing, OutgoingKeys
-from genus.net._patterns import Patterns
-from genus.net._publisher import NetPublisher
+from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
+from genus.net._link.control import control_key, decode_text, encode_text, is_uid
+from genus.net._link.foreign import ForeignArrivals, ForeignEvent, ForeignSource
+from genus.net._link.foreign_outgoing import ForeignOutgoing
+from genus.net._link.incoming import Deliver, IncomingKeys, SoftTimes
+from genus.net._link.interest import OtherWants, OwnWants, WantText
+from genus.net._link.kept import KeptEvents
+from genus.net._link.lateness import LateEvents
+from genus.net._link.losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
+from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
+from genus.net._link.patterns import Patterns
+from genus.net._link.publisher import NetPublisher
+from genus.net._link.relays import NetRelay
+from genus.net._link.round_trips import RoundTrips
+from genus.net._link.shared import SHARE, SharedKeys, SharedReception
+from genus.net._link.steady import steady_us
+from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival, Want
-from genus.net._relays import NetRelay
-from genus.net._round_trips import RoundTrips
-from genus.net._shared import SHARE, SharedKeys, SharedReception
-from genus.net._steady import steady_us
 from genus.net._transport import NORMAL, EchoingTransport, Sending, SharingTransport, Transport
-from genus.net._units import StatedUnits
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -165,11 +167,9 @@ class NetLink:
             self.relay_own(event, number, None)
 
     def send_all(self, events: Sequence[Event]) -> None:
-        """Send events that were published here; those of one key travel in common packets."""
-        by_class: dict[type[Event], list[Event]] = {}
-        for event in events:
-            by_class.setdefault(event.__class__, []).append(event)
-        for cls, some in by_class.items():
+        """Send events that were published here, in their order; neighbours of one key travel in common packets."""
+        for cls, run in groupby(events, attrgetter("__class__")):
+            some = list(run)
             numbers = (self._sends.get(cls) or self._open_send(cls)).send_all(some)
             if self.relays:
                 for event, number in zip(some, numbers, strict=True):

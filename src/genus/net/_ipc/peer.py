@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from genus.net._ipc_frames import HELLO, KEY, VERSION, FrameReader, Hello, encode_frame
-from genus.net._ipc_mailbox import NumberedKey
-from genus.net._ipc_queue import Losses, PeerQueue
+from genus.net._ipc.frames import HELLO, KEY, VERSION, FrameReader, Hello, encode_frame
+from genus.net._ipc.mailbox import NumberedKey
+from genus.net._ipc.queue import Losses, PeerQueue
 from genus.targets.topics import ZENOH
 
 _STOPPED = frozenset("TtZX")

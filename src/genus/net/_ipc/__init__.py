@@ -1,0 +1,1 @@
+"""`ipc:`: the transport between processes of one user, over stream sockets in a folder."""

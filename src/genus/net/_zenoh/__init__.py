@@ -1,0 +1,1 @@
+"""`zenoh:`: the transport over zenoh; the only modules that import it."""
