@@ -20,6 +20,7 @@ from genus.bus import Bus, Hard, Reply
 from genus.errors import BusError
 from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
 from genus.net._envelope import MOST_HOPS
+from genus.net._link.control import control_key, encode_text
 from genus.net._transport import BULK
 from genus.testing import MqttBroker
 from genus.testing._network import MemoryNetwork, MemoryTransport
@@ -211,6 +212,21 @@ def test_types_are_forwarded_with_the_quality_of_the_side(monkeypatch: pytest.Mo
         assert used == [("city/NetLoop/0", BULK)]
         assert (gateway.status().sides[1].crossed, gateway.status().sides[1].lost) == (1, 2)
     for bus in (city, far):
+        bus.close()
+
+
+def test_tokens_that_are_none_are_ignored() -> None:
+    near, far = memory_bus(MemoryNetwork()), memory_bus(MemoryNetwork())
+    link = near.link
+    assert isinstance(link, NetLink)
+    with Gateway(near, far, name="pair") as gateway:
+        eventually(lambda: gateway.is_active)
+        for text in ("", "[]", '["pair"]', "null", "[" * 500, '["pair", 3, {}]', '["pair", "0", {"a": "b"}]'):
+            link.token(control_key("city", "gate", "00" * 8, encode_text(text)), True)
+        link.token(control_key("city", "gate", "00" * 8, "?" * 5000), True)
+        gateway.settle()
+        assert gateway.is_active
+    for bus in (near, far):
         bus.close()
 
 
