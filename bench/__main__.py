@@ -5,22 +5,29 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import which
 from typing import TypeVar
 
 from bench import (
     can_columns,
+    cloudevents,
     codes,
     dispatch,
     engine,
     filters,
+    gateway,
     growth,
     importing,
     index,
     ingest,
+    ipc,
+    mqtt,
     passages,
     routing,
     simulator,
     streaming,
+    topics,
+    zenoh,
 )
 
 T = TypeVar("T")
@@ -31,8 +38,9 @@ TEXT = """# Benchmarks
 Made by `make bench`, or one table at a time, last on {date}: {machine}.
 Each table was measured in one run, contestants taking turns; a time is the least CPU time over many windows. The
 machine is shared and noisy: trust the ratios, not the nanoseconds. `python -m bench.NAME` makes one table (dispatch,
-filters, engine, index, codes, growth, importing, simulator, routing, ingest, streaming, can_columns, passages). Times
-on Spark are seconds of the clock on two cores, session and workers started before.
+filters, engine, index, codes, growth, importing, simulator, routing, ingest, streaming, can_columns, passages, topics,
+ipc, zenoh, mqtt, cloudevents, gateway). Times on Spark are seconds of the clock on two cores, session and workers
+started before.
 
 ## Publishing
 
@@ -163,6 +171,34 @@ CAN frames decoded by columns, against cantools frame by frame:
 
 {streaming}
 
+## Networks
+
+Keys of events and patterns of subscriptions:
+
+{topics}
+
+Between processes, to one receiver, events per second of the clock; *stopped beside* is with a second receiver that is
+stopped:
+
+{ipc}
+
+Over zenoh, between two processes on loopback:
+
+{zenoh}
+
+MQTT through mosquitto on loopback, which is most of the work; QoS 1 also with a broker that takes 1,000 messages before
+it acknowledges, instead of its default of 20:
+
+{mqtt}
+
+CloudEvents, against the official SDK, from an event and to one:
+
+{cloudevents}
+
+From a CAN bus (python-can's `udp_multicast`) through a gateway to zenoh, publishing to handler:
+
+{gateway}
+
 ## Speeds from loop edges
 
 Twelve sites of the [traffic application](traffic.md) for ten minutes, with many more lane changes over the loops and
@@ -237,6 +273,12 @@ def main() -> None:
     found["ingest"] = step("reading in", lambda: ingest.table(ingest.run()))
     found["frames"] = step("CAN frames", can_columns.table)
     found["streaming"] = step("a stream", lambda: streaming.table(streaming.run()))
+    found["topics"] = step("topics", lambda: topics.table(topics.run()))
+    found["ipc"] = step("between processes", lambda: ipc.table(ipc.run()))
+    found["zenoh"] = step("zenoh", lambda: zenoh.table(zenoh.run()))
+    found["mqtt"] = step("MQTT (about two minutes)", mqtt.run) if which("mosquitto") else "mosquitto is not installed."
+    found["cloudevents"] = step("CloudEvents", cloudevents.table)
+    found["gateway"] = step("a gateway", lambda: gateway.table(gateway.run()))
     found["passages"] = step("speeds", lambda: passages.table(passages.run()))
     found["importing"] = step("importing", lambda: importing.table(importing.run()))
     found["index"] = step("index (about two minutes)", lambda: index.table(index.run()))

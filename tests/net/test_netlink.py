@@ -1,5 +1,6 @@
 """A bus on any transport: each event once, losses told to both ends, wants, last values, contracts."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -263,7 +264,6 @@ def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     channel.announce(told["here"].append)
     channel.publish(Tide(level=1))
-    import time
 
     time.sleep(0.01)
     city.run(1)
@@ -363,3 +363,43 @@ def test_values_are_converted_from_the_units_of_the_sender() -> None:
     assert [event.speed for event in got] == [pytest.approx(20.0)]
     for bus in city.buses:
         bus.close()
+
+
+def test_a_step_of_the_clock_makes_nothing_late(city: City, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = city.bus(), city.bus()
+    got: list[Event] = []
+    there.collection(Tide).subscribe(got.append)
+    link_of(here).measure = lambda: None  # type: ignore[method-assign]
+    with here.channel(Tide, Soft("20s", "40s")) as tides:
+        tides.announce()
+        for hours in (0, 1, -2):
+            monkeypatch.setattr("time.time_ns", lambda step=hours, now=time.time_ns: now() + step * 3_600_000_000_000)
+            tides.publish(Tide(level=hours))
+            city.run(1)
+    assert got == [Tide(level=0), Tide(level=1), Tide(level=-2)]
+    assert "late" not in there.traffic().link
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_types_that_are_declared_while_events_flow(seed: int) -> None:
+    """Half a second after a class is declared, all its events arrive; those of other types are not affected."""
+    city = City(MemoryNetwork(ZENOH, seed))
+    here, there = city.bus(), city.bus()
+
+    class Alarm(Kind): ...
+
+    got: list[Any] = []
+    there.collection(Alarm).subscribe(got.append)
+    sent: list[Event] = []
+    classes: list[type[Any]] = []
+    for number in range(60):
+        if number % 10 == 0:
+            declare: Any = type(Event)
+            classes.append(declare(f"Alarm{seed}x{number}", (Event, Alarm), {"__annotations__": {"n": int}}))
+            city.run(0.6)
+        event = city.network.random.choice(classes)(n=number)
+        here.publish(event)
+        sent.append(event)
+        city.run(0.1)
+    assert got == sent
+    assert "lost" not in there.traffic().link

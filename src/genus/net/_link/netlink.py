@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -119,7 +120,7 @@ class NetLink:
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._ticker: threading.Thread | None = None
-        self._types_seen = 0
+        self._types_seen: WeakSet[type] = WeakSet()
         self._beat_at = 0.0
 
     # -- a link of a bus ---------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ class NetLink:
     def open(self, deliver: Delivery) -> None:
         """Join the network; BusError with the reason if it cannot be reached."""
         self._deliver = deliver
-        self._types_seen = _count_types()
+        self._types_seen.update(subtypes(Event))
         self.transport.open(self)
         self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units, self._encode_cloud)
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
@@ -577,10 +578,10 @@ class NetLink:
 
     def _check_types(self) -> None:
         """Follow the types that were declared since: kinds have more classes, unknown types become known."""
-        count = _count_types()
-        if count == self._types_seen:
+        new = [cls for cls in subtypes(Event) if cls not in self._types_seen]
+        if not new:
             return
-        self._types_seen = count
+        self._types_seen.update(new)
         self._incoming.types_changed()
         with self._lock:
             listenings = list(self._listenings)
@@ -596,10 +597,6 @@ class NetLink:
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)
-
-
-def _count_types() -> int:
-    return sum(1 for _ in subtypes(Event))
 
 
 def _about_this_process() -> dict[str, Any]:
