@@ -136,6 +136,13 @@ class Outgoing:
             number = numbers.newest = numbers.newest + 1 & _MASK
             way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number) + self._digest)
 
+    def skip(self, event: Event, kept: str | None) -> None:
+        """Count an event that is not sent, so that receivers miss it."""
+        key = self.key_of(event, kept)
+        numbers = (self._ways.get(key) or self._open(key)).numbers
+        with numbers.lock:
+            numbers.newest = numbers.newest + 1 & _MASK
+
     def forget(self, event: Event) -> None:
         """Tell all that no event with the value of this one is kept any more."""
         key = self.kept_key(event, self.kept_value(event))
