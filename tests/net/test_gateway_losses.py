@@ -9,7 +9,7 @@ from genus.net import Gateway, GatewaySide, NetLink
 from genus.testing._network import MemoryNetwork
 
 
-class Parcel(Event):
+class LostParcel(Event):
     text: str
 
 
@@ -41,17 +41,17 @@ def test_what_a_full_spool_drops_is_told_to_publisher_and_receiver(tmp_path: Pat
             city.deliver()
 
     got: list[Any] = []
-    receiver.collection(Parcel).subscribe(got.append, on_trouble=told["receiver"].append)
+    receiver.collection(LostParcel).subscribe(got.append, on_trouble=told["receiver"].append)
     with Gateway(near, GatewaySide(bus=far, spool=tmp_path / "spool", spool_bytes=20_000)) as gateway:
         run(1)
-        channel = publisher.channel(Parcel)
+        channel = publisher.channel(LostParcel)
         channel.announce(told["publisher"].append)
-        channel.publish(Parcel(text="first"))
+        channel.publish(LostParcel(text="first"))
         run(1)
         assert len(got) == 1
         link_of(far).connected(False)
         for number in range(400):
-            channel.publish(Parcel(text=f"{number:03d}" + "x" * 100))
+            channel.publish(LostParcel(text=f"{number:03d}" + "x" * 100))
             road.deliver()
         link_of(far).connected(True)
         run(5)

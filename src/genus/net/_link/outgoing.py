@@ -138,8 +138,7 @@ class Outgoing:
 
     def skip(self, event: Event, kept: str | None) -> None:
         """Count an event that is not sent, so that receivers miss it."""
-        key = self.key_of(event, kept)
-        numbers = (self._ways.get(key) or self._open(key)).numbers
+        numbers = self._owner.numbers(self.key_of(event, kept))
         with numbers.lock:
             numbers.newest = numbers.newest + 1 & _MASK
 
@@ -253,9 +252,12 @@ class OutgoingKeys:
     def open(self, key: str, sending: Sending) -> Way:
         """Prepare to send packets of a key; they are numbered with those that are sent in other manners."""
         sender = self.transport.sender(key, sending)
+        return Way(self.numbers(key), sender.put, sender.close)
+
+    def numbers(self, key: str) -> KeyNumbers:
+        """The numbers of a key."""
         with self._lock:
-            numbers = self._numbers.setdefault(key, KeyNumbers(key))
-        return Way(numbers, sender.put, sender.close)
+            return self._numbers.setdefault(key, KeyNumbers(key))
 
     def too_large(self, event: Event, size: int) -> EventError:
         """The error of an event that cannot be sent."""
