@@ -238,6 +238,7 @@ class ZenohTransport:
             "waiting": len(self._mailbox),
             "kept": len(self._kept) if self._receiver is not None else 0,
             "not recovered": self._unrecovered,
+            **{f"failed: {name}": count for name, count in list(self._mailbox.failures.items())},
         }
 
     def close(self) -> None:
