@@ -59,7 +59,7 @@ def pair(
         yield made[0], made[1], receiver
 
 
-def test_what_follows_a_failure_is_delivered_and_failures_are_counted(
+def test_what_follows_a_failure_is_delivered_and_failures_count(
     pair: tuple[Transport, Transport, Failing],
 ) -> None:
     speaker, listener, receiver = pair
