@@ -98,7 +98,7 @@ class NetLink:
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
-        self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
+        self.units = StatedUnits(transport, realm, self._incoming.counts.unread)
         self._shared = SharedKeys(transport.dialect, realm)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
