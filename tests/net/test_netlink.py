@@ -10,8 +10,11 @@ from genus import Event, Kind, Maybe, Subscription, this
 from genus.bus import Bus, Hard, Keep, NonReal, Soft
 from genus.errors import BusError, EventError
 from genus.model import Unit
-from genus.net._envelope import Origin
+from genus.net._cloudevents import CloudEventWriter
+from genus.net._envelope import ENVELOPE, Origin
+from genus.net._link.control import encode_text
 from genus.net._link.netlink import NetLink
+from genus.net._link.payload import encode_payload
 from genus.net._relay import Arrival, Want
 from genus.net._troubles import EventsLost
 from genus.targets.topics import MQTT, ZENOH
@@ -434,3 +437,149 @@ def test_statements_of_units_are_one_for_each_choice_of_units_and_survive_no_lie
     buses[1].publish(fast(speed=72.0))
     city.run()
     assert [event.speed for event in got] == [pytest.approx(20.0)]
+
+
+def test_what_was_published_while_nobody_subscribed_is_no_loss(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    told: list[Any] = []
+    for narrow in (True, False):
+        wide = there.collection(Event).subscribe(lambda event: None)
+        kept = there.collection(Flood).subscribe(lambda event: None) if narrow else None
+        here.publish(Tide(level=1))
+        city.run(1)
+        wide.cancel()
+        for level in range(10):
+            here.publish(Tide(level=level))
+        city.run(4)
+        again = there.collection(Tide).subscribe(lambda event: None, on_trouble=told.append)
+        here.publish(Tide(level=99))
+        city.run(4)
+        again.cancel()
+        if kept is not None:
+            kept.cancel()
+    assert told == []
+    assert "lost" not in there.traffic().link
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_losses_are_told_while_subscriptions_become_wide_and_narrow(seed: int) -> None:
+    city = City(MemoryNetwork(ZENOH, seed, Faults(lost=0.1)))
+    here, there = city.bus(), city.bus()
+    got: list[Any] = []
+    there.collection(Tide).subscribe(got.append)
+    here.publish(Tide(level=-1))
+    city.run(4)
+    wide = None
+    for level in range(300):
+        here.publish(Tide(level=level))
+        city.run()
+        if level % 7 == 0 and wide is None:
+            wide = there.collection(Event).subscribe(lambda event: None)
+        elif level % 7 == 3 and wide is not None:
+            wide.cancel()
+            wide = None
+    city.run(4)
+    missing = 301 - len(got)
+    assert missing > 0
+    assert there.traffic().link["lost"] == missing
+
+
+def test_a_batch_is_sent_whole_or_not_at_all(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    got: list[Event] = []
+    there.collection(Tide).subscribe(got.append)
+    own: list[Event] = []
+    here.collection(Tide).subscribe(own.append)
+    with pytest.raises(EventError):
+        here.publish_all([Tide(level=1), Flood(level="no")])  # type: ignore[arg-type]
+    link_of(here)._outgoing.largest = 5_000_000
+    with pytest.raises(EventError, match="cannot be sent"):
+        here.publish_all([Tide(level=1), Flood(level=2, street="x" * 5_000_001)])
+    city.run()
+    assert got == own == []
+    large = [Flood(level=level, street="x" * 100_000) for level in range(60)]
+    here.publish_all([Tide(level=1), *large, Tide(level=2)])
+    city.run()
+    assert got == own == [Tide(level=1), *large, Tide(level=2)]
+
+
+def test_a_subscription_that_the_network_refuses_leaves_nothing(city: City, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = city.bus(), city.bus()
+    transport = transport_of(there)
+
+    def refuse(pattern: str, *, kept: bool = False) -> Callable[[], None]:
+        raise BusError("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transport, "subscribe", refuse)
+        with pytest.raises(BusError, match="refused"):
+            there.collection(Tide).subscribe(lambda event: None)
+    got: list[Event] = []
+    there.collection(Tide).subscribe(got.append)
+    here.publish(Tide(level=1))
+    city.run()
+    assert got == [Tide(level=1)]
+
+
+def test_the_last_losses_of_very_many_keys_are_told(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    there.collection(Tide).subscribe(lambda event: None)
+    channel = here.channel(Tide, NonReal(), keep=1)
+    channel.announce()
+    for source in range(1500):
+        channel.publish(Tide(level=1, source=str(source)))
+    city.run(4)
+    city.network.faults = Faults(lost=1.0)
+    for source in range(1500):
+        channel.publish(Tide(level=2, source=str(source)))
+    here.close()
+    city.buses.remove(here)
+    city.run(3)
+    assert there.traffic().link["lost"] == 1500
+
+
+def test_hostile_tokens_and_answers_do_no_harm(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    link = link_of(there)
+    link.token("@genus/city/here/" + "ab" * 8 + "/" + encode_text('{"a":' + "[" * 1400), True)
+    got: list[Event] = []
+    there.collection(Tide).subscribe(got.append)
+    here.publish(Tide(level=1))
+    city.run()
+    assert got == [Tide(level=1)]
+
+
+def test_an_event_with_too_many_hops_is_not_delivered(city: City) -> None:
+    there = city.bus()
+    got: list[Event] = []
+    there.collection(Tide).subscribe(got.append)
+    for number in (1, 2, 3):
+        envelope = ENVELOPE.pack(b"origin__", number, 200, b"origin__", number)
+        link_of(there).packet("city/Tide/0", envelope, encode_payload(Tide(level=number)))
+    assert got == []
+    assert there.traffic().link["rejected: more than 8 hops"] == 3
+
+
+def test_cloudevents_are_converted_from_the_units_of_the_sender() -> None:
+    city = City(MemoryNetwork())
+    writer = CloudEventWriter()
+    for encode in (lambda event, origin, key: (None, writer.write_structured(event, origin, key)), writer.write_binary):
+        old, new = city.bus(encode_cloud=encode), city.bus()
+
+        def declare(unit: str) -> Any:
+            class Gust(Event):
+                speed: Annotated[float, Unit(unit)]
+
+            return Gust
+
+        sent = declare("km/h")
+        old.publish(sent(speed=36.0))
+        got: list[Any] = []
+        new.collection(declare("m/s")).subscribe(got.append)
+        city.run()
+        old.publish(sent(speed=72.0))
+        city.run()
+        assert [event.speed for event in got] == [pytest.approx(20.0)]
+        old.close()
+        new.close()
+    city.buses.clear()

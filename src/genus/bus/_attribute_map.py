@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from genus.errors import EventError, did_you_mean
 from genus.model import Attribute, Event, FloatType, IntType, attributes, name_of, vector
@@ -100,6 +101,12 @@ class MapReader:
         for name in strange:
             self._count(name, given[name], event)
         return event
+
+    def convert(self, event: Event) -> Event:
+        """An event of the class with its values converted; EventError if one cannot be."""
+        given = {self._renamed.get(name, name): convert for name, convert in self._converters.items()}
+        present = {name: getattr(event, name) for name in given if getattr(event, name) is not None}
+        return replace(event, **{name: given[name](value) for name, value in present.items()}) if present else event
 
     def _rename(self, given: Mapping[str, msgspec.Raw]) -> tuple[dict[str, Any], list[str]]:
         """The values by present names, and the names of values without an attribute; a present name goes first."""

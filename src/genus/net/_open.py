@@ -10,7 +10,7 @@ Options that all networks have are read here; each transport reads its own.
 """
 
 from collections.abc import Sequence
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import unquote
 
 import msgspec
 
@@ -111,12 +111,11 @@ def take_common(rest: str) -> tuple[str, Common]:
     ('city?connect=tcp/host:7447', Common(grants=None, user=None, format='cloudevents', cloudevents=()))
     """
     name, mark, query = rest.partition("?")
-    pairs = parse_qsl(query, keep_blank_values=True)
-    given = {option: value for option, value in pairs if option in COMMON}
-    if not given:
-        return rest, Common()
-    patterns = tuple(value for option, value in pairs if option == "cloudevents")
-    own = urlencode([pair for pair in pairs if pair[0] not in COMMON], safe="/:,+#*$")
+    pieces = [piece for piece in query.split("&") if piece]
+    pairs = [(piece, *map(unquote, piece.partition("=")[::2])) for piece in pieces]
+    given = {option: value for _, option, value in pairs if option in COMMON}
+    patterns = tuple(value for _, option, value in pairs if option == "cloudevents")
+    own = "&".join(piece for piece, option, _ in pairs if option not in COMMON)
     common = Common(given.get("grants"), given.get("user"), given.get("format", ""), patterns)
     return f"{name}{mark if own else ''}{own}", common
 

@@ -6,6 +6,7 @@ from genus.errors import EventError
 from genus.model import Event
 from genus.net._envelope import NUMBERS
 from genus.net._link.foreign import ForeignSource
+from genus.net._link.outgoing import Batch
 from genus.net._transport import Sender, Sending, Transport
 from genus.records import Message
 
@@ -21,9 +22,7 @@ class ForeignOutgoing:
 
     def send(self, event: Event) -> int:
         """Send an event; returns its number. EventError if the mapping cannot write it."""
-        message = self._source.write(event)
-        if not isinstance(message, Message):
-            raise EventError(f"{event!r} cannot be written: {message}")
+        message = self._write(event)
         sender = self._senders.get(message.topic)
         if sender is None:
             sender = self._senders[message.topic] = self._transport.sender(message.topic, self._sending)
@@ -31,6 +30,18 @@ class ForeignOutgoing:
         self._number = (self._number + 1) % NUMBERS
         return self._number
 
-    def send_all(self, events: Sequence[Event]) -> list[int]:
+    def prepare_all(self, events: Sequence[Event]) -> list[Batch]:
+        """Test that all events can be written; EventError if one cannot."""
+        for event in events:
+            self._write(event)
+        return []
+
+    def send_all(self, events: Sequence[Event], batches: list[Batch]) -> list[int]:
         """Send events; returns their numbers."""
         return [self.send(event) for event in events]
+
+    def _write(self, event: Event) -> Message:
+        message = self._source.write(event)
+        if not isinstance(message, Message):
+            raise EventError(f"{event!r} cannot be written: {message}")
+        return message

@@ -55,6 +55,13 @@ class Reception(Protocol):
     def now(self) -> float:
         """The time for settling gaps, in seconds."""
 
+    @property
+    def turn(self) -> int:
+        """The number of subscriptions that were made so far."""
+
+    def has_been_interrupted(self, key: str, turn: int) -> bool:
+        """Whether a key was not subscribed to for a time since a turn."""
+
     def deliverer(self, cls: type[Event]) -> Deliver:
         """The function that delivers events of a class on the bus."""
 
@@ -114,7 +121,7 @@ class IncomingKey:
             return
         origin, number, hops, sender, sent = _unpack_from(envelope)
         numbers = self.senders.get(sender)
-        if numbers is None or sent != numbers.last + 1 or origin != sender or is_batch(payload):
+        if numbers is None or sent != numbers.last + 1 or origin != sender or hops or is_batch(payload):
             self._accept(origin, number, hops, sender, sent, payload, self._read_event)
             return
         numbers.last = sent
@@ -128,9 +135,24 @@ class IncomingKey:
 
     def _read_other(self, envelope: bytes, payload: bytes) -> None:
         """Read a packet of a soft channel, a sender with other units or a CloudEvent, or reject it for its envelope."""
-        if len(envelope) not in _LENGTHS:
-            self._read_cloud(envelope, payload)
-            return
+        if len(envelope) in _LENGTHS:
+            self._read_with(envelope, payload, lambda reader: reader.read)
+        elif not envelope and payload[:1] == b"{":
+            self._reception.take_foreign(self.key, self._reader.read(payload), payload)
+        elif envelope.startswith(ATTRIBUTES) and (found := split_attributes(envelope)) is not None:
+            self._read_cloud(*found, payload)
+        else:
+            self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
+
+    def _read_cloud(self, attributes: dict[str, str], own: bytes, payload: bytes) -> None:
+        """Read a CloudEvent in binary mode; one whose sender does not know Genus has no envelope of its own."""
+        if len(own) in _LENGTHS:
+            self._read_with(own, payload, lambda reader: reader.read_binary(attributes))
+        else:
+            self._reception.take_foreign(self.key, self._reader.read_binary(attributes)(payload), payload)
+
+    def _read_with(self, envelope: bytes, payload: bytes, read_of: Callable[[PayloadReader], ReadEvent]) -> None:
+        """Read a packet with the units of its sender, unless it has expired."""
         origin, number, hops, sender, sent = _unpack_from(envelope)
         if sender == self._uid:
             return
@@ -139,26 +161,9 @@ class IncomingKey:
             self._count_number(sender, sent, 1)
             self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
         elif len(envelope) < _SOFT_LENGTH or self._is_on_time(sender, envelope):
-            self._accept(origin, number, hops, sender, sent, payload, reader.read)
+            self._accept(origin, number, hops, sender, sent, payload, read_of(reader))
         else:
             self._count_number(sender, sent, 1)
-
-    def _read_cloud(self, envelope: bytes, payload: bytes) -> None:
-        """Read a CloudEvent in binary mode, or one that has no envelope as its sender does not know Genus."""
-        if not envelope and payload[:1] == b"{":
-            self._reception.take_foreign(self.key, self._reader.read(payload), payload)
-            return
-        found = split_attributes(envelope) if envelope.startswith(ATTRIBUTES) else None
-        if found is None:
-            self._reject("no envelope" if not envelope else f"an envelope of {len(envelope)} bytes", payload)
-            return
-        attributes, own = found
-        read = self._reader.read_binary(attributes)
-        if len(own) not in _LENGTHS:
-            self._reception.take_foreign(self.key, read(payload), payload)
-            return
-        origin, number, hops, sender, sent = _unpack_from(own)
-        self._accept(origin, number, hops, sender, sent, payload, read)
 
     def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
         times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
@@ -255,15 +260,19 @@ class IncomingKey:
 
     def _count_number(self, sender: bytes, sent: int, count: int) -> None:
         numbers = self.senders.get(sender)
-        if numbers is None:
+        if numbers is None or (sent != numbers.last + 1 and self.has_been_interrupted(numbers)):
             self.start(sender, (sent + count - 1) % NUMBERS)
         else:
             numbers.arrive(sent, count, self._now())
 
+    def has_been_interrupted(self, numbers: SenderNumbers) -> bool:
+        """Whether the key was not subscribed to for a time since numbers were counted: a gap is no loss then."""
+        return self._reception.has_been_interrupted(self.key, numbers.turn)
+
     def start(self, sender: bytes, newest: int) -> SenderNumbers:
         """Expect the packets of a sender after a number."""
         _make_room(self.senders)
-        made = self.senders[sender] = SenderNumbers(newest)
+        made = self.senders[sender] = SenderNumbers(newest, self._reception.turn)
         return made
 
     def _reject(self, reason: str, payload: bytes) -> None:
@@ -315,6 +324,8 @@ class IncomingKeys:
             _make_room(self._unreadable, MOST_KEYS)
             self._unreadable[key] = made
         else:
+            if len(self._keys) >= MOST_KEYS:
+                self.counts.rejections.add(f"more than {MOST_KEYS} keys: losses of the oldest are not found", key)
             _make_room(self._keys, MOST_KEYS)
             self._keys[key] = made
         return made

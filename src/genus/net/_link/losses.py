@@ -18,6 +18,8 @@ from genus.net._transport import Sending, Transport
 from genus.net._troubles import EventsLate, EventsLost
 
 BEAT_S = 0.5
+BEAT_KEYS = 1000
+"""The largest number of keys in one beat."""
 SETTLE_S = 1.0
 """How long a gap may be filled before it is a loss."""
 SETTLE_RELIABLE_S = 5.0
@@ -79,6 +81,9 @@ class Losses:
             return
         now = self._owner.now()
         numbers = known.senders.get(sender)
+        if numbers is not None and known.has_been_interrupted(numbers):
+            known.senders.pop(sender, None)
+            numbers = None
         if numbers is None and before != newest and now - since > JOIN_S:
             numbers = known.start(sender, before)
         if numbers is not None:
@@ -113,12 +118,19 @@ class Losses:
         As long as the transport drops beats, those keys are told again: a receiver that does not take its packets now
         must learn of all that it missed when it does.
         """
-        numbers = self._outgoing.beat()
-        again = self._outgoing.newest(key for key in self._beat_again if key not in numbers)
-        self._beat_again = [*numbers, *again] if self._is_beat_dropped else list(numbers)
+        told: dict[str, tuple[int, int]] = {}
+        while numbers := self._outgoing.beat(BEAT_KEYS):
+            told |= numbers
+            self._send("beat", None, Beat(self._owner.uid, numbers))
+            if len(numbers) < BEAT_KEYS:
+                break
+        again = self._outgoing.newest(key for key in self._beat_again if key not in told)
+        self._beat_again = [*told, *again] if self._is_beat_dropped else list(told)
         self._is_beat_dropped = False
-        if numbers or again:
-            self._send("beat", None, Beat(self._owner.uid, {**again, **numbers}))
+        keys = list(again)
+        for start in range(0, len(keys), BEAT_KEYS):
+            part = {key: again[key] for key in keys[start : start + BEAT_KEYS]}
+            self._send("beat", None, Beat(self._owner.uid, part))
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

@@ -120,6 +120,7 @@ class NetLink:
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._ticker: threading.Thread | None = None
+        self._receiving_thread: int | None = None
         self._types_seen: WeakSet[type] = WeakSet()
         self._beat_at = 0.0
 
@@ -168,10 +169,16 @@ class NetLink:
             self.relay_own(event, number, None)
 
     def send_all(self, events: Sequence[Event]) -> None:
-        """Send events that were published here, in their order; neighbours of one key travel in common packets."""
+        """Send events that were published here, in their order; neighbours of one key travel in common packets.
+
+        All are encoded before the first is sent: EventError if one cannot be, and none is sent.
+        """
+        made = []
         for cls, run in groupby(events, attrgetter("__class__")):
-            some = list(run)
-            numbers = (self._sends.get(cls) or self._open_send(cls)).send_all(some)
+            outgoing, some = self._sends.get(cls) or self._open_send(cls), list(run)
+            made.append((outgoing, some, outgoing.prepare_all(some)))
+        for outgoing, some, prepared in made:
+            numbers = outgoing.send_all(some, prepared)
             if self.relays:
                 for event, number in zip(some, numbers, strict=True):
                     self.relay_own(event, number, None)
@@ -192,9 +199,9 @@ class NetLink:
             self._may_subscribe(subscription)
         listening = Listening(subscription, on_trouble)
         listening.filter = self._compile(subscription)
+        self._patterns.add(listening.filter.patterns)
         with self._lock:
             self._listenings[listening] = None
-        self._patterns.add(listening.filter.patterns)
         self._own_wants.add(subscription)
         self._wants_changed()
         return lambda: self._unlisten(listening)
@@ -313,7 +320,12 @@ class NetLink:
         return publisher
 
     def measure(self) -> Measured | None:
-        """Measure round trips and clocks; None if no other participant answers."""
+        """Measure round trips and clocks; None if no other participant answers.
+
+        BusError in a handler: it runs in the thread that receives the answers.
+        """
+        if threading.get_ident() == self._receiving_thread:
+            raise BusError("round trips cannot be measured in a handler of the bus; announce soft channels elsewhere")
         return self._round_trips.measure() if self._participants else None
 
     def withdraw(self, publisher: NetPublisher) -> None:
@@ -475,6 +487,13 @@ class NetLink:
 
     def token(self, key: str, is_present: bool) -> None:
         """A token of another participant appeared or is gone."""
+        self._receiving_thread = threading.get_ident()
+        try:
+            self._read_token(key, is_present)
+        except Exception:
+            _log().exception("a token could not be read: %.200r", key)
+
+    def _read_token(self, key: str, is_present: bool) -> None:
         what, _, rest = key.removeprefix(self._key("")).partition("/")
         if what == "want":
             if self._other_wants.token(key, is_present):
@@ -502,7 +521,7 @@ class NetLink:
     def _here(self, uid: str, text: str, is_present: bool) -> None:
         try:
             about = msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             about = {}
         if is_present:
             self._participants[uid] = Participant(uid, about)
@@ -541,8 +560,19 @@ class NetLink:
     # -- who is told of troubles -------------------------------------------------------------------------------------
 
     def subscribed_since(self, key: str) -> float | None:
-        """When this participant first subscribed to a key; None if it does not."""
-        return self._patterns.since(key, self._incoming.split(key)[0])
+        """Since when this participant has subscribed to a key without a break; None if it does not."""
+        since = self._patterns.since(key, self._incoming.split(key)[0])
+        return None if since is None else since.time
+
+    @property
+    def turn(self) -> int:
+        """The number of subscriptions that were made so far."""
+        return self._patterns.turn
+
+    def has_been_interrupted(self, key: str, turn: int) -> bool:
+        """Whether a key was not subscribed to for a time since a turn."""
+        since = self._patterns.since(key, self._incoming.split(key)[0])
+        return since is None or since.turn > turn
 
     def listeners_of(self, key: str) -> list[TroubleHandler]:
         """The trouble handlers of the subscriptions to a key."""

@@ -40,10 +40,12 @@ class SenderNumbers:
     (0, 1)
     """
 
-    __slots__ = ("_gaps", "_lock", "_overflow", "found", "last")
+    __slots__ = ("_gaps", "_lock", "_overflow", "found", "last", "turn")
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, turn: int = 0) -> None:
         self.last = last
+        self.turn = turn
+        """The subscriptions that there were when the first packet came; see `Patterns.turn`."""
         self.found = 0
         """Packets that came after they had been counted as lost, or twice."""
         self._gaps: list[Gap] = []

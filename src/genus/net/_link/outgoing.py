@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from genus.bus._qos import Keep
@@ -24,6 +25,18 @@ _pack = ENVELOPE.pack
 _MASK = NUMBERS - 1
 BATCH = 1000
 """The largest number of events that are sent in one packet."""
+
+
+BATCH_BYTES = 1 << 20
+"""The largest size of a packet with several events."""
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """A packet with several events of one key."""
+
+    key: str
+    payload: bytes
+    events: int
 
 
 class KeyNumbers:
@@ -76,15 +89,13 @@ class Outgoing:
             way.put(payload, _pack(self._uid, number, 0, self._uid, number) + times + self._digest)
         return number
 
-    def send_all(self, events: Sequence[Event]) -> list[int]:
-        """Send events that were published here in their order, those of one key in common packets; their numbers."""
-        found: list[int] = []
-        for key, run in self._runs(events):
-            for start in range(0, len(run), BATCH):
-                some = run[start : start + BATCH]
-                first = self._send_batch(key, some)
-                found += [first + offset & _MASK for offset in range(len(some))]
-        return found
+    def prepare_all(self, events: Sequence[Event]) -> "list[Batch]":
+        """Encode events for `send_all`; EventError if one cannot be sent."""
+        return [batch for key, run in self._runs(events) for batch in self._batches(key, run)]
+
+    def send_all(self, events: Sequence[Event], batches: "list[Batch]") -> list[int]:
+        """Send events that were published here in their order, in the packets made of them; returns their numbers."""
+        return [number for batch in batches for number in self._send_batch(batch)]
 
     def _runs(self, events: Sequence[Event]) -> Iterable[tuple[str, Sequence[Event]]]:
         """The events that follow each other and have the same key."""
@@ -92,17 +103,28 @@ class Outgoing:
             return [(self._event_key(events[0]), events)]
         return ((key, list(run)) for key, run in groupby(events, self._event_key))
 
-    def _send_batch(self, key: str, events: Sequence[Event]) -> int:
+    def _batches(self, key: str, events: Sequence[Event]) -> "list[Batch]":
+        """The packets of events of one key: of at most BATCH events, and BATCH_BYTES if there are several."""
+        if len(events) > BATCH:
+            return [
+                batch for at in range(0, len(events), BATCH) for batch in self._batches(key, events[at : at + BATCH])
+            ]
         payload = encode_batch(self.type, events)
+        if len(events) > 1 and len(payload) > BATCH_BYTES:
+            half = len(events) // 2
+            return [*self._batches(key, events[:half]), *self._batches(key, events[half:])]
         if len(payload) > self._owner.largest:
             raise self._owner.too_large(events[0], len(payload))
-        way = self._ways.get(key) or self._open(key)
+        return [Batch(key, payload, len(events))]
+
+    def _send_batch(self, batch: "Batch") -> Iterable[int]:
+        way = self._ways.get(batch.key) or self._open(batch.key)
         numbers = way.numbers
         with numbers.lock:
             first = numbers.newest + 1 & _MASK
-            numbers.newest = numbers.newest + len(events) & _MASK
-            way.put(payload, _pack(self._uid, first, 0, self._uid, first) + self._digest)
-        return first
+            numbers.newest = numbers.newest + batch.events & _MASK
+            way.put(batch.payload, _pack(self._uid, first, 0, self._uid, first) + self._digest)
+        return [first + offset & _MASK for offset in range(batch.events)]
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
@@ -156,7 +178,15 @@ class CloudOutgoing(Outgoing):
         key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
         return self._send_cloud(event, key, None, times)
 
-    def send_all(self, events: Sequence[Event]) -> list[int]:
+    def prepare_all(self, events: Sequence[Event]) -> list[Batch]:
+        """Test that all events can be sent; EventError if one cannot."""
+        for event in events:
+            _, payload = self._owner.encode_cloud(event, Origin(self._uid, 0), "")
+            if len(payload) > self._owner.largest:
+                raise self._owner.too_large(event, len(payload))
+        return []
+
+    def send_all(self, events: Sequence[Event], batches: list[Batch]) -> list[int]:
         """Send events that were published here, each in a packet of its own; returns their numbers."""
         return [self.send(event) for event in events]
 
@@ -224,7 +254,7 @@ class OutgoingKeys:
         """The error of an event that cannot be sent."""
         return EventError(f"a {name_of(type(event))} of {size:,} bytes cannot be sent; at most {self.largest:,} can be")
 
-    def beat(self, most: int = 1000) -> dict[str, tuple[int, int]]:
+    def beat(self, most: int) -> dict[str, tuple[int, int]]:
         """The numbers of keys that were used since the last beat: the newest of then, and of now.
 
         A key whose sender waits for room just now is told with the next beat.

@@ -3,12 +3,24 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from genus.net._link.control import LAST, ROOT
 from genus.net._transport import Transport
 
 MOST_KEYS = 20_000
 """The largest number of keys whose time of subscription is remembered."""
+
+MOST_INHERITED = 100
+"""How many patterns that a subscription has replaced without a break are remembered of it."""
+
+
+class Since(NamedTuple):
+    """Keys that match all these patterns have been subscribed to since a time, and since a count of subscriptions."""
+
+    patterns: tuple[str, ...]
+    time: float
+    turn: int
 
 
 class Patterns:
@@ -23,17 +35,24 @@ class Patterns:
         self._dialect = transport.dialect
         self._wanted: Counter[str] = Counter()
         self._subscribed: dict[str, list[Callable[[], None]]] = {}
-        self._since: dict[str, float] = {}
-        self._since_of_keys: dict[str, float | None] = {}
+        self._since: dict[str, tuple[Since, ...]] = {}
+        self._since_of_keys: dict[str, Since | None] = {}
+        self._turn = 0
         self._lock = threading.RLock()
 
     def add(self, patterns: Iterable[str]) -> None:
         """Want patterns."""
         with self._lock:
-            for pattern in patterns:
-                self._wanted[pattern] += 1
-                if self._wanted[pattern] == 1 and not self._is_included(pattern, self._subscribed):
-                    self._subscribe(pattern)
+            added: list[str] = []
+            try:
+                for pattern in patterns:
+                    added.append(pattern)
+                    self._wanted[pattern] += 1
+                    if self._wanted[pattern] == 1 and not self._is_included(pattern, self._subscribed):
+                        self._subscribe(pattern)
+            except BaseException:
+                self.remove(added)
+                raise
 
     def remove(self, patterns: Iterable[str]) -> None:
         """Want patterns no more."""
@@ -44,12 +63,17 @@ class Patterns:
                     del self._wanted[pattern]
                     self._unsubscribe(pattern)
 
+    @property
+    def turn(self) -> int:
+        """The number of subscriptions that were made so far."""
+        return self._turn
+
     def __iter__(self) -> Iterator[str]:
         with self._lock:
             return iter(list(self._subscribed))
 
-    def since(self, key: str, event_key: str) -> float | None:
-        """When a key was first subscribed to, by a pattern that is now; None if it is not.
+    def since(self, key: str, event_key: str) -> "Since | None":
+        """Since when a key has been subscribed to without a break; None if it is not.
 
         `event_key` is the key of the event itself, if the other one is that of a last value.
         """
@@ -57,20 +81,27 @@ class Patterns:
             if key not in self._since_of_keys:
                 if len(self._since_of_keys) >= MOST_KEYS:
                     self._since_of_keys.clear()
-                times = [time for each, time in self._since.items() if self._dialect.matches(each, event_key)]
-                self._since_of_keys[key] = min(times, default=None)
+                matches = self._dialect.matches
+                here = [since for each, since in self._since.items() if matches(each, event_key)]
+                found = [
+                    each for since in here for each in since if all(matches(one, event_key) for one in each.patterns)
+                ]
+                self._since_of_keys[key] = min(found, key=lambda each: each.turn, default=None)
             return self._since_of_keys[key]
 
     def _is_included(self, pattern: str, among: Iterable[str]) -> bool:
         return any(self._dialect.includes(wide, pattern) for wide in among)
 
-    def _subscribe(self, pattern: str) -> None:
-        ends = [self._transport.subscribe(pattern)]
-        self._subscribed[pattern] = ends
-        self._since[pattern] = self._now()
+    def _subscribe(self, pattern: str, inherited: "tuple[Since, ...]" = ()) -> None:
+        self._turn += 1
+        since = Since((pattern,), self._now(), self._turn)
+        ends = self._subscribed[pattern] = [self._transport.subscribe(pattern)]
+        shared = [each._replace(patterns=tuple(dict.fromkeys((*each.patterns, pattern)))) for each in inherited]
+        self._since[pattern] = _earliest([since, *shared])
         self._since_of_keys.clear()
         ends.append(self._transport.subscribe(self._last_pattern(pattern), kept=True))
         for narrow in [each for each in self._subscribed if each != pattern and self._dialect.includes(pattern, each)]:
+            self._since[pattern] = _earliest([*self._since[pattern], *self._since[narrow]])
             self._end(narrow)
 
     def _unsubscribe(self, pattern: str) -> None:
@@ -79,7 +110,7 @@ class Patterns:
         others = [each for each in self._subscribed if each != pattern]
         for shadowed in [each for each in self._wanted if self._dialect.includes(pattern, each)]:
             if not self._is_included(shadowed, others):
-                self._subscribe(shadowed)
+                self._subscribe(shadowed, self._since[pattern])
                 others.append(shadowed)
         self._end(pattern)
 
@@ -99,3 +130,11 @@ class Patterns:
     def matches_last(self, key: str) -> bool:
         """Whether a key of last values is subscribed to."""
         return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in self)
+
+
+def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
+    """The earliest of those with the same patterns; of very many, the earliest ones."""
+    found: dict[frozenset[str], Since] = {}
+    for since in sorted(all_since, key=lambda each: each.turn):
+        found.setdefault(frozenset(since.patterns), since)
+    return tuple(found.values())[:MOST_INHERITED]

@@ -126,7 +126,10 @@ class PayloadReader:
             return Rejected(f"no CloudEvent: {read.reason}")
         if type(read.event) is not self.type:
             return Rejected(f"a {name_of(type(read.event))} under the key of a {name_of(self.type)}")
-        return read.event
+        try:
+            return self._map.convert(read.event)
+        except EventError as problem:
+            return Rejected(f"not a {name_of(self.type)}: {problem}")
 
     def read_binary(self, attributes: Mapping[str, str]) -> Callable[[Any], Any]:
         """What reads the data of a CloudEvent in binary mode."""

@@ -20,11 +20,9 @@ class RoundTrips:
         self._measuring = threading.Lock()
         self._answered = threading.Condition()
         self._answers: list[tuple[int, Pong]] = []
-        self._receiving_thread: int | None = None
 
     def on_ping(self, payload: bytes) -> None:
         """Answer a question for the time."""
-        self._receiving_thread = threading.get_ident()
         ping = decode_message(Ping, payload)
         if ping is None or ping.asker == self._uid:
             return
@@ -43,7 +41,9 @@ class RoundTrips:
     def measure(self, times: int = ROUND_TRIPS) -> Measured | None:
         """Ask for the time so many times; None if nobody answers. Not to be called by the thread that receives."""
         with self._measuring:
-            found = [pair for _ in range(times) for pair in self._ask()]
+            found = self._ask()
+            for _ in range(times - 1) if found else ():
+                found += self._ask()
         if not found:
             return None
         trips = [trip for trip, _ in found]
