@@ -15,17 +15,21 @@ from genus.targets.topics import MQTT, ZENOH, Dialect, key_of
 from genus.testing._network import MemoryNetwork
 
 
-class Gauge(Event, tagged=("place",)):
+class PacketGauge(Event, tagged=("place",)):
     value: float
     note: Maybe[str] = None
     raw: Maybe[bytes] = None
 
 
-class Level(Gauge):
+class PacketLevel(PacketGauge):
     metres: int
 
 
-EVENTS = (Gauge(value=1.5), Gauge(value=2.5, place="Kiel", note="ok"), Level(value=3.0, metres=4, raw=b"\x00\xff"))
+EVENTS = (
+    PacketGauge(value=1.5),
+    PacketGauge(value=2.5, place="Kiel", note="ok"),
+    PacketLevel(value=3.0, metres=4, raw=b"\x00\xff"),
+)
 CONTROL = ("beat", "lost", "late", "ping", "pong", "last", "want")
 
 
@@ -51,7 +55,7 @@ def mutate(packet: tuple[str, bytes, bytes], chance: random.Random) -> tuple[str
     if which == 0:
         chunks = key.split("/")
         chunks[chance.randrange(len(chunks))] = chance.choice(
-            ["", "0", "1", "@genus", "Level", "=", "~", "\ud800", "x" * 99]
+            ["", "0", "1", "@genus", "PacketLevel", "=", "~", "\ud800", "x" * 99]
         )
         return "/".join(chunks), envelope, payload
     if which == 1:
@@ -85,7 +89,7 @@ def run(count: int, dialect: Dialect) -> None:
     got: list[Event] = []
     there.collection(Event).subscribe(got.append)
     chance, packets = random.Random(13), good_packets(dialect)
-    send: Callable[[], None] = lambda: here.publish(Level(value=0.0, metres=-1, source="good"))  # noqa: E731
+    send: Callable[[], None] = lambda: here.publish(PacketLevel(value=0.0, metres=-1, source="good"))  # noqa: E731
     for number in range(count):
         link.packet(*mutate(chance.choice(packets), chance))
         if number % 1000 == 0:
@@ -93,7 +97,11 @@ def run(count: int, dialect: Dialect) -> None:
             network.deliver()
             link.tick()
         if number % 97 == 0:
-            text = encode_text(chance.choice(["Gauge", "Gauge where", "(" * 3000, "Nothing", "Level where value > 1"]))
+            text = encode_text(
+                chance.choice(
+                    ["PacketGauge", "PacketGauge where", "(" * 3000, "Nothing", "PacketLevel where value > 1"]
+                )
+            )
             chunks = ["want", "0" * 16, chance.choice(["1" * 16, "x"]), text, chance.choice(["0", "9", "-1", ""])]
             link.token("/".join((control_key("city"), *chunks)), chance.random() < 0.7)
     good = [event for event in got if event.source == "good"]

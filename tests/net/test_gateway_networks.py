@@ -36,7 +36,7 @@ class NetFast(NetLoop):
     speed: Maybe[float] = None
 
 class NetMove(Event):
-    axis: int
+    net_axis: int
     request: Maybe[int] = None
 """
 namespace: dict[str, Any] = {"__name__": "net_loop_types"}
@@ -45,7 +45,7 @@ NetLoop, NetFast, NetMove = namespace["NetLoop"], namespace["NetFast"], namespac
 
 
 class NetMoved(Reply):
-    axis: int = 0
+    net_axis: int = 0
 
 
 def eventually(condition: Callable[[], object], what: str = "", seconds: float = 40) -> None:
@@ -181,11 +181,13 @@ def test_requests_are_answered_beyond_a_gateway(addresses: list[str]) -> None:
         open_bus(addresses[1]) as city,
         Gateway(near, far),
     ):
-        road.collection(NetMove).serve(lambda move: NetMoved(axis=move.axis + 1))
+        road.collection(NetMove).serve(lambda move: NetMoved(net_axis=move.net_axis + 1))
         eventually(lambda: wanted_on(city) >= 1)
         moves = city.collection(NetMove)
-        replies = [moves.request_sync(NetMove(axis=axis), timeout="30s", reply=NetMoved) for axis in range(3)]
-        assert [reply.axis for reply in replies] == [1, 2, 3]
+        replies = [
+            moves.request_sync(NetMove(net_axis=net_axis), timeout="30s", reply=NetMoved) for net_axis in range(3)
+        ]
+        assert [reply.net_axis for reply in replies] == [1, 2, 3]
 
 
 def test_types_are_forwarded_with_the_quality_of_the_side(monkeypatch: pytest.MonkeyPatch) -> None:

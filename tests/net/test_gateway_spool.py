@@ -33,7 +33,7 @@ def test_what_was_added_comes_out_in_order_with_its_origin(tmp_path: Path) -> No
     spool = Spool(tmp_path / "spool")
     given = [arrival(number, "x" * number, "gate" if number % 2 else None) for number in range(50)]
     for one in given:
-        assert spool.append(one) == 0
+        assert spool.append(one) == []
     assert len(spool) == 50
     assert take_all(spool) == given
     assert len(spool) == 0
@@ -60,7 +60,7 @@ def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
 
 def test_a_full_spool_drops_the_oldest_and_says_how_many(tmp_path: Path) -> None:
     spool = Spool(tmp_path, most_bytes=16_000)
-    dropped = sum(spool.append(arrival(number, "x" * 50)) for number in range(1000))
+    dropped = sum(len(spool.append(arrival(number, "x" * 50))) for number in range(1000))
     assert spool.size <= 16_000
     left = [one.origin.number for one in take_all(spool)]
     assert left == list(range(dropped, 1000))

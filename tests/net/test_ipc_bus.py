@@ -29,12 +29,12 @@ class Beep(Event):
 class Wired(Kind): ...
 
 
-class Chime(Event):
+class IpcChime(Event):
     pitch: int
     room: Maybe[str] = None
 
 
-class WiredChime(Chime, Wired):
+class WiredChime(IpcChime, Wired):
     volts: Maybe[float] = None
 
 
@@ -147,10 +147,10 @@ def test_subscriptions_of_others_are_known_as_they_come_and_go() -> None:
         def wanted(event: Event) -> int:
             return len(link_of(bus).wanted_by(event))
 
-        assert wanted(Chime(pitch=1)) == 0
-        high = first.collection(Chime).subscribe(lambda _: None, where=this.pitch > 5)
+        assert wanted(IpcChime(pitch=1)) == 0
+        high = first.collection(IpcChime).subscribe(lambda _: None, where=this.pitch > 5)
         second.collection(Wired).inbox()
-        wait_for(lambda: (wanted(Chime(pitch=1)), wanted(WiredChime(pitch=9))) == (0, 2))
+        wait_for(lambda: (wanted(IpcChime(pitch=1)), wanted(WiredChime(pitch=9))) == (0, 2))
         with open_bus("ipc:test") as late:
             assert len(link_of(late).wanted_by(WiredChime(pitch=9))) == 2
         high.cancel()
@@ -168,19 +168,19 @@ def test_a_large_event_arrives_and_one_of_more_than_64_mb_is_refused() -> None:
 
 
 def test_the_last_value_of_each_source_comes_to_later_subscribers() -> None:
-    with open_bus("ipc:test") as bus, bus.channel(Chime, NonReal(), keep=1) as chimes:
+    with open_bus("ipc:test") as bus, bus.channel(IpcChime, NonReal(), keep=1) as chimes:
         chimes.announce()
         for source, pitch in (("hall", 1), ("roof", 2), ("hall", 3)):
-            chimes.publish(Chime(pitch=pitch, source=source))
+            chimes.publish(IpcChime(pitch=pitch, source=source))
         with open_bus("ipc:test") as other:
-            inbox = other.collection(Chime).inbox()
+            inbox = other.collection(IpcChime).inbox()
             got = [inbox.get(timeout=120) for _ in range(2)]
             assert sorted(got, key=lambda event: event.pitch) == [
-                Chime(pitch=2, source="roof"),
-                Chime(pitch=3, source="hall"),
+                IpcChime(pitch=2, source="roof"),
+                IpcChime(pitch=3, source="hall"),
             ]
-            chimes.publish(Chime(pitch=4, source="roof"))
-            assert inbox.get(timeout=120) == Chime(pitch=4, source="roof")
+            chimes.publish(IpcChime(pitch=4, source="roof"))
+            assert inbox.get(timeout=120) == IpcChime(pitch=4, source="roof")
 
 
 @pytest.mark.parametrize("full", ["drop_oldest", "drop_newest"])

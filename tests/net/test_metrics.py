@@ -15,7 +15,7 @@ from genus.net._metrics import LONGEST_LABEL, MOST_SERIES, OTHERS
 prometheus = pytest.importorskip("prometheus_client")
 
 
-class Beat(Event):
+class MetricBeat(Event):
     number: int
 
 
@@ -34,23 +34,23 @@ def scrape(url: str) -> dict[str, float]:
 
 def test_a_scrape_reads_the_counters_of_the_bus() -> None:
     with open_bus(on_error=lambda *_: None) as bus, serve_metrics(bus) as server:
-        bus.collection(Beat).inbox(capacity=2)
-        bus.subscribe("Beat where number > 1", lambda beat: 1 / 0)
+        bus.collection(MetricBeat).inbox(capacity=2)
+        bus.subscribe("MetricBeat where number > 1", lambda beat: 1 / 0)
         for number in range(4):
-            bus.publish(Beat(number=number))
+            bus.publish(MetricBeat(number=number))
         assert scrape(server.url) == {
-            "genus_published_total Beat": 4,
-            "genus_delivered_total Beat": 4,
-            "genus_failed_total Beat": 0,
-            "genus_dropped_total Beat": 2,
-            "genus_waiting Beat": 2,
-            "genus_delivered_total Beat where number > 1": 2,
-            "genus_failed_total Beat where number > 1": 2,
-            "genus_dropped_total Beat where number > 1": 0,
-            "genus_waiting Beat where number > 1": 0,
+            "genus_published_total MetricBeat": 4,
+            "genus_delivered_total MetricBeat": 4,
+            "genus_failed_total MetricBeat": 0,
+            "genus_dropped_total MetricBeat": 2,
+            "genus_waiting MetricBeat": 2,
+            "genus_delivered_total MetricBeat where number > 1": 2,
+            "genus_failed_total MetricBeat where number > 1": 2,
+            "genus_dropped_total MetricBeat where number > 1": 0,
+            "genus_waiting MetricBeat where number > 1": 0,
         }
-        bus.publish(Beat(number=0))
-        assert scrape(server.url)["genus_published_total Beat"] == 5
+        bus.publish(MetricBeat(number=0))
+        assert scrape(server.url)["genus_published_total MetricBeat"] == 5
 
 
 def test_the_server_is_closed_with_its_bus() -> None:
@@ -67,13 +67,13 @@ def test_very_many_subscriptions_are_a_bounded_number_of_series() -> None:
     most = MOST_SERIES + 50
     with open_bus() as bus:
         for number in range(most):
-            bus.subscribe(f"Beat where number >= {number}", lambda beat: None)
+            bus.subscribe(f"MetricBeat where number >= {number}", lambda beat: None)
         for number in (most, most, 10):
-            bus.publish(Beat(number=number))
+            bus.publish(MetricBeat(number=number))
         (delivered,) = (metric for metric in bus_metrics(bus) if metric.name == "delivered_total")
     assert len(delivered.values) == MOST_SERIES + 1
     assert sum(delivered.values.values()) == 2 * most + 11
-    assert delivered.values["Beat where number >= 3"] == 3
+    assert delivered.values["MetricBeat where number >= 3"] == 3
     assert delivered.values[OTHERS] == 2 * 50
 
 
@@ -81,8 +81,8 @@ def test_long_texts_are_cut_and_added_up() -> None:
     where = " or ".join(f"number == {number}" for number in range(100))
     with open_bus() as bus:
         for last in (200, 201):
-            bus.subscribe(f"Beat where {where} or number == {last}", lambda beat: None)
-        bus.publish(Beat(number=1))
+            bus.subscribe(f"MetricBeat where {where} or number == {last}", lambda beat: None)
+        bus.publish(MetricBeat(number=1))
         (delivered,) = (metric for metric in bus_metrics(bus) if metric.name == "delivered_total")
     (label,) = delivered.values
     assert len(label) <= LONGEST_LABEL + 3

@@ -23,11 +23,11 @@ from tests.net.mqtt_servers import Listener
 PATIENCE_S = 30.0
 
 
-class Job(Event):
+class BusJob(Event):
     number: int
 
 
-class Climate(Event):
+class BusClimate(Event):
     temperature: float
     humidity: Maybe[float] = None
 
@@ -63,11 +63,11 @@ def test_each_event_of_a_queue_goes_to_one_process(broker: MqttBroker, stack: Ex
     """Also those that a consumer publishes itself; other subscriptions get all of them."""
     publisher, left, right = opened(stack, address(broker, "queue"), 3)
     taken: dict[str, list[int]] = {"left": [], "right": [], "all": []}
-    left.collection(Job, "queue").subscribe(lambda job: taken["left"].append(job.number))
-    shared = right.collection(Job, "queue").subscribe(lambda job: taken["right"].append(job.number))
-    right.collection(Job).subscribe(lambda job: taken["all"].append(job.number))
+    left.collection(BusJob, "queue").subscribe(lambda job: taken["left"].append(job.number))
+    shared = right.collection(BusJob, "queue").subscribe(lambda job: taken["right"].append(job.number))
+    right.collection(BusJob).subscribe(lambda job: taken["all"].append(job.number))
     for number in range(60):
-        (publisher if number % 2 else left).publish(Job(number=number))
+        (publisher if number % 2 else left).publish(BusJob(number=number))
     wait_for(lambda: len(taken["left"]) + len(taken["right"]) >= 60)
     assert sorted(taken["left"] + taken["right"]) == list(range(60))
     assert taken["left"]
@@ -75,7 +75,7 @@ def test_each_event_of_a_queue_goes_to_one_process(broker: MqttBroker, stack: Ex
     wait_for(lambda: sorted(taken["all"]) == list(range(60)))
     shared.cancel()
     for number in range(60, 80):
-        publisher.publish(Job(number=number))
+        publisher.publish(BusJob(number=number))
     wait_for(lambda: set(range(60, 80)) <= set(taken["left"]))
     assert "lost" not in left.traffic().link
 
@@ -101,18 +101,18 @@ def raw(stack: ExitStack, broker: MqttBroker, heard: list[tuple[str, bytes, byte
 
 def test_topics_of_others_are_read_and_written_by_a_map(broker: MqttBroker, stack: ExitStack, tmp_path: Path) -> None:
     devices = tmp_path / "devices.toml"
-    devices.write_text('topics."zigbee2mqtt/{source}" = "Climate"\n')
+    devices.write_text('topics."zigbee2mqtt/{source}" = "BusClimate"\n')
     (bus,) = opened(stack, address(broker, "home", f"?map={devices}"), 1)
-    inbox = bus.collection(Climate).inbox(where=this.temperature > 20)
+    inbox = bus.collection(BusClimate).inbox(where=this.temperature > 20)
     heard: list[tuple[str, bytes, bytes]] = []
     other = raw(stack, broker, heard)
     other.subscribe("zigbee2mqtt/#")
     for payload in (b'{"temperature": 19.5}', b"no json", b'{"temperature": "warm"}', b'{"temperature": 21.5}'):
         other.sender("zigbee2mqtt/attic", Sending()).put(payload, b"")
-    assert inbox.get(timeout=PATIENCE_S) == Climate(temperature=21.5, source="attic")
+    assert inbox.get(timeout=PATIENCE_S) == BusClimate(temperature=21.5, source="attic")
     counters = bus.traffic().link
     assert sum(count for name, count in counters.items() if name.startswith("rejected: foreign")) == 2
-    bus.publish(Climate(temperature=27.0, source="cellar"))
+    bus.publish(BusClimate(temperature=27.0, source="cellar"))
     wait_for(lambda: heard)
     assert (heard[0][0], json.loads(heard[0][2])) == ("zigbee2mqtt/cellar", {"temperature": 27.0})
     other.sender("zigbee2mqtt/attic", Sending()).put(b'{"temperature": 22.5}', b"")
@@ -125,23 +125,23 @@ def test_events_are_sent_as_cloudevents_that_both_sides_read(broker: MqttBroker,
     here, there = opened(stack, address(broker, format, f"?format={format}"), 2)
     heard: list[tuple[str, bytes, bytes]] = []
     raw(stack, broker, heard).subscribe(f"{format}/#")
-    inbox = there.collection(Climate).inbox()
+    inbox = there.collection(BusClimate).inbox()
     for number in range(3):
-        here.publish(Climate(temperature=20.0 + number, source="attic"))
+        here.publish(BusClimate(temperature=20.0 + number, source="attic"))
     assert [inbox.get(timeout=PATIENCE_S).temperature for _ in range(3)] == [20.0, 21.0, 22.0]
     wait_for(lambda: len(heard) == 3)
     data: Any = json.loads(heard[0][2])
     if format == "cloudevents":
-        assert (data["specversion"], data["type"], data["source"]) == ("1.0", "Climate", "attic")
+        assert (data["specversion"], data["type"], data["source"]) == ("1.0", "BusClimate", "attic")
         data = data["data"]
     assert data["temperature"] == 20.0
 
 
 def test_cloudevents_of_others_are_read_once(broker: MqttBroker, stack: ExitStack) -> None:
     (bus,) = opened(stack, address(broker, "clouds", "?cloudevents=plant/events/%23"), 1)
-    inbox = bus.collection(Climate).inbox()
+    inbox = bus.collection(BusClimate).inbox()
     other = raw(stack, broker, [])
-    event = {"specversion": "1.0", "id": "7", "source": "/plant", "type": "Climate", "data": {"temperature": 3.5}}
+    event = {"specversion": "1.0", "id": "7", "source": "/plant", "type": "BusClimate", "data": {"temperature": 3.5}}
     sender = other.sender("plant/events/a", Sending())
     for payload in (event, event, {**event, "id": "8"}):
         sender.put(json.dumps(payload).encode(), b"")
@@ -152,12 +152,12 @@ def test_cloudevents_of_others_are_read_once(broker: MqttBroker, stack: ExitStac
 def test_last_values_are_kept_by_the_broker(broker: MqttBroker, stack: ExitStack) -> None:
     """Also after their publisher has left."""
     with open_bus(address(broker, "kept")) as publisher:
-        channel = publisher.channel(Climate, NonReal(), keep=1)
+        channel = publisher.channel(BusClimate, NonReal(), keep=1)
         channel.announce()
         for source, temperature in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
-            channel.publish(Climate(temperature=temperature, source=source))
+            channel.publish(BusClimate(temperature=temperature, source=source))
     (late,) = opened(stack, address(broker, "kept"), 1)
-    inbox = late.collection(Climate).inbox()
+    inbox = late.collection(BusClimate).inbox()
     got = {inbox.get(timeout=PATIENCE_S).temperature for _ in range(2)}
     assert got == {2.0, 3.0}
 

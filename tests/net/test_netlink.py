@@ -21,14 +21,14 @@ from genus.targets.topics import MQTT, ZENOH
 from genus.testing._network import Faults, MemoryNetwork, MemoryTransport
 
 
-class Wet(Kind): ...
+class SeaWet(Kind): ...
 
 
-class Tide(Event, tagged=("place",)):
+class SeaTide(Event, tagged=("place",)):
     level: int
 
 
-class Flood(Tide, Wet):
+class SeaFlood(SeaTide, SeaWet):
     street: Maybe[str] = None
 
 
@@ -79,21 +79,21 @@ def city(request: pytest.FixtureRequest) -> Iterator[City]:
 def test_a_subscription_gets_what_it_matches_from_other_participants(city: City) -> None:
     here, there = city.bus(), city.bus()
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append, where=this.level > 1)
+    there.collection(SeaTide).subscribe(got.append, where=this.level > 1)
     for level in range(4):
-        here.publish(Tide(level=level))
-    here.publish(Flood(level=9, place="Kiel"))
+        here.publish(SeaTide(level=level))
+    here.publish(SeaFlood(level=9, place="Kiel"))
     city.run()
-    assert got == [Tide(level=2), Tide(level=3), Flood(level=9, place="Kiel")]
+    assert got == [SeaTide(level=2), SeaTide(level=3), SeaFlood(level=9, place="Kiel")]
     assert there.traffic().link["received"] == 5
 
 
 def test_only_packets_of_subscribed_keys_arrive(city: City) -> None:
     here, there = city.bus(), city.bus()
-    there.collection(Flood).subscribe(lambda event: None, has="place")
-    here.publish(Tide(level=1))
-    here.publish(Flood(level=1))
-    here.publish(Flood(level=1, place="Kiel"))
+    there.collection(SeaFlood).subscribe(lambda event: None, has="place")
+    here.publish(SeaTide(level=1))
+    here.publish(SeaFlood(level=1))
+    here.publish(SeaFlood(level=1, place="Kiel"))
     city.run()
     assert there.traffic().link["received"] == 1
 
@@ -101,25 +101,25 @@ def test_only_packets_of_subscribed_keys_arrive(city: City) -> None:
 def test_a_kind_is_received_after_its_class_is_declared(city: City) -> None:
     here, there = city.bus(), city.bus()
     got: list[object] = []
-    there.collection(Wet).subscribe(got.append)
+    there.collection(SeaWet).subscribe(got.append)
     city.run()
 
-    class Rain(Event, Wet):
+    class SeaRain(Event, SeaWet):
         mm: int
 
     city.run(1)
-    here.publish(Rain(mm=3))
+    here.publish(SeaRain(mm=3))
     city.run()
-    assert got == [Rain(mm=3)]
+    assert got == [SeaRain(mm=3)]
 
 
 def test_overlapping_subscriptions_get_each_event_once_each(city: City) -> None:
     here, there = city.bus(), city.bus()
     got: dict[str, list[Event]] = {"tide": [], "flood": [], "placed": []}
-    there.collection(Flood).subscribe(got["flood"].append)
-    there.collection(Tide).subscribe(got["placed"].append, has="place")
-    there.collection(Tide).subscribe(got["tide"].append)
-    sent = [Flood(level=1, place="Kiel"), Flood(level=2), Tide(level=3, place="Bonn")]
+    there.collection(SeaFlood).subscribe(got["flood"].append)
+    there.collection(SeaTide).subscribe(got["placed"].append, has="place")
+    there.collection(SeaTide).subscribe(got["tide"].append)
+    sent = [SeaFlood(level=1, place="Kiel"), SeaFlood(level=2), SeaTide(level=3, place="Bonn")]
     for event in sent:
         here.publish(event)
     city.run()
@@ -129,12 +129,12 @@ def test_overlapping_subscriptions_get_each_event_once_each(city: City) -> None:
 def test_after_the_last_subscription_is_cancelled_nothing_arrives(city: City) -> None:
     here, there = city.bus(), city.bus()
     wide = there.collection(Event).subscribe(lambda event: None)
-    narrow = there.collection(Tide).subscribe(lambda event: None)
+    narrow = there.collection(SeaTide).subscribe(lambda event: None)
     wide.cancel()
-    here.publish(Tide(level=1))
+    here.publish(SeaTide(level=1))
     city.run()
     narrow.cancel()
-    here.publish(Tide(level=2))
+    here.publish(SeaTide(level=2))
     city.run()
     assert there.traffic().link["received"] == 1
     assert [pattern for pattern in transport_of(there).patterns if not pattern.startswith("@genus")] == []
@@ -143,8 +143,8 @@ def test_after_the_last_subscription_is_cancelled_nothing_arrives(city: City) ->
 def test_a_batch_is_delivered_event_by_event(city: City) -> None:
     here, there = city.bus(), city.bus()
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
-    sent = [Tide(level=level) for level in range(2500)]
+    there.collection(SeaTide).subscribe(got.append)
+    sent = [SeaTide(level=level) for level in range(2500)]
     before = transport_of(here).sent
     link_of(here).send_all(sent)
     city.run()
@@ -158,13 +158,13 @@ def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -
     here, there = city.bus(), city.bus()
     got: list[Any] = []
     told: dict[str, list[EventsLost]] = {"here": [], "there": []}
-    there.collection(Tide).subscribe(got.append, on_trouble=told["there"].append)
-    with here.channel(Tide) as tides:
+    there.collection(SeaTide).subscribe(got.append, on_trouble=told["there"].append)
+    with here.channel(SeaTide) as tides:
         tides.announce(told["here"].append)
-        tides.publish(Tide(level=-1))
+        tides.publish(SeaTide(level=-1))
         city.run(4)  # who has just joined cannot know what was sent before
         for level in range(500):
-            tides.publish(Tide(level=level))
+            tides.publish(SeaTide(level=level))
             if city.network.random.random() < 0.1:
                 city.run(0.2)
         city.run(4)
@@ -181,12 +181,12 @@ def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:
     here, there = city.bus(), city.bus()
     changes: list[None] = []
     link_of(here).on_wants(lambda: changes.append(None))
-    there.collection(Tide).subscribe(lambda event: None, where=this.level > 1)
+    there.collection(SeaTide).subscribe(lambda event: None, where=this.level > 1)
     city.run()
     (want,) = link_of(here).wants()
-    assert str(want.subscription) == "Tide where level > 1"
-    assert link_of(here).wanted_by(Tide(level=2)) == {link_of(there).uid.hex()}
-    assert link_of(here).wanted_by(Tide(level=1)) == set()
+    assert str(want.subscription) == "SeaTide where level > 1"
+    assert link_of(here).wanted_by(SeaTide(level=2)) == {link_of(there).uid.hex()}
+    assert link_of(here).wanted_by(SeaTide(level=1)) == set()
     assert [one.uid for one in link_of(here).participants()] == [link_of(there).uid.hex()]
     there.close()
     city.run()
@@ -196,35 +196,35 @@ def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:
 
 def test_a_later_subscriber_gets_the_last_value_of_each_source(city: City) -> None:
     here, there = city.bus(), city.bus()
-    channel = here.channel(Tide, NonReal(), keep=1)
+    channel = here.channel(SeaTide, NonReal(), keep=1)
     channel.announce()
     for source, level in (("a", 1), ("b", 2), ("a", 3)):
-        channel.publish(Tide(level=level, source=source))
+        channel.publish(SeaTide(level=level, source=source))
     city.run()
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
+    there.collection(SeaTide).subscribe(got.append)
     city.run()
-    assert sorted(got, key=str) == sorted([Tide(level=2, source="b"), Tide(level=3, source="a")], key=str)
+    assert sorted(got, key=str) == sorted([SeaTide(level=2, source="b"), SeaTide(level=3, source="a")], key=str)
     second: list[Event] = []
-    there.collection(Tide).subscribe(second.append, where=this.level > 2)
-    assert second == [Tide(level=3, source="a")]
-    channel.publish(Tide(level=4, source="a"))
+    there.collection(SeaTide).subscribe(second.append, where=this.level > 2)
+    assert second == [SeaTide(level=3, source="a")]
+    channel.publish(SeaTide(level=4, source="a"))
     city.run()
-    assert got[-1] == second[-1] == Tide(level=4, source="a")
+    assert got[-1] == second[-1] == SeaTide(level=4, source="a")
     assert len(got) == 3
 
 
 def test_hard_channels_are_refused_with_what_could_be_kept(city: City) -> None:
     bus = city.bus()
     with pytest.raises(BusError, match=r"no calendar.*could keep Soft"):
-        bus.channel(Tide, Hard("10ms")).announce()
+        bus.channel(SeaTide, Hard("10ms")).announce()
 
 
 def test_an_event_that_is_too_large_is_refused_at_publish(city: City) -> None:
     bus = city.bus()
     link_of(bus)._outgoing.largest = 100
     with pytest.raises(EventError, match="at most 100"):
-        bus.publish(Flood(level=1, street="x" * 200))
+        bus.publish(SeaFlood(level=1, street="x" * 200))
 
 
 def forward_to(bus: Bus) -> Callable[[Arrival], None]:
@@ -235,38 +235,38 @@ def test_bad_packets_are_counted_by_reason_and_nothing_else_is_lost(city: City) 
     here, there = city.bus(), city.bus()
     got: list[Event] = []
     there.collection(Event).subscribe(got.append)
-    here.publish(Tide(level=1))
+    here.publish(SeaTide(level=1))
     city.run()
-    key = "city/Tide/0"
+    key = "city/SeaTide/0"
     good = bytes.fromhex("00" * 8 + "00000001" + "00" + "11" * 8 + "00000001")
     link = link_of(there)
     link.packet(key, b"", b"\x81\xa5level\x01")
     link.packet(key, b"short", b"\x81\xa5level\x01")
     link.packet(key, good[:12] + b"\x09" + good[13:], b"\x81\xa5level\x01")
     link.packet(key, good, b"junk")
-    link.packet("city/Tide/1", good, b"\x81\xa5level\x01")
+    link.packet("city/SeaTide/1", good, b"\x81\xa5level\x01")
     link.packet("city/Mars", good, b"\x80")
-    link.packet("city/Tide", good, b"\x81\xa5level\x01")
-    link.packet("other/Tide/0", good, b"\x80")
+    link.packet("city/SeaTide", good, b"\x81\xa5level\x01")
+    link.packet("other/SeaTide/0", good, b"\x80")
     link.packet(key, good, b"\x92\x81\xa5level\x01")
     link.packet(key, good, b"\x91" * 100_000)
     rejected = {reason for reason in there.traffic().link if reason.startswith("rejected")}
     assert len(rejected) >= 8
-    here.publish(Tide(level=2))
+    here.publish(SeaTide(level=2))
     city.run()
-    assert got == [Tide(level=1), Tide(level=2)]
+    assert got == [SeaTide(level=1), SeaTide(level=2)]
 
 
 def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
     here, there = city.bus(), city.bus()
     told: dict[str, list[Any]] = {"here": [], "there": []}
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append, on_trouble=told["there"].append)
+    there.collection(SeaTide).subscribe(got.append, on_trouble=told["there"].append)
     link_of(here)._participants.clear()
-    channel = here.channel(Tide, Soft("1ms", "2ms"))
+    channel = here.channel(SeaTide, Soft("1ms", "2ms"))
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     channel.announce(told["here"].append)
-    channel.publish(Tide(level=1))
+    channel.publish(SeaTide(level=1))
 
     time.sleep(0.01)
     city.run(1)
@@ -277,12 +277,12 @@ def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
 def test_both_halves_of_a_partition_learn_what_they_lost(city: City) -> None:
     here, there = city.bus(), city.bus()
     got: dict[str, list[Any]] = {"here": [], "there": []}
-    here.collection(Tide).subscribe(got["here"].append, where=this.source == "there")
-    there.collection(Tide).subscribe(got["there"].append, where=this.source == "here")
+    here.collection(SeaTide).subscribe(got["here"].append, where=this.source == "there")
+    there.collection(SeaTide).subscribe(got["there"].append, where=this.source == "here")
 
     def publish(level: int) -> None:
-        here.publish(Tide(level=level, source="here"))
-        there.publish(Tide(level=level, source="there"))
+        here.publish(SeaTide(level=level, source="here"))
+        there.publish(SeaTide(level=level, source="there"))
 
     for level in range(300):
         if level in (100, 200):
@@ -297,51 +297,51 @@ def test_both_halves_of_a_partition_learn_what_they_lost(city: City) -> None:
 
 def test_a_last_value_that_is_forgotten_is_given_no_more(city: City) -> None:
     here, there = city.bus(), city.bus()
-    publisher = link_of(here).announce(Tide, keep=Keep())
-    publisher.publish(Tide(level=1, source="a"))
-    publisher.publish(Tide(level=2, source="b"))
-    publisher.forget(Tide(level=0, source="a"))
+    publisher = link_of(here).announce(SeaTide, keep=Keep())
+    publisher.publish(SeaTide(level=1, source="a"))
+    publisher.publish(SeaTide(level=2, source="b"))
+    publisher.forget(SeaTide(level=0, source="a"))
     city.run()
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
+    there.collection(SeaTide).subscribe(got.append)
     city.run()
-    assert got == [Tide(level=2, source="b")]
+    assert got == [SeaTide(level=2, source="b")]
 
 
 def test_who_subscribes_again_gets_the_last_value_again(city: City) -> None:
     here, there = city.bus(), city.bus()
-    link_of(here).announce(Tide, keep=Keep()).publish(Tide(level=1, source="a"))
+    link_of(here).announce(SeaTide, keep=Keep()).publish(SeaTide(level=1, source="a"))
     got: list[Event] = []
     for _ in range(2):
-        with there.collection(Tide).subscribe(got.append):
+        with there.collection(SeaTide).subscribe(got.append):
             city.run()
-    assert got == [Tide(level=1, source="a")] * 2
+    assert got == [SeaTide(level=1, source="a")] * 2
 
 
 def test_gateways_get_what_they_want_once_with_its_origin_and_send_for_others(city: City) -> None:
     here, there, far = city.bus(), city.bus(), city.bus()
     arrived: list[Arrival] = []
     relay = link_of(there).relay(arrived.append)
-    relay.want([Want("", "f" * 16, Subscription(Tide, where=this.level > 1), 1)])
+    relay.want([Want("", "f" * 16, Subscription(SeaTide, where=this.level > 1), 1)])
     city.run()
     (want,) = link_of(here).wants()
     assert (want.speaker, want.origin, want.hops) == (link_of(there).uid.hex(), "f" * 16, 1)
     for level in range(4):
-        here.publish(Tide(level=level))
+        here.publish(SeaTide(level=level))
     city.run()
     assert [arrival.event.level for arrival in arrived] == [2, 3]  # type: ignore[attr-defined]
     assert {arrival.origin.uid for arrival in arrived} == {link_of(here).uid}
     got: list[Event] = []
-    far.collection(Flood).subscribe(got.append)
+    far.collection(SeaFlood).subscribe(got.append)
     for _ in range(2):
-        link_of(there).forward(Arrival(Flood(level=7), Origin(b"elsewhere"[:8], 5, 1)))
+        link_of(there).forward(Arrival(SeaFlood(level=7), Origin(b"elsewhere"[:8], 5, 1)))
     city.run()
-    assert got == [Flood(level=7)]
+    assert got == [SeaFlood(level=7)]
     relay.close()
-    here.publish(Tide(level=9))
+    here.publish(SeaTide(level=9))
     city.run()
     assert len(arrived) == 2
-    assert link_of(here).wants()[0].subscription == Subscription(Flood)
+    assert link_of(here).wants()[0].subscription == Subscription(SeaFlood)
 
 
 def test_values_are_converted_from_the_units_of_the_sender() -> None:
@@ -371,15 +371,15 @@ def test_values_are_converted_from_the_units_of_the_sender() -> None:
 def test_a_step_of_the_clock_makes_nothing_late(city: City, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = city.bus(), city.bus()
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
+    there.collection(SeaTide).subscribe(got.append)
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
-    with here.channel(Tide, Soft("20s", "40s")) as tides:
+    with here.channel(SeaTide, Soft("20s", "40s")) as tides:
         tides.announce()
         for hours in (0, 1, -2):
             monkeypatch.setattr("time.time_ns", lambda step=hours, now=time.time_ns: now() + step * 3_600_000_000_000)
-            tides.publish(Tide(level=hours))
+            tides.publish(SeaTide(level=hours))
             city.run(1)
-    assert got == [Tide(level=0), Tide(level=1), Tide(level=-2)]
+    assert got == [SeaTide(level=0), SeaTide(level=1), SeaTide(level=-2)]
     assert "late" not in there.traffic().link
 
 
@@ -389,16 +389,16 @@ def test_types_that_are_declared_while_events_flow(seed: int) -> None:
     city = City(MemoryNetwork(ZENOH, seed))
     here, there = city.bus(), city.bus()
 
-    class Alarm(Kind): ...
+    class SeaAlarm(Kind): ...
 
     got: list[Any] = []
-    there.collection(Alarm).subscribe(got.append)
+    there.collection(SeaAlarm).subscribe(got.append)
     sent: list[Event] = []
     classes: list[type[Any]] = []
     for number in range(60):
         if number % 10 == 0:
             declare: Any = type(Event)
-            classes.append(declare(f"Alarm{seed}x{number}", (Event, Alarm), {"__annotations__": {"n": int}}))
+            classes.append(declare(f"SeaAlarm{seed}x{number}", (Event, SeaAlarm), {"__annotations__": {"n": int}}))
             city.run(0.6)
         event = city.network.random.choice(classes)(n=number)
         here.publish(event)
@@ -444,15 +444,15 @@ def test_what_was_published_while_nobody_subscribed_is_no_loss(city: City) -> No
     told: list[Any] = []
     for narrow in (True, False):
         wide = there.collection(Event).subscribe(lambda event: None)
-        kept = there.collection(Flood).subscribe(lambda event: None) if narrow else None
-        here.publish(Tide(level=1))
+        kept = there.collection(SeaFlood).subscribe(lambda event: None) if narrow else None
+        here.publish(SeaTide(level=1))
         city.run(1)
         wide.cancel()
         for level in range(10):
-            here.publish(Tide(level=level))
+            here.publish(SeaTide(level=level))
         city.run(4)
-        again = there.collection(Tide).subscribe(lambda event: None, on_trouble=told.append)
-        here.publish(Tide(level=99))
+        again = there.collection(SeaTide).subscribe(lambda event: None, on_trouble=told.append)
+        here.publish(SeaTide(level=99))
         city.run(4)
         again.cancel()
         if kept is not None:
@@ -466,12 +466,12 @@ def test_losses_are_told_while_subscriptions_become_wide_and_narrow(seed: int) -
     city = City(MemoryNetwork(ZENOH, seed, Faults(lost=0.1)))
     here, there = city.bus(), city.bus()
     got: list[Any] = []
-    there.collection(Tide).subscribe(got.append)
-    here.publish(Tide(level=-1))
+    there.collection(SeaTide).subscribe(got.append)
+    here.publish(SeaTide(level=-1))
     city.run(4)
     wide = None
     for level in range(300):
-        here.publish(Tide(level=level))
+        here.publish(SeaTide(level=level))
         city.run()
         if level % 7 == 0 and wide is None:
             wide = there.collection(Event).subscribe(lambda event: None)
@@ -487,20 +487,20 @@ def test_losses_are_told_while_subscriptions_become_wide_and_narrow(seed: int) -
 def test_a_batch_is_sent_whole_or_not_at_all(city: City) -> None:
     here, there = city.bus(), city.bus()
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
+    there.collection(SeaTide).subscribe(got.append)
     own: list[Event] = []
-    here.collection(Tide).subscribe(own.append)
+    here.collection(SeaTide).subscribe(own.append)
     with pytest.raises(EventError):
-        here.publish_all([Tide(level=1), Flood(level="no")])  # type: ignore[arg-type]
+        here.publish_all([SeaTide(level=1), SeaFlood(level="no")])  # type: ignore[arg-type]
     link_of(here)._outgoing.largest = 5_000_000
     with pytest.raises(EventError, match="cannot be sent"):
-        here.publish_all([Tide(level=1), Flood(level=2, street="x" * 5_000_001)])
+        here.publish_all([SeaTide(level=1), SeaFlood(level=2, street="x" * 5_000_001)])
     city.run()
     assert got == own == []
-    large = [Flood(level=level, street="x" * 100_000) for level in range(60)]
-    here.publish_all([Tide(level=1), *large, Tide(level=2)])
+    large = [SeaFlood(level=level, street="x" * 100_000) for level in range(60)]
+    here.publish_all([SeaTide(level=1), *large, SeaTide(level=2)])
     city.run()
-    assert got == own == [Tide(level=1), *large, Tide(level=2)]
+    assert got == own == [SeaTide(level=1), *large, SeaTide(level=2)]
 
 
 def test_a_subscription_that_the_network_refuses_leaves_nothing(city: City, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,25 +513,25 @@ def test_a_subscription_that_the_network_refuses_leaves_nothing(city: City, monk
     with monkeypatch.context() as patch:
         patch.setattr(transport, "subscribe", refuse)
         with pytest.raises(BusError, match="refused"):
-            there.collection(Tide).subscribe(lambda event: None)
+            there.collection(SeaTide).subscribe(lambda event: None)
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
-    here.publish(Tide(level=1))
+    there.collection(SeaTide).subscribe(got.append)
+    here.publish(SeaTide(level=1))
     city.run()
-    assert got == [Tide(level=1)]
+    assert got == [SeaTide(level=1)]
 
 
 def test_the_last_losses_of_very_many_keys_are_told(city: City) -> None:
     here, there = city.bus(), city.bus()
-    there.collection(Tide).subscribe(lambda event: None)
-    channel = here.channel(Tide, NonReal(), keep=1)
+    there.collection(SeaTide).subscribe(lambda event: None)
+    channel = here.channel(SeaTide, NonReal(), keep=1)
     channel.announce()
     for source in range(1500):
-        channel.publish(Tide(level=1, source=str(source)))
+        channel.publish(SeaTide(level=1, source=str(source)))
     city.run(4)
     city.network.faults = Faults(lost=1.0)
     for source in range(1500):
-        channel.publish(Tide(level=2, source=str(source)))
+        channel.publish(SeaTide(level=2, source=str(source)))
     here.close()
     city.buses.remove(here)
     city.run(3)
@@ -543,19 +543,19 @@ def test_hostile_tokens_and_answers_do_no_harm(city: City) -> None:
     link = link_of(there)
     link.token("@genus/city/here/" + "ab" * 8 + "/" + encode_text('{"a":' + "[" * 1400), True)
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
-    here.publish(Tide(level=1))
+    there.collection(SeaTide).subscribe(got.append)
+    here.publish(SeaTide(level=1))
     city.run()
-    assert got == [Tide(level=1)]
+    assert got == [SeaTide(level=1)]
 
 
 def test_an_event_with_too_many_hops_is_not_delivered(city: City) -> None:
     there = city.bus()
     got: list[Event] = []
-    there.collection(Tide).subscribe(got.append)
+    there.collection(SeaTide).subscribe(got.append)
     for number in (1, 2, 3):
         envelope = ENVELOPE.pack(b"origin__", number, 200, b"origin__", number)
-        link_of(there).packet("city/Tide/0", envelope, encode_payload(Tide(level=number)))
+        link_of(there).packet("city/SeaTide/0", envelope, encode_payload(SeaTide(level=number)))
     assert got == []
     assert there.traffic().link["rejected: more than 8 hops"] == 3
 
@@ -567,10 +567,10 @@ def test_cloudevents_are_converted_from_the_units_of_the_sender() -> None:
         old, new = city.bus(encode_cloud=encode), city.bus()
 
         def declare(unit: str) -> Any:
-            class Gust(Event):
+            class SeaGust(Event):
                 speed: Annotated[float, Unit(unit)]
 
-            return Gust
+            return SeaGust
 
         sent = declare("km/h")
         old.publish(sent(speed=36.0))

@@ -78,3 +78,14 @@ class RelayLink(Protocol):
 
     def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
         """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
+
+
+@runtime_checkable
+class LossLink(Protocol):
+    """A link that can tell the losses of a gateway."""
+
+    def lose(self, arrival: Arrival) -> None:
+        """An event could not be forwarded: let the receivers on this network miss it."""
+
+    def report_loss(self, arrival: Arrival) -> None:
+        """Tell the publisher of an event, if it is on this network, that a gateway lost it."""

@@ -67,6 +67,7 @@ class DeclaredTypes:
     def __init__(self, types: Iterable[type] | None = None) -> None:
         self._given = None if types is None else [cls for root in types for cls in subtypes(root)]
         self._plans: dict[str, DeclaredType] = {}
+        self._by_name: dict[str, type[Event]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,10 +77,11 @@ class DeclaredTypes:
     def plan(self, name: str) -> DeclaredType | None:
         """The type of a name; None if it is not known, or is a kind."""
         if name not in self._plans:
-            found = [cls for cls in self._classes() if name_of(cls) == name]
-            if not found:
+            if name not in self._by_name:
+                self._by_name = {name_of(cls): cls for cls in self._classes()}
+            if name not in self._by_name:
                 return None
-            self._plans[name] = DeclaredType(found[-1])
+            self._plans[name] = DeclaredType(self._by_name[name])
         return self._plans[name]
 
     def _classes(self) -> list[type[Event]]:

@@ -161,6 +161,8 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
             if rule.value is not None:
                 self._check_field(f"[topics] {rule.pattern!r}", rule.value, [plans[rule.type]])
         is_open = not named and (not rules or any(not rule.type for rule in self.topics if rule.payload == JSON))
+        if not (self.fields or self.constants):
+            return
         among = [plan for name in types.names if (plan := types.plan(name))] if is_open else list(plans.values())
         for field in self.fields:
             self._check_field("[attributes]", field, among)

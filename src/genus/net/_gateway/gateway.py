@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
 from genus.net._gateway.spool import MOST_BYTES, Spool
 from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._metrics import Metric
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, LossLink, Want
 
 GATE = "gate"
 STEP_S = 0.2
@@ -196,7 +197,18 @@ class Gateway:
         spool = Spool(given.spool, given.spool_bytes) if given.spool is not None else None
         runs = side.segment is not None and not side.is_virtual  # a channel of CAN is announced when it is first used
         counts = self._machine.counts[side.number]
-        return Outlet(side.name, given.bus, side.link, counts, given.quality, spool, runs=runs)
+        lost = partial(self._tell_lost, side.number)
+        return Outlet(side.name, given.bus, side.link, counts, given.quality, spool, runs=runs, on_lost=lost)
+
+    def _tell_lost(self, target: int, arrival: Arrival) -> None:
+        """Tell the receivers on a side, and the publisher on any other, that an event could not be sent there."""
+        for side in self._sides:
+            link = side.link
+            if isinstance(link, LossLink):
+                if side.number == target:
+                    link.lose(arrival)
+                else:
+                    link.report_loss(arrival)
 
     def _join(self, side: _Side) -> None:
         """Follow what a side wants, the tokens of other gateways, and whether it is connected."""

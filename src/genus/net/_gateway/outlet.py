@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from genus.bus import Bus, EventChannel, QoS
@@ -41,8 +41,10 @@ class Outlet:
         spool: Spool | None = None,
         *,
         runs: bool = False,
+        on_lost: Callable[[Arrival], None] = lambda arrival: None,
     ) -> None:
         self.name, self.spool = name, spool
+        self._on_lost = on_lost
         self._bus, self._link, self._counts = bus, link, counts
         self._quality = dict(quality)
         self._channels: dict[type, EventChannel[Any] | None] = {}
@@ -72,8 +74,7 @@ class Outlet:
         """Add an event; calls must not overlap."""
         self._queue.append(arrival)
         if len(self._queue) > MOST_QUEUED:
-            self._queue.popleft()
-            self._counts.lost += 1
+            self._lose(self._queue.popleft())
 
     def drain(self) -> None:
         """Send what waits, unless another thread is doing it; that one sends these events too."""
@@ -113,10 +114,11 @@ class Outlet:
 
     def _write(self, spool: Spool, arrival: Arrival) -> None:
         try:
-            self._counts.lost += spool.append(arrival)
+            for dropped in spool.append(arrival):
+                self._lose(dropped)
             self._counts.spooled += 1
         except (OSError, GenusError) as problem:
-            self._refuse(arrival.event, f"it cannot be spooled: {problem}")
+            self._refuse(arrival, f"it cannot be spooled: {problem}")
 
     def _forward(self, arrival: Arrival) -> None:
         began = time.monotonic()
@@ -127,9 +129,9 @@ class Outlet:
         except GenusError as problem:
             if time.monotonic() - began > SLOW_S:
                 self._refusals[type(arrival.event)] = problem, time.monotonic() + RETRY_S
-            self._refuse(arrival.event, str(problem))
+            self._refuse(arrival, str(problem))
         except Exception:  # of a transport: the side that the event came from must not suffer from it
-            self._counts.lost += 1
+            self._lose(arrival)
             log.exception("a gateway failed to send an event to %s", self.name)
 
     def _announce(self, cls: type[Event]) -> None:
@@ -151,9 +153,15 @@ class Outlet:
             raise
         return channel
 
-    def _refuse(self, event: Event, why: str) -> None:
-        """Count an event as lost; the first of a type and reason is logged."""
+    def _lose(self, arrival: Arrival) -> None:
+        """Count an event as lost, and tell both ends."""
         self._counts.lost += 1
+        self._on_lost(arrival)
+
+    def _refuse(self, arrival: Arrival, why: str) -> None:
+        """Lose an event; the first of a type and reason is logged."""
+        self._lose(arrival)
+        event = arrival.event
         if (type(event), why) not in self._refused and len(self._refused) < 1000:
             self._refused.add((type(event), why))
             log.warning("a gateway could not send a %s to %s: %s", name_of(type(event)), self.name, why)

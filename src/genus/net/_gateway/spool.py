@@ -114,8 +114,8 @@ class Spool:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, arrival: Arrival) -> int:
-        """Add an event; returns how many old ones were dropped for it. OSError if it cannot be written."""
+    def append(self, arrival: Arrival) -> list[Arrival]:
+        """Add an event; returns old ones that were dropped for it. OSError if it cannot be written."""
         frame = _FORM.frame(_encode(arrival, time.time_ns() // 1000))
         file = self._file_for(len(frame))
         file.write(frame)
@@ -141,11 +141,11 @@ class Spool:
             self._writing.close()
             self._writing = None
 
-    def _drop_oldest(self) -> int:
-        dropped = 0
+    def _drop_oldest(self) -> list[Arrival]:
+        dropped: list[Arrival] = []
         while self.size > self.most_bytes and len(self._counts) > 1:
             oldest = next(iter(self._counts))
-            dropped += self._counts[oldest]
+            dropped += self._read(oldest, self._sent)
             self._remove(oldest)
         return dropped
 

@@ -103,6 +103,13 @@ class Losses:
         self._tellings.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
+    def report(self, sender: bytes, key: str, count: int) -> None:
+        """Tell a sender that packets of it were lost by this participant, a gateway."""
+        if sender == self._owner.uid:
+            self.dropped(key, count, "a gateway could not send it")
+        else:
+            self._send("lost", sender.hex(), Loss(self._hex, key, count))
+
     def report_lateness(self) -> None:
         """Tell both ends of what came after its deadline."""
         for (key, sender), (count, worst, expired) in self._late.take().items():

@@ -438,6 +438,20 @@ class NetLink:
                 self.keep(key, arrival)
             self.deliver_own(event)
 
+    def lose(self, arrival: Arrival) -> None:
+        """An event could not be forwarded: let the receivers on this network miss it."""
+        outgoing = self._outgoing.outgoing(
+            type(arrival.event), Sending(NORMAL, self._reliable, arrival.kept is not None)
+        )
+        outgoing.skip(arrival.event, arrival.kept)
+
+    def report_loss(self, arrival: Arrival) -> None:
+        """Tell the publisher of an event, if it is on this network, that a gateway lost it."""
+        outgoing = self._outgoing.outgoing(
+            type(arrival.event), Sending(NORMAL, self._reliable, arrival.kept is not None)
+        )
+        self._losses.report(arrival.origin.uid, outgoing.key_of(arrival.event, arrival.kept), 1)
+
     # -- what the transport calls ------------------------------------------------------------------------------------
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:

@@ -136,6 +136,12 @@ class Outgoing:
             number = numbers.newest = numbers.newest + 1 & _MASK
             way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number) + self._digest)
 
+    def skip(self, event: Event, kept: str | None) -> None:
+        """Count an event that is not sent, so that receivers miss it."""
+        numbers = self._owner.numbers(self.key_of(event, kept))
+        with numbers.lock:
+            numbers.newest = numbers.newest + 1 & _MASK
+
     def forget(self, event: Event) -> None:
         """Tell all that no event with the value of this one is kept any more."""
         key = self.kept_key(event, self.kept_value(event))
@@ -246,9 +252,12 @@ class OutgoingKeys:
     def open(self, key: str, sending: Sending) -> Way:
         """Prepare to send packets of a key; they are numbered with those that are sent in other manners."""
         sender = self.transport.sender(key, sending)
+        return Way(self.numbers(key), sender.put, sender.close)
+
+    def numbers(self, key: str) -> KeyNumbers:
+        """The numbers of a key."""
         with self._lock:
-            numbers = self._numbers.setdefault(key, KeyNumbers(key))
-        return Way(numbers, sender.put, sender.close)
+            return self._numbers.setdefault(key, KeyNumbers(key))
 
     def too_large(self, event: Event, size: int) -> EventError:
         """The error of an event that cannot be sent."""
