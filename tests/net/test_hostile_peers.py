@@ -11,7 +11,7 @@ from genus.net._link.netlink import NetLink
 from genus.testing._network import MemoryNetwork
 
 
-class Drop(Event):
+class RainDrop(Event):
     size: int
 
 
@@ -71,7 +71,7 @@ def test_topics_of_others_are_limited_and_numbers_of_one_uid_never_come_again(mo
     topics = [*(f"t{number}" for number in range(10)), *(f"t{number % 37}" for number in range(500))]
     for topic in topics:
         for each in (topic, "steady"):
-            arrival = arrivals.arrive(ForeignEvent(Drop(size=1)), each)
+            arrival = arrivals.arrive(ForeignEvent(RainDrop(size=1)), each)
             assert arrival is not None
             assert (arrival.origin.uid, arrival.origin.number) not in seen
             seen.add((arrival.origin.uid, arrival.origin.number))

@@ -164,10 +164,10 @@ def test_last_values_are_kept_by_the_broker(broker: MqttBroker, stack: ExitStack
 
 def test_processes_that_come_and_go_leave_one_statement_of_units(broker: MqttBroker, stack: ExitStack) -> None:
     def declare(unit: str) -> type[Any]:
-        class Gust(Event):
+        class Squall(Event):
             speed: Annotated[float, Unit(unit)]
 
-        return Gust
+        return Squall
 
     sent = declare("km/h")
     for number in range(4):

@@ -410,10 +410,10 @@ def test_types_that_are_declared_while_events_flow(seed: int) -> None:
 
 def test_statements_of_units_are_one_for_each_choice_of_units_and_survive_no_lie(city: City) -> None:
     def declare(unit: str) -> type[Any]:
-        class Wind(Event):
+        class Breeze(Event):
             speed: Annotated[float, Unit(unit)]
 
-        return Wind
+        return Breeze
 
     slow, fast = declare("m/s"), declare("km/h")
     buses = [city.bus() for _ in range(3)]
