@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from genus import open_bus
 from genus.errors import BusError, EventError, QueueFull
 from genus.net._ipc.folder import ipc_folder
 from genus.net._ipc.frames import LARGEST_PAYLOAD
@@ -541,3 +542,15 @@ def test_keys_patterns_and_tokens_are_checked(open_transport: Open) -> None:
                  lambda: one.watch("")):  # fmt: skip
         with pytest.raises(BusError, match="of an ipc: bus"):
             call()
+
+
+@pytest.mark.parametrize("query", ["capacity=5&capacity=6", "full=block&full=block"])
+def test_an_option_that_is_given_twice_is_refused(query: str) -> None:
+    with pytest.raises(BusError, match="is given twice"):
+        parse_address(f"test?{query}")
+
+
+@pytest.mark.parametrize("query", ["grants=a&grants=b", "user=a&capacity=5&user=a", "format=x&format=y"])
+def test_an_option_of_all_networks_that_is_given_twice_is_refused(query: str) -> None:
+    with pytest.raises(BusError, match="is given twice"):
+        open_bus(f"ipc:test?{query}")

@@ -52,6 +52,7 @@ def test_a_named_session_is_kept_for_an_hour() -> None:
         ("//localhost?keep_alive=soon", "keep_alive is 'soon"),
         ("//localhost?ca=ca.pem", "ca is for mqtts://"),
         ("//localhost?capacity=0", "capacity is '0'"),
+        ("//localhost?capacity=5&capacity=6", "capacity= is given twice"),
     ],
 )
 def test_a_wrong_address_says_what_is_wrong(rest: str, why: str) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -13,10 +13,12 @@ pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 
 from genus import Event, Maybe, NonReal, open_bus, this
 from genus.bus import Bus
+from genus.model import Unit
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
 from genus.testing import MqttBroker
+from tests.net.mqtt_servers import Listener
 
 PATIENCE_S = 30.0
 
@@ -158,3 +160,26 @@ def test_last_values_are_kept_by_the_broker(broker: MqttBroker, stack: ExitStack
     inbox = late.collection(BusClimate).inbox()
     got = {inbox.get(timeout=PATIENCE_S).temperature for _ in range(2)}
     assert got == {2.0, 3.0}
+
+
+def test_processes_that_come_and_go_leave_one_statement_of_units(broker: MqttBroker, stack: ExitStack) -> None:
+    def declare(unit: str) -> type[Any]:
+        class Squall(Event):
+            speed: Annotated[float, Unit(unit)]
+
+        return Squall
+
+    sent = declare("km/h")
+    for number in range(4):
+        with open_bus(address(broker, "gusts")) as bus, bus.channel(sent, NonReal(), keep=1) as gusts:
+            gusts.announce()
+            gusts.publish(sent(speed=36.0 * number))
+    transport, heard = MqttTransport(parse_mqtt_address(address(broker, "gusts").removeprefix("mqtt:"))), Listener()
+    transport.open(heard)
+    stack.callback(transport.close)
+    transport.subscribe("@genus/gusts/#", kept=True)
+    wait_for(lambda: any("/last/" in key for key, _, _ in heard.packets))
+    assert len([key for key, _, _ in heard.packets if "/units/" in key]) == 1
+    (listener,) = opened(stack, address(broker, "gusts"), 1)
+    inbox = listener.collection(declare("m/s")).inbox()
+    assert inbox.get(timeout=PATIENCE_S).speed == pytest.approx(30.0)  # its sender is gone

@@ -408,6 +408,37 @@ def test_types_that_are_declared_while_events_flow(seed: int) -> None:
     assert "lost" not in there.traffic().link
 
 
+def test_statements_of_units_are_one_for_each_choice_of_units_and_survive_no_lie(city: City) -> None:
+    def declare(unit: str) -> type[Any]:
+        class Breeze(Event):
+            speed: Annotated[float, Unit(unit)]
+
+        return Breeze
+
+    slow, fast = declare("m/s"), declare("km/h")
+    buses = [city.bus() for _ in range(3)]
+    for bus, cls in zip(buses, (slow, fast, fast), strict=True):
+        bus.publish(cls(speed=36.0))
+    keys = [set(transport_of(bus).kept) for bus in buses]
+    assert keys[1] == keys[2] != keys[0]
+    (key,), (other_key,) = keys[0], keys[1]
+    lie = transport_of(buses[0]).kept[key][1]
+    listener = city.bus()
+    city.run()
+    for wrong in (other_key, f"{key}/more", key.replace(key.split("/")[3], "zz")):
+        transport_of(buses[0]).put(wrong, b"", lie)
+    transport_of(buses[0]).put(key, b"", b"\x80")
+    city.run()
+    assert listener.traffic().link["rejected: units that cannot be read"] == 4
+    metric = declare("m/s")
+    got: list[Any] = []
+    listener.collection(metric).subscribe(got.append)
+    city.run()
+    buses[1].publish(fast(speed=72.0))
+    city.run()
+    assert [event.speed for event in got] == [pytest.approx(20.0)]
+
+
 def test_what_was_published_while_nobody_subscribed_is_no_loss(city: City) -> None:
     here, there = city.bus(), city.bus()
     told: list[Any] = []

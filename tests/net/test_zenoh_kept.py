@@ -1,5 +1,7 @@
 """Kept packets on zenoh: who subscribes later gets the newest of each key."""
 
+import threading
+
 import pytest
 
 from genus.net._transport import Sending
@@ -77,3 +79,42 @@ def test_after_the_end_of_a_subscription_nothing_is_asked(address: str) -> None:
             a.sender(f"{ROOT}/Lamp/=1", Sending(keep=True)).put(b"kept", b"")
             put_until(a.sender("r/live", Sending()), lambda: at_b.packets)
             assert {key for key, _, _ in at_b.packets} == {"r/live"}
+
+
+class Panic(BaseException):
+    """As zenoh raises, which is no Exception."""
+
+
+class PanickingQuery:
+    """A question that cannot be answered for one key."""
+
+    def __init__(self) -> None:
+        self.key_expr = self
+        self.answered: list[str] = []
+        self.is_dropped = False
+
+    def intersects(self, key: str) -> bool:
+        return True
+
+    def reply(self, key: str, payload: bytes, attachment: bytes) -> None:
+        if key.endswith("bad"):
+            raise Panic("key too long")
+        self.answered.append(key)
+
+    def drop(self) -> None:
+        self.is_dropped = True
+        raise Panic("poisoned")
+
+
+def test_a_panic_of_zenoh_ends_neither_the_answer_nor_the_thread_that_answers() -> None:
+    with participant(f"r?port={free_port()}") as (a, _):
+        keys = [f"@genus/r/last/{name}" for name in ("a", "bad", "z")]
+        for key in keys:
+            a.sender(key, Sending(keep=True)).put(b"payload", b"")
+        query = PanickingQuery()
+        a._tasks.put(lambda: a._kept._answer(query))
+        wait_for(lambda: query.is_dropped)
+        assert query.answered == [keys[0], keys[2]]
+        done = threading.Event()
+        a._tasks.put(done.set)
+        assert done.wait(20)

@@ -201,3 +201,15 @@ def test_closing_is_quick_and_leaves_no_thread(address: str) -> None:
     a.close()
     with pytest.raises(BusError, match="not open"):
         a.subscribe("r/**")
+
+
+def test_what_is_too_long_is_refused_before_zenoh_panics(address: str) -> None:
+    long = "r/" + "ä" * 40_000
+    with participant(address) as (a, _), participant(address) as (b, at_b):
+        for refused in (a.subscribe, a.declare, a.watch, lambda key: a.sender(key, Sending(keep=True))):
+            with pytest.raises(BusError, match="has 80,002 bytes, more than 60,000"):
+                refused(long)
+        longest = "r/" + "x" * 59_998
+        b.subscribe(longest)
+        put_until(a.sender(longest, Sending()), lambda: at_b.packets)
+        assert at_b.packets[0][0] == longest

@@ -113,7 +113,12 @@ def take_common(rest: str) -> tuple[str, Common]:
     name, mark, query = rest.partition("?")
     pieces = [piece for piece in query.split("&") if piece]
     pairs = [(piece, *map(unquote, piece.partition("=")[::2])) for piece in pieces]
-    given = {option: value for _, option, value in pairs if option in COMMON}
+    given: dict[str, str] = {}
+    for _, option, value in pairs:
+        if option in given and option != "cloudevents":
+            raise BusError(f"{option}= is given twice")
+        if option in COMMON:
+            given[option] = value
     patterns = tuple(value for _, option, value in pairs if option == "cloudevents")
     own = "&".join(piece for piece, option, _ in pairs if option not in COMMON)
     common = Common(given.get("grants"), given.get("user"), given.get("format", ""), patterns)

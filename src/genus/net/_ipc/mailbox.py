@@ -58,6 +58,7 @@ class Mailbox:
         self._was_full = self._is_closed = False
         self.received = 0
         self.dropped = 0
+        self.failures: Counter[str] = Counter()
         self.thread = threading.Thread(target=self._run, name="genus-ipc-deliver", daemon=True)
 
     def start(self, deliver: Callable[[str, bytes, bytes], None]) -> None:
@@ -162,7 +163,7 @@ class Mailbox:
                     self._filled.wait()
                 calls, items = self._take()
             for call in calls:
-                self._guarded(call)
+                self.guarded(call)
             if items:
                 self._deliver_all(items)
 
@@ -194,8 +195,8 @@ class Mailbox:
                 self._call_all()
             try:
                 deliver(key.key, envelope, payload)
-            except Exception:  # the other packets are delivered all the same
-                _LOG.exception("a packet of %s could not be delivered", key.key)
+            except Exception as problem:  # the other packets are delivered all the same
+                self._count_failure(problem)
             if self._is_closed:
                 return
         if self._was_full and not self._is_full():
@@ -204,11 +205,15 @@ class Mailbox:
 
     def _call_all(self) -> None:
         while self._calls:
-            self._guarded(self._calls.popleft())
+            self.guarded(self._calls.popleft())
 
-    @staticmethod
-    def _guarded(call: Call) -> None:
+    def guarded(self, call: Call) -> None:
+        """Call a function of the receiver; if it raises, that is counted."""
         try:
             call()
-        except Exception:  # a handler of tokens or losses must not end the delivery of packets
-            _LOG.exception("a call of the receiver raised")
+        except Exception as problem:  # a handler of tokens or losses must not end the delivery of packets
+            self._count_failure(problem)
+
+    def _count_failure(self, problem: Exception) -> None:
+        self.failures[type(problem).__name__] += 1
+        _LOG.error("ipc: the receiver failed", exc_info=problem)

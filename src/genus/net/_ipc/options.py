@@ -39,6 +39,8 @@ def parse_address(rest: str) -> tuple[str, IpcOptions]:
         if option not in IpcOptions.__struct_fields__:
             known = IpcOptions.__struct_fields__
             raise BusError(f"ipc: has no option {option!r}: {did_you_mean(option, known)}known are {', '.join(known)}")
+        if option in found:
+            raise BusError(f"ipc: {option}= is given twice")
         found[option] = _capacity(option, value) if option.endswith("capacity") else _policy(option, value)
     return name or "genus", msgspec.convert(found, IpcOptions)
 

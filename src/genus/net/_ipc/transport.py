@@ -137,6 +137,7 @@ class IpcTransport:
             found = {"packets sent": self._outbox.sent(), "packets received": self._mailbox.received}
             found |= {f"dropped: {reason}": count for reason, count in self._outbox.losses.totals.items()}
         found |= {f"rejected: {reason}": count for reason, count in list(self._inbox.rejected.items()) if count}
+        found |= {f"failed: {name}": count for name, count in list(self._mailbox.failures.items())}
         if self._mailbox.dropped:
             found["dropped: the mailbox is full"] = self._mailbox.dropped
         return found
@@ -204,7 +205,7 @@ class IpcTransport:
 
     def _token(self, token: str, is_present: bool) -> None:
         if self._receiver is not None:
-            self._receiver.token(token, is_present)
+            self._mailbox.guarded(partial(self._receiver.token, token, is_present))
 
     def _tell_losses(self) -> None:
         self._mailbox.call(self._tell_losses_now)

@@ -11,6 +11,7 @@ speaker lives; the others are packets.
 | `@genus/REALM/beat` | the newest numbers of a sender's keys |
 | `@genus/REALM/lost/UID`, `late/UID` | to a sender: packets that did not arrive, or arrived late |
 | `@genus/REALM/ping`, `pong/UID` | a question for the time, and the answer |
+| `@genus/REALM/units/DIGEST/TYPE` | kept: the units of a type |
 | `@genus/REALM/last/FAMILY/.../TYPE/=KEY` | events of which the newest is kept |
 """
 

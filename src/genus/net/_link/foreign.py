@@ -20,6 +20,8 @@ from genus.targets.topics import Dialect
 
 MOST_IDS = 10_000
 """How many ids of CloudEvents are remembered."""
+MOST_TOPICS = 10_000
+"""How many topics are counted at a time; of more, the one that was silent for longest is forgotten."""
 
 
 class ForeignEvent(NamedTuple):
@@ -123,7 +125,9 @@ class ForeignArrivals:
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[bytes, tuple[bytes, int]] = {}
+        """By the digest of a topic, those used last at the end: uid and number of its newest event."""
+        self._forgotten = 0
         self._lock = threading.Lock()
 
     def arrive(self, found: ForeignEvent, key: str) -> Arrival | None:
@@ -142,6 +146,19 @@ class ForeignArrivals:
         return True
 
     def _number(self, key: str) -> Origin:
-        uid = hashlib.blake2b(key.encode(errors="replace"), digest_size=8).digest()
-        number = self._numbers[uid] = (self._numbers.get(uid, 0) + 1) % NUMBERS
+        topic = _digest(key.encode(errors="replace"))
+        uid, number = self._numbers.pop(topic) if topic in self._numbers else self._new_topic(topic)
+        number = (number + 1) % NUMBERS
+        self._numbers[topic] = uid, number
         return Origin(uid, number)
+
+    def _new_topic(self, topic: bytes) -> tuple[bytes, int]:
+        """A uid for a topic; if it may have been counted before, another one, for its numbers begin again."""
+        if len(self._numbers) >= MOST_TOPICS:
+            del self._numbers[next(iter(self._numbers))]
+            self._forgotten += 1
+        return (_digest(b"%b %d" % (topic, self._forgotten)) if self._forgotten else topic), 0
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=8).digest()

@@ -156,7 +156,7 @@ class IncomingKey:
         origin, number, hops, sender, sent = _unpack_from(envelope)
         if sender == self._uid:
             return
-        reader = self._reader_for(sender, envelope)
+        reader = self._reader_for(envelope)
         if reader is None:
             self._count_number(sender, sent, 1)
             self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
@@ -169,11 +169,11 @@ class IncomingKey:
         times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
         return self._reception.is_on_time(self.key, sender, times)
 
-    def _reader_for(self, sender: bytes, envelope: bytes) -> PayloadReader | None:
-        """What reads the payloads of a sender, by the digest of its units; None if they are not known."""
+    def _reader_for(self, envelope: bytes) -> PayloadReader | None:
+        """What reads the payloads of a packet, by the digest of its units; None if they are not known."""
         digest = envelope[_SOFT_LENGTH if len(envelope) >= _SOFT_LENGTH else ENVELOPE.size :]
         is_same = not digest or digest == self._digest
-        return self._reader if is_same else self._reception.units.reader(sender, self.type, digest)
+        return self._reader if is_same else self._reception.units.reader(self.type, digest)
 
     def _accept(
         self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent

@@ -48,6 +48,8 @@ from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
 TICK_S = 0.1
+MOST_TOKENS = 10_000
+"""The largest number of other participants, and of their gateways, that are known at a time."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
 
@@ -98,7 +100,7 @@ class NetLink:
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
-        self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
+        self.units = StatedUnits(transport, realm, self._incoming.counts.unread)
         self._shared = SharedKeys(transport.dialect, realm)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
@@ -515,22 +517,25 @@ class NetLink:
             return
         uid, _, chunk = rest.partition("/")
         text = decode_text(chunk)
-        if not is_uid(uid) or text is None or uid == self._hex:
-            return
-        if what == "here":
-            self._here(uid, text, is_present)
-        self._remember_token(what, uid, text, is_present)
+        if what not in ("here", "gate") or not is_uid(uid) or text is None:
+            self._incoming.counts.rejections.add("a token that cannot be read", key)
+        elif uid != self._hex and self._remember_token(what, uid, text, is_present):
+            if what == "here":
+                self._here(uid, text, is_present)
+            for changed in list(self._watchers.get(what, ())):
+                changed(uid, text, is_present)
 
-    def _remember_token(self, what: str, uid: str, text: str, is_present: bool) -> None:
+    def _remember_token(self, what: str, uid: str, text: str, is_present: bool) -> bool:
+        """Note a token; returns whether others are to be told of it."""
         with self._lock:
             present = self._tokens.setdefault(what, {})
-            if is_present:
-                present[uid, text] = None
-            else:
-                present.pop((uid, text), None)
-            watchers = list(self._watchers.get(what, ()))
-        for changed in watchers:
-            changed(uid, text, is_present)
+            if not is_present:
+                return (uid, text) in present and present.pop((uid, text)) is None
+            if len(present) >= MOST_TOKENS and (uid, text) not in present:
+                self._incoming.counts.rejections.add(f"more than {MOST_TOKENS} tokens `{what}`")
+                return False
+            present[uid, text] = None
+            return True
 
     def _here(self, uid: str, text: str, is_present: bool) -> None:
         try:

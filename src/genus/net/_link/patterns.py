@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from genus.net._link.control import LAST, ROOT
+from genus.net._link.pattern_index import PatternIndex
 from genus.net._transport import Transport
 
 MOST_KEYS = 20_000
@@ -34,6 +35,7 @@ class Patterns:
         self._transport, self._realm, self._now = transport, realm, now
         self._dialect = transport.dialect
         self._wanted: Counter[str] = Counter()
+        self._wanted_index, self._index = PatternIndex(transport.dialect), PatternIndex(transport.dialect)
         self._subscribed: dict[str, list[Callable[[], None]]] = {}
         self._since: dict[str, tuple[Since, ...]] = {}
         self._since_of_keys: dict[str, Since | None] = {}
@@ -48,7 +50,8 @@ class Patterns:
                 for pattern in patterns:
                     added.append(pattern)
                     self._wanted[pattern] += 1
-                    if self._wanted[pattern] == 1 and not self._is_included(pattern, self._subscribed):
+                    self._wanted_index.add(pattern)
+                    if self._wanted[pattern] == 1 and not any(self._index.including(pattern)):
                         self._subscribe(pattern)
             except BaseException:
                 self.remove(added)
@@ -61,6 +64,7 @@ class Patterns:
                 self._wanted[pattern] -= 1
                 if not self._wanted[pattern]:
                     del self._wanted[pattern]
+                    self._wanted_index.discard(pattern)
                     self._unsubscribe(pattern)
 
     @property
@@ -89,9 +93,6 @@ class Patterns:
                 self._since_of_keys[key] = min(found, key=lambda each: each.turn, default=None)
             return self._since_of_keys[key]
 
-    def _is_included(self, pattern: str, among: Iterable[str]) -> bool:
-        return any(self._dialect.includes(wide, pattern) for wide in among)
-
     def _subscribe(self, pattern: str, inherited: "tuple[Since, ...]" = ()) -> None:
         self._turn += 1
         since = Since((pattern,), self._now(), self._turn)
@@ -100,21 +101,23 @@ class Patterns:
         self._since[pattern] = _earliest([since, *shared])
         self._since_of_keys.clear()
         ends.append(self._transport.subscribe(self._last_pattern(pattern), kept=True))
-        for narrow in [each for each in self._subscribed if each != pattern and self._dialect.includes(pattern, each)]:
+        narrower = self._index.included_in(pattern)
+        self._index.add(pattern)
+        for narrow in narrower:
             self._since[pattern] = _earliest([*self._since[pattern], *self._since[narrow]])
             self._end(narrow)
 
     def _unsubscribe(self, pattern: str) -> None:
         if pattern not in self._subscribed:
             return
-        others = [each for each in self._subscribed if each != pattern]
-        for shadowed in [each for each in self._wanted if self._dialect.includes(pattern, each)]:
-            if not self._is_included(shadowed, others):
-                self._subscribe(shadowed, self._since[pattern])
-                others.append(shadowed)
+        inherited = self._since[pattern]
+        for shadowed in self._wanted_index.included_in(pattern):
+            if not any(each != pattern for each in self._index.including(shadowed)):
+                self._subscribe(shadowed, inherited)
         self._end(pattern)
 
     def _end(self, pattern: str) -> None:
+        self._index.discard(pattern)
         self._since.pop(pattern, None)
         self._since_of_keys.clear()
         for end in self._subscribed.pop(pattern, ()):

@@ -3,12 +3,14 @@
 import threading
 
 from genus.net._link.contract import ROUND_TRIPS, Measured
-from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message
+from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message, is_uid
 from genus.net._link.steady import steady_us
 from genus.net._transport import URGENT, Sending, Transport
 
 ANSWER_S = 0.5
 """How long an answer may take."""
+MOST_ANSWERS = 1000
+"""How many answers to one question are taken."""
 
 
 class RoundTrips:
@@ -19,22 +21,24 @@ class RoundTrips:
         self._ping = transport.sender(control_key(realm, "ping"), Sending(URGENT, waits=False))
         self._measuring = threading.Lock()
         self._answered = threading.Condition()
+        self._asked_us: int | None = None
+        """The question that is open, if there is one."""
         self._answers: list[tuple[int, Pong]] = []
 
     def on_ping(self, payload: bytes) -> None:
         """Answer a question for the time."""
         ping = decode_message(Ping, payload)
-        if ping is None or ping.asker == self._uid:
+        if ping is None or not is_uid(ping.asker) or ping.asker == self._uid:
             return
-        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker[:16]), Sending(URGENT, waits=False))
+        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker), Sending(URGENT, waits=False))
         sender.put(encode_message(Pong(self._uid, ping.asked_us, steady_us())), b"")
         sender.close()
 
     def on_pong(self, payload: bytes) -> None:
-        """Take an answer."""
+        """Take an answer, if it is one to the question that is open."""
         pong = decode_message(Pong, payload)
-        if pong is not None:
-            with self._answered:
+        with self._answered:
+            if pong is not None and pong.asked_us == self._asked_us and len(self._answers) < MOST_ANSWERS:
                 self._answers.append((steady_us(), pong))
                 self._answered.notify()
 
@@ -52,10 +56,9 @@ class RoundTrips:
 
     def _ask(self) -> list[tuple[int, int]]:
         """The length of a round trip and the difference of the clocks, of the first answer."""
-        asked_us = steady_us()
         with self._answered:
-            self._answers.clear()
+            asked_us = self._asked_us = steady_us()
             self._ping.put(encode_message(Ping(self._uid, asked_us)), b"")
-            self._answered.wait_for(lambda: any(pong.asked_us == asked_us for _, pong in self._answers), ANSWER_S)
-            answers = [(at, pong) for at, pong in self._answers if pong.asked_us == asked_us]
+            self._answered.wait_for(lambda: bool(self._answers), ANSWER_S)
+            answers, self._answers, self._asked_us = self._answers, [], None
         return [(at - asked_us, pong.answered_us - (asked_us + at) // 2) for at, pong in answers]

@@ -131,10 +131,14 @@ def _split(scheme: str, rest: str) -> tuple[SplitResult, int | None]:
 
 def _options(place: str, query: str) -> dict[str, str]:
     try:
-        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise BusError(f"{place}: write options as name=value, joined by &") from None
-    for name in options:
+    options: dict[str, str] = {}
+    for name, value in pairs:
+        if name in options:
+            raise BusError(f"{place}: {name}= is given twice")
+        options[name] = value
         if name not in OPTIONS:
             hint = did_you_mean(name, OPTIONS)
             raise BusError(f"{place}: there is no option {name!r}; {hint}known are {', '.join(OPTIONS)}")

@@ -1,5 +1,6 @@
 """`MqttTransport`: packets, tokens and last values over any broker of MQTT 5."""
 
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -27,6 +28,7 @@ from genus.targets.topics import MQTT, Dialect
 
 LARGEST: Final = 64 * 1024 * 1024
 ANSWER_S: Final = 10.0
+_LOG: Final = logging.getLogger("genus.net")
 
 
 class MqttTransport:
@@ -377,15 +379,25 @@ class MqttTransport:
         mailbox, packet = self._mailbox, self._receiver.packet
         while (batch := mailbox.take(self._others.timeout(time.monotonic()))) is not None:
             for item in batch:
-                if not isinstance(item, tuple):
-                    item()
-                elif item[0].startswith(self._tokens_at):
-                    self._tokens_arrived(item[0], item[2])
-                elif not self._held.is_holding or not self._held.hold(item, time.monotonic()):
-                    packet(item[0], item[1], item[2])
+                try:
+                    if not isinstance(item, tuple):
+                        item()
+                    elif item[0].startswith(self._tokens_at):
+                        self._tokens_arrived(item[0], item[2])
+                    elif not self._held.is_holding or not self._held.hold(item, time.monotonic()):
+                        packet(item[0], item[1], item[2])
+                except Exception as problem:  # what comes behind it is handled all the same
+                    self._count_failure(problem)
             if mailbox.is_paused and mailbox.is_half_empty:
                 self._connection.read_on()
             self._report(self._others.settle(time.monotonic()))
+
+    def _count_failure(self, problem: Exception) -> None:
+        """Note that the receiver raised, which by its contract it must not."""
+        name = f"failed: {type(problem).__name__}"
+        with self._lock:
+            self._counts[name] += 1
+        _LOG.error("mqtt: the receiver failed", exc_info=problem)
 
     def _subscribed(self, pattern: str) -> None:
         """Handle messages of an earlier process's session that waited for this subscription."""
@@ -400,7 +412,10 @@ class MqttTransport:
     def _report(self, changes: Changes) -> None:
         assert self._receiver is not None
         for token, is_present in changes:
-            self._receiver.token(token, is_present)
+            try:
+                self._receiver.token(token, is_present)
+            except Exception as problem:  # the other tokens are told all the same
+                self._count_failure(problem)
 
     def _tell_connected(self, is_connected: bool) -> None:
         assert self._receiver is not None

@@ -4,6 +4,7 @@ Keys with the same first three chunks (`@genus/REALM/last`) have one queryable. 
 that subscribers ask again when a keeper appears: one that was cut off may have newer packets than they know.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from genus.net._zenoh.config import import_zenoh
 if TYPE_CHECKING:
     import zenoh
 
+log = logging.getLogger("genus.net")
 ASK_S = 5.0
 """How long answers may take."""
 AGAIN_S = (0.02, 0.5, 2.0)
@@ -69,9 +71,16 @@ class KeptPackets:
         try:
             for key, (payload, envelope) in list(self._packets.items()):
                 if asked.intersects(key):
-                    query.reply(key, payload, attachment=envelope)
+                    self._reply(query, key, payload, envelope)
         finally:
             query.drop()
+
+    @staticmethod
+    def _reply(query: Any, key: str, payload: bytes, envelope: bytes) -> None:
+        try:
+            query.reply(key, payload, attachment=envelope)
+        except BaseException as problem:  # a panic is no Exception; the other packets are answered all the same
+            log.warning("zenoh: the kept packet of %.80r could not be given: %s", key, problem)
 
     # -- at the receiver ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ receiver takes longer). So more samples than the capacity may wait for a short t
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -28,6 +28,7 @@ class Mailbox:
     def __init__(self, capacity: int, drops_oldest: bool) -> None:
         self.capacity = capacity
         self.dropped = 0
+        self.failures: Counter[str] = Counter()
         self._samples: SimpleQueue[Any] = SimpleQueue()
         self._calls: deque[Callable[[], None]] = deque()
         self._drops_oldest = drops_oldest
@@ -60,12 +61,15 @@ class Mailbox:
                     return
                 self._run_calls()
                 continue
-            attachment = sample.attachment
-            packet(
-                str(sample.key_expr),
-                b"" if attachment is None else attachment.to_bytes(),
-                sample.payload.to_bytes(),
-            )
+            try:
+                attachment = sample.attachment
+                packet(
+                    str(sample.key_expr),
+                    b"" if attachment is None else attachment.to_bytes(),
+                    sample.payload.to_bytes(),
+                )
+            except Exception as problem:  # the packets behind it are delivered all the same
+                self._count_failure(problem)
             if waiting() > capacity:
                 self.trim()
 
@@ -73,8 +77,12 @@ class Mailbox:
         while self._calls:
             try:
                 self._calls.popleft()()
-            except Exception:  # of the receiver: the packets of others must go on
-                log.exception("a receiver of zenoh's tokens failed")
+            except Exception as problem:  # of the receiver: the packets of others must go on
+                self._count_failure(problem)
+
+    def _count_failure(self, problem: Exception) -> None:
+        self.failures[type(problem).__name__] += 1
+        log.error("zenoh: the receiver failed", exc_info=problem)
 
     def trim(self) -> None:
         """Drop the oldest samples above the capacity; may be called by any thread."""

@@ -28,6 +28,8 @@ log = logging.getLogger("genus.net")
 TRIM_S = 0.25
 DUE_S = 0.02
 MOST_ENDED = 256
+LONGEST = 60_000
+"""Of a key, in bytes. zenoh panics at 65,535, and this transport and zenoh add some to keys."""
 
 
 class ZenohSender:
@@ -119,7 +121,8 @@ class ZenohTransport:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def sender(self, key: str, sending: Sending) -> ZenohSender:
-        """Prepare to send packets under a key."""
+        """Prepare to send packets under a key; BusError if it is too long."""
+        _check(key, "key")
         blocks = self.options.full == "block"
         publisher = self._declare(
             f"send under {key!r}",
@@ -130,6 +133,7 @@ class ZenohTransport:
 
     def declare(self, token: str) -> Callable[[], None]:
         """Show a token to all others while this process lives; returns a function to end it."""
+        _check(token, "token")
         self._own_tokens.add(token)
         shown = self._declare(f"show {token!r}", lambda session: session.liveliness().declare_token(token))
 
@@ -144,6 +148,7 @@ class ZenohTransport:
 
     def subscribe(self, pattern: str, *, kept: bool = False) -> Callable[[], None]:
         """Receive packets of keys that match, and those that were kept; returns a function to end it."""
+        _check(pattern, "pattern")
         subscriber: PacketSubscriber = self._declare(
             f"subscribe to {pattern!r}", lambda session: self._subscriber(session, pattern)
         )
@@ -176,6 +181,7 @@ class ZenohTransport:
 
     def watch(self, pattern: str) -> Callable[[], None]:
         """Call `Receiver.token` with the tokens of others that match, present and future ones."""
+        _check(pattern, "pattern")
         put = import_zenoh().SampleKind.PUT
 
         def changed(sample: Any) -> None:
@@ -227,7 +233,7 @@ class ZenohTransport:
     def _do(self, task: Callable[[], None]) -> None:
         try:
             task()
-        except Exception as problem:  # the session is closed or lost; other tasks must go on
+        except BaseException as problem:  # the session is closed or lost, or it panics; other tasks must go on
             if self._session is not None:
                 log.warning("zenoh: %s", problem)
 
@@ -238,6 +244,7 @@ class ZenohTransport:
             "waiting": len(self._mailbox),
             "kept": len(self._kept) if self._receiver is not None else 0,
             "not recovered": self._unrecovered,
+            **{f"failed: {name}": count for name, count in list(self._mailbox.failures.items())},
         }
 
     def close(self) -> None:
@@ -254,3 +261,10 @@ class ZenohTransport:
         self._mailbox.close()
         if self._worker is not threading.current_thread():
             self._worker.join(CLOSE_S)
+
+
+def _check(text: str, what: str) -> None:
+    """zenoh panics at what is too long, and the session cannot be used after that."""
+    length = len(text.encode(errors="replace"))
+    if length > LONGEST:
+        raise BusError(f"zenoh: the {what} {text[:80]!r}... has {length:,} bytes, more than {LONGEST:,}")
