@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 
-from genus import Event, Kind, open_bus
+from genus import Event, Kind, open_bus, this
 from genus.bus import Bus
+from genus.errors import BusError
 from genus.testing import MqttBroker
 
 PATIENCE_S = 30.0
@@ -91,3 +92,36 @@ def test_a_queue_of_a_kind_gets_events_of_classes_that_are_declared_later(broker
         publisher.publish(Scrub(number=2))
         time.sleep(0.05)
     assert inbox.get(timeout=0) == Scrub(number=2)
+
+
+def test_consumers_that_ask_differently_are_of_different_groups(broker: MqttBroker, stack: ExitStack) -> None:
+    """Each event goes to one of those that ask the same, however they say it."""
+    publisher, high, low, low_too = opened(stack, broker, "asked", 4)
+    above = numbers_taken(high, where=this.number >= 50)
+    below = [numbers_taken(low, where=this.number < 50), numbers_taken(low_too, where="number < 50")]
+    for number in range(100):
+        publisher.publish(Task(number=number))
+    wait_for(lambda: len(above) + sum(map(len, below)) >= 100)
+    assert above == list(range(50, 100))
+    assert sorted(below[0] + below[1]) == list(range(50))
+    assert all(below)
+    assert high.traffic().subscriptions["Task where number >= 50"].delivered == 50
+    counted = [bus.traffic().subscriptions["Task where number < 50"].delivered for bus in (low, low_too)]
+    assert counted == list(map(len, below))
+    assert not [name for bus in (high, low, low_too) for name in bus.traffic().link if name.startswith("rejected")]
+
+
+def test_a_consumer_that_asks_differently_is_refused_within_a_process(broker: MqttBroker, stack: ExitStack) -> None:
+    (bus,) = opened(stack, broker, "refused", 1)
+    first = bus.collection(Task, "queue").inbox(where=this.number >= 50)
+    with pytest.raises(BusError, match=r"ask the same: .*'Task where number >= 50'.*'Task where number < 50'"):
+        bus.collection(Task, "queue").inbox(where=this.number < 50)
+    second = bus.collection(Task, "queue").inbox(where="number >= 50")
+    for number in range(48, 52):
+        bus.publish(Task(number=number))
+    assert sorted(inbox.get(timeout=PATIENCE_S).number for inbox in (first, second)) == [50, 51]
+    for inbox in (first, second):
+        inbox.cancel()
+    other = bus.collection(Task, "queue").inbox(where=this.number < 50)
+    bus.publish(Task(number=1))
+    assert other.get(timeout=PATIENCE_S).number == 1

@@ -476,10 +476,10 @@ class Bus:
             if group is not None:
                 group.join(consumer)
                 return group
+            if (shared := self._share(types, consumer)) is not None:
+                return shared
             group = RoundRobin(self, Subscription(AllOf(types)))
             group.join(consumer)
-            if self._share(types, group):
-                return group
             catch_up = self._admit(group, None, consumer.queue if isinstance(consumer, Inbox) else None)
             self._groups[types] = group
         try:
@@ -489,19 +489,26 @@ class Bus:
             raise
         return group
 
-    def _share(self, types: tuple[type, ...], group: RoundRobin) -> bool:
-        """Share events with consumers in other processes, if the link can; whether it does."""
-        end = self._link.share(group.subscription, group.take) if isinstance(self._link, SharingLink) else None
+    def _share(self, types: tuple[type, ...], consumer: Listener[Any]) -> RoundRobin | None:
+        """Share events with consumers in other processes that ask the same; None if the link cannot."""
+        if not isinstance(self._link, SharingLink):
+            return None
+        group = RoundRobin(self, consumer.subscription, is_shared=True)
+        group.join(consumer)
+        end = self._link.share(group.subscription, group.take)
         if end is None:
-            return False
+            return None
         self._groups[types] = group
+        group.on_empty = partial(self._end_group, types, group, end)
+        return group
 
-        def leave() -> None:
-            self._groups.pop(types, None)
-            end()
-
-        group.on_empty = leave
-        return True
+    def _end_group(self, types: tuple[type, ...], group: RoundRobin, end: Callable[[], None]) -> None:
+        with self._groups_lock:
+            if not group.is_left:  # another consumer has joined in the meantime
+                return
+            if self._groups.get(types) is group:
+                del self._groups[types]
+        end()
 
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
         """Report a handler's error to `on_error`; to the log without one, or if that raises itself."""

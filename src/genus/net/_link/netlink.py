@@ -40,7 +40,7 @@ from genus.net._link.patterns import Patterns
 from genus.net._link.publisher import NetPublisher
 from genus.net._link.relays import NetRelay
 from genus.net._link.round_trips import RoundTrips
-from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing
+from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.steady import steady_us
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival, Want
@@ -214,14 +214,15 @@ class NetLink:
                 self._incoming.forget(key)  # who subscribes again gets the value again
             self._wants_changed()
 
-    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+    def share(self, subscription: Subscription, deliver: Callable[[Event], bool]) -> Callable[[], None] | None:
         """Call a function with this participant's share of what a subscription matches; None if the network cannot."""
         if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
             return None
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        group = "genus-" + self.transport.dialect.escape("&".join(map(name_of, subscription.types)))
-        reception = SharedReception(subscription, deliver, self.now, self.units, self.is_on_time)
+        group = group_of(subscription, self.transport.dialect)
+        rejections = self._incoming.counts.rejections
+        reception = SharedReception(deliver, self.now, self.units, self.is_on_time, rejections)
         compile = partial(self._compile_again, subscription)
         sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm)
         self._begin_share(sharing, subscription)

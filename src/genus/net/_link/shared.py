@@ -3,23 +3,25 @@
 A participant sees part of a sender's numbers only, so that gaps are no losses here. Its own events may come back to it.
 """
 
+import hashlib
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from genus.filters import Subscription
-from genus.model import Event
+from genus.model import Event, name_of
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.incoming import IncomingKeys, SoftTimes
 from genus.net._link.patterns import last_pattern
+from genus.net._link.rejections import Rejections
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival
 from genus.net._transport import SharingTransport
-from genus.targets.python import PythonFilter
 from genus.targets.topics import Dialect, TopicFilter
 
 SHARE = "$share/"
 """The first chunk of the keys of packets that came by a shared subscription; the second one says which."""
+NOT_TAKEN = "an event of a queue that no consumer here took"
 
 
 class SharedReception:
@@ -31,23 +33,23 @@ class SharedReception:
 
     def __init__(
         self,
-        subscription: Subscription,
-        deliver: Callable[[Event], None],
+        deliver: Callable[[Event], bool],
         now: Callable[[], float],
         units: StatedUnits,
         is_on_time: Callable[[str, bytes, SoftTimes], bool],
+        rejections: Rejections,
     ) -> None:
         self.now, self.units, self.is_on_time = now, units, is_on_time
         self._deliver = deliver
-        self._matches = PythonFilter(subscription)
+        self._rejections = rejections
 
     def deliverer(self, cls: type[Event]) -> Callable[[Event], None]:
-        """The function that gives an event to a consumer, if the subscription matches it."""
+        """The function that gives an event to a consumer; what none takes is counted."""
         return self._give
 
     def _give(self, event: Event) -> None:
-        if self._matches(event):
-            self._deliver(event)
+        if not self._deliver(event):
+            self._rejections.add(NOT_TAKEN)
 
     def give_relays(self, arrival: Arrival) -> None:
         """There are none."""
@@ -56,9 +58,11 @@ class SharedReception:
         """Last values are not shared."""
 
     def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
-        """Take an event of a message without an envelope."""
+        """Take an event of a message without an envelope, or the reason why there is none."""
         if isinstance(read, Event):
             self._give(read)
+        else:
+            self._rejections.add(read.reason, key, payload)
 
 
 class SharedIncomingKeys(IncomingKeys):
@@ -157,3 +161,9 @@ class Sharing:
     def _end(self, pattern: str) -> None:
         for end in reversed(self._ends.pop(pattern)):
             end()
+
+
+def group_of(subscription: Subscription, dialect: Dialect) -> str:
+    """The name of the group of those who share a subscription: who asks for anything else is in another one."""
+    digest = hashlib.blake2b(str(subscription).encode(), digest_size=8).hexdigest()
+    return f"genus-{dialect.escape('&'.join(map(name_of, subscription.types)))}-{digest}"
