@@ -1,5 +1,6 @@
 """Queues whose consumers are in several processes: the shared subscriptions of MQTT."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from genus.errors import BusError
 from genus.testing import MqttBroker
 
 PATIENCE_S = 30.0
+NOT_TAKEN = "rejected: an event of a queue that no consumer here took"
 
 
 class Task(Event):
@@ -125,3 +127,47 @@ def test_a_consumer_that_asks_differently_is_refused_within_a_process(broker: Mq
     other = bus.collection(Task, "queue").inbox(where=this.number < 50)
     bus.publish(Task(number=1))
     assert other.get(timeout=PATIENCE_S).number == 1
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["cancelled", "closed"])
+def test_no_event_is_lost_when_a_consumer_leaves(broker: MqttBroker, stack: ExitStack, is_closed: bool) -> None:
+    """It takes what the broker gave to its process; the others get the rest."""
+    publisher, staying, leaving = opened(stack, broker, f"leaving-{is_closed}", 3)
+    stays: list[int] = numbers_taken(staying)
+    leaves: list[int] = []
+    listener = leaving.collection(Task, "queue").subscribe(lambda task: leaves.append(task.number))
+    leave = threading.Thread(target=leaving.close if is_closed else listener.cancel)
+    sent, last = 0, None
+    while last is None or sent < last:
+        publisher.publish(Task(number=sent))
+        sent += 1
+        if sent == 200:
+            leave.start()
+        if sent > 200 and last is None and not leave.is_alive():
+            last = sent + 100
+    wait_for(lambda: len(stays) + len(leaves) >= sent)
+    assert sorted(stays + leaves) == list(range(sent))
+    assert leaves
+    assert set(range(sent - 100, sent)) <= set(stays)
+
+
+def test_what_comes_for_a_consumer_that_left_is_counted(broker: MqttBroker, stack: ExitStack) -> None:
+    """A handler that cancels its own subscription cannot wait for what comes behind."""
+    publisher, bus, witness = opened(stack, broker, "left", 3)
+    all_tasks = witness.collection(Task).inbox()
+    taken: list[int] = []
+    are_sent = threading.Event()
+
+    def handle(task: Task) -> None:
+        taken.append(task.number)
+        assert are_sent.wait(PATIENCE_S)
+        listener.cancel()
+
+    listener = bus.collection(Task, "queue").subscribe(handle)
+    for number in range(30):
+        publisher.publish(Task(number=number))
+    publisher.publish_all(Task(number=number) for number in range(30, 50))
+    wait_for(lambda: all_tasks.counters.delivered == 50)
+    are_sent.set()
+    wait_for(lambda: bus.traffic().link.get(NOT_TAKEN, 0) >= 49)
+    assert (taken, bus.traffic().link[NOT_TAKEN]) == ([0], 49)

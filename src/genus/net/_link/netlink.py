@@ -100,7 +100,7 @@ class NetLink:
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         self.units = StatedUnits(transport, realm, self._hex, self._incoming.counts.unread)
-        self._shared = SharedKeys(transport.dialect, realm)
+        self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)

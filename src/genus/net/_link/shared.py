@@ -11,8 +11,9 @@ from typing import Any
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._link.control import LAST, ROOT
-from genus.net._link.incoming import IncomingKeys, SoftTimes
+from genus.net._link.incoming import Counts, IncomingKeys, SoftTimes
 from genus.net._link.patterns import last_pattern
+from genus.net._link.payload import is_batch, split_batch
 from genus.net._link.rejections import Rejections
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival
@@ -80,14 +81,16 @@ class SharedIncomingKeys(IncomingKeys):
 class SharedKeys:
     """State: the shared subscriptions of a link, by the chunk that their packets come with."""
 
-    def __init__(self, dialect: Dialect, realm: str) -> None:
-        self._dialect, self._realm = dialect, realm
+    def __init__(self, dialect: Dialect, realm: str, counts: Counts) -> None:
+        self._dialect, self._realm, self._counts = dialect, realm, counts
         self._last_root = f"{ROOT}/{realm}/{LAST}/"
         self._incoming: dict[str, SharedIncomingKeys] = {}
 
     def incoming(self, reception: SharedReception) -> SharedIncomingKeys:
-        """What reads the packets of a shared subscription."""
-        return SharedIncomingKeys(reception, self._dialect, self._realm)
+        """What reads the packets of a shared subscription, and counts with those of the others."""
+        made = SharedIncomingKeys(reception, self._dialect, self._realm)
+        made.counts = self._counts
+        return made
 
     def add(self, share: str, incoming: SharedIncomingKeys) -> Callable[[], None]:
         """Read the packets of a share; returns a function to end it."""
@@ -105,8 +108,10 @@ class SharedKeys:
         if not payload and event_key.startswith(self._last_root):
             return  # a last value is kept no more
         incoming = self._incoming.get(share)
-        found = incoming.find(event_key) if incoming is not None else None
-        if found is not None:
+        if incoming is None:
+            events = split_batch(payload) if is_batch(payload) else None
+            self._counts.rejections.add(NOT_TAKEN, event_key, payload, len(events or (payload,)))
+        elif (found := incoming.find(event_key)) is not None:
             found.read(envelope, payload)
 
 

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -172,17 +173,23 @@ class MqttTransport:
 
     def _end_share(self, shared: str, end: Callable[[], None]) -> None:
         """End a shared subscription, and wait until the packets that came for it are handled."""
+        question = _Question()
+        with self._lock:  # before it ends: the answer may come at once
+            self._questions.setdefault(_end_of(shared), deque()).append(question)
         end()
         with self._lock:
             is_used = shared in self._users
-            question = None if is_used else _Question()
-            if question is not None:
-                self._questions.setdefault(_end_of(shared), deque()).append(question)
-        if question is not None and threading.current_thread() is not self._mailbox.handler:
+        if not is_used and threading.current_thread() is not self._mailbox.handler:
             self._await_answer(question)
         with self._lock:
-            if question is not None:
-                _forget(self._questions, _end_of(shared), question)
+            _forget(self._questions, _end_of(shared), question)
+
+    def _end_shares(self) -> None:
+        """Leave all groups: the broker gives their packets to others from now on, and what came is handled."""
+        with self._lock:
+            shares = [pattern for pattern in self._users if pattern.startswith("$share/")]
+        for shared in shares:
+            self._end_share(shared, partial(self._unsubscribe, shared, is_last=True))
 
     def _use(self, wanted: Filter, *, is_refreshed: bool) -> Callable[[], None]:
         """Subscribe unless it is done already; if `is_refreshed`, even then, to get what is retained."""
@@ -230,14 +237,14 @@ class MqttTransport:
         if not is_answered:
             question.why = f"no answer in {ANSWER_S:g} s"
 
-    def _unsubscribe(self, pattern: str, *, is_granted: bool = True) -> None:
+    def _unsubscribe(self, pattern: str, *, is_granted: bool = True, is_last: bool = False) -> None:
         with self._lock:
             self._users[pattern] -= 1
-            if self._users[pattern] > 0:
+            if self._users[pattern] > 0 and not is_last:
                 return
             del self._users[pattern]
-        if is_granted:
-            self._connection.unsubscribe(pattern)
+            if is_granted:  # under the lock: who subscribes again does so after it
+                self._connection.unsubscribe(pattern)
 
     def declare(self, token: str) -> Callable[[], None]:
         """Show a token to all others; returns a function to end it. BusError if there are too many."""
@@ -272,13 +279,18 @@ class MqttTransport:
         return +counts
 
     def close(self) -> None:
-        """Send what waits, for a short time; then stop. What could not be sent is told."""
+        """Send what waits, for a short time; then stop. What could not be sent is told.
+
+        Groups are left first, unless the broker keeps the session, and with it this client's part in them.
+        """
+        is_session_kept = self._options.session is not None and self._options.session_expires_s > 0
+        if not is_session_kept:
+            self._end_shares()
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
             self._answered.notify_all()
-        is_session_kept = self._options.session is not None and self._options.session_expires_s > 0
         if not is_session_kept and self._is_showing:
             self._publish_tokens(b"")
         self._connection.close(with_will=is_session_kept)
