@@ -10,9 +10,13 @@ import pytest
 
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 
-from genus import Event, Kind, open_bus, this
+from genus import Event, Kind, Soft, Subscription, open_bus, this
 from genus.bus import Bus
 from genus.errors import BusError
+from genus.net._link.netlink import NetLink
+from genus.net._mqtt.address import parse_mqtt_address
+from genus.net._mqtt.transport import MqttTransport
+from genus.net._troubles import EventsLate
 from genus.testing import MqttBroker
 
 PATIENCE_S = 30.0
@@ -171,3 +175,42 @@ def test_what_comes_for_a_consumer_that_left_is_counted(broker: MqttBroker, stac
     are_sent.set()
     wait_for(lambda: bus.traffic().link.get(NOT_TAKEN, 0) >= 49)
     assert (taken, bus.traffic().link[NOT_TAKEN]) == ([0], 49)
+
+
+def test_consumers_are_told_of_late_events(broker: MqttBroker, stack: ExitStack) -> None:
+    """Each consumer that gave a handler of troubles is, as long as it is there."""
+    (publisher,) = opened(stack, broker, "late", 1)
+    channel = stack.enter_context(publisher.channel(Task, Soft("1ms", "60s")))
+    channel.announce()  # nobody is there to measure round trips with
+    (bus,) = opened(stack, broker, "late", 1)
+    told: dict[str, list[EventsLate]] = {"first": [], "second": [], "gone": []}
+    is_late = threading.Event()
+    queue = bus.collection(Task, "queue")
+    for name in ("first", "second"):
+        queue.subscribe(lambda task: is_late.wait(PATIENCE_S), on_trouble=told[name].append)
+    queue.subscribe(print, on_trouble=told["gone"].append).cancel()
+    for number in range(3):
+        channel.publish(Task(number=number))
+    time.sleep(0.01)  # the deadline of those that wait behind the first passes
+    is_late.set()
+    wait_for(lambda: all(sum(each.count for each in told[name]) >= 2 for name in ("first", "second")))
+    assert {each.type for each in told["first"]} == {"Task"}
+    assert not told["gone"]
+    wait_for(lambda: bus.traffic().subscriptions["Task"].delivered == 3)
+
+
+def test_a_consumer_that_has_no_grant_is_refused(broker: MqttBroker, stack: ExitStack) -> None:
+    def may_subscribe(asked: Subscription) -> None:
+        if asked.where is None:
+            raise BusError("ann may not subscribe to all tasks")
+
+    options = parse_mqtt_address(f"//127.0.0.1:{broker.port}/granted", tls=False)
+    link = NetLink(MqttTransport(options), "granted", medium="mqtt", may_subscribe=may_subscribe)
+    bus = stack.enter_context(Bus(link))
+    with pytest.raises(BusError, match="ann may not subscribe to all tasks"):
+        bus.collection(Task, "queue").inbox()
+    assert not bus.traffic().subscriptions
+    allowed = bus.collection(Task, "queue").inbox(where=this.number > 1)
+    for number in range(4):
+        bus.publish(Task(number=number))
+    assert [allowed.get(timeout=PATIENCE_S).number for _ in range(2)] == [2, 3]

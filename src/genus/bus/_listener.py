@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.bus._link import WaitFor
+from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._queue import Closed, EventQueue, WhenFull
 from genus.errors import BusError, EventError, QueueFull
 from genus.filters import Subscription
@@ -334,9 +334,10 @@ class RoundRobin(Listener[Any]):
         self._is_shared = is_shared
         self._consumers: dict[Listener[Any], PythonFilter] = {}
         self._leaving: set[Listener[Any]] = set()
+        self._on_trouble: dict[Listener[Any], TroubleHandler] = {}
         self._lock = threading.Lock()
 
-    def join(self, consumer: Listener[Any]) -> None:
+    def join(self, consumer: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
         """Add a consumer; BusError if the group shares events with others, and it asks for other events than they do.
 
         The medium gives an event to any member of a group, so that all must want the same.
@@ -350,6 +351,13 @@ class RoundRobin(Listener[Any]):
             )
         with self._lock:
             self._consumers[consumer] = PythonFilter(consumer.subscription)
+            if on_trouble is not None:
+                self._on_trouble[consumer] = on_trouble
+
+    def trouble_handlers(self) -> list[TroubleHandler]:
+        """What the consumers gave as `on_trouble`."""
+        with self._lock:
+            return list(self._on_trouble.values())
 
     def leave(self, consumer: Listener[Any]) -> None:
         """Remove a consumer."""
@@ -362,6 +370,7 @@ class RoundRobin(Listener[Any]):
         with self._lock:
             self._consumers.pop(consumer, None)
             self._leaving.discard(consumer)
+            self._on_trouble.pop(consumer, None)
 
     @property
     def is_left(self) -> bool:

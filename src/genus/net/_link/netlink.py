@@ -214,7 +214,12 @@ class NetLink:
                 self._incoming.forget(key)  # who subscribes again gets the value again
             self._wants_changed()
 
-    def share(self, subscription: Subscription, deliver: Callable[[Event], bool]) -> Callable[[], None] | None:
+    def share(
+        self,
+        subscription: Subscription,
+        deliver: Callable[[Event], bool],
+        on_trouble: Callable[[], list[TroubleHandler]],
+    ) -> Callable[[], None] | None:
         """Call a function with this participant's share of what a subscription matches; None if the network cannot."""
         if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
             return None
@@ -224,7 +229,7 @@ class NetLink:
         rejections = self._incoming.counts.rejections
         reception = SharedReception(deliver, self.now, self.units, self.is_on_time, rejections)
         compile = partial(self._compile_again, subscription)
-        sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm)
+        sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm, on_trouble)
         self._begin_share(sharing, subscription)
         return lambda: self._end_share(sharing, subscription)
 
@@ -565,7 +570,9 @@ class NetLink:
         event_key, _ = self._incoming.split(key)
         with self._lock:
             asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
-        return [handler for handler, filter in asked if filter.accepts(event_key)]
+            sharings = list(self._sharings)
+        shared = [handler for sharing in sharings for handler in sharing.listeners_of(event_key)]
+        return [handler for handler, filter in asked if filter.accepts(event_key)] + shared
 
     def publishers_of(self, type_: str) -> list[TroubleHandler]:
         """The trouble handlers of the channels of a type."""

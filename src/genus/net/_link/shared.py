@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from genus.bus._link import TroubleHandler
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._link.control import LAST, ROOT
@@ -126,10 +127,13 @@ class Sharing:
         group: str,
         compile: Callable[[], TopicFilter],
         realm: str,
+        on_trouble: Callable[[], list[TroubleHandler]],
     ) -> None:
         self._transport, self._keys, self._group, self._realm = transport, keys, group, realm
         self._incoming = keys.incoming(reception)
         self._compile = compile
+        self._filter: TopicFilter | None = None
+        self._on_trouble = on_trouble
         self._ends: dict[str, list[Callable[[], None]]] = {}
         self._has_ended = False
         self._lock = threading.Lock()
@@ -140,7 +144,7 @@ class Sharing:
         with self._lock:
             if self._has_ended:
                 return
-            filter = self._compile()
+            self._filter = filter = self._compile()
             events = filter.patterns
             wanted = [*events, *(last_pattern(pattern, filter.dialect, self._realm) for pattern in events)]
             for pattern in [each for each in wanted if each not in self._ends]:
@@ -155,6 +159,10 @@ class Sharing:
         except BaseException:
             unread()
             raise
+
+    def listeners_of(self, event_key: str) -> list[TroubleHandler]:
+        """The trouble handlers of the consumers, if the subscription is one to a key."""
+        return self._on_trouble() if self._filter is not None and self._filter.accepts(event_key) else []
 
     def end(self) -> None:
         """Receive no more, once the packets that came are handled."""
