@@ -214,3 +214,34 @@ def test_a_consumer_that_has_no_grant_is_refused(broker: MqttBroker, stack: Exit
     for number in range(4):
         bus.publish(Task(number=number))
     assert [allowed.get(timeout=PATIENCE_S).number for _ in range(2)] == [2, 3]
+
+
+def test_a_kept_session_goes_on_with_its_queues(broker: MqttBroker, stack: ExitStack) -> None:
+    """In whatever order the next process joins them."""
+    (publisher,) = opened(stack, broker, "session", 1)
+    where = f"mqtt://127.0.0.1:{broker.port}/session?session=worker&session_expires=60"
+    with open_bus(where) as earlier:
+        earlier.collection(Task, "queue").inbox()
+        earlier.collection(Sweep, "queue").inbox()
+    for number in range(10):
+        publisher.publish(Task(number=number))
+        publisher.publish(Sweep(number=number))
+    later = stack.enter_context(open_bus(where))
+    sweeps = later.collection(Sweep, "queue").inbox()
+    tasks = later.collection(Task, "queue").inbox()
+    assert [tasks.get(timeout=PATIENCE_S).number for _ in range(10)] == list(range(10))
+    assert [sweeps.get(timeout=PATIENCE_S).number for _ in range(10)] == list(range(10))
+
+
+def test_consumers_that_come_and_go_leave_no_gap(broker: MqttBroker, stack: ExitStack) -> None:
+    """One joins while the last leaves: whoever is there gets the next event."""
+    publisher, bus = opened(stack, broker, "gap", 2)
+    queue = bus.collection(Task, "queue")
+    inbox = queue.inbox()
+    for number in range(30):
+        leave = threading.Thread(target=inbox.cancel)
+        leave.start()
+        inbox = queue.inbox()
+        leave.join()
+        publisher.publish(Task(number=number))
+        assert inbox.get(timeout=PATIENCE_S).number == number

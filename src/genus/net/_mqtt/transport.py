@@ -1,9 +1,10 @@
 """`MqttTransport`: packets, tokens and last values over any broker of MQTT 5."""
 
+import hashlib
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from random import Random
 from typing import Final
@@ -28,6 +29,8 @@ from genus.targets.topics import MQTT, Dialect
 
 LARGEST: Final = 64 * 1024 * 1024
 ANSWER_S: Final = 10.0
+LARGEST_NUMBER: Final = 268_435_455
+"""The largest subscription identifier."""
 
 
 class MqttTransport:
@@ -159,9 +162,14 @@ class MqttTransport:
         return self._machine.limits.shares
 
     def share_of(self, group: str, pattern: str) -> str:
-        """The subscription identifier that the packets of a shared subscription come with."""
+        """The subscription identifier that the packets of a shared subscription come with.
+
+        It is the same in each process, as a session that the broker keeps has packets of an earlier one.
+        """
         with self._lock:
-            return str(self._share_ids.setdefault((group, pattern), len(self._share_ids) + 1))
+            if (group, pattern) not in self._share_ids:
+                self._share_ids[group, pattern] = _free_number(f"{group}/{pattern}", self._share_ids.values())
+            return str(self._share_ids[group, pattern])
 
     def share(self, group: str, pattern: str) -> Callable[[], None]:
         """Receive each packet of topics that match unless another member of the group does: a shared subscription."""
@@ -445,6 +453,14 @@ def _forget(questions: dict[str, deque[_Question]], pattern: str, question: _Que
         waiting.remove(question)
     if not waiting:
         questions.pop(pattern, None)
+
+
+def _free_number(text: str, taken: Collection[int]) -> int:
+    """A subscription identifier for a text, that of its digest if it is free."""
+    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
+    while number % LARGEST_NUMBER + 1 in taken:
+        number += 1
+    return number % LARGEST_NUMBER + 1
 
 
 def _end_of(pattern: str) -> str:
