@@ -152,6 +152,29 @@ def test_a_batch_is_delivered_event_by_event(city: City) -> None:
     assert transport_of(here).sent - before == 3
 
 
+def test_the_consumers_of_a_queue_are_told_of_losses() -> None:
+    city = City(MemoryNetwork(ZENOH, 1, Faults(lost=0.5)))
+    here, there = city.bus(), city.bus()
+    told: list[list[EventsLost]] = [[], []]
+    taken: list[Tide] = []
+
+    def fail(trouble: EventsLost) -> None:
+        raise ValueError("a handler that fails does not keep the others from being told")
+
+    there.collection(Tide, "queue").subscribe(taken.append, on_trouble=told[0].append)
+    there.collection(Tide, "queue").subscribe(taken.append, on_trouble=fail)
+    there.collection(Tide, "queue").subscribe(taken.append, on_trouble=told[1].append)
+    city.run(4)
+    for level in range(100):
+        here.publish(Tide(level=level))
+    city.run(10)
+    lost = there.traffic().link["lost"]
+    assert lost
+    assert [sum(each.count for each in some) for some in told] == [lost, lost]
+    for bus in city.buses:
+        bus.close()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -> None:
     city = City(MemoryNetwork(ZENOH, seed, Faults(lost=0.1, doubled=0.1, late=0.1)))

@@ -468,19 +468,22 @@ class Bus:
         """Prepare to publish a type with a quality of service; BusError if the medium cannot keep it."""
         return self._announcer.announce(cls, qos, on_trouble, carries, keep)
 
-    def join(self, types: tuple[type, ...], consumer: Listener[Any]) -> RoundRobin:
+    def join(
+        self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None = None
+    ) -> RoundRobin:
         """Let a consumer share the events of a type with others; the first of them gets the kept events."""
         self._check_open()
         with self._groups_lock:
             group = self._groups.get(types)
             if group is not None:
-                group.join(consumer)
+                group.join(consumer, on_trouble)
                 return group
+            if (shared := self._share(types, consumer, on_trouble)) is not None:
+                return shared
             group = RoundRobin(self, Subscription(AllOf(types)))
-            group.join(consumer)
-            if self._share(types, group):
-                return group
-            catch_up = self._admit(group, None, consumer.queue if isinstance(consumer, Inbox) else None)
+            group.join(consumer, on_trouble)
+            tell = partial(_tell, group) if on_trouble is not None else None
+            catch_up = self._admit(group, tell, consumer.queue if isinstance(consumer, Inbox) else None)
             self._groups[types] = group
         try:
             self._catch_up(group, catch_up)  # without the lock, as it calls handlers
@@ -489,19 +492,28 @@ class Bus:
             raise
         return group
 
-    def _share(self, types: tuple[type, ...], group: RoundRobin) -> bool:
-        """Share events with consumers in other processes, if the link can; whether it does."""
-        end = self._link.share(group.subscription, group.take) if isinstance(self._link, SharingLink) else None
+    def _share(
+        self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None
+    ) -> RoundRobin | None:
+        """Share events with consumers in other processes that ask the same; None if the link cannot."""
+        if not isinstance(self._link, SharingLink):
+            return None
+        group = RoundRobin(self, consumer.subscription, is_shared=True)
+        group.join(consumer, on_trouble)
+        end = self._link.share(group.subscription, group.take, group.trouble_handlers)
         if end is None:
-            return False
+            return None
         self._groups[types] = group
+        group.on_empty = partial(self._end_group, types, group, end)
+        return group
 
-        def leave() -> None:
-            self._groups.pop(types, None)
-            end()
-
-        group.on_empty = leave
-        return True
+    def _end_group(self, types: tuple[type, ...], group: RoundRobin, end: Callable[[], None]) -> None:
+        with self._groups_lock:
+            if not group.is_left:  # another consumer has joined in the meantime
+                return
+            if self._groups.get(types) is group:
+                del self._groups[types]
+        end()
 
     def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
         """Report a handler's error to `on_error`; to the log without one, or if that raises itself."""
@@ -527,6 +539,15 @@ class Bus:
     def _check_open(self) -> None:
         if self._closed:
             raise BusError("the bus is closed")
+
+
+def _tell(group: RoundRobin, trouble: object) -> None:
+    """Tell the consumers of a group of a trouble."""
+    for handler in group.trouble_handlers():
+        try:
+            handler(trouble)
+        except Exception:
+            log().exception("a trouble handler failed on %r", trouble)
 
 
 def _nanoseconds_of(time: datetime) -> int:

@@ -71,7 +71,9 @@ class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     ) -> None:
         """Deliver events to a listener, and kept ones whatever the capacity of its queue."""
 
-    def join(self, types: tuple[type, ...], consumer: Listener[Any]) -> RoundRobin:
+    def join(
+        self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None = None
+    ) -> RoundRobin:
         """Let a consumer share the events of a type with others."""
 
 
@@ -427,7 +429,7 @@ class Collection(Generic[T]):
 
     def _connect(self, listener: Listener[Any], on_trouble: TroubleHandler | None) -> None:
         if self.flavour == "queue":
-            self._group = self._bus.join(self.types, listener)
+            self._group = self._bus.join(self.types, listener, on_trouble)
         else:
             self._bus.add(listener, on_trouble, listener.queue if isinstance(listener, Inbox) else None)
 

@@ -139,10 +139,17 @@ class BatchLink(Link, Protocol):
 class SharingLink(Link, Protocol):
     """A link over which consumers in several processes can share events: each goes to one of them."""
 
-    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+    def share(
+        self,
+        subscription: Subscription,
+        deliver: Callable[[Event], bool],
+        on_trouble: Callable[[], list[TroubleHandler]],
+    ) -> Callable[[], None] | None:
         """Call a function with the share of this process of what a subscription matches, also of its own events.
 
-        Returns a function that ends it; None if the medium cannot share.
+        The others are those that share an equal subscription. The function may get events of the right types that do
+        not match, and returns False for an event that is lost, as nobody takes it. `on_trouble` gives the handlers of
+        troubles that there are. Returns a function that ends it; None if the medium cannot share.
         """
 
 

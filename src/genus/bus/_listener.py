@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.bus._link import WaitFor
+from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._queue import Closed, EventQueue, WhenFull
 from genus.errors import BusError, EventError, QueueFull
 from genus.filters import Subscription
@@ -326,39 +326,71 @@ def _equality_key(event: Event) -> object:
 class RoundRobin(Listener[Any]):
     """A group of consumers of which each event goes to one, in turn: the flavour `queue`."""
 
-    def __init__(self, bus: ListenerOwner, subscription: Subscription) -> None:
+    def __init__(self, bus: ListenerOwner, subscription: Subscription, *, is_shared: bool = False) -> None:
         super().__init__(bus, subscription, self._deliver_to_one)
         self.refuses = True
         self.on_empty: Callable[[], object] = lambda: None
         """Is called before the last consumer leaves, who still takes what comes meanwhile."""
+        self._is_shared = is_shared
         self._consumers: dict[Listener[Any], PythonFilter] = {}
+        self._leaving: set[Listener[Any]] = set()
+        self._on_trouble: dict[Listener[Any], TroubleHandler] = {}
         self._lock = threading.Lock()
 
-    def join(self, consumer: Listener[Any]) -> None:
-        """Add a consumer."""
+    def join(self, consumer: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
+        """Add a consumer; BusError if the group shares events with others, and it asks for other events than they do.
+
+        The medium gives an event to any member of a group, so that all must want the same.
+        """
         from genus.targets.python import PythonFilter
 
+        if self._is_shared and consumer.subscription != self.subscription:
+            raise BusError(
+                f"a queue that processes share has consumers that ask the same: there is one of "
+                f"{str(self.subscription)!r}, so that {str(consumer.subscription)!r} cannot join"
+            )
         with self._lock:
             self._consumers[consumer] = PythonFilter(consumer.subscription)
+            if on_trouble is not None:
+                self._on_trouble[consumer] = on_trouble
+
+    def trouble_handlers(self) -> list[TroubleHandler]:
+        """What the consumers gave as `on_trouble`."""
+        with self._lock:
+            return list(self._on_trouble.values())
 
     def leave(self, consumer: Listener[Any]) -> None:
         """Remove a consumer."""
         with self._lock:
-            is_last = list(self._consumers) == [consumer]
-        if is_last:
+            if consumer not in self._consumers:
+                return
+            self._leaving.add(consumer)
+        if self.is_left:
             self.on_empty()
         with self._lock:
             self._consumers.pop(consumer, None)
+            self._leaving.discard(consumer)
+            self._on_trouble.pop(consumer, None)
 
-    def take(self, event: Event) -> None:
-        """Deliver an event that a medium gave to this group; what no consumer has room for is counted as failed."""
+    @property
+    def is_left(self) -> bool:
+        """Whether all consumers are leaving, or have left."""
+        with self._lock:
+            return self._consumers.keys() <= self._leaving
+
+    def take(self, event: Event) -> bool:
+        """Deliver an event that a medium gave to this group; returns False if it is lost.
+
+        That is, if there are no consumers, or none has room; the latter is reported as an error too.
+        """
         try:
-            self._deliver_to_one(event)
+            is_settled = self._offer(event)
         except Exception as problem:
             self.failures += 1
             self._bus.report_error(self, event, problem)
-        else:
-            self.counted += 1
+            return not isinstance(problem, QueueFull)
+        self.counted += is_settled
+        return is_settled
 
     def takes(self, event: Event) -> bool:
         """Whether a consumer matches."""
@@ -376,14 +408,20 @@ class RoundRobin(Listener[Any]):
         Raises QueueFull if all that match are full, and EventError, after the delivery, if a value that is tested does
         not have its declared type.
         """
+        self._offer(event)
+
+    def _offer(self, event: Event) -> bool:
+        """Deliver to one; returns whether a consumer took it, or there are some and none of them wants it."""
         candidates, problem = self._candidates(event)
+        is_settled = not candidates and bool(self._consumers)
         refusal: Exception | None = None
         for consumer in candidates:
-            is_taken, refusal = _try_deliver(consumer, event)
-            if is_taken:
+            is_settled, refusal = _try_deliver(consumer, event)
+            if is_settled:
                 break
         if (problem := refusal or problem) is not None:
             raise problem
+        return is_settled
 
     def _candidates(self, event: Event) -> tuple[list[Listener[Any]], Exception | None]:
         """The consumers that match, the next in turn first, and the error of the event, if it has one."""

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -39,7 +40,7 @@ from genus.net._link.patterns import Patterns
 from genus.net._link.publisher import NetPublisher
 from genus.net._link.relays import NetRelay
 from genus.net._link.round_trips import RoundTrips
-from genus.net._link.shared import SHARE, SharedKeys, SharedReception
+from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.steady import steady_us
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival, Want
@@ -101,13 +102,14 @@ class NetLink:
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         self.units = StatedUnits(transport, realm, self._incoming.counts.unread)
-        self._shared = SharedKeys(transport.dialect, realm)
+        self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
         self._late = LateEvents(steady_us)
         self._listenings: dict[Listening, None] = {}
+        self._sharings: dict[Sharing, None] = {}
         self._publishers: dict[NetPublisher, None] = {}
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
@@ -221,25 +223,44 @@ class NetLink:
                 self._incoming.forget(key)  # who subscribes again gets the value again
             self._wants_changed()
 
-    def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
+    def share(
+        self,
+        subscription: Subscription,
+        deliver: Callable[[Event], bool],
+        on_trouble: Callable[[], list[TroubleHandler]],
+    ) -> Callable[[], None] | None:
         """Call a function with this participant's share of what a subscription matches; None if the network cannot."""
         if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
             return None
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        group = "genus-" + self.transport.dialect.escape("&".join(map(name_of, subscription.types)))
-        reception = SharedReception(subscription, deliver, self.now, self.units, self.is_on_time)
-        patterns = self._compile(subscription).patterns
-        shares = [self.transport.share_of(group, pattern) for pattern in patterns]
-        ends = [self._shared.add(shares, reception)]
-        ends += [self.transport.share(group, pattern) for pattern in patterns]
-        self._own_wants.add(subscription)
-        ends.append(lambda: self._own_wants.remove(subscription))
-        return lambda: self._end_share(ends)
+        group = group_of(subscription, self.transport.dialect)
+        rejections = self._incoming.counts.rejections
+        reception = SharedReception(deliver, self.now, self.units, self.is_on_time, rejections)
+        compile = partial(self._compile_again, subscription)
+        sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm, on_trouble)
+        self._begin_share(sharing, subscription)
+        return lambda: self._end_share(sharing, subscription)
 
-    def _end_share(self, ends: list[Callable[[], None]]) -> None:
-        for end in reversed(ends) if not self._closing.is_set() else ():
-            end()
+    def _begin_share(self, sharing: Sharing, subscription: Subscription) -> None:
+        try:
+            sharing.subscribe()
+        except BaseException:
+            sharing.end()
+            raise
+        with self._lock:
+            self._sharings[sharing] = None
+        self._own_wants.add(subscription)
+        self._wants_changed()
+
+    def _end_share(self, sharing: Sharing, subscription: Subscription) -> None:
+        with self._lock:
+            is_there = sharing in self._sharings
+            self._sharings.pop(sharing, None)
+        if is_there and not self._closing.is_set():
+            self._own_wants.remove(subscription)
+            sharing.end()
+            self._wants_changed()
 
     def _compile(self, subscription: Subscription) -> TopicFilter:
         return compile_topics(subscription, self.transport.dialect, self.realm)
@@ -598,7 +619,9 @@ class NetLink:
         event_key, _ = self._incoming.split(key)
         with self._lock:
             asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
-        return [handler for handler, filter in asked if filter.accepts(event_key)]
+            sharings = list(self._sharings)
+        shared = [handler for sharing in sharings for handler in sharing.listeners_of(event_key)]
+        return [handler for handler, filter in asked if filter.accepts(event_key)] + shared
 
     def publishers_of(self, type_: str) -> list[TroubleHandler]:
         """The trouble handlers of the channels of a type."""
@@ -643,6 +666,10 @@ class NetLink:
             relay.compile_again()
         if self._other_wants.types_changed():
             self._wants_changed()
+        with self._lock:
+            sharings = list(self._sharings)
+        for sharing in sharings:
+            sharing.subscribe()
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.pattern_index import PatternIndex
 from genus.net._transport import Transport
+from genus.targets.topics import Dialect
 
 MOST_KEYS = 20_000
 """The largest number of keys whose time of subscription is remembered."""
@@ -124,11 +125,7 @@ class Patterns:
             end()
 
     def _last_pattern(self, pattern: str) -> str:
-        """The pattern of the keys of last values that a pattern of events matches."""
-        rest, one = self._dialect.rest, self._dialect.one
-        line = pattern.partition("/")[2]
-        end = "" if line.endswith(rest) else f"/{one}"
-        return f"{ROOT}/{self._realm}/{LAST}/{line}{end}"
+        return last_pattern(pattern, self._dialect, self._realm)
 
     def matches_last(self, key: str) -> bool:
         """Whether a key of last values is subscribed to."""
@@ -141,3 +138,10 @@ def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
     for since in sorted(all_since, key=lambda each: each.turn):
         found.setdefault(frozenset(since.patterns), since)
     return tuple(found.values())[:MOST_INHERITED]
+
+
+def last_pattern(pattern: str, dialect: Dialect, realm: str) -> str:
+    """The pattern of the keys of last values that a pattern of events matches."""
+    line = pattern.partition("/")[2]
+    end = "" if line.endswith(dialect.rest) else f"/{dialect.one}"
+    return f"{ROOT}/{realm}/{LAST}/{line}{end}"

@@ -1,10 +1,12 @@
 """`MqttTransport`: packets, tokens and last values over any broker of MQTT 5."""
 
+import hashlib
 import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -29,6 +31,8 @@ from genus.targets.topics import MQTT, Dialect
 LARGEST: Final = 64 * 1024 * 1024
 ANSWER_S: Final = 10.0
 _LOG: Final = logging.getLogger("genus.net")
+LARGEST_NUMBER: Final = 268_435_455
+"""The largest subscription identifier."""
 
 
 class MqttTransport:
@@ -160,9 +164,14 @@ class MqttTransport:
         return self._machine.limits.shares
 
     def share_of(self, group: str, pattern: str) -> str:
-        """The subscription identifier that the packets of a shared subscription come with."""
+        """The subscription identifier that the packets of a shared subscription come with.
+
+        It is the same in each process, as a session that the broker keeps has packets of an earlier one.
+        """
         with self._lock:
-            return str(self._share_ids.setdefault((group, pattern), len(self._share_ids) + 1))
+            if (group, pattern) not in self._share_ids:
+                self._share_ids[group, pattern] = _free_number(f"{group}/{pattern}", self._share_ids.values())
+            return str(self._share_ids[group, pattern])
 
     def share(self, group: str, pattern: str) -> Callable[[], None]:
         """Receive each packet of topics that match unless another member of the group does: a shared subscription."""
@@ -174,17 +183,23 @@ class MqttTransport:
 
     def _end_share(self, shared: str, end: Callable[[], None]) -> None:
         """End a shared subscription, and wait until the packets that came for it are handled."""
+        question = _Question()
+        with self._lock:  # before it ends: the answer may come at once
+            self._questions.setdefault(_end_of(shared), deque()).append(question)
         end()
         with self._lock:
             is_used = shared in self._users
-            question = None if is_used else _Question()
-            if question is not None:
-                self._questions.setdefault(_end_of(shared), deque()).append(question)
-        if question is not None and threading.current_thread() is not self._mailbox.handler:
+        if not is_used and threading.current_thread() is not self._mailbox.handler:
             self._await_answer(question)
         with self._lock:
-            if question is not None:
-                _forget(self._questions, _end_of(shared), question)
+            _forget(self._questions, _end_of(shared), question)
+
+    def _end_shares(self) -> None:
+        """Leave all groups: the broker gives their packets to others from now on, and what came is handled."""
+        with self._lock:
+            shares = [pattern for pattern in self._users if pattern.startswith("$share/")]
+        for shared in shares:
+            self._end_share(shared, partial(self._unsubscribe, shared, is_last=True))
 
     def _use(self, wanted: Filter, *, is_refreshed: bool) -> Callable[[], None]:
         """Subscribe unless it is done already; if `is_refreshed`, even then, to get what is retained."""
@@ -232,14 +247,14 @@ class MqttTransport:
         if not is_answered:
             question.why = f"no answer in {ANSWER_S:g} s"
 
-    def _unsubscribe(self, pattern: str, *, is_granted: bool = True) -> None:
+    def _unsubscribe(self, pattern: str, *, is_granted: bool = True, is_last: bool = False) -> None:
         with self._lock:
             self._users[pattern] -= 1
-            if self._users[pattern] > 0:
+            if self._users[pattern] > 0 and not is_last:
                 return
             del self._users[pattern]
-        if is_granted:
-            self._connection.unsubscribe(pattern)
+            if is_granted:  # under the lock: who subscribes again does so after it
+                self._connection.unsubscribe(pattern)
 
     def declare(self, token: str) -> Callable[[], None]:
         """Show a token to all others; returns a function to end it. BusError if there are too many."""
@@ -274,13 +289,18 @@ class MqttTransport:
         return +counts
 
     def close(self) -> None:
-        """Send what waits, for a short time; then stop. What could not be sent is told."""
+        """Send what waits, for a short time; then stop. What could not be sent is told.
+
+        Groups are left first, unless the broker keeps the session, and with it this client's part in them.
+        """
+        is_session_kept = self._options.session is not None and self._options.session_expires_s > 0
+        if not is_session_kept:
+            self._end_shares()
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
             self._answered.notify_all()
-        is_session_kept = self._options.session is not None and self._options.session_expires_s > 0
         if not is_session_kept and self._is_showing:
             self._publish_tokens(b"")
         self._connection.close(with_will=is_session_kept)
@@ -448,6 +468,14 @@ def _forget(questions: dict[str, deque[_Question]], pattern: str, question: _Que
         waiting.remove(question)
     if not waiting:
         questions.pop(pattern, None)
+
+
+def _free_number(text: str, taken: Collection[int]) -> int:
+    """A subscription identifier for a text, that of its digest if it is free."""
+    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
+    while number % LARGEST_NUMBER + 1 in taken:
+        number += 1
+    return number % LARGEST_NUMBER + 1
 
 
 def _end_of(pattern: str) -> str:
