@@ -24,6 +24,7 @@ from genus.net._envelope import NUMBERS, Origin, new_uid
 from genus.net._gateway.routes import AnyOf, merged
 from genus.net._gateway.standby import PREFIX_BYTES
 from genus.net._gateway.window import SeenEvents, line_of
+from genus.net._link.kept import kept_value
 from genus.net._relay import Arrival, Relay, RelayLink, Want
 
 NUMBERS_PER_S = 4096
@@ -158,10 +159,7 @@ class LocalNetwork:
 
     def _kept_value(self, event: Event) -> str | None:
         keep = self.bus.kept_by(type(event))
-        if keep is None:
-            return None
-        values = (getattr(event, name) for name in keep.by)
-        return ",".join("" if value is None else str(value) for value in values)
+        return None if keep is None else kept_value(event, keep)
 
     def _catch_up(self, link: "LocalLink") -> None:
         """Give a gateway the kept events that it wants; the same ones again do no harm."""

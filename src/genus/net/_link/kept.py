@@ -2,12 +2,24 @@
 
 import threading
 
+from genus.bus._qos import Keep
 from genus.filters import Subscription
+from genus.model import Event
 from genus.net._link.patterns import Patterns
 from genus.net._relay import Arrival
 
 MOST_KEPT = 100_000
 """The largest number of last values that are remembered; the oldest is forgotten for a new one."""
+_NONE = "\\-"
+
+
+def kept_value(event: Event, keep: Keep) -> str:
+    """The value under which an event is kept: that of the attributes that the channel names; no two share one."""
+    return ",".join(_part(getattr(event, name)) for name in keep.by)
+
+
+def _part(value: object) -> str:
+    return _NONE if value is None else str(value).replace("\\", "\\\\").replace(",", "\\,")
 
 
 class KeptEvents:

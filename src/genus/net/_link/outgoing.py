@@ -13,6 +13,7 @@ from genus.model import Event, name_of
 from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._link.control import LAST, ROOT
+from genus.net._link.kept import kept_value
 from genus.net._link.payload import encode_batch, encode_payload
 from genus.net._link.units import StatedUnits, units_digest, units_of
 from genus.net._transport import Sending, Transport
@@ -135,8 +136,7 @@ class Outgoing:
     def kept_value(self, event: Event) -> str:
         """The value under which an event is kept: that of the attributes that the channel names."""
         assert self.keep is not None
-        values = [getattr(event, name) for name in self.keep.by]
-        return ",".join("" if value is None else str(value) for value in values)
+        return kept_value(event, self.keep)
 
     def _open(self, key: str) -> Way:
         way = self._ways[key] = self._owner.open(key, self._owner.with_content_type(self._sending))
