@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from genus import Event, NonReal
+from genus import Event, NonReal, Subscription
 from genus.bus import Bus
+from genus.net._envelope import Origin
+from genus.net._relay import Arrival, Want
 from genus.targets.topics import MQTT, ZENOH
 from genus.testing._network import MemoryNetwork
-from tests.net.test_netlink import City
+from tests.net.test_netlink import City, Tide, forward_to, link_of
 
 
 class Lock(Event):
@@ -52,3 +54,39 @@ def test_no_source_and_an_empty_source_are_different(town: City) -> None:
     for event in sent:
         locks.publish(event)
     assert late_values(town, there) == sorted(sent, key=str)
+
+
+def test_a_value_with_other_tagged_attributes_replaces_the_one_before(town: City) -> None:
+    here, there, third = town.bus(), town.bus(), town.bus()
+    tides = here.channel(Tide, NonReal(), keep=1)
+    tides.announce()
+    assert late_values(town, third, Tide) == []
+    tides.publish(Tide(level=1, place="Kiel", source="s"))
+    town.run()
+    tides.publish(Tide(level=2, source="s"))
+    assert late_values(town, there, Tide) == [Tide(level=2, source="s")]
+    assert third.last_values(Subscription(Tide)) == [Tide(level=2, source="s")]
+    tides.publish(Tide(level=3, place="Kiel", source="s"))
+    town.run(3)
+    assert third.last_values(Subscription(Tide)) == [Tide(level=3, place="Kiel", source="s")]
+    assert "lost" not in third.traffic().link
+
+
+def test_a_gateway_replaces_a_value_with_other_tagged_attributes(town: City) -> None:
+    here, there = town.bus(), town.bus()
+    forward_to(here)(Arrival(Tide(level=1, place="Kiel", source="s"), Origin(b"elsewher", 1, 1), "s"))
+    forward_to(here)(Arrival(Tide(level=2, source="s"), Origin(b"elsewher", 1, 1), "s"))
+    assert late_values(town, there, Tide) == [Tide(level=2, source="s")]
+    assert here.last_values(Subscription(Tide)) == [Tide(level=2, source="s")]
+
+
+def test_a_gateway_that_comes_later_gets_nothing_that_was_forgotten(town: City) -> None:
+    here = town.bus()
+    locks = here.channel(Lock, NonReal(), keep=1)
+    locks.announce()
+    for source in ("s", "t"):
+        locks.publish(Lock(n=1, source=source))
+    assert locks.forget(source="s") == 1
+    arrived: list[Arrival] = []
+    link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
+    assert [arrival.event for arrival in arrived] == [Lock(n=1, source="t")]

@@ -130,7 +130,9 @@ class NetLink:
         self._deliver = deliver
         self._types_seen.update(subtypes(Event))
         self.transport.open(self)
-        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units, self._encode_cloud)
+        self._outgoing = OutgoingKeys(
+            self.transport, self.uid, self.realm, self.units, self._encode_cloud, self._kept.forget
+        )
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
         self._control = {

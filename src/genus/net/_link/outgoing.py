@@ -69,7 +69,7 @@ class Outgoing:
         payload = self._owner.encode(event)
         if len(payload) > self._owner.largest:
             raise self._owner.too_large(event, len(payload))
-        key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
+        key = self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event))
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
@@ -108,7 +108,7 @@ class Outgoing:
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
         payload = self._owner.encode(event)
-        key = self.key_of(event, kept)
+        key = self._event_key(event) if kept is None else self._next_key(event, kept)
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
@@ -117,12 +117,30 @@ class Outgoing:
 
     def forget(self, event: Event) -> None:
         """Tell all that no event with the value of this one is kept any more."""
-        key = self.kept_key(event, self.kept_value(event))
+        value = self.kept_value(event)
+        self._owner.kept_keys.pop((self.type, value), None)
+        self._forget_key(self.kept_key(event, value))
+
+    def _forget_key(self, key: str) -> None:
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
             way.put(b"", _pack(self._uid, number, 0, self._uid, number) + self._digest)
+        self._owner.on_forgotten(key)
+
+    def _next_key(self, event: Event, value: str) -> str:
+        """The key under which an event is kept next; the one before it is forgotten if it has another key.
+
+        Events of one value have different keys if they have different tagged attributes.
+        """
+        key = self.kept_key(event, value)
+        if self._is_tagged:
+            before = self._owner.kept_keys.get((self.type, value), key)
+            self._owner.kept_keys[self.type, value] = key
+            if before != key:
+                self._forget_key(before)
+        return key
 
     def key_of(self, event: Event, kept: str | None) -> str:
         """The key of an event, and of one of which the newest is kept under a value."""
@@ -153,7 +171,7 @@ class CloudOutgoing(Outgoing):
 
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
-        key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
+        key = self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event))
         return self._send_cloud(event, key, None, times)
 
     def send_all(self, events: Sequence[Event]) -> list[int]:
@@ -162,7 +180,7 @@ class CloudOutgoing(Outgoing):
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
-        self._send_cloud(event, self.key_of(event, kept), origin, b"")
+        self._send_cloud(event, self._event_key(event) if kept is None else self._next_key(event, kept), origin, b"")
 
     def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
         way = self._ways.get(key) or self._open(key)
@@ -183,9 +201,19 @@ class OutgoingKeys:
     """State: the keys under which packets were sent, with their numbers."""
 
     def __init__(
-        self, transport: Transport, uid: bytes, realm: str, units: StatedUnits, encode_cloud: EncodeCloud | None = None
+        self,
+        transport: Transport,
+        uid: bytes,
+        realm: str,
+        units: StatedUnits,
+        encode_cloud: EncodeCloud | None = None,
+        on_forgotten: Callable[[str], None] = lambda key: None,
     ) -> None:
         self.transport, self.uid, self.realm = transport, uid, realm
+        self.on_forgotten = on_forgotten
+        """Is called with each key whose newest event is kept no more."""
+        self.kept_keys: dict[tuple[type, str], str] = {}
+        """The key of the newest event that was sent, of each type whose keys differ and each value it is kept under."""
         self.encode = encode_payload
         self._encode_cloud = encode_cloud
         self._units = units
