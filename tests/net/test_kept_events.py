@@ -90,3 +90,45 @@ def test_a_gateway_that_comes_later_gets_nothing_that_was_forgotten(town: City) 
     arrived: list[Arrival] = []
     link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
     assert [arrival.event for arrival in arrived] == [Lock(n=1, source="t")]
+
+
+def test_a_gateway_that_wants_again_gets_nothing_that_was_forgotten_meanwhile(town: City) -> None:
+    here, there = town.bus(), town.bus()
+    locks = here.channel(Lock, NonReal(), keep=1)
+    locks.announce()
+    for source in ("s", "t"):
+        locks.publish(Lock(n=1, source=source))
+    arrived: list[Arrival] = []
+    relay = link_of(there).relay(arrived.append)
+    wants = [Want("", "f" * 16, Subscription(Lock), 1)]
+    relay.want(wants)
+    town.run()
+    assert len(arrived) == 2
+    relay.want([])
+    locks.forget(source="s")
+    town.run()
+    relay.want(wants)
+    town.run()
+    assert [arrival.event for arrival in arrived[2:]] == [Lock(n=1, source="t")]
+
+
+def test_a_packet_that_was_on_its_way_at_cancel_is_not_kept(town: City) -> None:
+    here, there = town.bus(), town.bus()
+    locks = here.channel(Lock, NonReal(), keep=1)
+    locks.announce()
+    listener = there.collection(Lock).subscribe(lambda event: None)
+    town.run()
+    locks.publish(Lock(n=1, source="s"))
+    locks.publish(Lock(n=1, source="t"))
+    listener.cancel()
+    town.run()
+    assert there.last_values(Subscription(Lock)) == []
+    locks.forget(source="s")
+    assert late_values(town, there) == [Lock(n=1, source="t")]
+
+
+def test_what_a_gateway_forwarded_is_kept_for_its_own_bus_whoever_unsubscribes(town: City) -> None:
+    here = town.bus()
+    forward_to(here)(Arrival(Lock(n=1, source="s"), Origin(b"elsewher", 1, 1), "s"))
+    here.collection(Lock).subscribe(lambda event: None).cancel()
+    assert late_values(town, here) == [Lock(n=1, source="s")]

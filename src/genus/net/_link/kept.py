@@ -23,32 +23,53 @@ def _part(value: object) -> str:
 
 
 class KeptEvents:
-    """State: the newest event of each key of last values, as long as the key is subscribed to or published here."""
+    """State: the newest event of each key of last values, as long as the key is subscribed to or sent from here."""
 
     def __init__(self, patterns: Patterns, uid: bytes) -> None:
         self._patterns, self._uid = patterns, uid
         self._kept: dict[str, Arrival] = {}
+        self._sent: set[str] = set()
+        """Keys whose newest event was published or forwarded here: they need no subscription."""
         self._lock = threading.Lock()
 
-    def keep(self, key: str, arrival: Arrival) -> None:
-        """Keep an event as the newest of its key."""
-        with self._lock:
-            if key not in self._kept and len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = arrival
+    def keep(self, key: str, arrival: Arrival) -> bool:
+        """Keep an event that arrived, as the newest of its key; not, and False, if the key is not subscribed to.
 
-    def forget(self, key: str) -> None:
-        """Keep no event of a key."""
+        Such a packet was on its way when the subscription ended: newer ones will not arrive.
+        """
         with self._lock:
-            self._kept.pop(key, None)
+            if key not in self._kept and not self._patterns.matches_last(key):
+                return False
+            self._sent.discard(key)
+            self._put(key, arrival)
+            return True
+
+    def keep_sent(self, key: str, arrival: Arrival) -> None:
+        """Keep an event that was published or forwarded here, as the newest of its key."""
+        with self._lock:
+            self._sent.add(key)
+            self._put(key, arrival)
+
+    def _put(self, key: str, arrival: Arrival) -> None:
+        if key not in self._kept and len(self._kept) >= MOST_KEPT:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._sent.discard(oldest)
+        self._kept[key] = arrival
+
+    def forget(self, key: str) -> Arrival | None:
+        """Keep no event of a key; returns the one that was kept."""
+        with self._lock:
+            self._sent.discard(key)
+            return self._kept.pop(key, None)
 
     def drop_unsubscribed(self) -> list[str]:
-        """Forget the events of others whose keys are no longer subscribed to, as newer ones do not arrive; the keys."""
+        """Forget events that arrived and whose keys are no longer subscribed to, as newer ones do not; the keys."""
         with self._lock:
-            keys = [key for key, arrival in self._kept.items() if arrival.origin.uid != self._uid]
-        gone = [key for key in keys if not self._patterns.matches_last(key)]
-        for key in gone:
-            self.forget(key)
+            arrived = self._kept.keys() - self._sent
+            gone = [key for key in arrived if not self._patterns.matches_last(key)]
+            for key in gone:
+                del self._kept[key]
         return gone
 
     def of_others(self, subscription: Subscription) -> list[Arrival]:

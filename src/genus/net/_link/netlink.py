@@ -131,7 +131,7 @@ class NetLink:
         self._types_seen.update(subtypes(Event))
         self.transport.open(self)
         self._outgoing = OutgoingKeys(
-            self.transport, self.uid, self.realm, self.units, self._encode_cloud, self._kept.forget
+            self.transport, self.uid, self.realm, self.units, self._encode_cloud, self._forget_sent
         )
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
@@ -210,9 +210,13 @@ class NetLink:
         if not self._closing.is_set():
             self._own_wants.remove(listening.subscription)
             self._patterns.remove(listening.filter.patterns)
-            for key in self._kept.drop_unsubscribed():
-                self._incoming.forget(key)  # who subscribes again gets the value again
+            self._drop_kept()
             self._wants_changed()
+
+    def _drop_kept(self) -> None:
+        """Forget last values that are not subscribed to any more; who subscribes again gets them again."""
+        for key in self._kept.drop_unsubscribed():
+            self._incoming.forget(key)
 
     def share(self, subscription: Subscription, deliver: Callable[[Event], None]) -> Callable[[], None] | None:
         """Call a function with this participant's share of what a subscription matches; None if the network cannot."""
@@ -385,7 +389,8 @@ class NetLink:
 
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
-        relay = NetRelay(receive, self._patterns, self._own_wants, self._compile_again, self._kept.all, self._end_relay)
+        patterns, wants, kept = self._patterns, self._own_wants, self._kept.all
+        relay = NetRelay(receive, patterns, wants, self._compile_again, kept, self._drop_kept, self._end_relay)
         self.relays.append(relay)
         return relay
 
@@ -404,7 +409,11 @@ class NetLink:
 
     def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
         """Keep an event that was published here for gateways that come later."""
-        self._kept.keep(key, Arrival(event, Origin(self.uid, number), kept))
+        self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
+
+    def _forget_sent(self, key: str) -> None:
+        """Keep no event of a key, as others were told."""
+        self._kept.forget(key)
 
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
@@ -423,7 +432,7 @@ class NetLink:
         else:
             outgoing.send_for(event, origin, kept)
             if kept is not None:
-                self.keep(key, arrival)
+                self._kept.keep_sent(key, arrival)
             self.deliver_own(event)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
@@ -537,8 +546,8 @@ class NetLink:
         """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
         if arrival is None:
             self._kept.forget(key)
-        else:
-            self._kept.keep(key, arrival)
+        elif not self._kept.keep(key, arrival):
+            self._incoming.forget(key)  # who subscribes again gets it again
 
     # -- who is told of troubles -------------------------------------------------------------------------------------
 

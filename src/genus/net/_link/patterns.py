@@ -97,5 +97,5 @@ class Patterns:
         return f"{ROOT}/{self._realm}/{LAST}/{line}{end}"
 
     def matches_last(self, key: str) -> bool:
-        """Whether a key of last values is subscribed to."""
-        return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in self)
+        """Whether a key of last values is subscribed to; it does not wait for a subscription that is being made."""
+        return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in list(self._subscribed))
