@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from genus import Event, NonReal, Subscription
 from genus.bus import Bus
@@ -132,3 +133,38 @@ def test_what_a_gateway_forwarded_is_kept_for_its_own_bus_whoever_unsubscribes(t
     forward_to(here)(Arrival(Lock(n=1, source="s"), Origin(b"elsewher", 1, 1), "s"))
     here.collection(Lock).subscribe(lambda event: None).cancel()
     assert late_values(town, here) == [Lock(n=1, source="s")]
+
+
+def test_gateways_are_told_what_is_forgotten(town: City) -> None:
+    far = City(MemoryNetwork(town.network.dialect))
+    here, there, beyond, last = town.bus(), town.bus(), far.bus(), far.bus()
+
+    def cross(arrival: Arrival) -> None:
+        forward_to(beyond)(replace(arrival, origin=replace(arrival.origin, hops=1)))
+
+    link_of(there).relay(cross).want([Want("", "f" * 16, Subscription(Event), 1)])
+    locks = here.channel(Lock, NonReal(), keep=1)
+    locks.announce()
+    tides = here.channel(Tide, NonReal(), keep=1)
+    tides.announce()
+    for source in ("s", "t"):
+        locks.publish(Lock(n=1, source=source))
+    tides.publish(Tide(level=1, place="Kiel"))
+    town.run()
+    locks.forget(source="s")
+    tides.publish(Tide(level=2))
+    town.run()
+    assert late_values(far, last, Event) == [Lock(n=1, source="t"), Tide(level=2)]
+    assert beyond.last_values(Subscription(Event)) == [Lock(n=1, source="t"), Tide(level=2)]
+
+
+def test_a_gateway_on_the_bus_of_the_publisher_is_told_what_is_forgotten(town: City) -> None:
+    here = town.bus()
+    arrived: list[Arrival] = []
+    link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
+    locks = here.channel(Lock, NonReal(), keep=1)
+    locks.announce()
+    locks.publish(Lock(n=1, source="s"))
+    locks.forget(source="s")
+    assert [arrival.is_forgotten for arrival in arrived] == [False, True]
+    assert arrived[1].origin.number == arrived[0].origin.number + 1

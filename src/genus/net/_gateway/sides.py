@@ -173,6 +173,14 @@ class LocalNetwork:
         with self._lock:
             if arrival.origin.uid == self.uid or not self._seen.add(arrival, line_of(arrival)):
                 return
+        if arrival.is_forgotten:
+            self._forget(arrival.event)
+        else:
+            self._give(arrival)
+        for relay in self._wanting(arrival.event, sender):
+            relay.receive(arrival)
+
+    def _give(self, arrival: Arrival) -> None:
         before = getattr(self._forwarding, "event", None)
         self._forwarding.event = arrival.event
         try:
@@ -182,8 +190,11 @@ class LocalNetwork:
                 self._keeper(type(arrival.event)).publish(arrival.event)
         finally:
             self._forwarding.event = before
-        for relay in self._wanting(arrival.event, sender):
-            relay.receive(arrival)
+
+    def _forget(self, event: Event) -> None:
+        keeper, keep = self._keepers.get(type(event)), self.bus.kept_by(type(event))
+        if keeper is not None and keep is not None:
+            keeper.forget(**{name: getattr(event, name) for name in keep.by})
 
     def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
         """The channel that keeps the newest event of each source."""
@@ -314,6 +325,8 @@ class CanSegment:
 
     def forward(self, arrival: Arrival) -> None:
         """Publish an event of another network on the bus, and to its subscribers in this process."""
+        if arrival.is_forgotten:
+            return  # nothing is kept there
         self._link.forward(arrival.event)
         self._bus.receive(arrival.event)
 

@@ -67,8 +67,11 @@ class Reception(Protocol):
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
 
-    def keep(self, key: str, arrival: Arrival | None) -> None:
-        """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
+    def keep(self, key: str, arrival: Arrival) -> None:
+        """Keep an event, the newest of its key, for subscribers of this process that come later."""
+
+    def forgotten(self, key: str, origin: Origin) -> None:
+        """Keep no event of a key any more, as its publisher said."""
 
 
 class IncomingKey:
@@ -222,7 +225,7 @@ class IncomingKey:
 
     def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int, read: ReadEvent) -> None:
         if self._kept is not None and not payload:
-            self._reception.keep(self.key, None)
+            self._reception.forgotten(self.key, Origin(origin, number, hops))
             return
         event = read(payload)
         if event.__class__ is not self.type:

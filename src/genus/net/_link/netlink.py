@@ -411,9 +411,12 @@ class NetLink:
         """Keep an event that was published here for gateways that come later."""
         self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
 
-    def _forget_sent(self, key: str) -> None:
-        """Keep no event of a key, as others were told."""
-        self._kept.forget(key)
+    def _forget_sent(self, key: str, number: int | None) -> None:
+        """Keep no event of a key, as others were told; gateways are, too, if it was said here."""
+        if number is None:
+            self._kept.forget(key)
+        else:
+            self.forgotten(key, Origin(self.uid, number))
 
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
@@ -429,6 +432,8 @@ class NetLink:
             self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
         elif known is not None and not known.is_new(origin.uid, origin.number):
             self._incoming.counts.duplicates += 1
+        elif kept is not None and arrival.is_forgotten:
+            outgoing.forget_for(event, origin, kept)
         else:
             outgoing.send_for(event, origin, kept)
             if kept is not None:
@@ -542,12 +547,16 @@ class NetLink:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
         return self._late.is_on_time(key, sender, times)
 
-    def keep(self, key: str, arrival: Arrival | None) -> None:
-        """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
-        if arrival is None:
-            self._kept.forget(key)
-        elif not self._kept.keep(key, arrival):
+    def keep(self, key: str, arrival: Arrival) -> None:
+        """Keep an event, the newest of its key, for subscribers of this process that come later."""
+        if not self._kept.keep(key, arrival):
             self._incoming.forget(key)  # who subscribes again gets it again
+
+    def forgotten(self, key: str, origin: Origin) -> None:
+        """Keep no event of a key any more, as its publisher said, and tell gateways."""
+        arrival = self._kept.forget(key)
+        if arrival is not None and self.relays:
+            self.give_relays(Arrival(arrival.event, origin, arrival.kept, is_forgotten=True))
 
     # -- who is told of troubles -------------------------------------------------------------------------------------
 

@@ -69,7 +69,9 @@ class Outgoing:
         payload = self._owner.encode(event)
         if len(payload) > self._owner.largest:
             raise self._owner.too_large(event, len(payload))
-        key = self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event))
+        key = (
+            self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event), is_own=True)
+        )
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
@@ -108,7 +110,7 @@ class Outgoing:
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
         payload = self._owner.encode(event)
-        key = self._event_key(event) if kept is None else self._next_key(event, kept)
+        key = self._event_key(event) if kept is None else self._next_key(event, kept, is_own=False)
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
@@ -119,17 +121,25 @@ class Outgoing:
         """Tell all that no event with the value of this one is kept any more."""
         value = self.kept_value(event)
         self._owner.kept_keys.pop((self.type, value), None)
-        self._forget_key(self.kept_key(event, value))
+        self._forget_key(self.kept_key(event, value), None, is_own=True)
 
-    def _forget_key(self, key: str) -> None:
+    def forget_for(self, event: Event, origin: Origin, kept: str) -> None:
+        """Tell all that an event of another network is kept no more."""
+        key = self.kept_key(event, kept)
+        if self._owner.kept_keys.get((self.type, kept)) == key:
+            del self._owner.kept_keys[self.type, kept]
+        self._forget_key(key, origin, is_own=False)
+
+    def _forget_key(self, key: str, origin: Origin | None, *, is_own: bool) -> None:
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(b"", _pack(self._uid, number, 0, self._uid, number) + self._digest)
-        self._owner.on_forgotten(key)
+            first = origin or Origin(self._uid, number)
+            way.put(b"", _pack(first.uid, first.number, first.hops, self._uid, number) + self._digest)
+        self._owner.on_forgotten(key, number if is_own else None)
 
-    def _next_key(self, event: Event, value: str) -> str:
+    def _next_key(self, event: Event, value: str, *, is_own: bool) -> str:
         """The key under which an event is kept next; the one before it is forgotten if it has another key.
 
         Events of one value have different keys if they have different tagged attributes.
@@ -139,7 +149,7 @@ class Outgoing:
             before = self._owner.kept_keys.get((self.type, value), key)
             self._owner.kept_keys[self.type, value] = key
             if before != key:
-                self._forget_key(before)
+                self._forget_key(before, None, is_own=is_own)
         return key
 
     def key_of(self, event: Event, kept: str | None) -> str:
@@ -171,7 +181,9 @@ class CloudOutgoing(Outgoing):
 
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
-        key = self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event))
+        key = (
+            self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event), is_own=True)
+        )
         return self._send_cloud(event, key, None, times)
 
     def send_all(self, events: Sequence[Event]) -> list[int]:
@@ -180,7 +192,9 @@ class CloudOutgoing(Outgoing):
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
-        self._send_cloud(event, self._event_key(event) if kept is None else self._next_key(event, kept), origin, b"")
+        self._send_cloud(
+            event, self._event_key(event) if kept is None else self._next_key(event, kept, is_own=False), origin, b""
+        )
 
     def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
         way = self._ways.get(key) or self._open(key)
@@ -207,11 +221,11 @@ class OutgoingKeys:
         realm: str,
         units: StatedUnits,
         encode_cloud: EncodeCloud | None = None,
-        on_forgotten: Callable[[str], None] = lambda key: None,
+        on_forgotten: Callable[[str, int | None], None] = lambda key, number: None,
     ) -> None:
         self.transport, self.uid, self.realm = transport, uid, realm
         self.on_forgotten = on_forgotten
-        """Is called with each key whose newest event is kept no more."""
+        """Is called with each key whose newest event is kept no more, and the number of that if it was said here."""
         self.kept_keys: dict[tuple[type, str], str] = {}
         """The key of the newest event that was sent, of each type whose keys differ and each value it is kept under."""
         self.encode = encode_payload

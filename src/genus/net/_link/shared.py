@@ -8,6 +8,7 @@ from typing import Any
 
 from genus.filters import Subscription
 from genus.model import Event
+from genus.net._envelope import Origin
 from genus.net._link.incoming import IncomingKeys, SoftTimes
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival
@@ -48,7 +49,10 @@ class SharedReception:
     def give_relays(self, arrival: Arrival) -> None:
         """There are none."""
 
-    def keep(self, key: str, arrival: Arrival | None) -> None:
+    def keep(self, key: str, arrival: Arrival) -> None:
+        """Last values are not shared."""
+
+    def forgotten(self, key: str, origin: Origin) -> None:
         """Last values are not shared."""
 
     def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
