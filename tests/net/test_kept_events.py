@@ -1,12 +1,14 @@
 """Last values on any network: which are one value, and who still has one that was replaced or forgotten."""
 
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from genus import Event, NonReal, Subscription
-from genus.bus import Bus
+from genus.bus import Bus, Soft
 from genus.net._envelope import Origin
 from genus.net._relay import Arrival, Want
 from genus.targets.topics import MQTT, ZENOH
@@ -168,3 +170,46 @@ def test_a_gateway_on_the_bus_of_the_publisher_is_told_what_is_forgotten(town: C
     locks.forget(source="s")
     assert [arrival.is_forgotten for arrival in arrived] == [False, True]
     assert arrived[1].origin.number == arrived[0].origin.number + 1
+
+
+def test_last_values_that_were_overtaken_are_counted_as_superseded(town: City) -> None:
+    here, there = town.bus(), town.bus()
+    got: list[Event] = []
+    there.collection(Lock).subscribe(got.append)
+    town.run()
+    locks = here.channel(Lock, NonReal(), keep=1)
+    locks.announce()
+    for n in range(3):
+        locks.publish(Lock(n=n))
+    packets = list(town.network.way)
+    town.network.way.clear()
+    for packet in (packets[1], packets[0], packets[0], packets[2]):
+        packet()
+    assert got == [Lock(n=1), Lock(n=2)]
+    link = there.traffic().link
+    assert (link["superseded"], link["duplicates"]) == (1, 1)
+
+
+def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
+    here, there = town.bus(), town.bus()
+    link_of(here).measure = lambda: None  # type: ignore[method-assign]
+    told: list[Any] = []
+    locks = here.channel(Lock, Soft("1ms", "2ms"), keep=1)
+    locks.announce(told.append)
+    locks.publish(Lock(n=1))
+    time.sleep(0.01)
+    got: list[Event] = []
+    there.collection(Lock).subscribe(got.append, on_trouble=told.append)
+    for packet in list(town.network.way):
+        town.network.add(packet)  # zenoh asks several times
+    town.run(1)
+    assert got == [Lock(n=1)]
+    assert told == []
+    locks.publish(Lock(n=2))
+    time.sleep(0.01)
+    for packet in list(town.network.way):
+        town.network.add(packet)
+    town.run(1)
+    assert got == [Lock(n=1)]
+    assert [trouble.expired for trouble in told] == [1, 1]
+    assert there.traffic().link["late"] == 1

@@ -125,7 +125,7 @@ class IncomingKey:
         if seen is not None and number == seen.newest + 1 and not self._relays:
             seen.newest = number
         elif not self.is_new(origin, number):
-            self._counts.duplicates += 1
+            self.count_copy(origin, number)
             return
         self._deliver_payload(payload, origin, number, hops, self._read_event)
 
@@ -141,10 +141,11 @@ class IncomingKey:
         if reader is None:
             self._count_number(sender, sent, 1)
             self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
-        elif len(envelope) < _SOFT_LENGTH or self._is_on_time(sender, envelope):
+        elif len(envelope) < _SOFT_LENGTH or self._is_copy(origin, number) or self._is_on_time(sender, envelope):
             self._accept(origin, number, hops, sender, sent, payload, reader.read)
         else:
             self._count_number(sender, sent, 1)
+            self.is_new(origin, number)
 
     def _read_cloud(self, envelope: bytes, payload: bytes) -> None:
         """Read a CloudEvent in binary mode, or one that has no envelope as its sender does not know Genus."""
@@ -162,6 +163,13 @@ class IncomingKey:
             return
         origin, number, hops, sender, sent = _unpack_from(own)
         self._accept(origin, number, hops, sender, sent, payload, read)
+
+    def _is_copy(self, origin: bytes, number: int) -> bool:
+        """Whether a packet does not come from its publishing: it came before, or was kept for those that come later."""
+        seen = self.origins.get(origin)
+        if self._kept is not None:
+            return seen is None or not seen.is_newer(number)
+        return seen is not None and seen.was_seen(number)
 
     def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
         times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
@@ -187,7 +195,7 @@ class IncomingKey:
             return
         self._count_number(sender, sent, 1)
         if not self.is_new(origin, number):
-            self._counts.duplicates += 1
+            self.count_copy(origin, number)
             return
         self._deliver_payload(payload, origin, number, hops, read)
 
@@ -256,6 +264,16 @@ class IncomingKey:
                 return True
             return (self._kept is None or seen.is_newer(number)) and seen.is_new(number)
 
+    def count_copy(self, origin: bytes, number: int) -> None:
+        """Count an event that is not new: a copy, or a last value that came after a newer one."""
+        seen = self.origins.get(origin)
+        with self._lock:
+            is_superseded = self._kept is not None and seen is not None and seen.is_new(number)
+        if is_superseded:
+            self._counts.superseded += 1
+        else:
+            self._counts.duplicates += 1
+
     def _count_number(self, sender: bytes, sent: int, count: int) -> None:
         numbers = self.senders.get(sender)
         if numbers is None:
@@ -279,6 +297,8 @@ class Counts:
     def __init__(self) -> None:
         self.received = 0
         self.duplicates = 0
+        self.superseded = 0
+        """Last values that came after a newer one."""
         self.rejections = Rejections()
         self.unread = UnreadValues()
 

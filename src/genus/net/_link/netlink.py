@@ -267,6 +267,7 @@ class NetLink:
             "sent": self._outgoing.sent() if self._control else 0,
             "received": counts.received,
             "duplicates": counts.duplicates,
+            "superseded": counts.superseded,
             "late": self._late.late,
             "expired": self._late.expired,
             **(self._losses.counts() if self._control else {}),
@@ -431,7 +432,7 @@ class NetLink:
         if origin.hops > MOST_HOPS:
             self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
         elif known is not None and not known.is_new(origin.uid, origin.number):
-            self._incoming.counts.duplicates += 1
+            known.count_copy(origin.uid, origin.number)
         elif kept is not None and arrival.is_forgotten:
             outgoing.forget_for(event, origin, kept)
         else:
