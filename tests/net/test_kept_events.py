@@ -213,3 +213,19 @@ def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
     assert got == [Lock(n=1)]
     assert [trouble.expired for trouble in told] == [1, 1]
     assert there.traffic().link["late"] == 1
+
+
+def test_whole_keys_are_forgotten_whoever_published_them(town: City) -> None:
+    here, there, third = town.bus(), town.bus(), town.bus()
+    third.collection(Tide).subscribe(lambda event: None)
+    town.run()
+    tides = here.channel(Tide, NonReal(), keep=1)
+    tides.announce()
+    for source in ("s", "t"):
+        tides.publish(Tide(level=1, place="Kiel", source=source))
+    town.run()
+    others = there.channel(Tide, NonReal(), keep=1)
+    others.announce()
+    assert others.forget(source="s") == 0
+    town.run()
+    assert third.last_values(Subscription(Tide)) == [Tide(level=1, place="Kiel", source="t")]

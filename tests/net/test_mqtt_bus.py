@@ -158,3 +158,20 @@ def test_last_values_are_kept_by_the_broker(broker: MqttBroker, stack: ExitStack
     inbox = late.collection(Climate).inbox()
     got = {inbox.get(timeout=PATIENCE_S).temperature for _ in range(2)}
     assert got == {2.0, 3.0}
+
+
+def test_a_restarted_publisher_makes_the_broker_forget_what_its_predecessor_published(
+    broker: MqttBroker, stack: ExitStack
+) -> None:
+    for first in (True, False):
+        with open_bus(address(broker, "restarted")) as publisher:
+            channel = publisher.channel(Climate, NonReal(), keep=1)
+            channel.announce()
+            for source in ("a", "b") if first else ():
+                channel.publish(Climate(temperature=1.0, source=source))
+            if not first:
+                assert channel.forget(source="a") == 0
+    (late,) = opened(stack, address(broker, "restarted"), 1)
+    inbox = late.collection(Climate).inbox()
+    assert inbox.get(timeout=PATIENCE_S).source == "b"
+    assert [event.source for event in late.last_values("Climate")] == ["b"]

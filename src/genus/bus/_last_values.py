@@ -181,11 +181,18 @@ class LastValuePublisher:
             self._values.arrived(own)
 
     def forget(self, key: Mapping[str, object]) -> int:
-        """Keep the events with these values no more; returns how many there were."""
+        """Keep the events with these values no more; returns how many of this bus there were.
+
+        With the values of a whole key, the network forgets it also if its event was published by another process.
+        """
         removed = self._values.remove(key)
         if isinstance(self._publisher, KeepingPublisher):
-            for event in removed:
-                self._publisher.forget(event)
+            by = self._values.keep.by
+            if all(name in key for name in by):
+                self._publisher.forget_key([key[name] for name in by])
+            else:
+                for event in removed:
+                    self._publisher.forget(event)
         return len(removed)
 
 

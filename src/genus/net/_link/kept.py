@@ -1,6 +1,7 @@
 """Last values that this process has received or published, for those of its subscribers that come later."""
 
 import threading
+from collections.abc import Iterable
 
 from genus.bus._qos import Keep
 from genus.filters import Subscription
@@ -15,7 +16,12 @@ _NONE = "\\-"
 
 def kept_value(event: Event, keep: Keep) -> str:
     """The value under which an event is kept: that of the attributes that the channel names; no two share one."""
-    return ",".join(_part(getattr(event, name)) for name in keep.by)
+    return kept_text(getattr(event, name) for name in keep.by)
+
+
+def kept_text(values: Iterable[object]) -> str:
+    """The values of the attributes of a key as one text."""
+    return ",".join(map(_part, values))
 
 
 def _part(value: object) -> str:

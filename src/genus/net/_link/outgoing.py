@@ -13,7 +13,7 @@ from genus.model import Event, name_of
 from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._link.control import LAST, ROOT
-from genus.net._link.kept import kept_value
+from genus.net._link.kept import kept_text, kept_value
 from genus.net._link.payload import encode_batch, encode_payload
 from genus.net._link.units import StatedUnits, units_digest, units_of
 from genus.net._transport import Sending, Transport
@@ -59,6 +59,7 @@ class Outgoing:
         self._sending = sending
         event_keys = EventKeys(cls, keys.transport.dialect, keys.realm)
         self._event_key = event_keys.key
+        self._event_keys = event_keys.keys
         self._is_tagged = len(event_keys.keys) > 1
         self._ways: dict[str, Way] = {}
         self._uid = keys.uid
@@ -123,6 +124,13 @@ class Outgoing:
         self._owner.kept_keys.pop((self.type, value), None)
         self._forget_key(self.kept_key(event, value), None, is_own=True)
 
+    def forget_key(self, values: Sequence[object]) -> None:
+        """Tell all that no event with these values of its key is kept any more, whatever it has tagged."""
+        value = kept_text(values)
+        self._owner.kept_keys.pop((self.type, value), None)
+        for event_key in self._event_keys:
+            self._forget_key(self._kept_key(event_key, value), None, is_own=True)
+
     def forget_for(self, event: Event, origin: Origin, kept: str) -> None:
         """Tell all that an event of another network is kept no more."""
         key = self.kept_key(event, kept)
@@ -158,7 +166,10 @@ class Outgoing:
 
     def kept_key(self, event: Event, value: str) -> str:
         """The key under which the newest event with a value is kept."""
-        line = self._event_key(event).partition("/")[2]
+        return self._kept_key(self._event_key(event), value)
+
+    def _kept_key(self, event_key: str, value: str) -> str:
+        line = event_key.partition("/")[2]
         return f"{ROOT}/{self._owner.realm}/{LAST}/{line}/={self._owner.transport.dialect.escape(value)}"
 
     def kept_value(self, event: Event) -> str:
