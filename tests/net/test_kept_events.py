@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -229,3 +230,52 @@ def test_whole_keys_are_forgotten_whoever_published_them(town: City) -> None:
     assert others.forget(source="s") == 0
     town.run()
     assert third.last_values(Subscription(Tide)) == [Tide(level=1, place="Kiel", source="t")]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_publishers_of_a_key_a_late_subscriber_ends_with_the_newer_value(town: City, order: list[int]) -> None:
+    buses, there = [town.bus(), town.bus()], town.bus()
+    times = [datetime(2026, 1, 1, second=second, tzinfo=UTC) for second in (1, 2)]
+    for n in order:
+        locks = buses[n].channel(Lock, NonReal(), keep=1)
+        locks.announce()
+        locks.publish(Lock(n=n, source="s", time=times[n]))
+        tides = buses[n].channel(Tide, NonReal(), keep=1)
+        tides.announce()
+        tides.publish(Tide(level=n, place="Kiel" if n else None, time=times[n]))
+    for cls, attribute in ((Lock, "n"), (Tide, "level")):
+        got: list[Event] = []
+        there.collection(cls).subscribe(got.append)
+        town.run()
+        assert getattr(got[-1], attribute) == 1
+        assert there.last_values(Subscription(cls)) == got[-1:]
+
+
+def test_a_publisher_with_a_clock_that_is_behind_is_heard(town: City) -> None:
+    here, there, third = town.bus(), town.bus(), town.bus()
+    got: list[Any] = []
+    third.collection(Lock).subscribe(got.append)
+    town.run(5)
+    for n, bus in enumerate((here, there)):
+        locks = bus.channel(Lock, NonReal(), keep=1)
+        locks.announce()
+        locks.publish(Lock(n=n, source="s", time=datetime(2026 - n, 1, 1, tzinfo=UTC)))
+        town.run()
+    assert [event.n for event in got] == [0, 1]
+
+
+def test_a_bus_knows_one_last_value_of_a_key_that_others_publish_too(town: City) -> None:
+    here, there = town.bus(), town.bus()
+    channels = [bus.channel(Tide, NonReal(), keep=1) for bus in (here, there)]
+    for channel in channels:
+        channel.announce()
+    here.collection(Tide).subscribe(lambda event: None)
+    town.run()
+    expected = [Tide(level=1), Tide(level=2, place="Kiel"), Tide(level=3)]
+    for channel, event in zip([*channels, channels[0]], expected, strict=True):
+        channel.publish(event)
+        town.run()
+        assert here.last_values(Subscription(Tide)) == [event]
+        again: list[Event] = []
+        here.collection(Tide).subscribe(again.append)
+        assert again == [event]

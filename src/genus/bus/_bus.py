@@ -447,7 +447,7 @@ class Bus:
     def _kept_for(self, listener: Listener[Any]) -> list[KeptEvent]:
         kept = self._last_values.matching(listener)
         if self._keeping_link is not None:
-            kept += map(KeptEvent, self._keeping_link.last_values(listener.subscription))
+            return self._last_values.merge(kept, self._keeping_link.last_values(listener.subscription))
         return kept
 
     def remove(self, listener: Listener[Any]) -> None:

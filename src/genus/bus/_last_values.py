@@ -11,7 +11,7 @@ publish the same key at once, which one is the newest is not defined.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,6 +77,21 @@ class LastValues:
             found += [kept for kept in values.kept() if matches is None or _is_match(matches, kept.event)]
         return found
 
+    def merge(self, own: list[KeptEvent], others: Iterable[Event]) -> list[KeptEvent]:
+        """Own kept events and those of others that a link knows, one for each key.
+
+        The link knows those of others that are newer than the own ones, but not yet what is on its way.
+        """
+        on_their_way = {self._key_of(kept.event) for kept in own if kept.is_on_its_way}
+        newer = [event for event in others if self._key_of(event) not in on_their_way]
+        keys = {self._key_of(event) for event in newer} - {None}
+        return [kept for kept in own if self._key_of(kept.event) not in keys] + [KeptEvent(event) for event in newer]
+
+    def _key_of(self, event: Event) -> object:
+        """The type and key of an event; None if it is not kept by this bus."""
+        values = self._classes.get(type(event))
+        return None if values is None else (type(event), values.key(event))
+
 
 def _is_match(matches: Callable[[Event], bool], event: Event) -> bool:
     """Whether an event matches; not if a value does not have its declared type, which its publisher was told."""
@@ -92,7 +107,7 @@ class ClassValues:
     def __init__(self, cls: type, keep: Keep) -> None:
         check_keep(cls, keep)
         self.cls, self.keep = cls, keep
-        self._key: Callable[[Event], object] = attrgetter(*keep.by)
+        self.key: Callable[[Event], object] = attrgetter(*keep.by)
         self._newest: dict[object, Event] = {}
         self._on_their_way: dict[int, Event] = {}
         """Events that are being published, by identity."""
@@ -105,7 +120,7 @@ class ClassValues:
 
     def put(self, event: Event) -> Event | None:
         """Keep an event that is published now instead of the one with the same key, which is returned."""
-        key = self._key(event)
+        key = self.key(event)
         try:
             with self._lock:
                 before = self._newest.pop(key, None)
@@ -121,7 +136,7 @@ class ClassValues:
 
     def put_back(self, event: Event, before: Event | None) -> None:
         """Keep what was kept before an event that could not be published."""
-        key = self._key(event)
+        key = self.key(event)
         with self._lock:
             if self._newest.get(key) is event:
                 del self._newest[key]

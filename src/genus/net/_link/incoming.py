@@ -67,8 +67,8 @@ class Reception(Protocol):
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
 
-    def keep(self, key: str, arrival: Arrival) -> None:
-        """Keep an event, the newest of its key, for subscribers of this process that come later."""
+    def keep(self, key: str, arrival: Arrival) -> bool:
+        """Keep an event for subscribers of this process that come later; False if a newer one is known."""
 
     def forgotten(self, key: str, origin: Origin) -> None:
         """Keep no event of a key any more, as its publisher said."""
@@ -242,9 +242,12 @@ class IncomingKey:
         if self._keys is not None and self._keys.key(event) != self._event_key:
             self._reject(f"the attributes of a {name_of(self.type)} are not those that its key says", bytes(payload))
             return
+        if self._kept is not None and not self._reception.keep(
+            self.key, Arrival(event, Origin(origin, number, hops), self._kept)
+        ):
+            self._counts.superseded += 1
+            return
         self._counts.received += 1
-        if self._kept is not None:
-            self._reception.keep(self.key, Arrival(event, Origin(origin, number, hops), self._kept))
         self._deliver(event)
         if self._relays:
             self._reception.give_relays(Arrival(event, Origin(origin, number, hops), self._kept))

@@ -36,6 +36,8 @@ class KeptEvents:
         self._kept: dict[str, Arrival] = {}
         self._sent: set[str] = set()
         """Keys whose newest event was published or forwarded here: they need no subscription."""
+        self._key_of: dict[tuple[type, str | None], str] = {}
+        """The key of the newest event of each type and value: it differs if other tagged attributes are present."""
         self._lock = threading.Lock()
 
     def keep(self, key: str, arrival: Arrival) -> bool:
@@ -50,6 +52,14 @@ class KeptEvents:
             self._put(key, arrival)
             return True
 
+    def is_older(self, key: str, arrival: Arrival) -> bool:
+        """Whether an event is older, by its time, than the one that is kept, which is of another publisher."""
+        known = self._kept.get(self._key_of.get((type(arrival.event), arrival.kept), key))
+        if known is None or known.origin.uid == arrival.origin.uid:
+            return False
+        time, newest = arrival.event.time, known.event.time
+        return time is not None and newest is not None and time < newest
+
     def keep_sent(self, key: str, arrival: Arrival) -> None:
         """Keep an event that was published or forwarded here, as the newest of its key."""
         with self._lock:
@@ -58,16 +68,24 @@ class KeptEvents:
 
     def _put(self, key: str, arrival: Arrival) -> None:
         if key not in self._kept and len(self._kept) >= MOST_KEPT:
-            oldest = next(iter(self._kept))
-            del self._kept[oldest]
-            self._sent.discard(oldest)
-        self._kept[key] = arrival
+            self._remove(next(iter(self._kept)))
+        name = (type(arrival.event), arrival.kept)
+        before = self._key_of.get(name, key)
+        if before != key:
+            self._remove(before)
+        self._kept[key], self._key_of[name] = arrival, key
+
+    def _remove(self, key: str) -> Arrival | None:
+        self._sent.discard(key)
+        arrival = self._kept.pop(key, None)
+        if arrival is not None:
+            self._key_of.pop((type(arrival.event), arrival.kept), None)
+        return arrival
 
     def forget(self, key: str) -> Arrival | None:
         """Keep no event of a key; returns the one that was kept."""
         with self._lock:
-            self._sent.discard(key)
-            return self._kept.pop(key, None)
+            return self._remove(key)
 
     def drop_unsubscribed(self) -> list[str]:
         """Forget events that arrived and whose keys are no longer subscribed to, as newer ones do not; the keys."""
@@ -75,7 +93,7 @@ class KeptEvents:
             arrived = self._kept.keys() - self._sent
             gone = [key for key in arrived if not self._patterns.matches_last(key)]
             for key in gone:
-                del self._kept[key]
+                self._remove(key)
         return gone
 
     def of_others(self, subscription: Subscription) -> list[Arrival]:

@@ -33,7 +33,7 @@ from genus.net._link.incoming import Deliver, IncomingKeys, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText
 from genus.net._link.kept import KeptEvents
 from genus.net._link.lateness import LateEvents
-from genus.net._link.losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
+from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
 from genus.net._link.publisher import NetPublisher
@@ -548,10 +548,21 @@ class NetLink:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
         return self._late.is_on_time(key, sender, times)
 
-    def keep(self, key: str, arrival: Arrival) -> None:
-        """Keep an event, the newest of its key, for subscribers of this process that come later."""
+    def keep(self, key: str, arrival: Arrival) -> bool:
+        """Keep an event for subscribers of this process that come later; False if a newer one is known.
+
+        Of several publishers of a key, each has kept a value for those that subscribe; they come in any order.
+        """
+        if self._kept.is_older(key, arrival) and self._has_just_joined(key):
+            return False
         if not self._kept.keep(key, arrival):
             self._incoming.forget(key)  # who subscribes again gets it again
+        return True
+
+    def _has_just_joined(self, key: str) -> bool:
+        """Whether packets of a key may be those that were kept, and not just published."""
+        since = self.subscribed_since(key)
+        return since is not None and self.now() - since <= JOIN_S
 
     def forgotten(self, key: str, origin: Origin) -> None:
         """Keep no event of a key any more, as its publisher said, and tell gateways."""

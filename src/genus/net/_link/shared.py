@@ -49,8 +49,9 @@ class SharedReception:
     def give_relays(self, arrival: Arrival) -> None:
         """There are none."""
 
-    def keep(self, key: str, arrival: Arrival) -> None:
+    def keep(self, key: str, arrival: Arrival) -> bool:
         """Last values are not shared."""
+        return True
 
     def forgotten(self, key: str, origin: Origin) -> None:
         """Last values are not shared."""
