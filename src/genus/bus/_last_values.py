@@ -43,6 +43,8 @@ class LastValues:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held while a class becomes one that is kept, and while a listener becomes known to the router."""
+        self.on_forgotten: list[Callable[[Event], None]] = []
+        """Are called with each event that is kept no more."""
         self._classes: dict[type, ClassValues] = {}
 
     def keep(self, cls: type, keep: Keep) -> "ClassValues":
@@ -50,7 +52,7 @@ class LastValues:
         with self.lock:
             known = self._classes.get(cls)
             if known is None:
-                known = self._classes[cls] = ClassValues(cls, keep)
+                known = self._classes[cls] = ClassValues(cls, keep, self.on_forgotten)
         if known.keep != keep:
             raise BusError(
                 f"{name_of(cls)} is kept by {', '.join(known.keep.by)} on this bus already, not by {', '.join(keep.by)}"
@@ -104,8 +106,9 @@ def _is_match(matches: Callable[[Event], bool], event: Event) -> bool:
 class ClassValues:
     """State: the newest event of each key of one class."""
 
-    def __init__(self, cls: type, keep: Keep) -> None:
+    def __init__(self, cls: type, keep: Keep, on_forgotten: list[Callable[[Event], None]]) -> None:
         check_keep(cls, keep)
+        self._on_forgotten = on_forgotten
         self.cls, self.keep = cls, keep
         self.key: Callable[[Event], object] = attrgetter(*keep.by)
         self._newest: dict[object, Event] = {}
@@ -157,6 +160,9 @@ class ClassValues:
             }
             for key in removed:
                 del self._newest[key]
+        for event in removed.values():
+            for tell in list(self._on_forgotten):
+                tell(event)
         return list(removed.values())
 
 
