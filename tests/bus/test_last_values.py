@@ -4,7 +4,7 @@ import asyncio
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -477,6 +477,7 @@ class KeepingMemory:
         self.known: dict[object, Event] = {}
         self.announced: list[tuple[type, Keep | None]] = []
         self.forgotten: list[Event] = []
+        self.forgotten_keys: list[tuple[object, ...]] = []
         self.on_listen: Callable[[], None] = lambda: None
         self.refuses = refuses
         self.withdrawn = 0
@@ -525,6 +526,9 @@ class MemoryPublisher:
 
     def forget(self, event: Any) -> None:
         self.link.forgotten.append(event)
+
+    def forget_key(self, values: Sequence[object]) -> None:
+        self.link.forgotten_keys.append(tuple(values))
 
     def withdraw(self) -> None:
         self.link.withdrawn += 1
@@ -603,6 +607,8 @@ def test_a_channel_on_a_link_keeps_what_the_link_could_publish(refuses: bool) ->
         assert [(event.number, event.source) for event in kept] == ([] if refuses else [(1, "here")])
         states.forget()
         assert link.forgotten == kept
+        assert states.forget(valve=5, source="elsewhere") == 0
+        assert link.forgotten_keys == [("elsewhere", 5)]
 
 
 def test_a_second_key_of_a_type_is_refused_on_a_link_too() -> None:

@@ -130,6 +130,10 @@ def test_last_values_cross_to_who_subscribes_later() -> None:
         city.subscribe(Subscription(RoadSign), later.append)
         assert [event.text for event in later] == [2, 3]
         assert len(got) == 2
+        signs.forget(source="gate-1")
+        gateway.settle()
+        assert [event.text for event in city.last_values(Subscription(RoadSign))] == [3]
+        assert len(got) == 2
 
 
 def test_a_full_or_refusing_side_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,8 @@ import pytest
 from genus import Event, Subscription, UInt8, this
 from genus.net._envelope import Origin
 from genus.net._gateway.election import TAKEOVER_S
-from genus.net._gateway.rate import parse_rate
+from genus.net._gateway.machine import GatewayMachine
+from genus.net._gateway.rate import RateLimit, parse_rate
 from genus.net._gateway.scope import Scope, SideRules
 from genus.net._relay import Arrival, Want
 from tests.net.network_model import (
@@ -390,3 +391,43 @@ def test_sweep_of_shapes_and_deaths(seed: int) -> None:
     test_events_of_a_can_bus_survive_the_active_gateway(seed)
     test_two_active_gateways_of_a_can_bus_number_its_events_alike(seed)
     test_a_ring_without_one_gateway_goes_the_other_way(seed)
+
+
+def kept_probe(number: int, *, lane: int = 1, is_forgotten: bool = False) -> Arrival:
+    return Arrival(Probe(lane=lane, source="s"), Origin(b"road----", number), "s", is_forgotten)
+
+
+def wanting(*sides: int, rate: str = "") -> GatewayMachine:
+    """A machine of three sides, some of which want probes."""
+    limits: dict[type, RateLimit] = {Probe: parse_rate(rate)} if rate else {}
+    machine = GatewayMachine("g", [SideRules(f"net{side}", limits=limits) for side in range(3)], hold_s=0.0)
+    for side in sides:
+        assert machine.wants_changed(side, [Want("x", "x", Subscription(Probe))], 0.0) == []
+    return machine
+
+
+def test_what_is_forgotten_is_told_where_it_was_sent_and_not_passed_later() -> None:
+    machine = wanting(1)
+    assert [one.target for one in machine.arrived(0, kept_probe(1), 0.0)] == [1]
+    (forward,) = machine.arrived(0, kept_probe(2, is_forgotten=True), 0.0)
+    assert (forward.target, forward.arrival.is_forgotten, forward.arrival.origin.hops) == (1, True, 1)
+    assert machine.arrived(0, kept_probe(1), 0.0) == [], "a copy that took longer"
+    assert machine.wants_changed(2, [Want("y", "y", Subscription(Probe))], 0.0) == []
+
+
+def test_a_value_that_waits_for_a_rate_limit_is_not_sent_after_it_is_forgotten() -> None:
+    machine = wanting(1, rate="1/s newest")
+    assert len(machine.arrived(0, kept_probe(1), 0.0)) == 1
+    assert machine.arrived(0, kept_probe(2), 0.0) == []
+    assert [one.arrival.is_forgotten for one in machine.arrived(0, kept_probe(3, is_forgotten=True), 0.1)] == [True]
+    assert machine.tick(5.0) == []
+
+
+def test_a_kept_event_is_not_passed_once_newer_ones_cannot_arrive() -> None:
+    machine = wanting(1)
+    assert len(machine.arrived(0, kept_probe(1), 0.0)) == 1
+    machine.wants_changed(1, [], 1.0)
+    machine.tick(10.0)
+    assert machine.wanted_on(0) == []
+    assert machine.wants_changed(1, [Want("x", "x", Subscription(Probe))], 11.0) == []
+    assert len(machine.arrived(0, kept_probe(1), 12.0)) == 1, "the link gives what is still kept"

@@ -170,6 +170,12 @@ def test_last_values_reach_who_subscribes_later_beyond_a_gateway(addresses: list
             late = Collected(other, Subscription(NetLoop))
             eventually(lambda: set(late.got) == {2, 3})
         assert max(first.got.values()) == 1
+        loops.forget(source="loop-0")
+        eventually(lambda: [event.number for event in city.last_values(Subscription(NetLoop))] == [3])
+        with open_bus(addresses[1]) as other:
+            late = Collected(other, Subscription(NetLoop))
+            eventually(lambda: 3 in late.got)
+            assert set(late.got) == {3}
 
 
 @pytest.mark.parametrize("addresses", MEDIA, indirect=True)

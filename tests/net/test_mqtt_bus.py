@@ -183,3 +183,20 @@ def test_processes_that_come_and_go_leave_one_statement_of_units(broker: MqttBro
     (listener,) = opened(stack, address(broker, "gusts"), 1)
     inbox = listener.collection(declare("m/s")).inbox()
     assert inbox.get(timeout=PATIENCE_S).speed == pytest.approx(30.0)  # its sender is gone
+
+
+def test_a_restarted_publisher_makes_the_broker_forget_what_its_predecessor_published(
+    broker: MqttBroker, stack: ExitStack
+) -> None:
+    for first in (True, False):
+        with open_bus(address(broker, "restarted")) as publisher:
+            channel = publisher.channel(BusClimate, NonReal(), keep=1)
+            channel.announce()
+            for source in ("a", "b") if first else ():
+                channel.publish(BusClimate(temperature=1.0, source=source))
+            if not first:
+                assert channel.forget(source="a") == 0
+    (late,) = opened(stack, address(broker, "restarted"), 1)
+    inbox = late.collection(BusClimate).inbox()
+    assert inbox.get(timeout=PATIENCE_S).source == "b"
+    assert [event.source for event in late.last_values("BusClimate")] == ["b"]

@@ -156,17 +156,17 @@ def test_the_consumers_of_a_queue_are_told_of_losses() -> None:
     city = City(MemoryNetwork(ZENOH, 1, Faults(lost=0.5)))
     here, there = city.bus(), city.bus()
     told: list[list[EventsLost]] = [[], []]
-    taken: list[Tide] = []
+    taken: list[SeaTide] = []
 
     def fail(trouble: EventsLost) -> None:
         raise ValueError("a handler that fails does not keep the others from being told")
 
-    there.collection(Tide, "queue").subscribe(taken.append, on_trouble=told[0].append)
-    there.collection(Tide, "queue").subscribe(taken.append, on_trouble=fail)
-    there.collection(Tide, "queue").subscribe(taken.append, on_trouble=told[1].append)
+    there.collection(SeaTide, "queue").subscribe(taken.append, on_trouble=told[0].append)
+    there.collection(SeaTide, "queue").subscribe(taken.append, on_trouble=fail)
+    there.collection(SeaTide, "queue").subscribe(taken.append, on_trouble=told[1].append)
     city.run(4)
     for level in range(100):
-        here.publish(Tide(level=level))
+        here.publish(SeaTide(level=level))
     city.run(10)
     lost = there.traffic().link["lost"]
     assert lost

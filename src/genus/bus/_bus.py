@@ -323,6 +323,12 @@ class Bus:
         """By which attributes the newest events of a type are kept on this bus; None if they are not."""
         return self._last_values.kept_by(cls)
 
+    def on_forgotten(self, tell: Callable[[Event], None]) -> Callable[[], None]:
+        """Call a function with each last value of this bus that `forget` removes; returns a function to end it."""
+        known = self._last_values.on_forgotten
+        known.append(tell)
+        return lambda: known.remove(tell) if tell in known else None
+
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions that there are now, one for each listener."""
         return [listener.subscription for listener in self._listeners()]
@@ -447,7 +453,7 @@ class Bus:
     def _kept_for(self, listener: Listener[Any]) -> list[KeptEvent]:
         kept = self._last_values.matching(listener)
         if self._keeping_link is not None:
-            kept += map(KeptEvent, self._keeping_link.last_values(listener.subscription))
+            return self._last_values.merge(kept, self._keeping_link.last_values(listener.subscription))
         return kept
 
     def remove(self, listener: Listener[Any]) -> None:

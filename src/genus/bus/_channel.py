@@ -88,7 +88,7 @@ class EventChannel(Generic[T]):
         self._publisher.publish(event)
 
     def forget(self, **key: object) -> int:
-        """Keep last values no more: those with the given values, or all; returns how many there were.
+        """Keep last values no more: those with the given values, or all of this bus; returns how many it had.
 
         >>> from genus import Event, Subscription, open_bus
         >>> class Gate(Event):

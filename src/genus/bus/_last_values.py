@@ -11,7 +11,7 @@ publish the same key at once, which one is the newest is not defined.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +43,8 @@ class LastValues:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held while a class becomes one that is kept, and while a listener becomes known to the router."""
+        self.on_forgotten: list[Callable[[Event], None]] = []
+        """Are called with each event that is kept no more."""
         self._classes: dict[type, ClassValues] = {}
 
     def keep(self, cls: type, keep: Keep) -> "ClassValues":
@@ -50,7 +52,7 @@ class LastValues:
         with self.lock:
             known = self._classes.get(cls)
             if known is None:
-                known = self._classes[cls] = ClassValues(cls, keep)
+                known = self._classes[cls] = ClassValues(cls, keep, self.on_forgotten)
         if known.keep != keep:
             raise BusError(
                 f"{name_of(cls)} is kept by {', '.join(known.keep.by)} on this bus already, not by {', '.join(keep.by)}"
@@ -77,6 +79,21 @@ class LastValues:
             found += [kept for kept in values.kept() if matches is None or _is_match(matches, kept.event)]
         return found
 
+    def merge(self, own: list[KeptEvent], others: Iterable[Event]) -> list[KeptEvent]:
+        """Own kept events and those of others that a link knows, one for each key.
+
+        The link knows those of others that are newer than the own ones, but not yet what is on its way.
+        """
+        on_their_way = {self._key_of(kept.event) for kept in own if kept.is_on_its_way}
+        newer = [event for event in others if self._key_of(event) not in on_their_way]
+        keys = {self._key_of(event) for event in newer} - {None}
+        return [kept for kept in own if self._key_of(kept.event) not in keys] + [KeptEvent(event) for event in newer]
+
+    def _key_of(self, event: Event) -> object:
+        """The type and key of an event; None if it is not kept by this bus."""
+        values = self._classes.get(type(event))
+        return None if values is None else (type(event), values.key(event))
+
 
 def _is_match(matches: Callable[[Event], bool], event: Event) -> bool:
     """Whether an event matches; not if a value does not have its declared type, which its publisher was told."""
@@ -89,10 +106,11 @@ def _is_match(matches: Callable[[Event], bool], event: Event) -> bool:
 class ClassValues:
     """State: the newest event of each key of one class."""
 
-    def __init__(self, cls: type, keep: Keep) -> None:
+    def __init__(self, cls: type, keep: Keep, on_forgotten: list[Callable[[Event], None]]) -> None:
         check_keep(cls, keep)
+        self._on_forgotten = on_forgotten
         self.cls, self.keep = cls, keep
-        self._key: Callable[[Event], object] = attrgetter(*keep.by)
+        self.key: Callable[[Event], object] = attrgetter(*keep.by)
         self._newest: dict[object, Event] = {}
         self._on_their_way: dict[int, Event] = {}
         """Events that are being published, by identity."""
@@ -105,7 +123,7 @@ class ClassValues:
 
     def put(self, event: Event) -> Event | None:
         """Keep an event that is published now instead of the one with the same key, which is returned."""
-        key = self._key(event)
+        key = self.key(event)
         try:
             with self._lock:
                 before = self._newest.pop(key, None)
@@ -121,7 +139,7 @@ class ClassValues:
 
     def put_back(self, event: Event, before: Event | None) -> None:
         """Keep what was kept before an event that could not be published."""
-        key = self._key(event)
+        key = self.key(event)
         with self._lock:
             if self._newest.get(key) is event:
                 del self._newest[key]
@@ -142,6 +160,9 @@ class ClassValues:
             }
             for key in removed:
                 del self._newest[key]
+        for event in removed.values():
+            for tell in list(self._on_forgotten):
+                tell(event)
         return list(removed.values())
 
 
@@ -181,11 +202,18 @@ class LastValuePublisher:
             self._values.arrived(own)
 
     def forget(self, key: Mapping[str, object]) -> int:
-        """Keep the events with these values no more; returns how many there were."""
+        """Keep the events with these values no more; returns how many of this bus there were.
+
+        With the values of a whole key, the network forgets it also if its event was published by another process.
+        """
         removed = self._values.remove(key)
         if isinstance(self._publisher, KeepingPublisher):
-            for event in removed:
-                self._publisher.forget(event)
+            by = self._values.keep.by
+            if all(name in key for name in by):
+                self._publisher.forget_key([key[name] for name in by])
+            else:
+                for event in removed:
+                    self._publisher.forget(event)
         return len(removed)
 
 

@@ -60,6 +60,9 @@ class KeepingPublisher(Publisher, Protocol):
     def forget(self, event: Any) -> None:
         """Keep an event, the newest of its key, no more."""
 
+    def forget_key(self, values: Sequence[object]) -> None:
+        """Keep no event any more whose key has these values, in the order of `keep_by`, whoever published it."""
+
 
 @runtime_checkable
 class ListeningLink(Link, Protocol):

@@ -26,12 +26,14 @@ class Want(msgspec.Struct, frozen=True):
 class Arrival(msgspec.Struct, frozen=True, gc=False):
     """An event that came over a link, or was published on its bus, and where it comes from.
 
-    `kept` is the value of the key under which it is kept for later subscribers; None if it is not.
+    `kept` is the value of the key under which it is kept for later subscribers; None if it is not. With `is_forgotten`
+    nothing came but that this event, which did so before, is kept no more.
     """
 
     event: Event
     origin: Origin
     kept: str | None = None
+    is_forgotten: bool = False
 
 
 class Relay(Protocol):

@@ -75,8 +75,8 @@ class GatewayMachine:
         self._tables: list[dict[type, _ClassTable]] = [{} for _ in sides]
         self._limiters = [Limiter(side.limits) for side in sides]
         self._seen = SeenEvents()
-        self._kept: OrderedDict[str, _KeptArrival] = OrderedDict()
-        """The newest event of each line of which the newest is kept."""
+        self._kept: OrderedDict[tuple[type, str | None], _KeptArrival] = OrderedDict()
+        """The newest event of each type and value under which the newest is kept."""
         self._counted: dict[tuple[bytes, str], tuple[bytes, int]] = {}
         """By node and type of events that gateways count: the uid of the active gateway's, and the difference."""
         self._election = Election(uid, self.sides, now + settle_s if is_doubled else None)
@@ -98,11 +98,20 @@ class GatewayMachine:
         return self._pass_kept(changed, now) if changed and self._is_active else []
 
     def _pass_kept(self, changed: set[int], now: float) -> list[Forward]:
+        self._drop_unwanted(changed)
         found = []
         for kept in [each for each in self._kept.values() if each.side in changed]:
             targets = [each for each in self._targets(kept.side, kept.arrival.event) if each not in kept.targets]
             found += self._pass(kept.side, kept.arrival, targets, now)
         return found
+
+    def _drop_unwanted(self, changed: set[int]) -> None:
+        """Keep no events of sides where they are not wanted any more, as newer ones do not arrive."""
+        wanted = {side: declared(self._interest.routes[side]) for side in changed}
+        tests = {side: AnyOf(want.subscription for want in wants) for side, wants in wanted.items()}
+        for key, kept in list(self._kept.items()):
+            if kept.side in tests and not tests[kept.side](kept.arrival.event):
+                del self._kept[key]
 
     def take_changed(self) -> dict[int, list[Want]]:
         """What to want on each side where that has changed since the last call."""
@@ -148,14 +157,16 @@ class GatewayMachine:
         elif owner is not None:
             self._see_crossing(arrival, side)
             return []
-        elif not self._seen.add(arrival, line_of(arrival)):
+        elif not self._seen.add(arrival, line_of(arrival)) and not self._is_asked_again(arrival):
             return self._heard_again(side, arrival)
         targets = self._targets(side, arrival.event)
+        if arrival.is_forgotten:
+            targets = self._forget(side, arrival, targets)
         if not self._is_active:
             if targets:
                 self._standby.hold(side, arrival, set(targets), now)
             return []
-        if not targets and arrival.kept is not None:
+        if not targets and arrival.kept is not None and not arrival.is_forgotten:
             self._keep(side, arrival, ())
         counts.unwanted += not targets
         return self._pass(side, arrival, targets, now)
@@ -180,14 +191,14 @@ class GatewayMachine:
                 self.counts[target].wanted += 1
                 self.counts[target].lost += 1
             return []
-        if arrival.kept is not None:
+        if arrival.kept is not None and not arrival.is_forgotten:
             self._keep(side, arrival, targets)
         onward = replace(arrival, origin=Origin(origin.uid, origin.number, origin.hops + 1))
         found = []
         for target in targets:
             counts = self.counts[target]
             counts.wanted += 1
-            passes, dropped = self._limiters[target].admit(onward, now) if self._limiters[target] else (True, 0)
+            passes, dropped = self._admit(target, onward, now)
             counts.limited += dropped
             if passes:
                 found.append(Forward(target, onward))
@@ -195,13 +206,35 @@ class GatewayMachine:
 
     def _keep(self, side: int, arrival: Arrival, targets: Iterable[int]) -> None:
         """Keep an event for sides that come to want it later."""
-        line = line_of(arrival)
-        before = self._kept.get(line)
+        key = (type(arrival.event), arrival.kept)
+        before = self._kept.get(key)
         had = before.targets if before is not None and before.arrival is arrival else set()
-        self._kept[line] = _KeptArrival(side, arrival, {*targets, *had})
-        self._kept.move_to_end(line)
+        self._kept[key] = _KeptArrival(side, arrival, {*targets, *had})
+        self._kept.move_to_end(key)
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
+
+    def _admit(self, target: int, arrival: Arrival, now: float) -> tuple[bool, int]:
+        """Whether an event may enter a side now, and how many are thereby dropped; that one is kept no more may."""
+        limiter = self._limiters[target]
+        if arrival.is_forgotten:
+            return True, limiter.forget(arrival)
+        return limiter.admit(arrival, now) if limiter else (True, 0)
+
+    def _forget(self, side: int, arrival: Arrival, wanting: list[int]) -> list[int]:
+        """Keep an event no more; returns the sides that have it."""
+        key = (type(arrival.event), arrival.kept)
+        known = self._kept.get(key)
+        if known is None or line_of(known.arrival) != line_of(arrival):
+            return wanting
+        del self._kept[key]
+        return sorted({*known.targets, known.side} - {side})
+
+    def _is_asked_again(self, arrival: Arrival) -> bool:
+        """Whether an event that was seen before is a last value that was dropped here while no side wanted it."""
+        if arrival.kept is None or arrival.is_forgotten or not self._is_active:
+            return False
+        return (type(arrival.event), arrival.kept) not in self._kept and self._seen.is_newest(arrival, line_of(arrival))
 
     def _targets(self, side: int, event: Event) -> list[int]:
         """The sides that want an event of a side."""
@@ -286,6 +319,8 @@ class GatewayMachine:
         was_active, self._is_active = self._is_active, self._election.is_won(now)
         if was_active != self._is_active:
             self._changed = set(range(len(self.sides)))
+        if was_active and not self._is_active:
+            self._kept.clear()  # from now on the other one follows them
         if was_active or not self._is_active:
             return []
         found = []

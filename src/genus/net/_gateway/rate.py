@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from genus.errors import BusError
+from genus.net._gateway.window import line_of
 from genus.net._relay import Arrival
 
 WhenLimited: TypeAlias = Literal["drop", "newest"]
@@ -65,6 +66,14 @@ class Limiter:
         replaced = empty[0].waiting
         empty[0].waiting = arrival
         return False, 0 if replaced is None else 1
+
+    def forget(self, arrival: Arrival) -> int:
+        """Let an event wait no more that is kept no more; returns how many did."""
+        waiting = [each for each in self._find(type(arrival.event)) if each.waiting is not None]
+        same = [each for each in waiting if each.waiting is not None and line_of(each.waiting) == line_of(arrival)]
+        for bucket in same:
+            bucket.waiting = None
+        return len(same)
 
     def due(self, now: float) -> list[Arrival]:
         """The events that waited and may pass now."""

@@ -24,6 +24,7 @@ from genus.net._envelope import NUMBERS, Origin, new_uid
 from genus.net._gateway.routes import AnyOf, merged
 from genus.net._gateway.standby import PREFIX_BYTES
 from genus.net._gateway.window import SeenEvents, line_of
+from genus.net._link.kept import kept_value
 from genus.net._relay import Arrival, Relay, RelayLink, Want
 
 NUMBERS_PER_S = 4096
@@ -93,6 +94,14 @@ class EventNumbers:
                 self._last[type(event), kept] = arrival
             return arrival
 
+    def forget(self, event: Event, uid: bytes, kept: str | None) -> Arrival:
+        """That an event is kept no more, with its origin, as the next of its type there."""
+        with self._lock:
+            self._last.pop((type(event), kept or ""), None)
+            self._counts[uid, type(event)] += 1
+            number = (self._first + self._counts[uid, type(event)]) % NUMBERS
+            return Arrival(event, Origin(uid, number), kept, is_forgotten=True)
+
 
 class LocalNetwork:
     """State: a bus within this process as a network: its subscribers are one participant, each gateway is another."""
@@ -108,6 +117,7 @@ class LocalNetwork:
         self._keepers: dict[type, EventChannel[Event]] = {}
         self._forwarding = threading.local()
         self._listener: Listener[Any] | None = None
+        self._end_forgotten: Callable[[], None] = _nothing
         self._lock = threading.RLock()
 
     def wants_changed(self, link: "LocalLink") -> None:
@@ -116,10 +126,12 @@ class LocalNetwork:
             is_wanted = any(relay.subscriptions for each in self.links for relay in each.relays)
             before = self._listener
             if is_wanted and before is None:
+                self._end_forgotten = self.bus.on_forgotten(self._forgotten)
                 self._listener = self.bus.subscribe(Subscription(Event), self._published)
             elif not is_wanted and before is not None:
                 self._listener = None
                 before.cancel()
+                self._end_forgotten()
         self._catch_up(link)
         for other in self.links:
             if other is not link:
@@ -143,13 +155,25 @@ class LocalNetwork:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def _published(self, event: Event) -> None:
-        forwarded = getattr(self._forwarding, "event", None)
-        if forwarded is None or (forwarded is not event and forwarded != event):
+        if not self._is_forwarded(event):
             wanting = self._wanting(event, None)
             if wanting:
                 arrival = self._numbers.add(event, self.uid, self._kept_value(event))
                 for relay in wanting:
                     relay.receive(arrival)
+
+    def _is_forwarded(self, event: Event) -> bool:
+        """Whether a gateway gave this event to the bus just now."""
+        forwarded = getattr(self._forwarding, "event", None)
+        return forwarded is not None and (forwarded is event or forwarded == event)
+
+    def _forgotten(self, event: Event) -> None:
+        """A last value of the bus is kept no more."""
+        wanting = [] if self._is_forwarded(event) else self._wanting(event, None)
+        if wanting:
+            arrival = self._numbers.forget(event, self.uid, self._kept_value(event))
+            for relay in wanting:
+                relay.receive(arrival)
 
     def _wanting(self, event: Event, sender: "LocalLink | None") -> list[LocalRelay]:
         """The gateways that want an event, except the one that sent it."""
@@ -158,10 +182,7 @@ class LocalNetwork:
 
     def _kept_value(self, event: Event) -> str | None:
         keep = self.bus.kept_by(type(event))
-        if keep is None:
-            return None
-        values = (getattr(event, name) for name in keep.by)
-        return ",".join("" if value is None else str(value) for value in values)
+        return None if keep is None else kept_value(event, keep)
 
     def _catch_up(self, link: "LocalLink") -> None:
         """Give a gateway the kept events that it wants; the same ones again do no harm."""
@@ -178,14 +199,24 @@ class LocalNetwork:
         before = getattr(self._forwarding, "event", None)
         self._forwarding.event = arrival.event
         try:
-            if arrival.kept is None:
-                self.bus.receive(arrival.event)
-            else:
-                self._keeper(type(arrival.event)).publish(arrival.event)
+            self._take(arrival)
         finally:
             self._forwarding.event = before
         for relay in self._wanting(arrival.event, sender):
             relay.receive(arrival)
+
+    def _take(self, arrival: Arrival) -> None:
+        if arrival.is_forgotten:
+            self._forget(arrival.event)
+        elif arrival.kept is None:
+            self.bus.receive(arrival.event)
+        else:
+            self._keeper(type(arrival.event)).publish(arrival.event)
+
+    def _forget(self, event: Event) -> None:
+        keeper, keep = self._keepers.get(type(event)), self.bus.kept_by(type(event))
+        if keeper is not None and keep is not None:
+            keeper.forget(**{name: getattr(event, name) for name in keep.by})
 
     def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
         """The channel that keeps the newest event of each source."""
@@ -316,6 +347,8 @@ class CanSegment:
 
     def forward(self, arrival: Arrival) -> None:
         """Publish an event of another network on the bus, and to its subscribers in this process."""
+        if arrival.is_forgotten:
+            return  # nothing is kept there
         self._link.forward(arrival.event)
         self._bus.receive(arrival.event)
 

@@ -35,11 +35,14 @@ SUFFIX = ".spool"
 _FORM = FrameFormat(b"genspl\x01\n", FORMAT.marker, is_escaped=True)
 _ORIGIN = struct.Struct(">8sIB")
 _packets = msgspec.msgpack.Decoder(tuple[bytes, str | None, bytes])
+_FORGOTTEN = b"\x00"
+"""Stands before an event that is kept no more; no recorded event begins so."""
 
 
 def _encode(arrival: Arrival, at_us: int) -> bytes:
     origin = _ORIGIN.pack(arrival.origin.uid, arrival.origin.number, arrival.origin.hops)
-    return msgspec.msgpack.encode((origin, arrival.kept, encode_event(arrival.event, at_us)))
+    event = encode_event(arrival.event, at_us)
+    return msgspec.msgpack.encode((origin, arrival.kept, _FORGOTTEN + event if arrival.is_forgotten else event))
 
 
 class Spool:
@@ -202,11 +205,12 @@ class Spool:
     def _decode(self, packet: bytes) -> Arrival | None:
         try:
             origin, kept, event = _packets.decode(packet)
-            found = self._decoder.decode(event)
+            is_forgotten = event.startswith(_FORGOTTEN)
+            found = self._decoder.decode(event.removeprefix(_FORGOTTEN))
             made = Origin(*_ORIGIN.unpack(origin))
         except (msgspec.MsgspecError, struct.error, UnicodeDecodeError):
             return None
-        return Arrival(found.event, made, kept) if isinstance(found, Recorded) else None
+        return Arrival(found.event, made, kept, is_forgotten) if isinstance(found, Recorded) else None
 
     def _write_position(self, oldest: int) -> None:
         draft = self.folder / "position.new"

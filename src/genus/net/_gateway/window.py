@@ -43,3 +43,8 @@ class SeenEvents:
         if len(self._windows) > MOST_WINDOWS:
             self._windows.popitem(last=False)
         return True
+
+    def is_newest(self, arrival: Arrival, line: str) -> bool:
+        """Whether nothing newer of the origin and line than this event was seen."""
+        numbers = self._windows.get((arrival.origin.uid, line))
+        return numbers is None or numbers.newest == arrival.origin.number

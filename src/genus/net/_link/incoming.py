@@ -74,8 +74,11 @@ class Reception(Protocol):
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
 
-    def keep(self, key: str, arrival: Arrival | None) -> None:
-        """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
+    def keep(self, key: str, arrival: Arrival) -> bool:
+        """Keep an event for subscribers of this process that come later; False if a newer one is known."""
+
+    def forgotten(self, key: str, origin: Origin) -> None:
+        """Keep no event of a key any more, as its publisher said."""
 
 
 class IncomingKey:
@@ -129,7 +132,7 @@ class IncomingKey:
         if seen is not None and number == seen.newest + 1 and not self._relays:
             seen.newest = number
         elif not self.is_new(origin, number):
-            self._counts.duplicates += 1
+            self.count_copy(origin, number)
             return
         self._deliver_payload(payload, origin, number, hops, self._read_event)
 
@@ -160,10 +163,18 @@ class IncomingKey:
         if reader is None:
             self._count_number(sender, sent, 1)
             self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
-        elif len(envelope) < _SOFT_LENGTH or self._is_on_time(sender, envelope):
+        elif len(envelope) < _SOFT_LENGTH or self._is_copy(origin, number) or self._is_on_time(sender, envelope):
             self._accept(origin, number, hops, sender, sent, payload, read_of(reader))
         else:
             self._count_number(sender, sent, 1)
+            self.is_new(origin, number)
+
+    def _is_copy(self, origin: bytes, number: int) -> bool:
+        """Whether a packet does not come from its publishing: it came before, or was kept for those that come later."""
+        seen = self.origins.get(origin)
+        if self._kept is not None:
+            return seen is None or not seen.is_newer(number)
+        return seen is not None and seen.was_seen(number)
 
     def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
         times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
@@ -189,7 +200,7 @@ class IncomingKey:
             return
         self._count_number(sender, sent, 1)
         if not self.is_new(origin, number):
-            self._counts.duplicates += 1
+            self.count_copy(origin, number)
             return
         self._deliver_payload(payload, origin, number, hops, read)
 
@@ -227,7 +238,7 @@ class IncomingKey:
 
     def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int, read: ReadEvent) -> None:
         if self._kept is not None and not payload:
-            self._reception.keep(self.key, None)
+            self._reception.forgotten(self.key, Origin(origin, number, hops))
             return
         event = read(payload)
         if event.__class__ is not self.type:
@@ -236,9 +247,12 @@ class IncomingKey:
         if self._keys is not None and self._keys.key(event) != self._event_key:
             self._reject(f"the attributes of a {name_of(self.type)} are not those that its key says", bytes(payload))
             return
+        if self._kept is not None and not self._reception.keep(
+            self.key, Arrival(event, Origin(origin, number, hops), self._kept)
+        ):
+            self._counts.superseded += 1
+            return
         self._counts.received += 1
-        if self._kept is not None:
-            self._reception.keep(self.key, Arrival(event, Origin(origin, number, hops), self._kept))
         self._deliver(event)
         if self._relays:
             self._reception.give_relays(Arrival(event, Origin(origin, number, hops), self._kept))
@@ -257,6 +271,16 @@ class IncomingKey:
                 self.origins[origin] = OriginNumbers(number)
                 return True
             return (self._kept is None or seen.is_newer(number)) and seen.is_new(number)
+
+    def count_copy(self, origin: bytes, number: int) -> None:
+        """Count an event that is not new: a copy, or a last value that came after a newer one."""
+        seen = self.origins.get(origin)
+        with self._lock:
+            is_superseded = self._kept is not None and seen is not None and seen.is_new(number)
+        if is_superseded:
+            self._counts.superseded += 1
+        else:
+            self._counts.duplicates += 1
 
     def _count_number(self, sender: bytes, sent: int, count: int) -> None:
         numbers = self.senders.get(sender)
@@ -285,6 +309,8 @@ class Counts:
     def __init__(self) -> None:
         self.received = 0
         self.duplicates = 0
+        self.superseded = 0
+        """Last values that came after a newer one."""
         self.rejections = Rejections()
         self.unread = UnreadValues()
 

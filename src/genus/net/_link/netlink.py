@@ -34,7 +34,7 @@ from genus.net._link.incoming import Deliver, IncomingKeys, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText
 from genus.net._link.kept import KeptEvents
 from genus.net._link.lateness import LateEvents
-from genus.net._link.losses import BEAT_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
+from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
 from genus.net._link.publisher import NetPublisher
@@ -135,7 +135,9 @@ class NetLink:
         self._deliver = deliver
         self._types_seen.update(subtypes(Event))
         self.transport.open(self)
-        self._outgoing = OutgoingKeys(self.transport, self.uid, self.realm, self.units, self._encode_cloud)
+        self._outgoing = OutgoingKeys(
+            self.transport, self.uid, self.realm, self.units, self._encode_cloud, self._forget_sent
+        )
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
         self._control = {
@@ -219,9 +221,13 @@ class NetLink:
         if not self._closing.is_set():
             self._own_wants.remove(listening.subscription)
             self._patterns.remove(listening.filter.patterns)
-            for key in self._kept.drop_unsubscribed():
-                self._incoming.forget(key)  # who subscribes again gets the value again
+            self._drop_kept()
             self._wants_changed()
+
+    def _drop_kept(self) -> None:
+        """Forget last values that are not subscribed to any more; who subscribes again gets them again."""
+        for key in self._kept.drop_unsubscribed():
+            self._incoming.forget(key)
 
     def share(
         self,
@@ -291,6 +297,7 @@ class NetLink:
             "sent": self._outgoing.sent() if self._control else 0,
             "received": counts.received,
             "duplicates": counts.duplicates,
+            "superseded": counts.superseded,
             "late": self._late.late,
             "expired": self._late.expired,
             **(self._losses.counts() if self._control else {}),
@@ -418,7 +425,8 @@ class NetLink:
 
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
-        relay = NetRelay(receive, self._patterns, self._own_wants, self._compile_again, self._kept.all, self._end_relay)
+        patterns, wants, kept = self._patterns, self._own_wants, self._kept.all
+        relay = NetRelay(receive, patterns, wants, self._compile_again, kept, self._drop_kept, self._end_relay)
         self.relays.append(relay)
         return relay
 
@@ -437,7 +445,14 @@ class NetLink:
 
     def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
         """Keep an event that was published here for gateways that come later."""
-        self._kept.keep(key, Arrival(event, Origin(self.uid, number), kept))
+        self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
+
+    def _forget_sent(self, key: str, number: int | None) -> None:
+        """Keep no event of a key, as others were told; gateways are, too, if it was said here."""
+        if number is None:
+            self._kept.forget(key)
+        else:
+            self.forgotten(key, Origin(self.uid, number))
 
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
@@ -452,11 +467,13 @@ class NetLink:
         if origin.hops > MOST_HOPS:
             self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
         elif known is not None and not known.is_new(origin.uid, origin.number):
-            self._incoming.counts.duplicates += 1
+            known.count_copy(origin.uid, origin.number)
+        elif kept is not None and arrival.is_forgotten:
+            outgoing.forget_for(event, origin, kept)
         else:
             outgoing.send_for(event, origin, kept)
             if kept is not None:
-                self.keep(key, arrival)
+                self._kept.keep_sent(key, arrival)
             self.deliver_own(event)
 
     def lose(self, arrival: Arrival) -> None:
@@ -590,12 +607,27 @@ class NetLink:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
         return self._late.is_on_time(key, sender, times)
 
-    def keep(self, key: str, arrival: Arrival | None) -> None:
-        """Keep an event, the newest of its key, for subscribers of this process that come later; None: keep none."""
-        if arrival is None:
-            self._kept.forget(key)
-        else:
-            self._kept.keep(key, arrival)
+    def keep(self, key: str, arrival: Arrival) -> bool:
+        """Keep an event for subscribers of this process that come later; False if a newer one is known.
+
+        Of several publishers of a key, each has kept a value for those that subscribe; they come in any order.
+        """
+        if self._kept.is_older(key, arrival) and self._has_just_joined(key):
+            return False
+        if not self._kept.keep(key, arrival):
+            self._incoming.forget(key)  # who subscribes again gets it again
+        return True
+
+    def _has_just_joined(self, key: str) -> bool:
+        """Whether packets of a key may be those that were kept, and not just published."""
+        since = self.subscribed_since(key)
+        return since is not None and self.now() - since <= JOIN_S
+
+    def forgotten(self, key: str, origin: Origin) -> None:
+        """Keep no event of a key any more, as its publisher said, and tell gateways."""
+        arrival = self._kept.forget(key)
+        if arrival is not None and self.relays:
+            self.give_relays(Arrival(arrival.event, origin, arrival.kept, is_forgotten=True))
 
     # -- who is told of troubles -------------------------------------------------------------------------------------
 

@@ -143,6 +143,14 @@ class OriginNumbers:
             return True
         return -ahead & _MASK < WINDOW and self._is_unseen(number)
 
+    def was_seen(self, number: int) -> bool:
+        """Whether a number was seen before, or is too old to be remembered; nothing is noted."""
+        if self.is_newer(number) or number in self._unseen:
+            return False
+        if self._first is None or (number - self._first) & _MASK < _HALF:
+            return True
+        return (self.newest - self._first) & _MASK >= WINDOW or number in self._early
+
     def are_next(self, number: int, count: int) -> bool:
         """Whether so many numbers from `number` on follow the newest; they are seen then."""
         if number != self.newest + 1 or number + count > _MASK:

@@ -14,6 +14,7 @@ from genus.model import Event, name_of
 from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._link.control import LAST, ROOT
+from genus.net._link.kept import kept_text, kept_value
 from genus.net._link.payload import encode_batch, encode_payload
 from genus.net._link.units import StatedUnits, units_digest, units_of
 from genus.net._transport import Sending, Transport
@@ -71,6 +72,7 @@ class Outgoing:
         self._sending = sending
         event_keys = EventKeys(cls, keys.transport.dialect, keys.realm)
         self._event_key = event_keys.key
+        self._event_keys = event_keys.keys
         self._is_tagged = len(event_keys.keys) > 1
         self._ways: dict[str, Way] = {}
         self._uid = keys.uid
@@ -81,7 +83,9 @@ class Outgoing:
         payload = self._owner.encode(event)
         if len(payload) > self._owner.largest:
             raise self._owner.too_large(event, len(payload))
-        key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
+        key = (
+            self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event), is_own=True)
+        )
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
@@ -129,7 +133,7 @@ class Outgoing:
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
         payload = self._owner.encode(event)
-        key = self.key_of(event, kept)
+        key = self._event_key(event) if kept is None else self._next_key(event, kept, is_own=False)
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
@@ -144,12 +148,45 @@ class Outgoing:
 
     def forget(self, event: Event) -> None:
         """Tell all that no event with the value of this one is kept any more."""
-        key = self.kept_key(event, self.kept_value(event))
+        value = self.kept_value(event)
+        self._owner.kept_keys.pop((self.type, value), None)
+        self._forget_key(self.kept_key(event, value), None, is_own=True)
+
+    def forget_key(self, values: Sequence[object]) -> None:
+        """Tell all that no event with these values of its key is kept any more, whatever it has tagged."""
+        value = kept_text(values)
+        self._owner.kept_keys.pop((self.type, value), None)
+        for event_key in self._event_keys:
+            self._forget_key(self._kept_key(event_key, value), None, is_own=True)
+
+    def forget_for(self, event: Event, origin: Origin, kept: str) -> None:
+        """Tell all that an event of another network is kept no more."""
+        key = self.kept_key(event, kept)
+        if self._owner.kept_keys.get((self.type, kept)) == key:
+            del self._owner.kept_keys[self.type, kept]
+        self._forget_key(key, origin, is_own=False)
+
+    def _forget_key(self, key: str, origin: Origin | None, *, is_own: bool) -> None:
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(b"", _pack(self._uid, number, 0, self._uid, number) + self._digest)
+            first = origin or Origin(self._uid, number)
+            way.put(b"", _pack(first.uid, first.number, first.hops, self._uid, number) + self._digest)
+        self._owner.on_forgotten(key, number if is_own else None)
+
+    def _next_key(self, event: Event, value: str, *, is_own: bool) -> str:
+        """The key under which an event is kept next; the one before it is forgotten if it has another key.
+
+        Events of one value have different keys if they have different tagged attributes.
+        """
+        key = self.kept_key(event, value)
+        if self._is_tagged:
+            before = self._owner.kept_keys.get((self.type, value), key)
+            self._owner.kept_keys[self.type, value] = key
+            if before != key:
+                self._forget_key(before, None, is_own=is_own)
+        return key
 
     def key_of(self, event: Event, kept: str | None) -> str:
         """The key of an event, and of one of which the newest is kept under a value."""
@@ -157,14 +194,16 @@ class Outgoing:
 
     def kept_key(self, event: Event, value: str) -> str:
         """The key under which the newest event with a value is kept."""
-        line = self._event_key(event).partition("/")[2]
+        return self._kept_key(self._event_key(event), value)
+
+    def _kept_key(self, event_key: str, value: str) -> str:
+        line = event_key.partition("/")[2]
         return f"{ROOT}/{self._owner.realm}/{LAST}/{line}/={self._owner.transport.dialect.escape(value)}"
 
     def kept_value(self, event: Event) -> str:
         """The value under which an event is kept: that of the attributes that the channel names."""
         assert self.keep is not None
-        values = [getattr(event, name) for name in self.keep.by]
-        return ",".join("" if value is None else str(value) for value in values)
+        return kept_value(event, self.keep)
 
     def _open(self, key: str) -> Way:
         way = self._ways[key] = self._owner.open(key, self._owner.with_content_type(self._sending))
@@ -181,7 +220,9 @@ class CloudOutgoing(Outgoing):
 
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
-        key = self._event_key(event) if self.keep is None else self.kept_key(event, self.kept_value(event))
+        key = (
+            self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event), is_own=True)
+        )
         return self._send_cloud(event, key, None, times)
 
     def prepare_all(self, events: Sequence[Event]) -> list[Batch]:
@@ -198,7 +239,9 @@ class CloudOutgoing(Outgoing):
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
-        self._send_cloud(event, self.key_of(event, kept), origin, b"")
+        self._send_cloud(
+            event, self._event_key(event) if kept is None else self._next_key(event, kept, is_own=False), origin, b""
+        )
 
     def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
         way = self._ways.get(key) or self._open(key)
@@ -219,9 +262,19 @@ class OutgoingKeys:
     """State: the keys under which packets were sent, with their numbers."""
 
     def __init__(
-        self, transport: Transport, uid: bytes, realm: str, units: StatedUnits, encode_cloud: EncodeCloud | None = None
+        self,
+        transport: Transport,
+        uid: bytes,
+        realm: str,
+        units: StatedUnits,
+        encode_cloud: EncodeCloud | None = None,
+        on_forgotten: Callable[[str, int | None], None] = lambda key, number: None,
     ) -> None:
         self.transport, self.uid, self.realm = transport, uid, realm
+        self.on_forgotten = on_forgotten
+        """Is called with each key whose newest event is kept no more, and the number of that if it was said here."""
+        self.kept_keys: dict[tuple[type, str], str] = {}
+        """The key of the newest event that was sent, of each type whose keys differ and each value it is kept under."""
         self.encode = encode_payload
         self._encode_cloud = encode_cloud
         self._units = units

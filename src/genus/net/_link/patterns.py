@@ -128,8 +128,8 @@ class Patterns:
         return last_pattern(pattern, self._dialect, self._realm)
 
     def matches_last(self, key: str) -> bool:
-        """Whether a key of last values is subscribed to."""
-        return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in self)
+        """Whether a key of last values is subscribed to; it does not wait for a subscription that is being made."""
+        return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in list(self._subscribed))
 
 
 def _earliest(all_since: list[Since]) -> tuple[Since, ...]:

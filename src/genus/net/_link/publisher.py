@@ -1,6 +1,7 @@
 """`NetPublisher`: publishing one event type on a network with a quality of service."""
 
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
@@ -67,6 +68,10 @@ class NetPublisher:
     def forget(self, event: Any) -> None:
         """Keep an event, the newest of its key, no more."""
         self._outgoing.forget(event)
+
+    def forget_key(self, values: Sequence[object]) -> None:
+        """Keep no event any more whose key has these values, whoever published it."""
+        self._outgoing.forget_key(values)
 
     def withdraw(self) -> None:
         """Publish no more."""

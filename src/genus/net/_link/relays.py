@@ -21,11 +21,12 @@ class NetRelay:
         own_wants: OwnWants,
         compile: Callable[[Subscription], TopicFilter],
         kept: Callable[[Subscription], list[Arrival]],
+        drop_kept: Callable[[], None],
         on_close: Callable[["NetRelay"], None],
     ) -> None:
         self._receive = receive
         self._patterns, self._own_wants, self._compile = patterns, own_wants, compile
-        self._kept, self._on_close = kept, on_close
+        self._kept, self._drop_kept, self._on_close = kept, drop_kept, on_close
         self._wants: tuple[Want, ...] = ()
         self._subscribed: list[str] = []
         self._filters: tuple[PythonFilter, ...] = ()
@@ -42,6 +43,7 @@ class NetRelay:
             self._filters = tuple(PythonFilter(subscription) for subscription in asked)
             self._subscribe()
             self._own_wants.replace(before, self._wants)
+        self._drop_kept()
         new = asked.keys() - {want.subscription for want in before}
         for arrival in [arrival for subscription in new for arrival in self._kept(subscription)]:
             self._receive(arrival)

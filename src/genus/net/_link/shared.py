@@ -11,6 +11,7 @@ from typing import Any
 from genus.bus._link import TroubleHandler
 from genus.filters import Subscription
 from genus.model import Event, name_of
+from genus.net._envelope import Origin
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.incoming import Counts, IncomingKeys, SoftTimes
 from genus.net._link.patterns import last_pattern
@@ -61,7 +62,11 @@ class SharedReception:
     def give_relays(self, arrival: Arrival) -> None:
         """There are none."""
 
-    def keep(self, key: str, arrival: Arrival | None) -> None:
+    def keep(self, key: str, arrival: Arrival) -> bool:
+        """Last values are not shared."""
+        return True
+
+    def forgotten(self, key: str, origin: Origin) -> None:
         """Last values are not shared."""
 
     def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
