@@ -279,3 +279,21 @@ def test_a_bus_knows_one_last_value_of_a_key_that_others_publish_too(town: City)
         again: list[Event] = []
         here.collection(SeaTide).subscribe(again.append)
         assert again == [event]
+
+
+def test_a_packet_that_was_on_its_way_at_cancel_does_not_replace_what_was_published_here(town: City) -> None:
+    here, there = town.bus(), town.bus()
+    channels = [bus.channel(Lock, NonReal(), keep=1) for bus in (here, there)]
+    for channel in channels:
+        channel.announce()
+    channels[0].publish(Lock(n=1))
+    listener = here.collection(Lock).subscribe(lambda event: None)
+    town.run()
+    channels[1].publish(Lock(n=2))
+    listener.cancel()
+    town.run()
+    arrived: list[Arrival] = []
+    link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
+    assert [arrival.event for arrival in arrived] == [Lock(n=1)]
+    town.run()
+    assert [arrival.event for arrival in arrived] == [Lock(n=1), Lock(n=2)]

@@ -46,7 +46,7 @@ class KeptEvents:
         Such a packet was on its way when the subscription ended: newer ones will not arrive.
         """
         with self._lock:
-            if key not in self._kept and not self._patterns.matches_last(key):
+            if (key not in self._kept or key in self._sent) and not self._patterns.matches_last(key):
                 return False
             self._sent.discard(key)
             self._put(key, arrival)
