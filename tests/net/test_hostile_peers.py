@@ -4,7 +4,7 @@ import pytest
 
 from genus import Event
 from genus.bus import Bus
-from genus.net._link import foreign, netlink
+from genus.net._link import foreign, presence
 from genus.net._link.control import Ping, Pong, control_key, encode_message, encode_text
 from genus.net._link.foreign import ForeignArrivals, ForeignEvent
 from genus.net._link.netlink import NetLink
@@ -22,7 +22,7 @@ def link_on(network: MemoryNetwork) -> NetLink:
 
 
 def test_invented_participants_and_tokens_are_limited_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(netlink, "MOST_TOKENS", 100)
+    monkeypatch.setattr(presence, "MOST_TOKENS", 100)
     network = MemoryNetwork()
     link = link_on(network)
     real = link_on(network)

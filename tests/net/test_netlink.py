@@ -285,7 +285,6 @@ def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
     told: dict[str, list[Any]] = {"here": [], "there": []}
     got: list[Event] = []
     there.collection(SeaTide).subscribe(got.append, on_trouble=told["there"].append)
-    link_of(here)._participants.clear()
     channel = here.channel(SeaTide, Soft("1ms", "2ms"))
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     channel.announce(told["here"].append)

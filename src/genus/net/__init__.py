@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
     from genus.net._link.interest import WantText
-    from genus.net._link.netlink import NetLink, Participant
+    from genus.net._link.netlink import NetLink
+    from genus.net._link.presence import Participant
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
     from genus.net._open import open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
@@ -85,7 +86,8 @@ if not TYPE_CHECKING:
         _grants_file="read_grants",
         _link__interest="WantText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
-        _link__netlink="NetLink Participant",
+        _link__netlink="NetLink",
+        _link__presence="Participant",
         _open="open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
         _transport="Abilities Receiver Sender Sending Transport",

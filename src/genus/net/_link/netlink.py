@@ -5,10 +5,6 @@ and keeps the contract of channels. The transport carries bytes. Work that takes
 losses, troubles) is done by one thread, every 0.1 s.
 """
 
-import json
-import os
-import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +23,7 @@ from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
-from genus.net._link.control import control_key, decode_text, encode_text, is_uid
+from genus.net._link.control import control_key
 from genus.net._link.foreign import ForeignArrivals, ForeignEvent, ForeignSource
 from genus.net._link.foreign_outgoing import ForeignOutgoing
 from genus.net._link.incoming import Deliver, IncomingKeys, SoftTimes
@@ -37,6 +33,7 @@ from genus.net._link.lateness import LateEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
+from genus.net._link.presence import Participant, Presence
 from genus.net._link.publisher import NetPublisher
 from genus.net._link.relays import NetRelay
 from genus.net._link.round_trips import RoundTrips
@@ -49,17 +46,8 @@ from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
 TICK_S = 0.1
-MOST_TOKENS = 10_000
-"""The largest number of other participants, and of their gateways, that are known at a time."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
-
-
-class Participant(msgspec.Struct, frozen=True):
-    """One that takes part in a network: its uid in hexadecimal digits, and what it says about itself."""
-
-    uid: str
-    about: Mapping[str, Any]
 
 
 class Listening:
@@ -102,6 +90,7 @@ class NetLink:
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         self.units = StatedUnits(transport, realm, self._incoming.counts.unread)
+        self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
         self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
@@ -114,9 +103,6 @@ class NetLink:
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
-        self._participants: dict[str, Participant] = {}
-        self._watchers: dict[str, list[Callable[[str, str, bool], None]]] = {}
-        self._tokens: dict[str, dict[tuple[str, str], None]] = {}
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
         self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
@@ -152,10 +138,8 @@ class NetLink:
         self.transport.subscribe(self.units.pattern, kept=True)
         for pattern in [pattern for source in self._foreign for pattern in source.patterns]:
             self._subscribe_foreign(pattern)
-        rest = self.transport.dialect.rest
-        for what in ("here", "want", "gate"):
-            self.transport.watch(self._key(what, rest))
-        self.transport.declare(self._key("here", self._hex, encode_text(json.dumps(_about_this_process()))))
+        self.transport.watch(self._key("want", self.transport.dialect.rest))
+        self._presence.open()
         if self._runs:
             self._ticker = threading.Thread(target=self._run, name=f"genus-{self.medium}", daemon=True)
             self._ticker.start()
@@ -356,7 +340,7 @@ class NetLink:
         """
         if threading.get_ident() == self._receiving_thread:
             raise BusError("round trips cannot be measured in a handler of the bus; announce soft channels elsewhere")
-        return self._round_trips.measure() if self._participants else None
+        return self._round_trips.measure() if self.participants() else None
 
     def withdraw(self, publisher: NetPublisher) -> None:
         """End an announcement."""
@@ -375,7 +359,7 @@ class NetLink:
 
     def participants(self) -> list[Participant]:
         """The other participants of the network."""
-        return list(self._participants.values())
+        return self._presence.participants()
 
     def wants(self) -> list[Want]:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
@@ -401,16 +385,11 @@ class NetLink:
 
     def show(self, what: str, text: str) -> Callable[[], None]:
         """Show a token to all while this process lives."""
-        return self.transport.declare(self._key(what, self._hex, encode_text(text)))
+        return self._presence.show(what, text)
 
     def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
         """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
-        with self._lock:
-            self._watchers.setdefault(what, []).append(changed)
-            present = list(self._tokens.get(what, ()))
-        for uid, text in present:
-            changed(uid, text, True)
-        return lambda: self._watchers[what].remove(changed)
+        return self._presence.watch(what, changed)
 
     def _wants_changed(self) -> None:
         for changed in list(self._on_wants):
@@ -548,43 +527,9 @@ class NetLink:
             _log().exception("a token could not be read: %.200r", key)
 
     def _read_token(self, key: str, is_present: bool) -> None:
-        what, _, rest = key.removeprefix(self._key("")).partition("/")
-        if what == "want":
-            if self._other_wants.token(key, is_present):
-                self._wants_changed()
-            return
-        uid, _, chunk = rest.partition("/")
-        text = decode_text(chunk)
-        if what not in ("here", "gate") or not is_uid(uid) or text is None:
-            self._incoming.counts.rejections.add("a token that cannot be read", key)
-        elif uid != self._hex and self._remember_token(what, uid, text, is_present):
-            if what == "here":
-                self._here(uid, text, is_present)
-            for changed in list(self._watchers.get(what, ())):
-                changed(uid, text, is_present)
-
-    def _remember_token(self, what: str, uid: str, text: str, is_present: bool) -> bool:
-        """Note a token; returns whether others are to be told of it."""
-        with self._lock:
-            present = self._tokens.setdefault(what, {})
-            if not is_present:
-                return (uid, text) in present and present.pop((uid, text)) is None
-            if len(present) >= MOST_TOKENS and (uid, text) not in present:
-                self._incoming.counts.rejections.add(f"more than {MOST_TOKENS} tokens `{what}`")
-                return False
-            present[uid, text] = None
-            return True
-
-    def _here(self, uid: str, text: str, is_present: bool) -> None:
-        try:
-            about = msgspec.json.decode(text, type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            about = {}
-        if is_present:
-            self._participants[uid] = Participant(uid, about)
-        else:
-            self._participants.pop(uid, None)
-        self._wants_changed()
+        is_want = key.startswith(self._key("want") + "/")
+        if (self._other_wants if is_want else self._presence).token(key, is_present):
+            self._wants_changed()
 
     def dropped(self, key: str, count: int, reason: str) -> None:
         """Packets of this participant were not sent."""
@@ -705,10 +650,6 @@ class NetLink:
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)
-
-
-def _about_this_process() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "program": os.path.basename(sys.argv[0] or "python")}
 
 
 def _log() -> Any:
