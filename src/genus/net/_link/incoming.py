@@ -15,7 +15,7 @@ from genus.model import Event, is_event_type, name_of, subtypes
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import OriginNumbers, SenderNumbers
-from genus.net._link.payload import PayloadReader, is_batch, split_batch
+from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, is_batch, split_batch
 from genus.net._link.rejections import Rejections
 from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.net._relay import Arrival
@@ -119,12 +119,20 @@ class IncomingKey:
 
         Most packets have one event and the next number of their sender, who is its origin: they take the short way.
         """
-        if len(envelope) != self._length or envelope[ENVELOPE.size :] != self._digest:
+        digest = self._digest
+        if len(envelope) != self._length or (digest and envelope[ENVELOPE.size :] != digest):
             self._read_other(envelope, payload)
             return
         origin, number, hops, sender, sent = _unpack_from(envelope)
         numbers = self.senders.get(sender)
-        if numbers is None or sent != numbers.last + 1 or origin != sender or hops or is_batch(payload):
+        if (
+            numbers is None
+            or sent != numbers.last + 1
+            or origin != sender
+            or hops
+            or not payload
+            or payload[0] in FIRST_OF_ARRAY
+        ):
             self._accept(origin, number, hops, sender, sent, payload, self._read_event)
             return
         numbers.last = sent
@@ -134,7 +142,15 @@ class IncomingKey:
         elif not self.is_new(origin, number):
             self.count_copy(origin, number)
             return
-        self._deliver_payload(payload, origin, number, hops, self._read_event)
+        if self._kept is not None or self._relays:
+            self._deliver_payload(payload, origin, number, hops, self._read_event)
+            return
+        event = self._read_event(payload)
+        if event.__class__ is self.type and (self._keys is None or self._keys.key(event) == self._event_key):
+            self._counts.received += 1
+            self._deliver(event)
+        else:
+            self._deliver_payload(payload, origin, number, hops, self._read_event)
 
     def _read_other(self, envelope: bytes, payload: bytes) -> None:
         """Read a packet of a soft channel, a sender with other units or a CloudEvent, or reject it for its envelope."""

@@ -15,7 +15,7 @@ from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.kept import kept_text, kept_value
-from genus.net._link.payload import encode_batch, encode_payload
+from genus.net._link.payload import encode_batch, encode_payload, payload_encoder
 from genus.net._link.units import StatedUnits, units_digest, units_of
 from genus.net._transport import Sending, Transport
 from genus.targets.topics import EventKeys
@@ -77,21 +77,23 @@ class Outgoing:
         self._ways: dict[str, Way] = {}
         self._uid = keys.uid
         self._digest = units_digest(units_of(cls))
+        self._encode = payload_encoder(cls)
 
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
-        payload = self._owner.encode(event)
+        payload = self._encode(event)
         if len(payload) > self._owner.largest:
             raise self._owner.too_large(event, len(payload))
-        key = (
-            self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event), is_own=True)
-        )
+        key = self._event_key(event) if self.keep is None else self._own_key(event)
         way = self._ways.get(key) or self._open(key)
-        numbers = way.numbers
+        numbers, uid = way.numbers, self._uid
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(payload, _pack(self._uid, number, 0, self._uid, number) + times + self._digest)
+            way.put(payload, _pack(uid, number, 0, uid, number) + (times + self._digest))
         return number
+
+    def _own_key(self, event: Event) -> str:
+        return self._next_key(event, self.kept_value(event), is_own=True)
 
     def prepare_all(self, events: Sequence[Event]) -> "list[Batch]":
         """Encode events for `send_all`; EventError if one cannot be sent."""
@@ -220,9 +222,7 @@ class CloudOutgoing(Outgoing):
 
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
-        key = (
-            self._event_key(event) if self.keep is None else self._next_key(event, self.kept_value(event), is_own=True)
-        )
+        key = self._event_key(event) if self.keep is None else self._own_key(event)
         return self._send_cloud(event, key, None, times)
 
     def prepare_all(self, events: Sequence[Event]) -> list[Batch]:

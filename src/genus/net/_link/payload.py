@@ -20,7 +20,8 @@ from genus.records import Rejected as CloudRejected
 
 _encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
-_FIRST_OF_ARRAY = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
+FIRST_OF_ARRAY = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
+"""The first bytes of payloads with many events."""
 MOST_EVENTS = 100_000
 """The largest number of events in one packet."""
 
@@ -33,6 +34,21 @@ def encode_payload(event: Event) -> bytes:
         return _encode(event)
     except Exception as problem:  # of msgspec, and of a value that another thread changes
         raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
+
+
+def payload_encoder(cls: type[Event]) -> Callable[[Event], bytes]:
+    """A function that does the same for events of one class, quicker."""
+    find_invalid, encode = invalid_finders[cls], _encode
+
+    def encode_one(event: Event) -> bytes:
+        if find_invalid(event) is None:
+            try:
+                return encode(event)
+            except Exception as problem:  # of msgspec, and of a value that another thread changes
+                raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
+        return encode_payload(event)
+
+    return encode_one
 
 
 def encode_batch(cls: type[Event], events: Sequence[Event]) -> bytes:
@@ -59,7 +75,7 @@ def join_payloads(payloads: Sequence[bytes]) -> bytes:
 
 def is_batch(payload: bytes) -> bool:
     """Whether a payload has many events."""
-    return bool(payload) and payload[0] in _FIRST_OF_ARRAY
+    return bool(payload) and payload[0] in FIRST_OF_ARRAY
 
 
 def split_batch(payload: bytes) -> list[msgspec.Raw] | None:
