@@ -182,7 +182,7 @@ stopped:
 
 {ipc}
 
-Over zenoh, between two processes on loopback:
+Over zenoh, between two processes on loopback; rates of the clock vary by a factor of two between runs on this machine:
 
 {zenoh}
 
