@@ -136,8 +136,9 @@ def test_the_origin_is_read_from_the_id() -> None:
 @examples(150)
 @given(st.integers(0, 2**32))
 def test_random_events_are_read_as_they_were_written(seed: int) -> None:
-    writer, reader = CloudEventWriter(), CloudEventReader()
+    writer = CloudEventWriter()
     for event in Generator(seed).events(20):
+        reader = CloudEventReader([type(event)])  # other tests have types of the same names
         assert same(event, event_of(reader.read_structured(writer.write_structured(event, ORIGIN))))
         assert same(event, event_of(reader.read_binary(*writer.write_binary(event, ORIGIN))))
 

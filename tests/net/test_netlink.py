@@ -605,3 +605,21 @@ def test_cloudevents_are_converted_from_the_units_of_the_sender() -> None:
         old.close()
         new.close()
     city.buses.clear()
+
+
+def test_of_several_classes_with_one_name_the_one_that_is_subscribed_to_is_meant(city: City) -> None:
+    def declare() -> type[Any]:
+        class Squid(Event):
+            arms: int
+
+        return Squid
+
+    first, second = declare(), declare()
+    here, there = city.bus(), city.bus()
+    got: dict[str, list[Any]] = {"first": [], "second": []}
+    for name, cls in (("first", first), ("second", second), ("first", first)):
+        with there.collection(cls).subscribe(got[name].append):
+            here.publish(second(arms=8))
+            city.run()
+    assert [type(event) for event in got["first"]] == [first, first]
+    assert [type(event) for event in got["second"]] == [second]

@@ -65,6 +65,9 @@ class Reception(Protocol):
     def deliverer(self, cls: type[Event]) -> Deliver:
         """The function that delivers events of a class on the bus."""
 
+    def is_subscribed(self, cls: type[Event]) -> bool:
+        """Whether a subscription accepts events of a class; of several classes with one name, that one is meant."""
+
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
 
@@ -341,6 +344,8 @@ class IncomingKeys:
         self._last_root = f"{ROOT}/{realm}/{LAST}/"
         self._keys: dict[str, IncomingKey] = {}
         self._unreadable: dict[str, str] = {}
+        self._ambiguous: set[str] = set()
+        """Keys of types of which several are declared under one name."""
 
     def __iter__(self) -> Iterator[IncomingKey]:
         return iter(list(self._keys.values()))
@@ -377,12 +382,18 @@ class IncomingKeys:
         parsed = parse_key(event_key, self._dialect, self._realm)
         if parsed is None:
             return "a key that names no type of this realm"
-        cls = find_type(parsed.line[-1])
-        if cls is None:
-            return f"unknown type {parsed.line[-1]}"
-        keys = EventKeys(cls, self._dialect, self._realm)
-        if event_key not in keys.keys:
-            return f"a key of another catalog: {name_of(cls)} has other bases or tagged attributes here"
+        named = find_types(parsed.type)
+        if not named:
+            return f"unknown type {parsed.type}"
+        possible = [EventKeys(cls, self._dialect, self._realm) for cls in named]
+        possible = [each for each in possible if event_key in each.keys]
+        if not possible:
+            return f"a key of another catalog: {parsed.type} has other bases or tagged attributes here"
+        if len(named) > 1:
+            self._ambiguous.add(key)
+        wanted = [each for each in possible if self._reception.is_subscribed(each.cls)]
+        keys = (wanted or possible)[-1]
+        cls = keys.cls
         reader = PayloadReader(cls, self.counts.unread)
         return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
 
@@ -403,16 +414,20 @@ class IncomingKeys:
         return parsed.type if parsed is not None else "?"
 
     def types_changed(self) -> None:
-        """Find the types of all keys again: some were unknown, or are declared anew."""
+        """Find the types of keys again: some were unknown, or are declared anew."""
         self._unreadable.clear()
-        for key in [each.key for each in self if find_type(name_of(each.type)) is not each.type]:
-            del self._keys[key]
+        for key in [each.key for each in self if find_types(name_of(each.type))[-1:] != [each.type]]:
+            self._keys.pop(key, None)
+
+    def subscriptions_changed(self) -> None:
+        """Find the types of keys again of which several are declared under one name."""
+        while self._ambiguous:
+            self._keys.pop(self._ambiguous.pop(), None)
 
 
-def find_type(name: str) -> type[Event] | None:
-    """The event type of a name; of several, the last that was declared."""
-    found = [cls for cls in subtypes(Event) if is_event_type(cls) and name_of(cls) == name]
-    return found[-1] if found else None
+def find_types(name: str) -> list[type[Event]]:
+    """The event types of a name, in the order of their declaration; a program should have one."""
+    return [cls for cls in subtypes(Event) if is_event_type(cls) and name_of(cls) == name]
 
 
 def _make_room(table: dict[Any, Any], most: int = MOST_PARTICIPANTS) -> None:

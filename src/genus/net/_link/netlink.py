@@ -192,6 +192,7 @@ class NetLink:
         self._patterns.add(listening.filter.patterns)
         with self._lock:
             self._listenings[listening] = None
+        self._incoming.subscriptions_changed()
         self._own_wants.add(subscription)
         self._wants_changed()
         return lambda: self._unlisten(listening)
@@ -226,7 +227,8 @@ class NetLink:
             self._may_subscribe(subscription)
         group = group_of(subscription, self.transport.dialect)
         rejections = self._incoming.counts.rejections
-        reception = SharedReception(deliver, self.now, self.units, self.is_on_time, rejections)
+        types = subscription.types
+        reception = SharedReception(deliver, self.now, self.units, self.is_on_time, rejections, types)
         compile = partial(self._compile_again, subscription)
         sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm, on_trouble)
         self._begin_share(sharing, subscription)
@@ -547,6 +549,12 @@ class NetLink:
         """The function that delivers events of a class on the bus."""
         assert self._deliver is not None
         return self._deliver.for_class(cls)
+
+    def is_subscribed(self, cls: type[Event]) -> bool:
+        """Whether a subscription accepts events of a class; of several classes with one name, that one is meant."""
+        with self._lock:
+            asked = {each.subscription.types for each in self._listenings}
+        return any(all(issubclass(cls, each) for each in types) for types in asked)
 
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""

@@ -42,10 +42,16 @@ class SharedReception:
         units: StatedUnits,
         is_on_time: Callable[[str, bytes, SoftTimes], bool],
         rejections: Rejections,
+        types: tuple[type, ...],
     ) -> None:
         self.now, self.units, self.is_on_time = now, units, is_on_time
+        self._types = types
         self._deliver = deliver
         self._rejections = rejections
+
+    def is_subscribed(self, cls: type[Event]) -> bool:
+        """Whether the shared subscription accepts events of a class."""
+        return all(issubclass(cls, each) for each in self._types)
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
         """A gap is no loss: others got those packets."""
