@@ -14,6 +14,7 @@ pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 from genus import Event, Maybe, NonReal, open_bus, this
 from genus.bus import Bus
 from genus.model import Unit
+from genus.net import NetLink
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
@@ -111,7 +112,13 @@ def test_topics_of_others_are_read_and_written_by_a_map(broker: MqttBroker, stac
         other.sender("zigbee2mqtt/attic", Sending()).put(payload, b"")
     assert inbox.get(timeout=PATIENCE_S) == BusClimate(temperature=21.5, source="attic")
     counters = bus.traffic().link
-    assert sum(count for name, count in counters.items() if name.startswith("rejected: foreign")) == 2
+    rejected = {name: count for name, count in counters.items() if name.startswith("rejected")}
+    assert rejected == {
+        "rejected: foreign: not JSON": 1,
+        "rejected: foreign: BusClimate.temperature must be float64": 1,
+    }
+    assert isinstance(bus.link, NetLink)
+    assert bus.link.examples()["foreign: not JSON"].topic == "zigbee2mqtt/attic"
     bus.publish(BusClimate(temperature=27.0, source="cellar"))
     wait_for(lambda: heard)
     assert (heard[0][0], json.loads(heard[0][2])) == ("zigbee2mqtt/cellar", {"temperature": 27.0})

@@ -236,7 +236,7 @@ def test_rejections_are_counted_by_reason_with_the_last_example() -> None:
 def test_the_number_of_reasons_is_bounded() -> None:
     kept = Rejections()
     for number in range(3 * MOST_REASONS):
-        kept.add(Rejected(f"reason {number}"), "t", b"\xff" * 400)
+        kept.add(f"reason {number}", "t", b"\xff" * 400)
     assert len(kept.counts) == MOST_REASONS + 1
     assert kept.counts[OTHER] == 2 * MOST_REASONS
     assert len(kept.examples[OTHER].payload) == 200

@@ -57,6 +57,11 @@ def join_attributes(attributes: Mapping[str, str], envelope: bytes = b"") -> byt
     return ATTRIBUTES + _encode_attributes({**attributes, **own})
 
 
+def attributes_in(envelope: bytes) -> dict[str, str]:
+    """The attributes that `join_attributes` has put into an envelope, that of its packet among them."""
+    return _decode_attributes(envelope[len(ATTRIBUTES) :])
+
+
 def split_attributes(envelope: bytes) -> tuple[dict[str, str], bytes] | None:
     """The attributes of a CloudEvent, and the envelope of its packet if it has one; None if they cannot be read.
 
@@ -64,7 +69,7 @@ def split_attributes(envelope: bytes) -> tuple[dict[str, str], bytes] | None:
     ({'type': 'Loop'}, b'xxxxxxxxxxxxxxxxxxxxxxxxx')
     """
     try:
-        attributes = _decode_attributes(envelope[len(ATTRIBUTES) :])
+        attributes = attributes_in(envelope)
         return attributes, base64.b64decode(attributes.pop(OWN, ""), validate=True)
     except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error, ValueError):
         return None

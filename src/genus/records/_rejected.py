@@ -1,5 +1,6 @@
 """Why a message or a record is no event, and how often that was so."""
 
+import threading
 from collections import Counter
 from collections.abc import Mapping
 
@@ -34,29 +35,34 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Rejections:
-    """State: how many messages were rejected for each reason, and the last example of each."""
+    """State: how many messages were rejected for each reason, and the last example of each. Any thread may add."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._examples: dict[str, Example] = {}
+        self._lock = threading.Lock()
 
     @property
     def counts(self) -> Mapping[str, int]:
         """The number of rejected messages by reason."""
-        return dict(self._counts)
+        with self._lock:
+            return dict(self._counts)
 
     @property
     def examples(self) -> Mapping[str, Example]:
         """The last example by reason."""
-        return dict(self._examples)
+        with self._lock:
+            return dict(self._examples)
 
-    def add(self, rejected: Rejected, topic: str, payload: bytes) -> None:
-        """Count a message that was rejected, and keep it as the example."""
-        is_known = rejected.reason in self._counts or len(self._counts) < MOST_REASONS
-        reason = rejected.reason if is_known else OTHER
-        self._counts[reason] += 1
-        text = payload[: 4 * SHOWN].decode("utf-8", "backslashreplace")
-        self._examples[reason] = Example(_cut(topic), _cut(text), _cut(rejected.detail))
+    def add(self, reason: str, topic: str = "", payload: bytes = b"", detail: str = "", count: int = 1) -> None:
+        """Count messages that were rejected, and keep the last as the example."""
+        reason = _cut(reason)
+        example = Example(_cut(topic), _cut(payload[: 4 * SHOWN].decode("utf-8", "backslashreplace")), _cut(detail))
+        with self._lock:
+            if reason not in self._counts and len(self._counts) >= MOST_REASONS:
+                reason = OTHER
+            self._counts[reason] += count
+            self._examples[reason] = example
 
 
 def _cut(text: str) -> str:

@@ -99,7 +99,7 @@ class ForeignTopics:
         found = self._read(topic, payload)
         for each in found:
             if isinstance(each, Rejected):
-                self._rejections.add(each, topic, payload)
+                self._rejections.add(each.reason, topic, payload, each.detail)
         return found
 
     def _read(self, topic: str, payload: bytes) -> list[Event | Rejected]:

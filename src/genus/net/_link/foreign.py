@@ -6,15 +6,17 @@ it can cross gateways. CloudEvents have an id, by which copies are recognised.
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from genus.errors import BusError, MappingError
 from genus.model import Event
 from genus.net._cloudevents import CloudEvent, CloudEventReader
 from genus.net._envelope import NUMBERS, Origin
+from genus.net._link.incoming import Counts
 from genus.net._relay import Arrival
+from genus.net._transport import EchoingTransport, Transport
 from genus.records import ForeignTopics, Message, Rejected, read_mapping
 from genus.targets.topics import Dialect
 
@@ -48,9 +50,6 @@ class ForeignSource(Protocol):
     def write(self, event: Event) -> Message | Rejected:
         """The message of an event."""
 
-    def counters(self) -> Mapping[str, int]:
-        """The number of messages and records that were no events, by reason."""
-
 
 class MappedTopics:
     """Topics of another system, read and written by a mapping file."""
@@ -61,7 +60,6 @@ class MappedTopics:
         except MappingError as problem:
             raise BusError(f"map={path}: {problem}") from problem
         self.patterns = self._topics.filters
-        self.examples = self._topics.examples
 
     def read(self, key: str, payload: bytes) -> Iterable[ForeignEvent | Rejected]:
         """The events of a message by the mapping."""
@@ -74,10 +72,6 @@ class MappedTopics:
     def write(self, event: Event) -> Message | Rejected:
         """The message of an event by the mapping."""
         return self._topics.write(event)
-
-    def counters(self) -> Mapping[str, int]:
-        """The number of messages and records that were no events, by reason."""
-        return {f"rejected: foreign: {reason}": count for reason, count in self._topics.counters.items()}
 
 
 class CloudTopics:
@@ -102,10 +96,6 @@ class CloudTopics:
         """Nothing is written."""
         return Rejected("cloudevents= reads only")
 
-    def counters(self) -> Mapping[str, int]:
-        """All are counted by the link."""
-        return {}
-
 
 def read_json_events(reader: CloudEventReader, payload: bytes) -> list[CloudEvent | Rejected]:
     """The structured CloudEvent of a payload, or those of a batch."""
@@ -118,6 +108,60 @@ def foreign_event(read: CloudEvent | Rejected) -> ForeignEvent | Rejected:
     if isinstance(read, Rejected):
         return read
     return ForeignEvent(read.event, f"{read.source} {read.id}", read.origin)
+
+
+class ForeignMessages:
+    """Reads the messages of other systems that a transport gives, and finds who writes them."""
+
+    def __init__(
+        self,
+        sources: Sequence[ForeignSource],
+        transport: Transport,
+        realm: str,
+        counts: Counts,
+        deliver: Callable[[Arrival], None],
+    ) -> None:
+        self._sources, self._transport, self._realm = tuple(sources), transport, realm
+        self._counts, self._deliver = counts, deliver
+        self._arrivals = ForeignArrivals()
+
+    def subscribe(self) -> None:
+        """Receive messages of others; what this participant writes there it has delivered itself."""
+        for pattern in [pattern for source in self._sources for pattern in source.patterns]:
+            if isinstance(self._transport, EchoingTransport):
+                self._transport.subscribe_others(pattern)
+            else:
+                self._transport.subscribe(pattern, kept=True)
+
+    def writer_of(self, cls: type[Event]) -> ForeignSource | None:
+        """The system that events of a class are written to, if there is one."""
+        return next((each for each in self._sources if each.writes(cls)), None)
+
+    def packet(self, key: str, payload: bytes) -> bool:
+        """Read a message of another system; returns whether it is one."""
+        source = self._source_of(key)
+        for read in source.read(key, payload) if source is not None else ():
+            self.take(key, read, payload)
+        return source is not None
+
+    def _source_of(self, key: str) -> ForeignSource | None:
+        if not self._sources or key.startswith(f"{self._realm}/"):
+            return None
+        matches = self._transport.dialect.matches
+        return next((each for each in self._sources if any(matches(pattern, key) for pattern in each.patterns)), None)
+
+    def take(self, key: str, read: Any, payload: bytes) -> None:
+        """Take what was read from a message without an envelope: an event, or the reason why there is none."""
+        found = ForeignEvent(read) if isinstance(read, Event) else read
+        if not isinstance(found, ForeignEvent):
+            self._counts.rejections.add(f"foreign: {found.reason}", key, payload, getattr(found, "detail", ""))
+            return
+        arrival = self._arrivals.arrive(found, key)
+        if arrival is None:
+            self._counts.duplicates += 1
+        else:
+            self._counts.received += 1
+            self._deliver(arrival)
 
 
 class ForeignArrivals:

@@ -16,9 +16,9 @@ from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_T
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import OriginNumbers, SenderNumbers
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, is_batch, split_batch
-from genus.net._link.rejections import Rejections
 from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest, units_of
 from genus.net._relay import Arrival
+from genus.records._rejected import Rejections
 from genus.targets.topics import Dialect, EventKeys, parse_key
 
 MOST_KEYS = 20_000

@@ -24,7 +24,7 @@ from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
 from genus.net._link.control import control_key
-from genus.net._link.foreign import ForeignArrivals, ForeignEvent, ForeignSource
+from genus.net._link.foreign import ForeignMessages, ForeignSource
 from genus.net._link.foreign_outgoing import ForeignOutgoing
 from genus.net._link.incoming import Deliver, IncomingKeys, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText
@@ -41,7 +41,7 @@ from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, 
 from genus.net._link.steady import steady_us
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival, Want
-from genus.net._transport import NORMAL, EchoingTransport, Sending, SharingTransport, Transport
+from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -84,11 +84,10 @@ class NetLink:
         self._runs = runs
         self._may_publish, self._may_subscribe = may_publish, may_subscribe
         self._hex = self.uid.hex()
-        self._foreign = tuple(foreign)
-        self._foreign_arrivals = ForeignArrivals()
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
+        self._foreign = ForeignMessages(foreign, transport, realm, self._incoming.counts, self._deliver_foreign)
         self.units = StatedUnits(transport, realm, self._incoming.counts.unread)
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
         self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
@@ -136,20 +135,12 @@ class NetLink:
         for key in self._control:
             self.transport.subscribe(key)
         self.transport.subscribe(self.units.pattern, kept=True)
-        for pattern in [pattern for source in self._foreign for pattern in source.patterns]:
-            self._subscribe_foreign(pattern)
+        self._foreign.subscribe()
         self.transport.watch(self._key("want", self.transport.dialect.rest))
         self._presence.open()
         if self._runs:
             self._ticker = threading.Thread(target=self._run, name=f"genus-{self.medium}", daemon=True)
             self._ticker.start()
-
-    def _subscribe_foreign(self, pattern: str) -> None:
-        """Receive messages of others; what this participant writes there it has delivered itself."""
-        if isinstance(self.transport, EchoingTransport):
-            self.transport.subscribe_others(pattern)
-        else:
-            self.transport.subscribe(pattern, kept=True)
 
     def send(self, event: Event) -> None:
         """Send an event that was published here."""
@@ -176,7 +167,7 @@ class NetLink:
     def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
         if self._may_publish is not None:
             self._may_publish(cls)
-        source = next((each for each in self._foreign if each.writes(cls)), None)
+        source = self._foreign.writer_of(cls)
         if source is not None:
             self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
             return foreign
@@ -291,8 +282,6 @@ class NetLink:
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
         }
-        for source in self._foreign:
-            own |= source.counters()
         carried = {_OF_PACKETS.get(name, name): count for name, count in self.transport.counters().items()}
         return {name: count for name, count in own.items() if count} | carried
 
@@ -440,9 +429,7 @@ class NetLink:
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
         if self._may_publish is not None and not self._is_granted(type(event), self._may_publish):
             return
-        manner = self._manners.get(type(event)) or Sending(NORMAL, self._reliable)
-        sending = manner if kept is None else msgspec.structs.replace(manner, keep=True)
-        outgoing = self._outgoing.outgoing(type(event), sending)
+        outgoing = self._outgoing_for(arrival)
         key = outgoing.key_of(event, kept)
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:
@@ -459,17 +446,18 @@ class NetLink:
 
     def lose(self, arrival: Arrival) -> None:
         """An event could not be forwarded: let the receivers on this network miss it."""
-        outgoing = self._outgoing.outgoing(
-            type(arrival.event), Sending(NORMAL, self._reliable, arrival.kept is not None)
-        )
-        outgoing.skip(arrival.event, arrival.kept)
+        self._outgoing_for(arrival).skip(arrival.event, arrival.kept)
 
     def report_loss(self, arrival: Arrival) -> None:
         """Tell the publisher of an event, if it is on this network, that a gateway lost it."""
-        outgoing = self._outgoing.outgoing(
-            type(arrival.event), Sending(NORMAL, self._reliable, arrival.kept is not None)
-        )
-        self._losses.report(arrival.origin.uid, outgoing.key_of(arrival.event, arrival.kept), 1)
+        key = self._outgoing_for(arrival).key_of(arrival.event, arrival.kept)
+        self._losses.report(arrival.origin.uid, key, 1)
+
+    def _outgoing_for(self, arrival: Arrival) -> Outgoing:
+        """What sends an event of another network, in the manner in which its type was announced here."""
+        manner = self._manners.get(type(arrival.event)) or Sending(NORMAL, self._reliable)
+        sending = manner if arrival.kept is None else msgspec.structs.replace(manner, keep=True)
+        return self._outgoing.outgoing(type(arrival.event), sending)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
 
@@ -490,33 +478,17 @@ class NetLink:
             control(payload)
         elif key.startswith(SHARE):
             self._shared.packet(key, envelope, payload)
-        elif key.startswith(self._key("units")):
+        elif key.startswith(self._key("units", "")):
             if problem := self.units.on_statement(key, payload):
                 self._incoming.counts.rejections.add(problem, key, payload)
-        elif (found := self._source_of(key)) is not None:
-            for event in found.read(key, payload):
-                self.take_foreign(key, event, payload)
-        elif (known := self._incoming.find(key)) is not None:
+        elif not self._foreign.packet(key, payload) and (known := self._incoming.find(key)) is not None:
             known.read(envelope, payload)
-
-    def _source_of(self, key: str) -> ForeignSource | None:
-        """The system that a key belongs to, if it is another one."""
-        if not self._foreign or key.startswith(f"{self.realm}/"):
-            return None
-        matches = self.transport.dialect.matches
-        return next((each for each in self._foreign if any(matches(pattern, key) for pattern in each.patterns)), None)
 
     def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
         """Take what was read from a message without an envelope: an event, or the reason why there is none."""
-        found = ForeignEvent(read) if isinstance(read, Event) else read
-        if not isinstance(found, ForeignEvent):
-            self._incoming.counts.rejections.add(found.reason, key, payload)
-            return
-        arrival = self._foreign_arrivals.arrive(found, key)
-        if arrival is None:
-            self._incoming.counts.duplicates += 1
-            return
-        self._incoming.counts.received += 1
+        self._foreign.take(key, read, payload)
+
+    def _deliver_foreign(self, arrival: Arrival) -> None:
         self.deliver_own(arrival.event)
         self.give_relays(arrival)
 

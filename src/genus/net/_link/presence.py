@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from genus.net._link.control import control_key, decode_text, encode_text, is_uid
-from genus.net._link.rejections import Rejections
 from genus.net._transport import Transport
+from genus.records._rejected import Rejections
 
 HERE, GATE = "here", "gate"
 MOST_TOKENS = 10_000

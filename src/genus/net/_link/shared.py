@@ -16,10 +16,10 @@ from genus.net._link.control import LAST, ROOT
 from genus.net._link.incoming import Counts, IncomingKeys, SoftTimes
 from genus.net._link.patterns import last_pattern
 from genus.net._link.payload import is_batch, split_batch
-from genus.net._link.rejections import Rejections
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival
 from genus.net._transport import SharingTransport
+from genus.records._rejected import Rejections
 from genus.targets.topics import Dialect, TopicFilter
 
 SHARE = "$share/"
@@ -127,7 +127,7 @@ class SharedKeys:
         incoming = self._incoming.get(share)
         if incoming is None:
             events = split_batch(payload) if is_batch(payload) else None
-            self._counts.rejections.add(NOT_TAKEN, event_key, payload, len(events or (payload,)))
+            self._counts.rejections.add(NOT_TAKEN, event_key, payload, count=len(events or (payload,)))
         elif (found := incoming.find(event_key)) is not None:
             found.read(envelope, payload)
 

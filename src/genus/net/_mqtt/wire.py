@@ -9,9 +9,8 @@ import struct
 from typing import Final, TypeAlias
 
 import mqtt5
-import msgspec
 
-from genus.net._envelope import ATTRIBUTES
+from genus.net._envelope import ATTRIBUTES, attributes_in, join_attributes
 from genus.net._mqtt.texts import Malformed, check_texts, number_at, topic_text
 
 PUBLISH: Final = 0x30
@@ -27,9 +26,6 @@ LARGEST_LENGTH: Final = (1 << 28) - 1
 KNOWN_TOPICS: Final = 4096
 OVERHEAD: Final = 5 + 2 + 65_535 + 2 + 4 + 5 + 3
 """The most bytes of a PUBLISH that are neither payload nor correlation data."""
-
-_encode_attributes = msgspec.msgpack.Encoder().encode
-_decode_attributes = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 Message: TypeAlias = tuple[str, bytes, bytes, int]
 """An incoming PUBLISH: topic, envelope, payload, packet id (0: QoS 0)."""
@@ -99,7 +95,7 @@ class PublishForm:
         return b"".join((self._first, size, self._topic, properties, envelope, payload)), None
 
     def _user_properties(self, envelope: bytes) -> bytes:
-        attributes = dict(_decode_attributes(envelope[len(ATTRIBUTES) :]))
+        attributes = attributes_in(envelope)
         given = self._expiry + bytes([CONTENT_TYPE]) + text_bytes(attributes.pop("datacontenttype", ""))
         user = [bytes([USER_PROPERTY]) + text_bytes(name) + text_bytes(text) for name, text in attributes.items()]
         given += b"".join(user)
@@ -244,7 +240,7 @@ def _envelope_of(packet: mqtt5.PublishPacket) -> bytes:
     attributes = dict(packet.user_properties)
     if packet.content_type:
         attributes["datacontenttype"] = packet.content_type
-    return ATTRIBUTES + _encode_attributes(attributes)
+    return join_attributes(attributes)
 
 
 def text_bytes(text: str) -> bytes:
