@@ -1,5 +1,6 @@
 """Classes made on the fly, and random hierarchies of them."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,19 @@ def kind(name: str, *above: type) -> Any:
     """A kind below others."""
     metaclass: Any = type(Kind)
     return metaclass(name, above or (Kind,), {"__module__": __name__})
+
+
+def fill_etags(catalog: Catalog) -> None:
+    """Register types until a registration has no event tag left to give: the rest is kept for buses that ask."""
+    names = ["time", "source", "place", "deadline", "expires", "x", "y", "z"]
+    fields = dict.fromkeys("xyz", int | None)
+    for tagged in range(8, -1, -1):
+        numbers = itertools.count()
+        while True:
+            cls = event_type(f"Filling{tagged}x{next(numbers)}", fields=fields, tagged=names[:tagged])
+            catalog.register(cls)
+            if not catalog.has_etag(cls):
+                break
 
 
 def reread(catalog: Catalog) -> Catalog:

@@ -11,7 +11,7 @@ from genus.catalog import Catalog, types_in
 from genus.catalog._numbers import NumberAllocator
 from genus.catalog._records import TypeTable
 from genus.codes import EtagSpace
-from genus.errors import CatalogConflict, DeclarationError, NotRegistered, SubscriptionError
+from genus.errors import CatalogConflict, DeclarationError, EtagsExhausted, NotRegistered, SubscriptionError
 from genus.model import vector
 
 from .declaring import event_type, kind, reread
@@ -151,15 +151,21 @@ def test_thousands_of_families_find_tags() -> None:
     assert len({catalog.etag(name) for name in catalog.types}) == 2001
 
 
-def test_when_tags_run_out_nothing_is_registered() -> None:
+def test_types_are_registered_when_event_tags_run_out_and_a_bus_that_asks_is_told() -> None:
     catalog = Catalog._of(TypeTable({}, {}), NumberAllocator(etags=EtagSpace(bits=8)))
     catalog.register(Event, *(event_type(f"F{number}") for number in range(5)))
-    before, others = catalog.text(), [event_type(f"G{number}") for number in range(130)]
-    assert [finding.status for finding in catalog.check(*others)] == ["refused"]
-    with pytest.raises(CatalogConflict, match="event tags exhausted"):
-        catalog.register(*others)
-    assert catalog.text() == before
-    assert catalog.register(others[0])
+    others = [event_type(f"G{number}") for number in range(130)]
+    assert {finding.status for finding in catalog.check(*others)} == {"added"}
+    catalog.register(*others)
+    without = [cls for cls in others if not catalog.has_etag(cls)]
+    before = {name: catalog.etag(name) for name in catalog.types if catalog.has_etag(name)}
+    assert before
+    assert catalog.subsumes(Event, without[0])
+    with pytest.raises(NotRegistered, match=r"G\d+ has no event tag yet.*update_etags"):
+        catalog.etag(without[0])
+    with pytest.raises(EtagsExhausted, match=r"128 event tags.*\(136 types are in the catalog\)"):
+        catalog.give_etags(*without)
+    assert {name: catalog.etag(name) for name in catalog.types if catalog.has_etag(name)} == before
 
 
 def test_bit_vectors_of_a_subscription_are_read_over_the_catalogs_vector() -> None:

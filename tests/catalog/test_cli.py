@@ -15,6 +15,8 @@ from genus.cli._events import load_types
 from genus.errors import CatalogConflict, CatalogDamaged
 from genus.model import name_of
 
+from .declaring import fill_etags
+
 ROADS = """
 from genus import Event, Kind, Maybe
 
@@ -197,3 +199,23 @@ def test_check_and_diff_show_a_rename(roads: Path, tmp_path: Path) -> None:
     assert (result.output, result.exit_code) == ("renamed: Loop bit 6 is velocity, was speed\n", 0)
     assert run("catalog", "diff", new, old).exit_code == 1
     assert "6 velocity: float64? (was speed)" in run("catalog", "show", new, width=160).output
+
+
+def test_etags_are_given_to_types_that_have_none(roads: Path, tmp_path: Path) -> None:
+    path, old = tmp_path / "catalog.json", tmp_path / "old.json"
+    with Catalog.editing(path) as catalog:
+        fill_etags(catalog)
+    run("catalog", "register", path, roads)
+    old.write_text(path.read_text())
+    shown = {entry["name"]: entry for entry in json.loads(run("catalog", "show", path, "--json").output)}
+    assert (shown["Radar"]["etag"], shown["Radar"]["filters"], shown["Roadside"]["filters"]) == (None, [], [])
+    assert run("catalog", "show", path).exit_code == 0
+    result = run("explain", "-t", roads, "--catalog", path, "--target", "can", "Radar")
+    assert "has no event tag yet" in str(result.exception)
+    result = run("catalog", "etags", path, "Radar", "Roadside")
+    tag = Catalog.load(path).etag("Radar")
+    assert result.output == f"Radar: {tag:#06x} (new)\nRoadside: a kind has none\n"
+    assert run("catalog", "etags", path, "Radar").output == f"Radar: {tag:#06x}\n"
+    result = run("catalog", "diff", old, path)
+    assert ("added: Radar has 1 more block(s) of event tags" in result.output, result.exit_code) == (True, 0)
+    assert run("explain", "-t", roads, "--catalog", path, "--target", "can", "Radar").exit_code == 0

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
         estimate_clock,
     )
     from genus.can._protocol.messages import Claim, GetEtag, QosClass, Supply, parse_message
-    from genus.can._protocol.notices import NumberConflict, RoleChanged, StoreFailed
+    from genus.can._protocol.notices import EtagsRefused, NumberConflict, RoleChanged, StoreFailed
     from genus.can._protocol.time_service import (
         ClockStepped,
         MasterChanged,
@@ -129,6 +129,7 @@ __all__ = [
     "DeadlineMissed",
     "DecodedFrames",
     "Decoding",
+    "EtagsRefused",
     "EventMissing",
     "EventRecord",
     "EventsLost",
@@ -248,7 +249,7 @@ if not TYPE_CHECKING:
             "ClockAssumptions ClockEstimate ClockLine ClockSample UNBOUNDED_PRECISION estimate_clock"
         ),
         _protocol__messages="Claim GetEtag QosClass Supply parse_message",
-        _protocol__notices="NumberConflict RoleChanged StoreFailed",
+        _protocol__notices="EtagsRefused NumberConflict RoleChanged StoreFailed",
         _protocol__time_service=(
             "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
         ),

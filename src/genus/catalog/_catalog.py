@@ -63,7 +63,7 @@ class Catalog:
         self._etag_readers: dict[type, Callable[[Any], int]] = {}
         self._vectors: dict[str, Vector] = {}
         self._owners: dict[int, str] | None = None
-        self._declarations = ClassCache()
+        self._declarations, self._generated = ClassCache(), ClassCache(find=False)
 
     @classmethod
     def _of(cls, table: TypeTable, numbers: NumberAllocator) -> Self:
@@ -91,9 +91,27 @@ class Catalog:
             except HierarchyError as problem:
                 raise CatalogConflict(str(problem)) from problem
             self._table = registration.table
-            self._vectors, self._owners = {}, None
+            self._vectors, self._owners, self._generated = {}, None, ClassCache(find=False)
             self._classes |= {name_of(cls): cls for cls in classes}
             return registration.result
+
+    def give_etags(self, *types: type | str) -> tuple[str, ...]:
+        """Give event tags to types that have none, and to the types above them; return which got some.
+
+        A CAN bus asks for the types that it carries; others need no event tags. Registering gives them while there are
+        plenty. Kinds have none and are ignored. Event tags never change once given. For a catalog that programs share
+        use `Catalog.update_etags`. Raises EtagsExhausted, and gives none, if there are too few left.
+
+        >>> from genus.testing import Sampler
+        >>> catalog = Catalog()
+        >>> added = catalog.register(Sampler)
+        >>> catalog.has_etag(Sampler), catalog.give_etags(Sampler)
+        (True, ())
+        """
+        with self._lock:
+            given = self._numbers.give_etags([self._name(each) for each in types], self._table)
+            self._owners = None
+            return given
 
     def deprecate(self, name: type | str, note: str | None = None) -> None:
         """Mark a type as deprecated, with a note: its numbers stay, and no new type can be derived from it.
@@ -202,12 +220,29 @@ class Catalog:
         """Whether the first type is the second or above it, so that its subscribers get events of the second."""
         return self.code(below) % self.code(above) == 0
 
+    def has_etag(self, type_: type | str) -> bool:
+        """Whether a type has an event tag by now; a kind never has one."""
+        return self._name(type_) in self._numbers.etags
+
+    @property
+    def etag_blocks(self) -> int:
+        """How many blocks of event tags were given so far; more if another type got some, or a type more room."""
+        return len(self._numbers.etags.grants)
+
     def etag(self, type_: type | str) -> int:
-        """A type's event tag, the first if it has several; NotRegistered for a kind, which has none."""
+        """A type's event tag, the first if it has several; NotRegistered if it has none by now, as kinds never have."""
         name = self._name(type_)
         if self._table.types[name].kind:
             raise NotRegistered(f"{name} is a kind and has no event tag of its own; ask for its filters")
+        self._check_tagged(name)
         return self._numbers.etags.etag(name)
+
+    def _check_tagged(self, name: str) -> None:
+        if name not in self._numbers.etags and not self._table.types[name].kind:
+            raise NotRegistered(
+                f"{name} has no event tag yet, which only types on a CAN bus need; give it one by "
+                f"Catalog.update_etags(file, {name!r}) or `genus catalog etags FILE {name}`"
+            )
 
     def own_etags(self, type_: type | str) -> Block:
         """The event tags of exactly this type, without those of subtypes: one for each set of tagged attributes."""
@@ -239,8 +274,13 @@ class Catalog:
         return self._table.tagged_attributes(self._name(type_))
 
     def filters(self, type_: type | str) -> tuple[Block, ...]:
-        """The fewest blocks of event tags that accept every event of a type or kind, by the types registered so far."""
-        return self._numbers.filters(self._name(type_), self._table)
+        """The fewest blocks of event tags that accept every event of a type or kind, by the event tags given so far.
+
+        Raises NotRegistered for a type that has no event tag yet.
+        """
+        name = self._name(type_)
+        self._check_tagged(name)
+        return self._numbers.filters(name, self._table)
 
     def vector(self, type_: type | str) -> Vector:
         """The vector of a type's family; `Event` and kinds have that of `Event`."""
@@ -307,13 +347,14 @@ class Catalog:
 
     # -- declaring ---------------------------------------------------------------------------------------------------
 
-    def declare(self, name: str) -> type[Any]:
+    def declare(self, name: str, *, generated: bool = False) -> type[Any]:
         """The class of a type by name, for events of types this process did not import; the same class every time.
 
         It is the class of this process with that name and those parents, if it fits the entry and has the same names of
         attributes, else one generated from the entry. A generated class has no methods, properties or defaults; an
         enumeration becomes an Enum, and an opaque attribute holds plain lists, dicts, texts and numbers. Raises
-        NotRegistered for an unknown name.
+        NotRegistered for an unknown name. With `generated`, the class is always a generated one, and so are those above
+        it: it has all that the catalog has, also if the class of this process is older.
 
         >>> from genus import Event, Maybe
         >>> def elsewhere():
@@ -327,7 +368,8 @@ class Catalog:
         Tide(level=2.5)
         """
         with self._lock:
-            return self._declarations.declare(self._name(name), self._table, self._classes, self._used)
+            classes = self._generated if generated else self._declarations
+            return classes.declare(self._name(name), self._table, self._classes, self._used)
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 
@@ -395,6 +437,22 @@ class Catalog:
         with cls.editing(path, timeout=timeout) as catalog:
             added = catalog.register(*what)
         return catalog, added
+
+    @classmethod
+    def update_etags(
+        cls, path: Path, *types: type | str, timeout: float = LOCK_SECONDS
+    ) -> tuple[Self, tuple[str, ...]]:
+        """Give event tags to types in a catalog file under its lock; return the catalog and which types got some.
+
+        If all have event tags already, the file is only read, without a lock. Raises the errors of `give_etags`, `load`
+        and `save`.
+        """
+        found = cls.load(path)
+        if all(found._table.types[name].kind or name in found._numbers.etags for name in map(found._name, types)):
+            return found, ()
+        with cls.editing(path, timeout=timeout) as catalog:
+            given = catalog.give_etags(*types)
+        return catalog, given
 
     @classmethod
     @contextmanager

@@ -36,6 +36,7 @@ from genus.model import (
     parents,
     vector,
 )
+from genus.model._signature import GENERATED, is_generated
 from genus.model._types import read_annotation
 
 _SIZED = (model.Int8, model.Int16, model.Int32, model.UInt8, model.UInt16, model.UInt32, model.Float32)
@@ -44,16 +45,12 @@ _ANNOTATIONS: Mapping[AttributeType, Any] = {
 }
 
 
-def is_generated(cls: type) -> bool:
-    """Whether a class was generated from a catalog."""
-    return cls.__module__ == __name__
-
-
 class ClassCache:
-    """State: the classes of one catalog's types, each found or generated once."""
+    """State: the classes of one catalog's types, each found, if `find` allows it, or generated once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, find: bool = True) -> None:
         self._classes: dict[str, type[Any]] = {ROOT: Event}
+        self._find = find
 
     def declare(
         self, name: str, table: TypeTable, registered: Mapping[str, type], used: Collection[type] = ()
@@ -65,7 +62,8 @@ class ClassCache:
         if name not in self._classes:
             entry = table.types[name]
             above = tuple(self.declare(parent, table, registered, used) for parent in entry.parents)
-            found = _find_class(entry, above, table, registered.get(name), used) or generate_class(entry, above, table)
+            known = _find_class(entry, above, table, registered.get(name), used) if self._find else None
+            found = known or generate_class(entry, above, table)
             _compare(found, table).raise_problems()
             self._classes[name] = found
         return self._classes[name]
@@ -102,7 +100,7 @@ def _compare(cls: type, table: TypeTable) -> Registration:
 def generate_class(entry: TypeRecord, above: tuple[type, ...], table: TypeTable) -> type[Any]:
     """A class with all that a record says, derived from these classes; DeclarationError if they do not allow it."""
     name = entry.name.rpartition(".")[2]
-    namespace = {"__module__": __name__, "__doc__": f"{entry.name}, as a catalog describes it."}
+    namespace = {"__module__": GENERATED, "__doc__": f"{entry.name}, as a catalog describes it."}
     try:
         if entry.kind:
             metaclass: Any = type(Kind)

@@ -3,8 +3,8 @@
 The text is JSON with one line per type and one per attribute, the same bytes for the same catalog. Codes are always
 written as decimal text, because JSON readers that keep numbers as floats would lose the larger ones.
 
-Version 2 adds the names of renamed attributes. A catalog without any is written as version 1, which earlier releases
-read; of version 2 they say that they cannot.
+Version 2 adds the names of renamed attributes, version 3 types without event tags. A catalog is written in the earliest
+version that holds it, which earlier releases read; of later ones they say that they cannot.
 
 A file is replaced by renaming a complete one over it, so a reader never sees a partial file and needs no lock. Writers
 take an advisory lock (flock) on a sidecar file, which the kernel releases when its holder ends. The sidecar is not
@@ -145,7 +145,7 @@ def _unavailable(path: str, verb: str, problem: OSError) -> CatalogUnavailable:
 
 
 FORMAT = "genus catalog"
-VERSION, VERSION_WITH_NAMES = 1, 2
+VERSION, VERSION_WITH_NAMES, VERSION_WITHOUT_ETAGS = 1, 2, 3
 
 
 class Damage(Exception):
@@ -190,12 +190,19 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, TaggedNames]) -> str:
     """The text of a catalog."""
+    entries, vectors = tuple(entries), tuple(vectors)
     types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
-    vectors = tuple(vectors)
-    version = VERSION_WITH_NAMES if any(each.names for vector in vectors for each in vector) else VERSION
+    version = _version_for(entries, vectors)
     families = ",\n".join(_format_family(vector, tagged.get(vector.scope, ())) for vector in vectors)
     head = f'  "format": "{FORMAT}",\n  "version": {version},\n'
     return f'{{\n{head}  "types": [\n{types}\n  ],\n  "families": [\n{families}\n  ]\n}}\n'
+
+
+def _version_for(entries: Iterable[TypeEntry], vectors: Iterable[Vector]) -> int:
+    """The earliest version that holds all this."""
+    if not all(entry.kind or entry.blocks for entry in entries):
+        return VERSION_WITHOUT_ETAGS
+    return VERSION_WITH_NAMES if any(each.names for vector in vectors for each in vector) else VERSION
 
 
 def _format_family(vector: Vector, tagged: TaggedNames) -> str:
@@ -239,7 +246,7 @@ def parse_catalog(text: str) -> tuple[TypeTable, NumberAllocator]:
     for index, family in enumerate(file.families):
         _read_family(table, family, f"families[{index}]")
     for index, stored in enumerate(file.types):
-        _read_type(table, stored, f"types[{index}]")
+        _read_type(table, stored, f"types[{index}]", file.version)
     for index, family in enumerate(file.families):
         if getattr(table.types.get(family.name), "family", None) != family.name:
             raise Damage(f"families[{index}].name", f"{family.name!r} is no type directly below {ROOT}")
@@ -269,8 +276,8 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _read_file(data: object) -> _File:
     version = data.get("version", VERSION) if isinstance(data, dict) else VERSION
-    if version not in (VERSION, VERSION_WITH_NAMES):
-        raise Damage("version", f"is {version!r}; this Genus reads versions {VERSION} and {VERSION_WITH_NAMES}")
+    if version not in (VERSION, VERSION_WITH_NAMES, VERSION_WITHOUT_ETAGS):
+        raise Damage("version", f"is {version!r}; this Genus reads versions {VERSION} to {VERSION_WITHOUT_ETAGS}")
     try:
         return msgspec.convert(data, _File)
     except msgspec.ValidationError as problem:
@@ -326,8 +333,8 @@ def _attribute_type(stored: _Attribute, where: str) -> AttributeType:
     return found
 
 
-def _read_type(table: TypeTable, stored: _Type, where: str) -> None:
-    _check_parents(table, stored, where)
+def _read_type(table: TypeTable, stored: _Type, where: str, version: int) -> None:
+    _check_parents(table, stored, where, version)
     line = stored.parents[0] if stored.parents and not stored.kind else None
     family = None if stored.kind else table.family_of(stored.name, line)
     own = {name: word == "required" for name, word in stored.attributes.items()}
@@ -336,8 +343,8 @@ def _read_type(table: TypeTable, stored: _Type, where: str) -> None:
     table.put(TypeRecord(stored.name, stored.parents, stored.kind, family, own, stored.deprecated))
 
 
-def _check_parents(table: TypeTable, stored: _Type, where: str) -> None:
-    """A type's name is new, its parents came before it, and all but the first are kinds."""
+def _check_parents(table: TypeTable, stored: _Type, where: str, version: int) -> None:
+    """A type's name is new, its parents came before it, all but the first are kinds, and only types have event tags."""
 
     def wrong(field: str, text: str) -> NoReturn:
         raise Damage(f"{where}.{field}", text)
@@ -355,7 +362,7 @@ def _check_parents(table: TypeTable, stored: _Type, where: str) -> None:
         wrong("parents", "an event type first, then kinds, each once" if wanted else "only kinds, each once")
     if stored.kind and (stored.etags or stored.attributes):
         wrong("etags" if stored.etags else "attributes", "a kind has none")
-    if not stored.kind and not stored.etags:
+    if not stored.kind and not stored.etags and (version < VERSION_WITHOUT_ETAGS or stored.name == ROOT):
         wrong("etags", "an event type has at least one block")
 
 

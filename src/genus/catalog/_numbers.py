@@ -1,18 +1,24 @@
 """The numbers of a catalog: codes, event tags, and functions that read the presence bits of an event.
 
-Room for event tags is planned per registration: a type that comes with others below it gets a block that holds them
-and, while that is cheap, some more. `Event` owns half of all event tags from the start, so that one filter accepts
-every event.
+Every type gets a code. Event tags are few and only CAN buses need them, so there are two ways to one:
+
+* A registration gives them while there is room in what `Event` has: half of all event tags from the start, so that one
+  filter accepts every event. Nodes that register the same types then agree without talking to each other. Room is
+  planned per registration: a type that comes with others below it gets a block that holds them and, while that is
+  cheap, some more.
+* A bus asks for those of the types that it carries (`give_etags`), for which the other half is kept. A type that gets
+  its event tags so gets room for the types that are registered below it, if that is a small share of what is free.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from genus.catalog._records import ROOT, TypeRecord, TypeTable
 from genus.codes._etags import Block, EtagSpace, Grant, merge_blocks, power_of_two
 from genus.codes._prime_schemes import LinePrimes
 from genus.codes._topological import children_of
-from genus.errors import HierarchyError
+from genus.errors import EtagsExhausted, HierarchyError
 
 FAMILY_ROOM = 16
 """The least number of types that a family gets event tags for, as long as there are few families."""
@@ -38,16 +44,41 @@ class NumberAllocator:
         self.etags = etags or EtagSpace()
 
     def allocate(self, types: Sequence[TypeRecord], table: TypeTable) -> None:
-        """Allocate codes and event tags to new types, parents first; to all or, with a HierarchyError, to none."""
-        codes, grants = len(self.codes.codes), len(self.etags.grants)
+        """Allocate codes to new types, parents first, and event tags while there is room.
+
+        All of them get codes or, with a HierarchyError, none.
+        """
+        codes = len(self.codes.codes)
         try:
             for declared in types:
                 self._allocate_code(declared, is_growth=len(types) <= codes)
-            self._allocate_etags([declared for declared in types if not declared.kind], table)
         except HierarchyError:
             self.codes = LinePrimes.restore(self.codes.entries[:codes])
-            self.etags = self._restore_etags(self.etags.grants[:grants])
             raise
+        self._offer_etags([declared for declared in types if not declared.kind], table)
+
+    def give_etags(self, names: Iterable[str], table: TypeTable) -> tuple[str, ...]:
+        """Give event tags to types and to those above them that have none, and return which got some.
+
+        All of them get event tags or, with EtagsExhausted, none.
+        """
+        lines = (declared.name for name in names for declared in reversed(list(table.line(name))))
+        new = tuple(name for name in dict.fromkeys(lines) if name not in self.etags)
+        grants, rooms = len(self.etags.grants), _rooms_below(table) if new else {}
+        try:
+            for name in new:
+                self._give_etags(table.types[name], rooms[name], table.own_etag_count(name))
+        except EtagsExhausted as problem:
+            self.etags = self._restore_etags(self.etags.grants[:grants])
+            raise EtagsExhausted(f"{problem} ({len(table.types)} types are in the catalog)") from None
+        return new
+
+    def _give_etags(self, declared: TypeRecord, room: int, unit: int) -> None:
+        """Give a type the room that it should have, or what its parent has free without growth, if that is less."""
+        free = max(self.etags.largest_free(ROOT), self.etags.largest_free())
+        room = max(unit, min(room, free // GENEROUS_SHARE))
+        inside = self.etags.largest_free(declared.line)
+        self.etags.add(declared.name, declared.line, inside if unit <= inside < room else room, unit)
 
     def _allocate_code(self, declared: TypeRecord, *, is_growth: bool) -> None:
         """Give a type a code; primes are kept for kinds to come unless the registration more than doubles the catalog.
@@ -84,10 +115,13 @@ class NumberAllocator:
         return found
 
     def filters(self, name: str, table: TypeTable) -> tuple[Block, ...]:
-        """The fewest blocks that accept every event of a type; a kind's are those of the types that have it."""
+        """The fewest blocks that accept every event of a type; a kind's are those of the types that have it.
+
+        Events of types without event tags are not on a bus.
+        """
         if not table.types[name].kind:
             return self.etags.filters(name)
-        tops = (d.name for d in table.types.values() if not d.kind and self._is_topmost(name, d))
+        tops = (d.name for d in table.types.values() if d.name in self.etags and self._is_topmost(name, d))
         return merge_blocks(block for top in tops for block in self.etags.filters(top))
 
     def _is_topmost(self, kind: str, declared: TypeRecord) -> bool:
@@ -95,15 +129,28 @@ class NumberAllocator:
         above = declared.line
         return self.codes.subsumes(kind, declared.name) and not (above and self.codes.subsumes(kind, above))
 
-    def _allocate_etags(self, types: Sequence[TypeRecord], table: TypeTable) -> None:
+    def _offer_etags(self, types: Sequence[TypeRecord], table: TypeTable) -> None:
+        """Give event tags to new types as far as the blocks of `Event` have room."""
         half = 1 << self.etags.bits - 1
         below_event = [declared for declared in types if declared.line is not None]
         rooms = _rooms(below_event, table, half // GENEROUS_SHARE)
         if len(below_event) < len(types):
             self.etags.add(ROOT, room=half)
-        lines = {declared.name: declared.line for declared in types}
+        lines = {declared.name: str(declared.line) for declared in below_event}
         for name in sorted(rooms, key=lambda name: -rooms[name]):
-            self.etags.add(name, lines[name], rooms[name], table.own_etag_count(name))
+            if lines[name] in self.etags:
+                with suppress(EtagsExhausted):
+                    self.etags.add(name, lines[name], rooms[name], table.own_etag_count(name), root_grows=False)
+
+
+def _rooms_below(table: TypeTable) -> dict[str, int]:
+    """The number of event tags that each type and all that are registered below it have, as a power of two."""
+    rooms: dict[str, int] = {}
+    for declared in reversed([each for each in table.types.values() if not each.kind]):
+        room = rooms[declared.name] = rooms.get(declared.name, 0) + table.own_etag_count(declared.name)
+        if declared.line is not None:
+            rooms[declared.line] = rooms.get(declared.line, 0) + room
+    return {name: power_of_two(room) for name, room in rooms.items()}
 
 
 def _rooms(types: Sequence[TypeRecord], table: TypeTable, generous: int) -> dict[str, int]:

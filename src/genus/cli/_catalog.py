@@ -121,6 +121,24 @@ def deprecate_command(path: Path, type_: str, note: str | None) -> None:
     click.echo(f"deprecated: {type_}")
 
 
+@catalog.command("etags")
+@click.argument("path", metavar="FILE", type=EXISTING)
+@click.argument("types", metavar="TYPE...", nargs=-1, required=True, shell_complete=complete_catalog_types)
+def etags_command(path: Path, types: tuple[str, ...]) -> None:
+    """Give event tags to types that have none yet, for a CAN bus.
+
+    Registering gives them while there are plenty, and a bus asks for those it needs. This is for filters of controllers
+    that are made beforehand. What was given never changes.
+
+    \b
+    genus catalog etags city.json Loop Lamp
+    """
+    found, given = Catalog.update_etags(path, *types)
+    for name in types:
+        mark = " (new)" if name in given else ""
+        click.echo(f"{name}: {found.etag(name):#06x}{mark}" if found.has_etag(name) else f"{name}: a kind has none")
+
+
 def _say(findings: list[Finding], as_json: bool, otherwise: str, added: str) -> None:
     """Each finding in a line; one that is called `added` may not have been yet."""
     if as_json:

@@ -15,6 +15,7 @@ from rich.text import Text
 from genus.catalog import Catalog, TypeEntry
 from genus.cli._completion import complete_files
 from genus.cli._events import GENUS_TYPES, load_all
+from genus.codes import Block
 from genus.model import Attribute, name_of, parents
 
 
@@ -112,8 +113,13 @@ def _label(indent: str, entry: TypeEntry, is_new: bool, tagged: tuple[str, ...])
 
 
 def _tags(catalog: Catalog, entry: TypeEntry) -> str:
-    """Each filter as value/number of leading bits compared, of 14."""
-    return "\n".join(f"{block.value:#06x}/{block.mask.bit_count()}" for block in catalog.filters(entry.name))
+    """Each filter as value/number of leading bits compared, of 14; a type that no CAN bus asked for may have none."""
+    return "\n".join(f"{block.value:#06x}/{block.mask.bit_count()}" for block in _filters(catalog, entry))
+
+
+def _filters(catalog: Catalog, entry: TypeEntry) -> tuple[Block, ...]:
+    """The filters of a kind, or of a type that has an event tag by now."""
+    return catalog.filters(entry.name) if entry.kind or entry.blocks else ()
 
 
 def _bits(catalog: Catalog, entry: TypeEntry) -> str:
@@ -139,9 +145,9 @@ def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
         "kind": entry.kind,
         "family": entry.family,
         "code": str(entry.code),
-        "etag": None if entry.kind else catalog.etag(entry.name),
+        "etag": catalog.etag(entry.name) if entry.blocks else None,
         "tagged": list(catalog.tagged_attributes(entry.name)),
-        "filters": [[block.value, block.mask] for block in catalog.filters(entry.name)],
+        "filters": [[block.value, block.mask] for block in _filters(catalog, entry)],
         "attributes": [
             {"name": a.name, "bit": bit, "type": a.type.describe(), "required": not a.optional, "unit": a.unit}
             | ({"names": list(a.names)} if a.names else {})

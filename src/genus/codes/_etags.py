@@ -3,22 +3,25 @@
 Codes need division; the filter of a CAN controller can only mask. So a type also owns aligned blocks of a power of two
 of event tags, each one (value, mask) pair. Its first block begins with its own event tag, or with an aligned `unit` of
 own event tags whose low bits say which tagged attributes are present; the rest is room for its children's blocks. When
-the room is used up the type gets another block, at least as large as all it has, inside its parent, which may have to
-grow first in the same way; a root grows beside all others. So a type with n types below it has O(log n) blocks, and
-they contain all below it. Blocks are split as in a buddy allocator (Knowlton, "A fast storage allocator", 1965) and
-never freed: event tags are append-only.
+the room is used up the type gets another block, about as large as all it has if there is room, inside its parent, which
+may have to grow first in the same way; a root grows beside all others. So a type with n types below it has about log n
+blocks while there is room, and they contain all below it. Blocks are split as in a buddy allocator (Knowlton, "A fast
+storage allocator", 1965) and never freed: event tags are append-only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple, Self
 
 from genus.codes._topological import children_of, order_breadth_first
-from genus.errors import HierarchyError
+from genus.errors import EtagsExhausted, HierarchyError
 
 ROOT_SHARE = 16
 """A root added without `room` gets one part in this many of the largest free block."""
+
+GROWTH_SHARE = 4
+"""A type that grows gets at most one part in this many of the largest free block above it, unless it needs more."""
 
 FIRST_GROWTH = 8
 """The least event tags a type gets when it first needs more: enough for most types that have children."""
@@ -143,29 +146,39 @@ class EtagSpace:
         """Every block in the order of allocation, as `restore` takes them."""
         return tuple(self._grants)
 
-    def add(self, name: str, parent: str | None = None, room: int | None = None, unit: int = 1) -> Block:
+    def add(
+        self, name: str, parent: str | None = None, room: int | None = None, unit: int = 1, *, root_grows: bool = True
+    ) -> Block:
         """Add a type and return its first block, with room for that many event tags if there still is, else for fewer.
 
         Without `room` a root gets a sixteenth of the largest free block, others their own event tags until they have
-        children. A type has `unit` event tags of its own, a power of two, and never gets less. Raises HierarchyError if
-        the name is taken, the parent is unknown or there is no room left.
+        children. A type has `unit` event tags of its own, a power of two, and never gets less. With `root_grows=False`
+        only the blocks that its root has already are used. Raises EtagsExhausted if there is no room left, and
+        HierarchyError if the name is taken or the parent is unknown.
 
         >>> space = EtagSpace()
         >>> space.add("Loop", unit=4, room=16), space.own_etags("Loop"), space.add("Radar", "Loop", unit=4)
         (Block(value=128, mask=16368), Block(value=128, mask=16380), Block(value=132, mask=16380))
         """
         self._check_new(name, parent, unit)
-        largest = self._largest_free(parent)
+        line = [self._owner(each) for each in self._line(parent, root_grows=root_grows)]
+        largest = max(owner.largest_free for owner in line)
         if largest < unit:
-            tags = "event tag" if unit == 1 else f"{unit} adjacent event tags"
-            raise HierarchyError(
-                f"event tags exhausted: {len(self._owners)} types leave no {tags} of {self.bits} bits for {name!r}; "
-                "give less room to types added earlier, or use another bus"
-            )
+            raise EtagsExhausted(self._describe_lack(name, parent, unit))
         wanted = (max(1, largest // ROOT_SHARE) if parent is None else 1) if room is None else room
-        block = self._obtain(parent, min(max(power_of_two(wanted), unit), largest))
+        block = self._obtain(line, min(max(power_of_two(wanted), unit), largest))
         self._grant(Grant(name, parent, block, unit))
         return block
+
+    def largest_free(self, name: str | None = None) -> int:
+        """The size of the largest free block inside a type's blocks, without growth; without a name, outside all.
+
+        >>> space = EtagSpace()
+        >>> block = space.add("Loop", room=16)
+        >>> space.largest_free("Loop"), space.largest_free()
+        (8, 8192)
+        """
+        return self._owner(name).largest_free
 
     def add_all(self, hierarchy: Mapping[str, Sequence[str]]) -> None:
         """Add whole trees (type -> parents), each block sized for the types below, with room to grow if that fits."""
@@ -176,6 +189,9 @@ class EtagSpace:
         sizes = self._choose_sizes(hierarchy, order)
         for name in sorted(order, key=lambda name: -sizes[name]):
             self.add(name, next(iter(hierarchy[name]), None), sizes[name])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._owners
 
     def etag(self, name: str) -> int:
         """A type's own event tag; the first if it has several."""
@@ -202,28 +218,43 @@ class EtagSpace:
             space._grant(grant)
         return space
 
-    def _obtain(self, name: str | None, size: int) -> Block:
-        """A block of a size inside a type, which grows if it must; the type or one above it has that much free."""
-        growing = self._plan_growth(name, size)
-        owner, size = growing.pop()
-        block = owner.fit(size)
-        for owner, size in reversed(growing):
+    def _describe_lack(self, name: str, parent: str | None, unit: int) -> str:
+        """Why a type gets no event tags: how many there are, who has them, and what is free elsewhere."""
+        tags = "event tag" if unit == 1 else f"{unit} adjacent event tags"
+        own, total = sum(owner.unit for owner in self._owners.values()), (1 << self.bits) - self.reserved
+        return (
+            f"event tags exhausted: {len(self._owners)} types leave no {tags} of {self.bits} bits for {name!r} below "
+            f"{parent or 'nothing'!r}; of {total} event tags {own} are those of types and the rest is room for "
+            "subtypes of other types; use another bus with a catalog of its own, or tag fewer attributes there"
+        )
+
+    def _obtain(self, line: Sequence[_Owner], size: int) -> Block:
+        """A block of a size inside the first type of a line, which grows if it must; one of the line has it free."""
+        growing = self._plan_growth(line, size)
+        owner, wanted = growing.pop()
+        block = owner.fit(min(wanted, owner.largest_free))
+        for owner, wanted in reversed(growing):
             assert block is not None
             self._grant(Grant(owner.name, owner.parent, block, owner.unit))
-            block = owner.fit(size)
+            block = owner.fit(min(wanted, block.size))
         assert block is not None
         return block
 
-    def _plan_growth(self, name: str | None, size: int) -> list[tuple[_Owner, int]]:
-        """The types from one upwards that have too little free, and the first that has enough, each with the size."""
-        line = [self._owner(each) for each in self._line(name)]
+    def _plan_growth(self, line: Sequence[_Owner], size: int) -> list[tuple[_Owner, int]]:
+        """The types from one upwards that have too little free, and the first that has enough, each with the size.
+
+        A type that grows wants as much again as it has. A quarter of that is enough where the type above it has it: if
+        that had to grow for more, every level of a chain would double, and a few chains would take all event tags.
+        """
         largest_above = list(accumulate((owner.largest_free for owner in reversed(line)), max))[::-1]
-        plan = [(line[0], size)]
-        for above, largest in zip(line[1:], largest_above[1:], strict=True):
-            owner, size = plan[-1]
-            if owner.largest_free >= size:
+        plan, least = [(line[0], size)], size
+        for (owner, above), largest in zip(pairwise(line), largest_above[1:], strict=True):
+            if owner.largest_free >= least:
                 break
-            plan.append((above, min(max(size, FIRST_GROWTH, power_of_two(owner.total)), largest)))
+            share = largest if owner.parent is None else largest // GROWTH_SHARE
+            wanted = max(size, min(max(FIRST_GROWTH, power_of_two(owner.total)), share))
+            least = max(size, min(wanted // GROWTH_SHARE, largest))
+            plan.append((above, wanted))
         return plan
 
     def _grant(self, grant: Grant) -> None:
@@ -245,15 +276,13 @@ class EtagSpace:
                 return sizes
         return _sizes(order, children, 1)
 
-    def _largest_free(self, name: str | None) -> int:
-        """The largest free block of a type or any above it."""
-        return max(self._owner(a).largest_free for a in self._line(name))
-
-    def _line(self, name: str | None) -> Iterator[str | None]:
-        yield name
+    def _line(self, name: str | None, *, root_grows: bool = True) -> Iterator[str | None]:
+        """A type and those above it; None at the end, unless the root may not grow."""
         while name is not None:
-            name = self._owners[name].parent
             yield name
+            name = self._owners[name].parent
+        if root_grows:
+            yield None
 
     def _owner(self, name: str | None) -> _Owner:
         return self._top if name is None else self._known(name)

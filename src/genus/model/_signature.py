@@ -10,6 +10,9 @@ from genus.model._vector import Attribute, Family, Vector
 
 C = TypeVar("C", bound=type)
 
+GENERATED = "genus.catalog._declare"
+"""The module of classes that are generated from a catalog."""
+
 
 class Signature(msgspec.Struct, frozen=True):
     """What one event type or kind declares: its name, class, parents, family and attributes.
@@ -54,6 +57,11 @@ def family_of(cls: type) -> Family | None:
 def is_type(cls: object) -> bool:
     """Whether an object is an event type or a kind, that is, a class derived from `Event` or `Kind`."""
     return isinstance(cls, type) and "__genus_name__" in vars(cls)
+
+
+def is_generated(cls: type) -> bool:
+    """Whether a class was generated from a catalog."""
+    return cls.__module__ == GENERATED
 
 
 def is_event_type(cls: type) -> bool:

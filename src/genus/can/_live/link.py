@@ -13,6 +13,7 @@ from genus.can._node.link import NodeLink, log
 from genus.can._node.node import Node
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
+from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
 from genus.errors import BusError
 from genus.model import Event
@@ -75,6 +76,7 @@ class CanLink(NodeLink):
             name=address.name,
             timing=address.timing,
             catalog=Catalog.load(address.catalog) if address.catalog is not None else None,
+            etags=FileEtags(address.catalog) if address.catalog is not None else None,
             number=address.number,
             slots=() if address.plan is None else calendar_of(address, address.plan).slots,
             synchronised=address.synchronised,

@@ -13,6 +13,7 @@ from genus.can._live.link import open_host
 from genus.can._monitor import ChannelStatistics, Monitor
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import FileStore
+from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
 from genus.catalog._file import lock_file
 from genus.errors import BusError
@@ -35,7 +36,7 @@ def open_broker(
 
     Args:
         address: The address of a CAN bus (`can:...`).
-        catalog: The catalog file that event tags are taken from.
+        catalog: The catalog file that event tags are taken from; types that have none get them when a node asks.
         tables: The file where node numbers and channel classes are kept; created if need be.
         standby: Take over only when the active broker is silent.
         on_notice: Is called with what happens, such as `RoleChanged`.
@@ -64,7 +65,13 @@ class LiveBroker:
         self._end = ExitStack()
         self._end.enter_context(lock_file(tables, TABLES_TIMEOUT_S))
         self._broker = Broker(
-            address.uid, self.catalog, FileStore(tables), standby=standby, fd=address.fd, notify=on_notice or _ignore
+            address.uid,
+            self.catalog,
+            FileStore(tables),
+            standby=standby,
+            fd=address.fd,
+            etags=FileEtags(catalog),
+            notify=on_notice or _ignore,
         )
         try:
             self._host = open_host(self._broker, address)

@@ -12,7 +12,8 @@ from genus.can._node.tx import Transmitter
 from genus.can._protocol.binding import BindingClient
 from genus.can._protocol.catalog_queries import CatalogClient
 from genus.can._protocol.configuration import ConfigurationClient
-from genus.can._protocol.messages import Announce, QosClass, catalog_digest, parse_message
+from genus.can._protocol.etags import EtagSource
+from genus.can._protocol.messages import Announce, QosClass, RefusalReason, catalog_digest, parse_message
 from genus.can._protocol.notices import (
     BindingRefused,
     Bound,
@@ -25,7 +26,7 @@ from genus.can._protocol.notices import (
 )
 from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.catalog import Catalog
-from genus.errors import GenusError
+from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, is_event_type, name_of, subtypes
 from genus.targets.can import SharedFilters
@@ -52,6 +53,7 @@ class Membership:
         *,
         number: int | None,
         catalog: Catalog | None,
+        etags: EtagSource,
         banks: int | None,
         seed: int | None,
     ) -> None:
@@ -61,6 +63,11 @@ class Membership:
         self.needs_broker = number is None
         self.notices: Counter[str] = Counter()
         """Notices of the protocols, by kind."""
+        self._etags = etags
+        self._etag_blocks = 0
+        """How many blocks of event tags there were when the filters were set."""
+        self._without_etag: dict[str, str] = {}
+        """Why a type has no event tag."""
         self._context = context
         self._tx = tx
         self._rx = rx
@@ -95,25 +102,31 @@ class Membership:
             self.questions.receive(frame, self._context.now)
 
     def receive_announcement(self, frame: Frame) -> None:
-        """Receive the announcement of another publisher: whether its events come in segments."""
+        """Receive the announcement of another publisher: its event tag, and whether its events come in segments."""
         announcement = parse_message(frame)
         if isinstance(announcement, Announce):
+            self.find_new_etags(announcement.etag)
             self._rx.set_segmented(announcement.etag, announcement.segmented, announcement.node)
 
     # -- catalog and filters -----------------------------------------------------------------------------------------
 
     def use(self, catalog: Catalog) -> None:
         """Use a catalog that is new or has grown."""
-        self.catalog = catalog
+        binding = [channel for channel in self._tx.channels.values() if channel.state == "binding"]
+        asked = [cls for interest in self._rx.interests for cls in interest.subscription.types]
+        self._set_catalog(self._with_etags(catalog, [*asked, *(channel.cls for channel in binding)]))
+        for channel in binding:
+            self._bind_or_refuse(channel)
+
+    def _set_catalog(self, catalog: Catalog) -> None:
+        """Read event tags by a catalog, and set the filters for the subscriptions there are."""
+        self.catalog, self._etag_blocks = catalog, catalog.etag_blocks
         self._filters = SharedFilters(catalog, banks=self._banks, always=(PROTOCOL_FILTER,))
         for interest in self._rx.interests:
             self.register_classes(interest.subscription)
         self._rx.use(catalog)
         for interest in self._rx.interests:
             self._add_filter(interest)
-        for channel in list(self._tx.channels.values()):
-            if channel.state == "binding":
-                self._bind_or_refuse(channel)
         self._set_filters()
 
     def register_classes(self, subscription: Subscription) -> None:
@@ -125,8 +138,9 @@ class Membership:
 
     def add(self, interest: Interest) -> None:
         """Let what a subscription matches pass the acceptance filters, once there is a catalog."""
-        self._add_filter(interest)
-        self._set_filters()
+        if not self._take_etags(interest.subscription.types):
+            self._add_filter(interest)
+            self._set_filters()
 
     def remove(self, interest: Interest) -> None:
         """Remove a subscription from the acceptance filters."""
@@ -141,11 +155,12 @@ class Membership:
         try:
             for cls in interest.subscription.types:
                 self.catalog.code(cls)
-            interest.filter_handle = self._filters.add(interest.subscription)
+            has_etags = self._check_etags(interest.subscription.types)
+            interest.filter_handle = self._filters.add(interest.subscription) if has_etags else None
         except GenusError as problem:
             self._rx.refuse(interest, str(problem))
             return
-        interest.state = "ready"
+        interest.state = "ready" if has_etags else "binding"
         if self.needs_broker:
             for subject in _subjects(interest.subscription.types):
                 self.binding.bind(subject, self._context.now)
@@ -157,12 +172,58 @@ class Membership:
             self._context.accept(accepted)
             self._rx.set_filters(accepted)
 
+    # -- event tags --------------------------------------------------------------------------------------------------
+
+    def _with_etags(self, catalog: Catalog, types: Iterable[type]) -> Catalog:
+        """The catalog with event tags for types, as far as there are any left; with a broker, that gives them."""
+        for name in [] if self.needs_broker else _event_types(types):
+            if name in catalog and not catalog.has_etag(name):
+                try:
+                    catalog = self._etags.give(catalog, name)
+                except (GenusError, OSError) as problem:
+                    self._without_etag[name] = str(problem)
+        return catalog
+
+    def _take_etags(self, types: Iterable[type]) -> bool:
+        """Give event tags to types that have none, if there is a catalog; returns whether the filters were set anew."""
+        catalog = None if self.catalog is None else self._with_etags(self.catalog, types)
+        if catalog is None or (catalog is self.catalog and catalog.etag_blocks == self._etag_blocks):
+            return False
+        self._set_catalog(catalog)
+        return True
+
+    def _check_etags(self, types: Iterable[type]) -> bool:
+        """Whether types have event tags by now; BusError if a node without a broker finds none for one of them."""
+        assert self.catalog is not None
+        without = [name for name in _event_types(types) if not self.catalog.has_etag(name)]
+        if without and not self.needs_broker:
+            raise BusError(self._without_etag.get(without[0], f"{without[0]} has no event tag"))
+        return not without
+
+    def find_new_etags(self, announced: int) -> None:
+        """Somebody announces or reports a channel: take over event tags that were given meanwhile.
+
+        A publisher reports its channel before its first event, which then passes the filters.
+        """
+        if self.needs_broker or self.catalog is None:
+            return
+        try:
+            unknown = self.catalog.type_of(announced) is None
+            catalog = self._etags.reread(self.catalog) if unknown else self.catalog
+        except GenusError:
+            self._rx.dropped["catalog not read again"] += 1
+            return
+        if catalog is not self.catalog or catalog.etag_blocks != self._etag_blocks:
+            self._set_catalog(catalog)
+
     # -- binding -----------------------------------------------------------------------------------------------------
 
     def bind(self, channel: TxChannel) -> None:
         """Bind a channel as far as possible now; BusError if the medium cannot keep its quality of service."""
         if self._started and self.catalog is not None and self.number is not None:
-            self._tx.fit(channel, self.catalog)
+            self._take_etags([channel.cls])
+            if self._check_etags([channel.cls]):
+                self._tx.fit(channel, self.catalog)
             if self.needs_broker:
                 self.binding.bind(channel.uid, self._context.now)
             else:
@@ -191,14 +252,24 @@ class Membership:
         self._tx.open(channel)
 
     def _bound(self, bound: Bound) -> None:
+        if self._lacks_etag(bound.subject):  # the broker gave it just now
+            self.questions.ask_catalog(self._context.now)
+            return
         for channel in self._tx.channels.values():
             if channel.uid == bound.subject and channel.state != "ready":
                 self._complete_binding(channel, bound)
         for interest in self._rx.interests:
-            if bound.subject in _subjects(interest.subscription.types):
+            if bound.subject in _subjects(interest.subscription.types) and interest.filter_handle is not None:
                 interest.state = "ready"
         if bound.qos_class != QosClass.UNANNOUNCED:
             self._rx.set_segmented(bound.etag, bound.segmented)
+
+    def _lacks_etag(self, subject: int) -> bool:
+        """Whether a subject that this node asked for has no event tag in its catalog, which is older than the reply."""
+        names = {channel.name for channel in self._tx.channels.values() if channel.uid == subject}
+        asked = (cls for interest in self._rx.interests for cls in interest.subscription.types)
+        names |= {name for name in _event_types(asked) if subject_uid(name) == subject}
+        return any(self.catalog is None or not self.catalog.has_etag(name) for name in names)
 
     def _complete_binding(self, channel: TxChannel, bound: Bound) -> None:
         reason = _why_not(channel, bound)
@@ -247,7 +318,7 @@ class Membership:
             case Bound():
                 self._bound(notice)
             case BindingRefused(subject, reason):
-                self._refused(subject, f"the broker knows no tag for it: {reason.name.lower().replace('_', ' ')}")
+                self._refused(subject, _why_refused(reason))
             case RequestUnanswered("binding", subject):
                 self._unanswered(subject)
             case ClassConflict(subject, announced, recorded, segmented):
@@ -303,10 +374,20 @@ def _span_ns(qos: QoS) -> int:
     return nanoseconds(qos.deadline) if isinstance(qos, Soft) else 0
 
 
+def _why_refused(reason: RefusalReason) -> str:
+    if reason is RefusalReason.EXHAUSTED:
+        return "the broker's catalog has no event tag left for it; use another bus, with a catalog of its own types"
+    return f"the broker knows no tag for it: {reason.name.lower().replace('_', ' ')}"
+
+
 def _why_overruled(announced: QosClass, recorded: QosClass, *, segmented: bool) -> str:
     if announced != recorded:
         return f"it was announced as {announced.name}, but is {recorded.name} by its first publisher"
     return f"its first publisher announced events {'in segments' if segmented else 'of one frame'}"
+
+
+def _event_types(types: Iterable[type]) -> list[str]:
+    return [name_of(cls) for cls in types if is_event_type(cls)]
 
 
 def _subjects(types: Iterable[type]) -> set[int]:

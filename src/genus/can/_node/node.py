@@ -21,6 +21,7 @@ from genus.can._node.troubles import HardResumed, HardStopped, OffTheBus, Troubl
 from genus.can._node.tx import Transmitter
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
+from genus.can._protocol.etags import EtagSource, MemoryEtags
 from genus.can._protocol.time_service import TimeService
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
@@ -46,7 +47,8 @@ class Node:
     """A participant of a bus.
 
     With a `number` and a `catalog` a node is ready at once and needs no broker. Without a number it asks the broker for
-    one under its `uid`, and binds its channels there; without a catalog it asks for that too. `slots` are the hard
+    one under its `uid`, and binds its channels there; without a catalog it asks for that too. `etags` gives event tags
+    to types of its own catalog that have none; they must be the same for all nodes of the bus. `slots` are the hard
     slots of the calendar; it sends in those whose node has this node's `name`. `on_event` is called once with every
     event whose class a subscription accepts; `on_notice` with the notices of the protocols. `granularity_ns` is how
     late or early the times of inputs may be: the time service reports its precision accordingly.
@@ -59,6 +61,7 @@ class Node:
         name: str = "",
         timing: Timing,
         catalog: Catalog | None = None,
+        etags: EtagSource | None = None,
         number: int | None = None,
         slots: Iterable[Slot] = (),
         synchronised: bool = True,
@@ -103,6 +106,7 @@ class Node:
             on_notice,
             number=number,
             catalog=catalog,
+            etags=etags or MemoryEtags(),
             banks=banks,
             seed=seed,
         )
@@ -237,6 +241,7 @@ class Node:
         elif etag == ProtocolEtag.REPORT:
             report = Report.parse(frame.data)
             if report is not None:
+                self._membership.find_new_etags(report.etag)
                 self.rx.compare(frame.node, report)
         elif etag == ProtocolEtag.ANNOUNCE:
             self._membership.receive_announcement(frame)

@@ -51,8 +51,9 @@ class EventTypes:
         return bool(self._classes)
 
     def etag(self, event: str) -> int:
-        """The event tag that a new catalog gives to a type."""
+        """The event tag that a new catalog gives to a type; EtagsExhausted if there are too many types for a bus."""
         assert self._catalog is not None
+        self._catalog.give_etags(event)
         return self._catalog.etag(event)
 
     def own_size(self, event: str, table: TomlTable) -> int | None:

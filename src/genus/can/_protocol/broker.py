@@ -17,6 +17,7 @@ from genus.can._protocol.binding import BindingServer
 from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, NodeRegistry, TableStore
 from genus.can._protocol.catalog_queries import CatalogIndex, CatalogServer
 from genus.can._protocol.configuration import ConfigurationServer, check_uid
+from genus.can._protocol.etags import EtagSource, MemoryEtags
 from genus.can._protocol.messages import (
     Announce,
     Claim,
@@ -38,6 +39,7 @@ from genus.can._protocol.notices import (
     DEFENCE_INTERVAL,
     FAILURES_BEFORE_BACKOFF,
     ROLL_CALL_WAIT,
+    EtagsRefused,
     Notice,
     NumberConflict,
     RoleChanged,
@@ -45,7 +47,7 @@ from genus.can._protocol.notices import (
 )
 from genus.can._wire.frame import BROKER_NODE, CLASSIC_BYTES, ETAG_MASK, FD_BYTES, Frame, subject_uid
 from genus.catalog import Catalog
-from genus.errors import CatalogConflict, GenusError
+from genus.errors import CatalogConflict, EtagsExhausted, GenusError
 
 ROLL_CALLS = 2
 """The roll is called twice before numbers are granted, in case a node missed the first call."""
@@ -120,8 +122,8 @@ class Broker:
     """State: a broker of one bus, as a machine that a driver runs; see `genus can broker` for a live bus.
 
     `uid` is its own 64-bit number, `store` keeps its tables (`MemoryStore`, `FileStore`). A `standby` begins by
-    listening. `fd` says that events may have frames of 64 bytes. `notify` gets notices. BusError for an invalid uid,
-    TableDamaged if the tables cannot be read.
+    listening. `fd` says that events may have frames of 64 bytes. `etags` gives event tags to types that have none when
+    a node asks for them. `notify` gets notices. BusError for an invalid uid, TableDamaged if the tables cannot be read.
     """
 
     def __init__(
@@ -132,6 +134,7 @@ class Broker:
         *,
         standby: bool = False,
         fd: bool = False,
+        etags: EtagSource | None = None,
         notify: Callable[[Notice], None] = lambda notice: None,
         seed: int | None = None,
     ) -> None:
@@ -139,6 +142,7 @@ class Broker:
         self.counts: Counter[str] = Counter()
         """How many requests were processed and dropped, by reason."""
         self._notify = notify
+        self._etags = etags or MemoryEtags()
         self._tables = BrokerTables(store)
         self._random = Random(uid + self._tables.epoch if seed is None else seed)
         self._capacity = FD_BYTES if fd else CLASSIC_BYTES
@@ -183,7 +187,7 @@ class Broker:
 
     def use(self, catalog: Catalog) -> None:
         """Serve a catalog that has grown; CatalogConflict if it does not extend the current one."""
-        if not catalog.extends(self._catalog):
+        if catalog is not self._catalog and not catalog.extends(self._catalog):
             raise CatalogConflict("a broker's catalog may only grow, but types or attributes are missing or changed")
         self._catalog, self._index = catalog, CatalogIndex(catalog, self._capacity)
         if self._active:
@@ -360,8 +364,28 @@ class Broker:
         return number if self._save() else None
 
     def _supply(self, subject: int) -> Supply | None:
+        name = self._index.type_without_etag(subject)
+        if name is not None and not self._is_refused(name):
+            return None
         supply = self._index.supply(subject, self.channels)
         return supply if supply.qos_class is QosClass.UNANNOUNCED or self._save() else None
+
+    def _is_refused(self, name: str) -> bool:
+        """Give a type its event tag; True if there is none left.
+
+        The request is not answered now: a heartbeat tells all nodes that the catalog has grown, so that they have it
+        when the node asks again and publishes. If the catalog cannot be written now, that is tried again then.
+        """
+        try:
+            self.use(self._etags.give(self._catalog, name))
+            self.counts["event tag given"] += 1
+        except EtagsExhausted as problem:
+            self.counts["event tags exhausted"] += 1
+            self._notify(EtagsRefused(name, str(problem)))
+            return True
+        except (GenusError, OSError) as problem:
+            self._notify(StoreFailed(str(problem)))
+        return False
 
     def _on_announcement(self, message: Announce) -> None:
         name = self._index.type_of(message.etag)

@@ -80,11 +80,18 @@ class CatalogIndex:
         self._names = {subject_uid(name): name for name in catalog.types}
         self._heads = {subject_head(subject): name for subject, name in self._names.items()}
 
+    def type_without_etag(self, subject: int) -> str | None:
+        """The name of a subject that is a type and has no event tag yet, else None."""
+        name = self._names.get(subject)
+        return name if name is not None and not self._entries[name].kind and not self._catalog.has_etag(name) else None
+
     def supply(self, subject: int, channels: Mapping[str, AnnouncedChannel]) -> Supply:
         """The reply to a binding request."""
         name = self._names.get(subject)
         if name is None or self._entries[name].kind:
             return Supply(subject, 0, reason=RefusalReason.UNKNOWN_SUBJECT if name is None else RefusalReason.KIND)
+        if not self._catalog.has_etag(name):
+            return Supply(subject, 0, reason=RefusalReason.EXHAUSTED)
         announced = channels.get(name) or AnnouncedChannel(QosClass.UNANNOUNCED, self._needs_segments(name))
         return Supply(
             subject,

@@ -48,6 +48,8 @@ class RefusalReason(IntEnum):
     UNKNOWN_SUBJECT = 1
     KIND = 2
     """A kind has no event tag of its own: subscribe to the types that have the kind."""
+    EXHAUSTED = 3
+    """The catalog has no event tag left for it: use another bus, with a catalog of its own."""
 
 
 class QuestionKind(IntEnum):

@@ -180,6 +180,13 @@ class StoreFailed(msgspec.Struct, frozen=True):
     problem: str
 
 
+class EtagsRefused(msgspec.Struct, frozen=True):
+    """A broker has no event tag left for a type that a node asked for; the reason has the counts."""
+
+    name: str
+    reason: str
+
+
 Notice: TypeAlias = (
     Configured
     | NumberConflict
@@ -194,4 +201,5 @@ Notice: TypeAlias = (
     | RequestUnanswered
     | RoleChanged
     | StoreFailed
+    | EtagsRefused
 )

@@ -62,6 +62,7 @@ def with_types(system: System) -> TypedSystem:
         channels = [channel for channel in system.channels if channel.event == event]
         stand_ins[names[event]] = made = stand_in(names[event], _size(channels), _open_ended(channels))
         catalog.register(made.cls)
+    catalog.give_etags(*names.values())
     channels = [_typed(channel, names[channel.event], system, catalog) for channel in system.channels]
     return TypedSystem(msgspec.structs.replace(system, channels=tuple(channels)), catalog, stand_ins)
 

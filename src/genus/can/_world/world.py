@@ -388,7 +388,7 @@ class World:
             start_ns=begin_ns,
             end_ns=end_ns,
             names={number: name for name, number in self._numbers().items()},
-            etag_names={self.catalog.etag(name): name for name in self.catalog.types},
+            etag_names={self.catalog.etag(name): name for name in self.catalog.types if self.catalog.has_etag(name)},
             title=f"{self.observation.bus.header.title}, seed {self.seed}",
         )
 

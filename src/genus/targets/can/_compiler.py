@@ -14,6 +14,7 @@ import msgspec
 import genus.filters._expression as x
 from genus.catalog import Catalog
 from genus.filters._subscription import Subscription
+from genus.model import name_of
 from genus.targets._conformance import registered_tagged, registered_types
 from genus.targets._presence import PresenceCompiler, required_presence, residual_of, without_values
 from genus.targets.can._masks import Pair, condense
@@ -50,8 +51,8 @@ class CanFilter(msgspec.Struct, frozen=True):
 def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
     """Compile a subscription to acceptance filters, by the event tags of a catalog as it is now.
 
-    Compile again when types are registered: the filters of a kind, and of a type with new subtypes, may then grow.
-    Raises NotRegistered if a type of the subscription is not in the catalog.
+    Compile again when types are registered or get event tags: the filters of a kind, and of a type with new subtypes,
+    may then grow. Raises NotRegistered if a type of the subscription is not in the catalog or has no event tag yet.
 
     >>> from genus import Event, Maybe, Subscription, this
     >>> from genus.catalog import Catalog
@@ -75,7 +76,9 @@ def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
     if wanted is None:
         return CanFilter(subscription, (), None, types, {})
     by_type = {name: registered_tagged(name, catalog, subscription) for name in types}
-    pairs = [pair for name in types for pair in _pairs(name, by_type[name], subscription.exact, catalog, wanted)]
+    named = {name_of(cls) for cls in subscription.types}
+    on_bus = [name for name in types if name in named or catalog.has_etag(name)]
+    pairs = [pair for name in on_bus for pair in _pairs(name, by_type[name], subscription.exact, catalog, wanted)]
     tagged = {name: here for name, here in wanted.items() if any(name in names for names in by_type.values())}
     everywhere = frozenset(tagged).intersection(*by_type.values())
     return CanFilter(subscription, condense(pairs), residual_of(subscription, everywhere, decided), types, tagged)

@@ -168,7 +168,7 @@ def _weights(catalog: Catalog, traffic: Traffic) -> dict[int, Weight]:
     rates: dict[int, float] = {}
     types: dict[int, float] = {}
     for name, entry in catalog.entries.items():
-        if not entry.kind:
+        if entry.blocks:
             own = catalog.own_etags(name)
             types |= dict.fromkeys(range(own.value, own.value + own.size), 1 / own.size)
     for what, rate in traffic.items():
