@@ -26,7 +26,8 @@ from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError
 from genus.filters import Predicate, Term
 from genus.filters._evaluate import COMPARE, evaluate, round_to_float32
-from genus.lake._tables.columns import POSITION, TYPE, spark_type
+from genus.lake._tables.columns import POSITION, TYPE
+from genus.lake._tables.spark_columns import spark_type
 from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vector
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import spark
@@ -124,7 +125,6 @@ REACHING: list[tuple[Predicate, str, int]] = [
     (this.blob >= b"\x08", "GreaterThanOrEqual(blob,", 2),
     (this.flag == True, "EqualTo(flag,true)", 5),  # noqa: E712
     (this.time < DAY + timedelta(hours=3), "LessThan(time,2024-05-01 03:00:00.0)", 3),
-    (this.span >= timedelta(seconds=8), "GreaterThanOrEqual(span,PT8S)", 2),
     (this.colour == Colour.BLUE, "EqualTo(colour,blue)", 5),
     (this.number.is_absent(), "IsNull(number)", 1),
     ((this.number < 1) | (this.real > 8), "Or(LessThan(number,1),And(GreaterThan(real,8.0)", 2),

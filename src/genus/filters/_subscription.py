@@ -23,6 +23,7 @@ from genus.filters._parser import (
 from genus.filters._possibility import Reason, describe_types, report_never, warn_never, why_never
 from genus.filters._term import Term
 from genus.model import Event, Kind, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
+from genus.model._signature import is_generated
 from genus.model._types import read_annotation
 
 T = TypeVar("T")
@@ -363,8 +364,13 @@ def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscript
 
 
 def _find_type(token: Token, known: tuple[type, ...], text: str) -> type:
-    """The type of a name; of one that was defined again in the same place, as in a notebook, the latest."""
-    found = {(cls.__module__, cls.__qualname__): cls for cls in known if is_type(cls) and name_of(cls) == token.text}
+    """The type of a name; of one that was defined again in the same place, as in a notebook, the latest.
+
+    A class that was generated from a catalog is meant only if there is no other.
+    """
+    named = [cls for cls in known if is_type(cls) and name_of(cls) == token.text]
+    named = [cls for cls in named if not is_generated(cls)] or named
+    found = {(cls.__module__, cls.__qualname__): cls for cls in named}
     if len(found) == 1:
         return next(iter(found.values()))
     if found:

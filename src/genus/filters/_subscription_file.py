@@ -16,7 +16,9 @@ Parse = Callable[[str], Subscription]
 
 
 def read_subscriptions(
-    source: str | os.PathLike[str] | Iterable[str], parse: Parse = Subscription.parse
+    source: str | os.PathLike[str] | Iterable[str],
+    parse: Parse = Subscription.parse,
+    on_error: Callable[[SubscriptionError], object] | None = None,
 ) -> list[tuple[str, Subscription]]:
     """Read the subscriptions of a text file, or of lines, each with its subscriber.
 
@@ -26,10 +28,11 @@ def read_subscriptions(
     Args:
         source: The path of a file, or lines.
         parse: Reads one subscription; by default its types are looked up among all declared.
+        on_error: Called with the error of each line that cannot be read; the other lines are returned.
 
     Raises:
-        SubscriptionError: A line cannot be read; the message names it. Also for a file that is not text or cannot be
-            opened.
+        SubscriptionError: A line cannot be read; the message names it. Not with `on_error`. Also for a file that is not
+            text or cannot be opened.
 
     >>> from genus import Event
     >>> class EbbTide(Event):
@@ -38,7 +41,15 @@ def read_subscriptions(
     [('ann', Subscription('EbbTide where level > 3.0')), ('EbbTide', Subscription('EbbTide'))]
     """
     name, lines = _lines(source)
-    return [_read_line(line, f"{name} {number}", parse) for number, line in _significant(lines)]
+    found = []
+    for number, line in _significant(lines):
+        try:
+            found.append(_read_line(line, f"{name} {number}", parse))
+        except SubscriptionError as problem:
+            if on_error is None:
+                raise
+            on_error(problem)
+    return found
 
 
 def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterable[str]]:

@@ -44,6 +44,7 @@ try:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from genus.targets._arrow_values import constant, constants
     from genus.targets._floor_division import floor_division
 except ImportError as missing:
     raise missing_extra("the arrow target needs pyarrow and numpy", "arrow") from missing
@@ -57,7 +58,8 @@ Columns: TypeAlias = Mapping[str, Datum]
 Step: TypeAlias = Callable[[Columns], Datum]
 """A compiled expression: a function of the columns."""
 
-UNKNOWN = pa.scalar(None, pa.bool_())
+UNKNOWN, FALSE = constant(None, pa.bool_()), constant(False, pa.bool_())
+ZERO, SMALLEST = constant(0.0, pa.float64()), constant(INT64_MIN, pa.int64())
 
 _STORED: dict[type, pa.DataType] = {
     BoolType: pa.bool_(),
@@ -70,7 +72,12 @@ _STORED: dict[type, pa.DataType] = {
 _LAYOUTS: dict[pa.DataType, tuple[pa.DataType, ...]] = {
     pa.string(): (pa.large_string(), pa.string_view()),
     pa.binary(): (pa.large_binary(), pa.binary_view()),
+    pa.uint8(): (pa.int16(),),
+    pa.uint16(): (pa.int32(),),
+    pa.uint32(): (pa.int64(),),
+    pa.duration("us"): (pa.int64(),),
 }
+"""Other types that columns may have, such as those of a lake's files, which have no unsigned integers."""
 
 
 def compile(subscription: Subscription) -> "ArrowFilter":
@@ -213,14 +220,16 @@ class ArrowFilter:
         wanted = {*subscription.has, *subscription.lacks, *tested}
         self._reads = tuple(attribute for attribute in subscription.vector if attribute.name in wanted)
 
-    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+    def mask(self, batch: pa.RecordBatch, types: Sequence[str] | None = None) -> pa.BooleanArray:
         """Whether each row matches: true or false, never null.
+
+        `types` are the names of the types that match; by default those of the classes in this process.
 
         An attribute whose column the batch lacks is absent from every row. Raises SubscriptionError if a column has
         another Arrow type than `arrow_schema` says, or there is no column `_type`.
         """
         columns = {attribute.name: _read(batch, attribute) for attribute in self._reads}
-        found = self._match_shape(batch, columns)
+        found = self._match_shape(batch, columns, self._type_names() if types is None else types)
         if self._contents is None or found.true_count == 0:
             return found
         if found.true_count < batch.num_rows // 2:
@@ -232,13 +241,19 @@ class ArrowFilter:
         """The rows that match; raises the errors of `mask`."""
         return batch.filter(self.mask(batch))
 
-    def explain(self) -> str:
-        """The tests in their order, and the columns that are read, as text."""
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The attributes whose columns are read."""
+        return tuple(attribute.name for attribute in self._reads)
+
+    def explain(self, types: Sequence[str] | None = None) -> str:
+        """The tests in their order, and the columns that are read, as text; `types` are as in `mask`."""
         asked = self.subscription
-        names = self._type_names()
+        names = self._type_names() if types is None else types
         carried = [f"{name} is valid" for name in asked.has] + [f"{name} is null" for name in asked.lacks]
         lines = {
-            "type": f"{TYPE_COLUMN} in ({', '.join(names)}); names of undeclared types do not match",
+            "type": f"{TYPE_COLUMN} in ({', '.join(names)})"
+            + ("; names of undeclared types do not match" if types is None else ""),
             "attributes": " and ".join(carried) or "any",
             "contents": "any" if asked.where is None else f"{asked.where}, on the rows left, by column",
             "reads": ", ".join((TYPE_COLUMN, *(attribute.name for attribute in self._reads))),
@@ -249,9 +264,9 @@ class ArrowFilter:
         """The names of the matching types; found again for each batch, as types may have been declared since."""
         return sorted({name_of(cls) for cls in self.subscription.classes()})
 
-    def _match_shape(self, batch: pa.RecordBatch, columns: Columns) -> pa.BooleanArray:
+    def _match_shape(self, batch: pa.RecordBatch, columns: Columns, types: Sequence[str]) -> pa.BooleanArray:
         """Whether each row has a matching type and attributes."""
-        tests = [_match_type(batch, pa.array(self._type_names(), pa.string()))]
+        tests = [_match_type(batch, constants(types, pa.string()))]
         tests += [pc.is_valid(columns[name]) for name in self.subscription.has]
         tests += [pc.is_null(columns[name]) for name in self.subscription.lacks]
         return _fill_unknown(reduce(pc.and_kleene, tests), batch.num_rows)
@@ -264,9 +279,21 @@ def _match_type(batch: pa.RecordBatch, names: pa.Array) -> Datum:
         raise SubscriptionError(f"the batch has no column {TYPE_COLUMN!r} with the names of the events' types")
     if pa.types.is_dictionary(column.type):
         known = pc.is_in(_as_stored(column.dictionary, TYPE_COLUMN, pa.string()), value_set=names)
-        return known.take(column.indices)
+        return _match_codes(column.indices, pc.indices_nonzero(known), len(known))
     column = _as_stored(column, TYPE_COLUMN, pa.string())
     return pc.equal(column, names[0]) if len(names) == 1 else pc.is_in(column, value_set=names)
+
+
+def _match_codes(indices: pa.Array, codes: pa.Array, count: int) -> Datum:
+    """Whether each index is one of some ascending codes of `count`; those of sorted rows are a range."""
+    if len(codes) in (0, count):
+        return pc.is_valid(indices) if len(codes) else pa.repeat(FALSE, len(indices))
+    first, last = codes[0].cast(indices.type), codes[-1].cast(indices.type)
+    if len(codes) == 1:
+        return pc.equal(indices, first)
+    if codes[-1].as_py() - codes[0].as_py() == len(codes) - 1:
+        return pc.and_(pc.greater_equal(indices, first), pc.less_equal(indices, last))
+    return pc.is_in(indices, value_set=codes.cast(indices.type))
 
 
 def _find(batch: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -280,7 +307,7 @@ def _read(batch: pa.RecordBatch, attribute: Attribute) -> Datum:
     """An attribute's column in the type it is computed in; a null scalar if the batch has none."""
     column = _find(batch, attribute.name)
     if column is None:
-        return pa.scalar(None, computed_type(attribute.type))
+        return constant(None, computed_type(attribute.type))
     if isinstance(attribute.type, OpaqueType):
         return column
     if pa.types.is_dictionary(column.type):
@@ -302,7 +329,7 @@ def _select(column: Datum, rows: pa.BooleanArray) -> Datum:
 def _fill_unknown(answer: Datum, rows: int) -> pa.BooleanArray:
     """The answer for each row, with unknown as false."""
     column = pa.repeat(answer, rows) if isinstance(answer, pa.Scalar) else answer
-    return pc.fill_null(column, False) if column.null_count else column
+    return pc.fill_null(column, FALSE) if column.null_count else column
 
 
 class ArrowCompiler(Compiler):
@@ -350,11 +377,11 @@ class ArrowCompiler(Compiler):
         """`is_in`, null where the item is; zeros lose their sign first, as `is_in` takes -0.0 and 0.0 for different."""
         item: Step = self.visit(node.item)
         type_ = type_of(node.item)
-        options = pa.array([_constant(option) for option in node.options], computed_type(type_))
+        options = constants([constant_of(option) for option in node.options], computed_type(type_))
         if not isinstance(type_, FloatType):
             return lambda columns: _one_of(item(columns), options, pc.is_valid)
-        unsigned = pc.add(options, 0.0)
-        return lambda columns: _one_of(pc.add(item(columns), 0.0), unsigned, _is_number)
+        unsigned = pc.add(options, ZERO)
+        return lambda columns: _one_of(pc.add(item(columns), ZERO), unsigned, _is_number)
 
     def visit_TextTest(self, node: x.TextTest) -> Step:
         """A literal part, compared byte by byte; a pattern becomes a regular expression of RE2."""
@@ -369,7 +396,7 @@ class ArrowCompiler(Compiler):
 
     def visit_Literal(self, node: x.Literal) -> Step:
         """A scalar."""
-        scalar = pa.scalar(_constant(node), computed_type(type_of(node)))
+        scalar = constant(constant_of(node), computed_type(type_of(node)))
         return lambda columns: scalar
 
     def visit_Micros(self, node: x.Micros) -> Step:
@@ -387,7 +414,7 @@ class ArrowCompiler(Compiler):
         operand: Step = self.visit(node.operand)
         if isinstance(type_of(node), FloatType):
             return lambda columns: pc.negate(operand(columns))
-        return lambda columns: _exact("subtract", pa.scalar(0), operand(columns))
+        return lambda columns: _exact("subtract", constant(0, pa.int64()), operand(columns))
 
     def visit_Function(self, node: x.Function) -> Step:
         """The length in code points or bytes; the smallest integer has no absolute value."""
@@ -430,7 +457,8 @@ def _fold(combine: Callable[[Datum, Datum], Datum], steps: Sequence[Step]) -> St
     return lambda columns: reduce(combine, (step(columns) for step in steps))
 
 
-def _constant(literal: x.Literal) -> object:
+def constant_of(literal: x.Literal) -> object:
+    """The value of a literal in the type it is computed in."""
     is_time = isinstance(literal.type, TimeType | DurationType)
     return normalize(literal.value, literal.type) if is_time else literal.value
 
@@ -449,11 +477,11 @@ def _one_of(item: Datum, options: pa.Array, known: Callable[[Datum], Datum]) -> 
 
 
 def _not_zero(floats: Datum) -> Datum:
-    return pc.if_else(pc.equal(floats, 0.0), pa.scalar(None, pa.float64()), floats)
+    return pc.if_else(pc.equal(floats, ZERO), constant(None, pa.float64()), floats)
 
 
 def _without_smallest(integers: Datum) -> Datum:
-    return pc.if_else(pc.equal(integers, INT64_MIN), pa.scalar(None, pa.int64()), integers)
+    return pc.if_else(pc.equal(integers, SMALLEST), constant(None, pa.int64()), integers)
 
 
 def _floor_divide(op: str, left: Datum, right: Datum) -> Datum:
@@ -462,7 +490,7 @@ def _floor_divide(op: str, left: Datum, right: Datum) -> Datum:
         return pa.scalar(compute(op, left.as_py(), right.as_py()), left.type)
     values, known = floor_division(op, _as_numpy(left), _as_numpy(right))
     valid = pc.and_(pa.array(known), pc.and_(pc.is_valid(left), pc.is_valid(right)))
-    return pc.if_else(valid, pa.array(values), pa.scalar(None, left.type))
+    return pc.if_else(valid, pa.array(values), constant(None, left.type))
 
 
 def _as_numpy(numbers: Datum) -> Any:
@@ -491,4 +519,4 @@ def _within_64_bits(operation: Callable[[Datum, Datum], Datum], left: Datum, rig
     """
     wrapped = operation(left, right)
     distance = pc.abs(pc.subtract(operation(_to_float(left), _to_float(right)), _to_float(wrapped)))
-    return pc.if_else(pc.less(distance, 2.0**62), wrapped, pa.scalar(None, pa.int64()))
+    return pc.if_else(pc.less(distance, 2.0**62), wrapped, constant(None, pa.int64()))
