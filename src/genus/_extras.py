@@ -1,8 +1,5 @@
 """Messages for missing extras: which command installs them."""
 
-import json
-from importlib.metadata import PackageNotFoundError, distribution
-
 
 def missing_extra(what: str, extra: str) -> ImportError:
     """An ImportError that says what needs an extra, and the command that installs it.
@@ -21,6 +18,9 @@ def install_command(extra: str) -> str:
 
 def _checkout() -> str | None:
     """The folder that Genus was installed from with `pip install -e`; None if it was installed as a package."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to import, and rarely needed
+
     try:
         text = distribution("genus").read_text("direct_url.json")
     except PackageNotFoundError:

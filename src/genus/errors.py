@@ -13,6 +13,7 @@ __all__ = [
     "CatalogUnavailable",
     "DbcError",
     "DeclarationError",
+    "EtagsExhausted",
     "EventError",
     "GenusError",
     "GrantsError",
@@ -83,6 +84,10 @@ class RecordingError(GenusError, OSError):
 
 class HierarchyError(GenusError, ValueError):
     """A type hierarchy has a cycle, a missing parent or a malformed row; the message says where. Correct the input."""
+
+
+class EtagsExhausted(HierarchyError):
+    """No event tag is free for a type on a CAN bus; the message has the counts. Use a bus with its own catalog."""
 
 
 class BusError(GenusError, RuntimeError):

@@ -25,7 +25,7 @@ else:
 
 
 class Span(ParamType[float]):
-    """A length of time such as 500ms, 1s, 2min, 6h or 7d, in seconds; a bare number is seconds.
+    """A length of time such as 500ms, 1s, 2min, 6h or 7d, in seconds; a bare number is seconds, or is refused.
 
     >>> Span().convert("2min", None, None), Span().convert("0.5", None, None)
     (120.0, 0.5)
@@ -33,14 +33,17 @@ class Span(ParamType[float]):
 
     name = "span"
 
-    def __init__(self, *, may_be_zero: bool = False) -> None:
+    def __init__(self, *, may_be_zero: bool = False, needs_unit: bool = False) -> None:
         self._may_be_zero = may_be_zero
+        self._needs_unit = needs_unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read the number and the unit."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d)?", str(value))
         if found is None:
             self.fail(f"{value!r} is not a length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
+        if found[2] is None and self._needs_unit:
+            self.fail(f"{value!r} has no unit; write it like {found[1]}d or {found[1]}h", param, ctx)
         seconds = float(found[1]) * DURATION_UNITS[found[2] or "s"] / 1e6
         if seconds > threading.TIMEOUT_MAX or (seconds == 0 and not self._may_be_zero):
             self.fail(f"{value!r} is too {'long' if seconds else 'short'}", param, ctx)

@@ -2,13 +2,15 @@
 
 import importlib
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from genus.cli._format import meant
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 COMMAND_ENTRY_POINTS = "genus.commands"
 HelpSections = Mapping[str, Mapping[str, str]]
@@ -85,6 +87,14 @@ class LazyGroup(SectionedGroup):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; the list of all commands is made only if it is none of those given."""
+        if args[0] in self._lazy:
+            return click.Group.resolve_command(self, ctx, args)
+        return super().resolve_command(ctx, args)
+
     def sections(self, ctx: click.Context) -> HelpSections:
         """The given sections, or one made from the help of the commands."""
         return super().sections(ctx) if self._sections is None else self._sections
@@ -111,12 +121,14 @@ class PluginGroup(LazyGroup):
         added = {name: _described(entry) for name, entry in self._added().items()}
         return {**super().sections(ctx), **({"Added by other packages": added} if added else {})}
 
-    def _added(self) -> dict[str, EntryPoint]:
+    def _added(self) -> "dict[str, EntryPoint]":
+        from importlib.metadata import entry_points  # slow to import, and not needed for commands of Genus
+
         found = sorted(entry_points(group=COMMAND_ENTRY_POINTS), key=lambda entry: entry.name)
         return {entry.name: entry for entry in found if entry.name not in self._lazy}
 
 
-def _load(entry: EntryPoint) -> click.Command:
+def _load(entry: "EntryPoint") -> click.Command:
     try:
         command = entry.load()
     except Exception as problem:
@@ -128,14 +140,14 @@ def _load(entry: EntryPoint) -> click.Command:
     return command
 
 
-def _described(entry: EntryPoint) -> str:
+def _described(entry: "EntryPoint") -> str:
     """The name and summary of the package; the command is not imported."""
     if entry.dist is None or "Summary" not in entry.dist.metadata:
         return _package(entry)
     return f"{entry.dist.name}: {entry.dist.metadata['Summary']}"
 
 
-def _package(entry: EntryPoint) -> str:
+def _package(entry: "EntryPoint") -> str:
     return entry.dist.name if entry.dist is not None else entry.value
 
 

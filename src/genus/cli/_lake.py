@@ -13,7 +13,14 @@ COMMANDS = {
     "inbox": "genus.cli._lake_route:inbox",
     "stream": "genus.cli._lake_stream:stream",
     "compact": "genus.cli._lake_admin:compact",
+    "mirror": "genus.cli._lake_admin:mirror",
+    "keep": "genus.cli._lake_keep:keep",
+    "expire": "genus.cli._lake_keep:expire",
+    "delete": "genus.cli._lake_keep:delete",
+    "history": "genus.cli._lake_keep:history",
     "check": "genus.cli._lake_admin:check",
+    "backup": "genus.cli._lake_backup:backup",
+    "rewind": "genus.cli._lake_admin:rewind",
     "stats": "genus.cli._lake_admin:stats",
 }
 HELP_SECTIONS = {
@@ -32,7 +39,14 @@ HELP_SECTIONS = {
     },
     "Maintain it": {
         "compact": "Rewrite many small files as few large ones",
+        "mirror": "Complete the Delta tables that other engines read",
+        "keep": "Set how long events are kept, by type",
+        "expire": "Remove old events",
+        "delete": "Delete the events that match a subscription",
+        "history": "Show what each commit has changed",
         "check": "Compare a lake's files with its ledger",
+        "backup": "Copy a lake into another folder while it is in use",
+        "rewind": "Take back deliveries that a restored lake does not know",
         "stats": "Show the tables of a lake in numbers",
     },
 }

@@ -1,4 +1,4 @@
-"""`genus lake init`, `compact`, `check` and `stats`: making a lake and keeping it."""
+"""`genus lake init`, `compact`, `mirror`, `check`, `rewind` and `stats`: making a lake and keeping it."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from rich.progress import Progress
 from genus.cli._events import load_all, types_option
 from genus.cli._exit import DAMAGED, saying_what_is_kept
 from genus.cli._format import Span, counted, plain_table, print_json, sized
-from genus.cli._lake_session import AS_JSON, LAKE, on_spark, started
+from genus.cli._lake_session import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,31 +116,75 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
         click.echo(f"removed {counted(removed, 'folder')}")
 
 
+# -- mirror ------------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@LAKE
+@click.option("--iceberg", is_flag=True, help="Also bring the lake's Iceberg tables to the present version.")
+@AS_JSON
+@on_spark
+def mirror(path: str, iceberg: bool, as_json: bool, spark: "SparkSession") -> None:
+    """Complete the Delta tables that other engines read.
+
+    Every table is compared with the ledger. Commits extend tables already, unless the lake was made without. A folder
+    on this machine needs no Spark.
+
+    \b
+    genus lake mirror city
+    genus lake mirror city --iceberg
+    """
+    lake = open_lake(path, spark)
+    console = Console(stderr=True)
+    with (
+        saying_what_is_kept(lambda: "tables that were extended stay so; the same command does the rest"),
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task("comparing", total=None)
+        done = lake.mirror(progress=lambda number, of: progress.update(task, completed=number, total=of))
+        snapshots = lake.iceberg() if iceberg else None
+    if as_json:
+        print_json({"delta": done, "iceberg": snapshots})
+        return
+    what = f"{counted(done.tables, 'table')} extended by {counted(done.entries, 'entry', 'entries')}"
+    click.echo(f"{what if done.entries else 'nothing to do'}: all tables show version {done.version}")
+    if done.repaired:
+        click.echo(f"the logs of {counted(done.repaired, 'table')} were damaged, and were made again")
+    if snapshots is not None:
+        click.echo(f"Iceberg: {counted(snapshots.tables, 'new snapshot')}, version {snapshots.version}")
+
+
 # -- check -------------------------------------------------------------------------------------------------------------
 
 
 @click.command()
 @LAKE
+@click.option("--restore-catalog", is_flag=True, help="First replace the catalog file by the catalog in the ledger.")
+@click.option("--quick", is_flag=True, help="Compare names and sizes only; without it, all files are read.")
 @AS_JSON
 @on_spark
-def check(path: str, as_json: bool, spark: "SparkSession") -> None:
+def check(path: str, restore_catalog: bool, quick: bool, as_json: bool, spark: "SparkSession") -> None:
     """Compare a lake's files with its ledger.
 
-    Exit code 3 if anything is wrong.
+    Names, sizes and checksums are compared. Exit code 3 if anything is wrong. --restore-catalog helps if the catalog
+    file is missing, damaged or that of another lake; types that were registered after the last ingest are lost then.
 
     \b
     genus lake check city
+    genus lake check city --quick
     """
-    from genus.lake import Lake
+    if restore_catalog:
+        from genus.lake import Lake
 
-    lake = Lake(spark, path)
+        Lake.restore_catalog(spark, path)
+    lake = open_lake(path, spark)
     state, types = lake.state(), lake.catalog.types
-    wrong = lake.check()
+    wrong = lake.check(content=not quick)
     if as_json:
         print_json({"ok": not wrong, "version": state.version, "problems": wrong})
     else:
         _say_checked(wrong)
-        files = sum(part.files for part in state.parts.values())
+        files = sum(len(part.files) for part in state.parts.values())
         parts = f"{counted(len(state.parts), 'folder')} with {counted(files, 'file')}, {counted(len(types), 'type')}"
         click.echo(f"{counted(len(wrong), 'problem') if wrong else 'all is well'}: {parts}, version {state.version}")
     if wrong:
@@ -152,8 +196,35 @@ def _say_checked(wrong: list["StoreProblem"]) -> None:
         click.echo(problem)
     if wrong:
         click.echo(
-            "Restore these folders from a backup: ingested files are not ingested again. Other folders are intact."
+            "Restore these files from a backup: what was ingested is not ingested again. Other files are intact."
         )
+
+
+# -- rewind ------------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@lake_and("INBOXES")
+@AS_JSON
+@on_spark
+def rewind(given: tuple[str, str], as_json: bool, spark: "SparkSession") -> None:
+    """Take back deliveries that a restored lake does not know.
+
+    After a lake was restored from a backup, its inboxes have deliveries of versions that are lost. They are removed, so
+    that the next delivery continues at the last version that both have.
+
+    \b
+    genus lake rewind city inboxes
+    """
+    from genus.lake import Inboxes, Lake
+
+    path, inboxes = given
+    lake = Lake(spark, path)
+    version = Inboxes(spark, inboxes).rewind(lake)
+    if as_json:
+        print_json({"delivered": version, "version": lake.version})
+    else:
+        click.echo(f"{inboxes} has deliveries up to version {version} of {lake.version}; deliver again to continue")
 
 
 # -- stats -------------------------------------------------------------------------------------------------------------
@@ -171,9 +242,7 @@ def stats(path: str, as_json: bool, spark: "SparkSession") -> None:
     \b
     genus lake stats city
     """
-    from genus.lake import Lake
-
-    lake = Lake(spark, path)
+    lake = open_lake(path, spark)
     state, tables = lake.state(), lake.stats()
     sources = state.sources.values()
     about = {

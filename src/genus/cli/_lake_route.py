@@ -48,8 +48,8 @@ def route(
     """Match many subscriptions: count or deliver.
 
     SUBSCRIPTIONS is a file with lines like `ann: Loop has place where speed > 30`; without a subscriber, a line is
-    named by its text. Lines that begin with # are skipped. A delivery continues after the previous one: every match is
-    delivered once.
+    named by its text. Lines that begin with # are skipped. Lines that are not valid are named and not used. A delivery
+    continues after the previous one: every match is delivered once.
 
     \b
     genus lake route city who-wants-what.txt --to city-inboxes
@@ -59,6 +59,9 @@ def route(
     from genus.lake import Lake
 
     found = Lake(spark, given[0]).route(Path(given[1]))
+    found.subscriptions()
+    if found.problem is not None:
+        click.echo(f"warning: {found.problem}", err=True)
     if explain:
         click.echo(found.explain())
     elif inboxes is not None:
@@ -77,7 +80,8 @@ def _deliver(found: "Route", inboxes: str, as_json: bool) -> None:
     with saying_what_is_kept(lambda: kept), working(started(found.lake.spark), "delivering"):
         done = found.to_inboxes(inboxes)
     if as_json:
-        print_json({"inboxes": inboxes, "delivered": done.rows, "events": done.events, "version": done.upto})
+        counts = {"delivered": done.rows, "events": done.events, "version": done.upto}
+        print_json({"inboxes": inboxes, **counts, **({"problem": found.problem} if found.problem else {})})
         return
     what = f"{counted(done.rows, 'match', 'matches')} of {counted(done.events, 'new event')}"
     click.echo(f"delivered {what} to {inboxes}, by {counted(subscriptions, 'subscription')}; up to version {done.upto}")

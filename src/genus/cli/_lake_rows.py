@@ -1,19 +1,19 @@
-"""Rows of a frame on the terminal, as JSON lines or in a file, with few of them in memory at a time."""
+"""Rows on the terminal, as JSON lines or in a file, with few of them in memory at a time.
+
+They come from a frame of Spark or, without Spark, from the lake's files.
+"""
 
 import base64
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, sized
@@ -23,6 +23,9 @@ from genus.errors import LakeError
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from rich.table import Table
+
+    from genus.lake import LocalEvents
 
 SHOWN = 20
 """So many rows are printed unless more are asked for."""
@@ -62,44 +65,152 @@ def takes_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+# -- where rows come from ----------------------------------------------------------------------------------------------
+
+
+class Rows(Protocol):
+    """Rows of some columns."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """Their types."""
+
+    def select(self, columns: list[str]) -> "Rows":
+        """The same rows with some of the columns."""
+
+    def limit(self, most: int) -> "Rows":
+        """So many of the rows at most."""
+
+    def count(self) -> int:
+        """How many there are."""
+
+    def batches(self) -> Iterator["pa.RecordBatch"]:
+        """The rows in Arrow batches."""
+
+    def working(self, text: str) -> AbstractContextManager[None]:
+        """Shows how far the work has come while the block runs."""
+
+
+class SparkRows:
+    """The rows of a frame."""
+
+    def __init__(self, frame: "DataFrame") -> None:
+        self._frame = frame
+        self.columns: list[str] = frame.columns
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """The types of the columns."""
+        return self._frame.limit(0).toArrow().schema
+
+    def select(self, columns: list[str]) -> "SparkRows":
+        """The same rows with some of the columns."""
+        return SparkRows(self._frame.select(*columns))
+
+    def limit(self, most: int) -> "SparkRows":
+        """So many of the rows at most."""
+        return SparkRows(self._frame.limit(most))
+
+    def count(self) -> int:
+        """How many there are."""
+        return self._frame.count()
+
+    def batches(self) -> Iterator["pa.RecordBatch"]:
+        """The rows in Arrow batches, one partition after another."""
+        return batches(self._frame)
+
+    def working(self, text: str) -> AbstractContextManager[None]:
+        """A spinner that counts the tasks of Spark."""
+        return working(self._frame.sparkSession, text)
+
+
+class LocalRows:
+    """The rows of events that are read without Spark."""
+
+    def __init__(self, events: "LocalEvents", most: int | None = None) -> None:
+        self._events = events
+        self._most = most
+        self.columns = events.columns
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """The types of the columns."""
+        return self._events.schema
+
+    def select(self, columns: list[str]) -> "LocalRows":
+        """The same rows with some of the columns."""
+        return LocalRows(self._events.select(columns), self._most)
+
+    def limit(self, most: int) -> "LocalRows":
+        """So many of the rows at most."""
+        return LocalRows(self._events, most)
+
+    def count(self) -> int:
+        """How many there are."""
+        found = self._events.count()
+        return found if self._most is None else min(found, self._most)
+
+    def batches(self) -> Iterator["pa.RecordBatch"]:
+        """The rows in Arrow batches."""
+        left = self._most
+        with closing(self._events.batches()) as found:
+            for batch in found:
+                yield batch if left is None else batch.slice(0, left)
+                if left is not None and (left := left - batch.num_rows) <= 0:
+                    return
+
+    def working(self, text: str) -> AbstractContextManager[None]:
+        """Nothing: small questions are answered before one could read it."""
+        return nullcontext()
+
+
 def give(frame: "DataFrame", asked: Asked) -> int:
     """Count, print or write the rows of a frame, as asked; how many there were."""
-    limited = frame if asked.limit is None else frame.limit(asked.limit)
+    return give_rows(SparkRows(frame), asked)
+
+
+def give_rows(rows: Rows, asked: Asked) -> int:
+    """Count, print or write rows, as asked; how many there were."""
+    limited = rows if asked.limit is None else rows.limit(asked.limit)
     if asked.only_count:
         return _count(limited, asked.as_json)
     if asked.out is not None:
         return _write(_chosen(limited, asked.columns), asked.out)
     if asked.as_json:
         return _print(_chosen(limited, asked.columns))
-    return _show(_chosen(frame, asked.columns), asked.limit or SHOWN, asked.columns is None)
+    return _show(_chosen(rows, asked.columns), asked.limit or SHOWN, asked.columns is None)
 
 
-def _count(frame: "DataFrame", as_json: bool) -> int:
-    with working(frame.sparkSession, "counting"):
-        number = frame.count()
+def _count(rows: Rows, as_json: bool) -> int:
+    with rows.working("counting"):
+        number = rows.count()
     click.echo(msgspec.json.encode({"count": number}).decode() if as_json else number)
     return number
 
 
-def _print(frame: "DataFrame") -> int:
-    rows = 0
-    for batch in batches(frame):
+def _print(rows: Rows) -> int:
+    printed = 0
+    for batch in rows.batches():
         click.echo(json_lines(batch), nl=False)
-        rows += batch.num_rows
-    return rows
+        printed += batch.num_rows
+    return printed
 
 
-def _chosen(frame: "DataFrame", columns: str | None) -> "DataFrame":
+def _chosen(rows: Rows, columns: str | None) -> Rows:
     """The named columns; by default the type, the attributes and the subscriber."""
     if columns == "*":
-        return frame
+        return rows
     if columns is None:
-        first = [name for name in (*_ADDRESS, _TYPE) if name in frame.columns]
-        return frame.select(*first, *(name for name in frame.columns if name not in first and not name.startswith("_")))
+        first = [name for name in (*_ADDRESS, _TYPE) if name in rows.columns]
+        return rows.select([*first, *(n for n in rows.columns if n not in first and not n.startswith("_"))])
     names = [name.strip() for name in columns.split(",")]
-    if unknown := [name for name in names if name not in frame.columns]:
-        raise LakeError(f"there is no column {unknown[0]!r}; there are {', '.join(frame.columns)}")
-    return frame.select(*names)
+    if unknown := [name for name in names if name not in rows.columns]:
+        raise LakeError(f"there is no column {unknown[0]!r}; there are {', '.join(rows.columns)}")
+    return rows.select(names)
 
 
 # -- in batches --------------------------------------------------------------------------------------------------------
@@ -151,9 +262,12 @@ def _in_json(value: float | None) -> float | str | None:
 # -- on the terminal ---------------------------------------------------------------------------------------------------
 
 
-def _show(frame: "DataFrame", limit: int, hide_empty: bool) -> int:
-    with working(frame.sparkSession, "reading"):
-        found = frame.limit(limit + 1).toArrow()
+def _show(given: Rows, limit: int, hide_empty: bool) -> int:
+    import pyarrow as pa
+    from rich.console import Console
+
+    with given.working("reading"):
+        found = pa.Table.from_batches(given.limit(limit + 1).batches(), given.schema)
     rows = found.slice(0, limit)
     names = [name for name in rows.column_names if not hide_empty or rows.column(name).null_count < rows.num_rows]
     texts = [{name: shown(value) for name, value in row.items()} for row in rows.select(names).to_pylist()]
@@ -168,7 +282,9 @@ def _show(frame: "DataFrame", limit: int, hide_empty: bool) -> int:
     return int(rows.num_rows)
 
 
-def _table(texts: list[dict[str, str]], numbers: list[str]) -> Table:
+def _table(texts: list[dict[str, str]], numbers: list[str]) -> "Table":
+    from rich.text import Text
+
     table = plain_table(*texts[0], numbers=numbers)
     for row in texts:
         table.add_row(*map(Text, row.values()))
@@ -214,37 +330,36 @@ class Sink(Protocol):
         """Finish."""
 
 
-def _write(frame: "DataFrame", path: Path) -> int:
+def _write(rows: Rows, path: Path) -> int:
     """Write to a temporary file and rename it when it is complete."""
     made = path.with_name(f".{path.name}.part")
-    rows = 0
+    written = 0
     try:
         with (
             saying_what_is_kept(lambda: f"{path} was not written"),
-            closing(_sink(made, path.suffix, frame)) as sink,
-            working(frame.sparkSession, f"writing {path}"),
+            closing(_sink(made, path.suffix, rows)) as sink,
+            rows.working(f"writing {path}"),
         ):
-            for batch in batches(frame):
+            for batch in rows.batches():
                 sink.write_batch(batch)
-                rows += batch.num_rows
+                written += batch.num_rows
         os.replace(made, path)
     except OSError as problem:
         raise LakeError(f"cannot write {path}: {problem.strerror or problem}") from problem
     finally:
         made.unlink(missing_ok=True)
-    click.echo(f"{counted(rows, 'row')}, {sized(path.stat().st_size)} in {path}", err=True)
-    return rows
+    click.echo(f"{counted(written, 'row')}, {sized(path.stat().st_size)} in {path}", err=True)
+    return written
 
 
-def _sink(path: Path, ending: str, frame: "DataFrame") -> Sink:
+def _sink(path: Path, ending: str, rows: Rows) -> Sink:
     if ending not in (".parquet", ".csv"):
         return _JsonSink(path)
-    schema = frame.limit(0).toArrow().schema
     if ending == ".csv":
-        return _CsvSink(path, schema)
+        return _CsvSink(path, rows.schema)
     import pyarrow.parquet as pq
 
-    sink: Sink = pq.ParquetWriter(path, schema, compression="zstd")
+    sink: Sink = pq.ParquetWriter(path, rows.schema, compression="zstd")
     return sink
 
 

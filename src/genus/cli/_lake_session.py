@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -9,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from genus.cli._completion import GENUS_LAKE, Completer, complete_files
 from genus.cli._format import ParamType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from genus.lake import Lake, LakeReader
 
 # How far Spark has come, on the terminal: its tasks are counted while a command waits for it.
 
@@ -27,6 +28,9 @@ POLL_S = 0.3
 @contextmanager
 def reading_in(spark: "SparkSession", total: int, wave: int) -> Iterator[Callable[[int, int], object]]:
     """A progress bar in bytes; yields a function to call with the bytes committed. Running tasks are polled."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
     columns = TextColumn("reading in"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -49,6 +53,8 @@ def reading_in(spark: "SparkSession", total: int, wave: int) -> Iterator[Callabl
 @contextmanager
 def working(spark: "SparkSession", text: str) -> Iterator[None]:
     """A spinner with how many tasks of the jobs under way are done."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     with console.status(text) as status:
 
@@ -179,9 +185,13 @@ def on_spark(
         log: Path | None,
         **rest: Any,
     ) -> R:
-        from genus.lake import lazy_session, local_session
+        from genus.lake import lazy_session
 
         def start() -> "SparkSession":
+            from rich.console import Console
+
+            from genus.lake import local_session
+
             with Console(stderr=True).status("starting Spark") if spinner else nullcontext():
                 return local_session(master, memory=memory, conf={**(conf or {}), **dict(settings)}, log=log)
 
@@ -208,10 +218,25 @@ def started(spark: "SparkSession") -> "SparkSession":
 
 @contextmanager
 def failures_in_one_line() -> Iterator[None]:
-    """Turn errors of Spark into one line without stack traces."""
-    from genus.lake import SPARK_ERRORS, describe_spark_error
-
+    """Turn errors of Spark into one line without stack traces; a command that did not use Spark does not import it."""
     try:
         yield
-    except SPARK_ERRORS as problem:
+    except Exception as problem:
+        if "pyspark" not in sys.modules:
+            raise
+        from genus.lake import SPARK_ERRORS, describe_spark_error
+
+        if not isinstance(problem, SPARK_ERRORS):
+            raise
         raise click.ClickException(f"Spark: {describe_spark_error(problem)}") from problem
+
+
+def open_lake(path: str, spark: "SparkSession") -> "Lake | LakeReader":
+    """A lake for what needs no Spark: without it if the lake is in a local folder."""
+    from genus.lake import LakeReader
+
+    if LakeReader.can_open(path):
+        return LakeReader(path)
+    from genus.lake import Lake
+
+    return Lake(spark, path)

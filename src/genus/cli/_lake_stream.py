@@ -1,13 +1,12 @@
 """`genus lake stream`: a landing folder is read in as recordings come, and matches are delivered."""
 
 import queue
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 import click
 import msgspec
@@ -23,7 +22,6 @@ from genus.cli._metrics import is_place, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from genus.lake import Progress, Stream
 
@@ -39,7 +37,6 @@ _HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag",
 @click.option("--to", "inboxes", metavar="INBOXES", help="Deliver the matches to inboxes at this path.")
 @click.option("--every", type=Span(), default="1s", show_default=True, help="Start a batch this often.")
 @click.option("--once", is_flag=True, help="End when the present files have been ingested.")
-@click.option("--checkpoint", metavar="DIR", help="Where Spark records the files it has read [in the lake].")
 @click.option(
     "--pattern", default="*.genus", show_default=True, metavar="GLOB", help="Which files of the folder are read."
 )
@@ -57,7 +54,6 @@ def stream(
     inboxes: str | None,
     every: float,
     once: bool,
-    checkpoint: str | None,
     pattern: str,
     format_: str | None,
     mapping: Path | None,
@@ -82,7 +78,6 @@ def stream(
     done: queue.SimpleQueue[Progress] = queue.SimpleQueue()
     followed = Lake(spark, given[0]).stream(
         given[1],
-        checkpoint=checkpoint,
         pattern=pattern,
         on_progress=done.put,
         format=format_,
@@ -93,6 +88,8 @@ def stream(
     if subscriptions and inboxes:
         routed = followed.route(Path(subscriptions))
         routed.route.subscriptions()  # reports a bad file before Spark starts
+        if routed.route.problem is not None:
+            click.echo(f"warning: {routed.route.problem}", err=True)
         routed.to_inboxes(inboxes)
     started(spark)
     if not once:
@@ -100,36 +97,21 @@ def stream(
     with ExitStack() as open_files, _view(as_json) as view:
         serve(open_files, followed, metrics if metrics and is_place(metrics) else None)
         outputs = [view, *([_appender(open_files, Path(metrics))] if metrics and not is_place(metrics) else [])]
-        ended = run(followed, every, once, _drained(done, outputs))
-    if ended and (late := sum(step.rows for step in followed.catch_up())):
-        click.echo(f"delivered {counted(late, 'match', 'matches')} of earlier events of the lake", err=True)
+        run(followed, every, once, _drained(done, outputs))
 
 
-def run(followed: "Stream", every: float, once: bool, tick: Callable[[], object]) -> bool:
-    """Run a stream until it ends by itself (returns True), fails, or is stopped; calls `tick` meanwhile."""
+def run(followed: "Stream", every: float, once: bool, tick: Callable[[], object]) -> None:
+    """Run a stream until it ends by itself, fails, or is stopped; calls `tick` meanwhile."""
     with stopped_gracefully() as stop:
-        query = followed.start(every=f"{max(1, round(every * 1000))} milliseconds", once=once)
-        while query.isActive and not stop.wait(TICK_S):
+        running = followed.start(every=every, once=once)
+        while running.is_active and not stop.wait(TICK_S):
             tick()
-        if is_stopped := query.isActive:
+        if running.is_active:
             click.echo("stopping after this batch; Ctrl-C again stops at once", err=True)
-            stop_after_batch(query)
+            running.stop()
+        while not running.join(TICK_S):  # raises the error of the stream
+            tick()
         tick()
-        query.awaitTermination()  # raises the error of the query
-        return not is_stopped
-
-
-def stop_after_batch(query: "StreamingQuery") -> None:
-    """Stop a query when its batch is over, or at once if it is waiting for files."""
-    last = _last_batch(query)
-    while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == last:
-        time.sleep(TICK_S / 4)
-    query.stop()
-
-
-def _last_batch(query: "StreamingQuery") -> Any:
-    progress = query.lastProgress
-    return None if progress is None else progress["batchId"]
 
 
 # -- output ------------------------------------------------------------------------------------------------------------
@@ -180,7 +162,8 @@ def _sentence(progress: "Progress") -> str:
     speed = rate(progress.events, progress.seconds)
     read = f"{counted(progress.files, 'file')}, {counted(progress.events, 'event')} ({speed})"
     rest = f"{counted(progress.dead, 'dead letter')}, {progress.delivered:,} delivered"
-    return f"batch {progress.batch}: {read}, {rest}, lag {_lag(progress)}"
+    problem = "" if progress.problem is None else f"\n  warning: {progress.problem}"
+    return f"batch {progress.batch}: {read}, {rest}, lag {_lag(progress)}{problem}"
 
 
 def _lag(progress: "Progress") -> str:
@@ -207,4 +190,6 @@ class _Shown:
             counts = f"{each.dead:,}", f"{each.delivered:,}", _lag(each), f"{each.seconds:.1f} s"
             table.add_row(*numbers, *counts)
         total = f"{counted(self._events, 'event')}, {counted(self._dead, 'dead letter')}, {self._delivered:,} delivered"
-        return Group(*([table] if self._last else []), Text(f"{total}; Ctrl-C ends it"))
+        problem = self._last[-1].problem if self._last else None
+        warning = [] if problem is None else [Text(f"warning: {problem}")]
+        return Group(*([table] if self._last else []), *warning, Text(f"{total}; Ctrl-C ends it"))

@@ -1,17 +1,13 @@
 """The lake: recorded and live events in Parquet tables on Spark, queried by the subscriptions that run on the bus.
 
-`Lake` ingests, reads, routes and streams events. `pair`, `windows` and `Walk` analyse them. Needs the extra `lake`.
+`Lake` ingests, reads, routes and streams events. `pair`, `windows` and `Walk` analyse them. They need the extra `lake`.
+`LakeReader` answers small questions without Spark; it needs the extra `arrow`.
 """
 
 from typing import TYPE_CHECKING
 
 from genus._extras import missing_extra
 from genus._lazy import lazy
-
-try:
-    import pyspark  # noqa: F401
-except ImportError as missing:
-    raise missing_extra("the lake needs pyspark", "lake") from missing
 
 if TYPE_CHECKING:
     from genus.lake._analytics.analysis import (
@@ -28,46 +24,67 @@ if TYPE_CHECKING:
     from genus.lake._analytics.walk import Walk, WalkResult
     from genus.lake._analytics.windows import Windows, windows
     from genus.lake._ingest.ingest import IngestResult
-    from genus.lake._lake import Lake, TableStats
-    from genus.lake._query.data_source import register_data_source
+    from genus.lake._lake import Lake
+    from genus.lake._lazy_session import lazy_session
+    from genus.lake._local.events import LocalEvents
+    from genus.lake._local.plan import LocalPlan
+    from genus.lake._local.reader import LakeReader
+    from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.reading import ReadPlan, TableScan
+    from genus.lake._query.removal import RemovalResult
     from genus.lake._query.subscription_list import RouteEntry
-    from genus.lake._session import SPARK_ERRORS, check_java, describe_spark_error, lazy_session, local_session
+    from genus.lake._session import SPARK_ERRORS, check_java, describe_spark_error, local_session
     from genus.lake._stream.derived import DerivedTable, read_results
     from genus.lake._stream.inboxes import Inboxes
     from genus.lake._stream.increments import UpdateResult
     from genus.lake._stream.route import Route
-    from genus.lake._stream.stream import Follower, Progress, Stream
+    from genus.lake._stream.source import register_data_source
+    from genus.lake._stream.stream import Follower, Progress, RunningStream, Stream
+    from genus.lake._tables.backup import BackupResult, backup
     from genus.lake._tables.compaction import CompactionResult
+    from genus.lake._tables.history import HistoryEntry, TableChange
+    from genus.lake._tables.retention import Age
     from genus.lake._tables.store import StoreProblem
+    from genus.lake._tables.table_stats import TableStats
     from genus.lake._worker_package import ship
     from genus.records import Mapping, read_mapping
 
 __all__ = [
     "END_OF_STREAM",
     "SPARK_ERRORS",
+    "Age",
     "Analysis",
+    "BackupResult",
     "CompactionResult",
     "DerivedTable",
     "Follower",
+    "HistoryEntry",
     "Inboxes",
     "IngestResult",
     "Lake",
+    "LakeReader",
+    "LocalEvents",
+    "LocalPlan",
     "Mapping",
+    "MirrorResult",
     "Pairing",
     "Progress",
     "ReadPlan",
+    "RemovalResult",
     "Route",
     "RouteEntry",
+    "RunningStream",
     "SettleResult",
     "StoreProblem",
     "Stream",
+    "TableChange",
     "TableScan",
     "TableStats",
     "UpdateResult",
     "Walk",
     "WalkResult",
     "Windows",
+    "backup",
     "check_java",
     "describe_spark_error",
     "is_late",
@@ -87,7 +104,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
+    _find = lazy(
         __name__,
         _analytics__analysis=(
             "END_OF_STREAM Analysis SettleResult is_late is_overtaken persist union_waiting watermark_of"
@@ -97,17 +114,41 @@ if not TYPE_CHECKING:
         _analytics__windows="Windows windows",
         _ingest__ingest="IngestResult",
         _ingest__sources="Mapping read_mapping",
-        _lake="Lake TableStats",
-        _query__data_source="register_data_source",
+        _lake="Lake",
+        _lazy_session="lazy_session",
+        _local__events="LocalEvents",
+        _local__plan="LocalPlan",
+        _local__reader="LakeReader",
+        _mirror__mirror="MirrorResult",
         _query__reading="ReadPlan TableScan",
+        _query__removal="RemovalResult",
         _query__subscription_list="RouteEntry",
-        _session="SPARK_ERRORS check_java describe_spark_error lazy_session local_session",
+        _session="SPARK_ERRORS check_java describe_spark_error local_session",
         _stream__derived="DerivedTable read_results",
         _stream__inboxes="Inboxes",
         _stream__increments="UpdateResult",
         _stream__route="Route",
-        _stream__stream="Follower Progress Stream",
+        _stream__source="register_data_source",
+        _stream__stream="Follower Progress RunningStream Stream",
+        _tables__backup="BackupResult backup",
         _tables__compaction="CompactionResult",
+        _tables__history="HistoryEntry TableChange",
+        _tables__retention="Age",
         _tables__store="StoreProblem",
+        _tables__table_stats="TableStats",
         _worker_package="ship",
     )
+
+    def __getattr__(name: str) -> object:
+        try:
+            return _find(name)
+        except ModuleNotFoundError as missing:
+            raise _extra_of(missing) from missing
+
+
+def _extra_of(missing: ModuleNotFoundError) -> ImportError:
+    """The error for a module that an extra installs."""
+    room = (missing.name or "").partition(".")[0]
+    if room in ("pyspark", "py4j"):
+        return missing_extra("the lake needs pyspark", "lake")
+    return missing_extra("the lake needs pyarrow", "arrow") if room in ("pyarrow", "numpy") else missing

@@ -1,7 +1,9 @@
 """`Lake`: the events of many years in Parquet tables, one per family, and the operations on them."""
 
+import logging
 import os
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,33 +12,34 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
-from genus.filters._subscription import rebuild
 from genus.lake._ingest.ingest import COMMIT_BYTES, FormatOptions, IngestResult, ProgressHandler, find_sources, ingest
 from genus.lake._ingest.sources import PathLike, Unknown
+from genus.lake._mirror.iceberg import IcebergTables, remade_without
+from genus.lake._mirror.mirror import Mirror, MirrorResult
+from genus.lake._query.dead_letters import delete_dead_letters
+from genus.lake._query.expiry import policy_rules
 from genus.lake._query.reading import ReadPlan, plan_read, read_events
+from genus.lake._query.removal import RemovalResult, RemovalRule, remove_events, tables_of
+from genus.lake._query.sql import create_is_a, create_tables, view_names
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.route import Route
 from genus.lake._stream.stream import Progress, Stream
-from genus.lake._tables.columns import DAY, DEAD, DEAD_LETTERS, TABLES
+from genus.lake._tables.columns import DEAD, DEAD_LETTERS, table_folder
+from genus.lake._tables.commits import DELETION
 from genus.lake._tables.compaction import CompactionResult, compact_tables
-from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
+from genus.lake._tables.files import open_path
+from genus.lake._tables.lake_catalog import CatalogFile, family_name, matching_types
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.ledger import LedgerState, count_files, count_rows
-from genus.lake._tables.store import Store, StoreProblem
+from genus.lake._tables.retention import Age, time_before
+from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.store import HOLDS, StoreProblem
+from genus.lake._tables.table_stats import TableStats, table_stats
+from genus.model import Event
 from genus.records import Mapping
 
-
-class TableStats(msgspec.Struct, frozen=True):
-    """Figures of one table, from `Lake.stats`."""
-
-    table: str
-    """Name of the family, or `dead letters`."""
-    rows: int
-    files: int
-    bytes: int
-    days: int
-    types: int
-    shapes: int
+MIRROR_NOTE, OFF = "mirror", "off"
+"""A note in the ledger of a lake whose commits are not mirrored."""
+_LOG = logging.getLogger("genus.lake")
 
 
 class Lake(LakeTables):
@@ -46,18 +49,31 @@ class Lake(LakeTables):
 
     Args:
         spark: Your session; see also `local_session`.
-        path: A local path, or a URL of any file system that Spark can use.
+        path: A local path, a URL `s3://bucket/folder`, or a URL of any file system that Spark can use.
 
     Raises:
         LakeError: There is no lake at the path; `Lake.create` makes one.
     """
+
+    def __init__(self, spark: SparkSession, path: PathLike) -> None:
+        super().__init__(spark, path)
+        self._mirror = Mirror(self.store)
+        if self.state().notes.get(MIRROR_NOTE) != OFF:
+            self.store.on_commit = lambda commit: self._follow_commits()
+            if self._mirror.is_ahead:
+                self._follow_commits()
 
     COMMIT_BYTES: ClassVar[int] = COMMIT_BYTES
     """An ingest commits, and reports progress, after files of at most this many bytes."""
 
     @classmethod
     def create(
-        cls, spark: SparkSession, path: PathLike, *what: type | ModuleType, catalog: PathLike | None = None
+        cls,
+        spark: SparkSession,
+        path: PathLike,
+        *what: type | ModuleType,
+        catalog: PathLike | None = None,
+        mirror: bool = True,
     ) -> "Lake":
         """Create a lake for event types.
 
@@ -66,25 +82,45 @@ class Lake(LakeTables):
             path: A folder that is not a lake yet.
             what: Classes, or modules whose event types are all registered.
             catalog: A catalog file to begin with, such as that of a bus, so that codes and bits are the same.
+            mirror: Whether each commit also extends the Delta tables of the lake; without it, `mirror` does it.
 
         Raises:
             LakeError: There is a lake at the path already.
             CatalogConflict: A type contradicts the catalog.
         """
         if cls.exists(spark, path):
+            SparkStore(spark, path).check_holds("lake")
             raise LakeError(f"{os.fspath(path)} is a lake already; open it with Lake(spark, path)")
-        store = Store(spark, path)
+        store = SparkStore(spark, path)
         file = CatalogFile(store.files, store.path)
         if catalog is not None:
             file.adopt(catalog)
         file.register(what)
-        store.commit(store.begin("create"))
+        notes = {HOLDS: "lake"} | ({} if mirror else {MIRROR_NOTE: OFF})
+        store.commit(msgspec.structs.replace(store.begin("create"), catalog=file.text, notes=notes))
         return cls(spark, path)
 
     @staticmethod
     def exists(spark: SparkSession, path: PathLike) -> bool:
         """Whether there is a lake at a path."""
-        return Store.exists(spark, path)
+        return SparkStore.exists(spark, path)
+
+    @classmethod
+    def restore_catalog(cls, spark: SparkSession, path: PathLike) -> "Lake":
+        """Replace the catalog file of a lake by the catalog in its ledger, and open the lake.
+
+        Types that were registered after the last ingest are lost; register them again.
+
+        Args:
+            spark: Your session.
+            path: The folder of a lake whose catalog file is missing, damaged or that of another lake.
+        """
+        store = SparkStore(spark, path)
+        if (text := store.state().catalog) is None:
+            raise LakeError(f"{store.path} is not a lake; create one with Lake.create or `genus lake init`")
+        store.check_holds("lake")
+        CatalogFile(store.files, store.path).replace(text)
+        return cls(spark, path)
 
     def __repr__(self) -> str:
         return f"<Lake {self.path}>"
@@ -155,11 +191,15 @@ class Lake(LakeTables):
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         strict: bool = False,
+        subtypes: bool = False,
+        version: int | None = None,
+        as_of: datetime | None = None,
     ) -> DataFrame:
-        """The events that match a subscription.
+        """The events that match a subscription; a frame without rows if no type conforms.
 
         The frame has the attributes of the type and the columns that Genus adds; for a kind, which several families may
-        have, the attributes that every event has. Type, attributes and predicates are tested where files are read.
+        have, the attributes that every event has. Attributes that only subtypes have are added by `subtypes`. Type,
+        attributes and predicates are tested where files are read.
 
         Args:
             what: A type, `all_of` types, or a whole subscription, also as text.
@@ -168,42 +208,58 @@ class Lake(LakeTables):
             lacks: Attributes that must be absent.
             where: A predicate.
             strict: Refuse a subscription that can never match; without it, such a one gives a `SubscriptionWarning`.
+            subtypes: Return the attributes of all types whose events can match, NULL where a type does not have one. An
+                attribute that families have with different types or units is a column for each of them, such as
+                `Loop_speed` for `speed` of the family Loop.
+            version: Read the lake as it was after this commit; by default as it is.
+            as_of: Read the lake as it was at this time, after the last commit at or before it.
 
         Raises:
             NotRegistered: The catalog lacks the type.
-            LakeError: The catalog lacks an attribute.
+            LakeError: The catalog lacks an attribute, there is no such version, or its files were removed by `clean`.
             SubscriptionError: With `strict`, the subscription can never match.
         """
-        if not isinstance(what, Subscription | str):
-            asked = rebuild(what, exact=exact, has=has, lacks=lacks, where=where)
-            SubscriptionResolver(self.catalog).report_never(asked, strict=strict)
-            return read_events(self, self.subscription(asked))
-        if exact or has or lacks or where is not None:
-            raise LakeError("what= is a whole subscription; write exact, has, lacks and where into it")
-        return read_events(self, self.subscription(what, strict=strict))
+        asked = self.asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
+        return read_events(self, asked, self.state_of(version, as_of), subtypes=subtypes)
 
     def explain(self, what: type | AllOf[Any] | Subscription | str) -> ReadPlan:
         """What `read` would open and test for a subscription; no events are read."""
         return plan_read(self, self.subscription(what))
 
-    def views(self, prefix: str = "") -> list[str]:
+    def views(self, prefix: str = "", *, subtypes: bool = False) -> list[str]:
         """Create a temporary view for Spark SQL of every type and kind, and return the names of the views.
 
-        A view is named like its type, with `_` for `.`. It shows the lake at the time of this call.
+        A view is named like its type, with `_` for `.`. It shows the lake at the time of this call. There is also a
+        function `is_a(_type, 'Loop')`, which is true for events of a type and of all below it.
 
         Args:
-            prefix: Put before the names.
+            prefix: Put before the names of views and of the function.
+            subtypes: Views have the attributes of subtypes too, as in `read`.
 
         Raises:
             LakeError: Two types would have the same view, because Spark ignores case.
         """
         catalog = self.catalog
-        names = {name: prefix + name.replace(".", "_") for name in catalog.types}
-        if len({view.lower() for view in names.values()}) < len(names):
-            raise LakeError("two types would have the same view, because `.` becomes `_` and Spark ignores case")
+        names = view_names(catalog, prefix)
         for name, view in names.items():
-            self.read(catalog.declare(name)).createOrReplaceTempView(view)
+            self.read(catalog.declare(name), subtypes=subtypes).createOrReplaceTempView(view)
+        create_is_a(self.spark, catalog, self.state().shapes.values(), prefix)
         return list(names.values())
+
+    def register_tables(self, database: str = "default", *, subtypes: bool = False) -> list[str]:
+        """Create views of every type and kind that outlive the session, and return their names.
+
+        They are kept by the metastore of the session, with an external table of each family, named like `Loop_files`.
+        A table lists the folders of the lake at the time of this call; call it again after an ingest or a compaction.
+
+        Args:
+            database: A database of the metastore, created if there is none.
+            subtypes: Views have the attributes of subtypes too, as in `read`.
+
+        Raises:
+            LakeError: The session has no metastore, or two types would have the same view.
+        """
+        return create_tables(self, database, subtypes=subtypes)
 
     def route(self, subscriptions: SubscriptionSource) -> Route:
         """Match very many subscriptions at once.
@@ -233,8 +289,10 @@ class Lake(LakeTables):
 
         Args:
             landing: An existing folder, in which complete files appear, such as `genus record --landing` writes.
-            checkpoint: Folder for Spark's record of the files it has seen; by default in the lake.
-            pattern: Which files of the folder are ingested.
+            checkpoint: Folder in which functions (`Stream.for_each`) record what they have processed; by default in the
+                lake. Which files were ingested is in the ledger of the lake.
+            pattern: Which files of the folder and its subfolders are ingested, by name, with `*`, `?` and `[...]`;
+                hidden files, whose names begin with `.` or `_`, never are.
             files_per_batch: Largest number of files in a batch.
             on_progress: Called after every batch.
             format: As in `ingest`, like the other arguments.
@@ -255,6 +313,77 @@ class Lake(LakeTables):
             on_progress=on_progress,
         )
 
+    # -- open tables -------------------------------------------------------------------------------------------------
+
+    def delta_path(self, table: type | str) -> str:
+        """The path of a family's Delta table, for `deltalake.DeltaTable`, Polars' `scan_delta` and other readers.
+
+        The table shows the events of `table`, but for two differences: attributes that were renamed have their first
+        names, and durations are microseconds. Others can read it only.
+
+        Args:
+            table: Any type of the family, or `"dead letters"`; those include dead letters that were ingested since.
+
+        Raises:
+            NotRegistered: The catalog lacks the type.
+            LakeError: There is no Delta table, because there are no events or commits are not mirrored.
+        """
+        name = DEAD_LETTERS if table == DEAD_LETTERS else family_name(table, self.catalog)
+        if not self._mirror.has_table(name):
+            raise LakeError(f"{name} is no Delta table yet; ingest events, or call mirror() or `genus lake mirror`")
+        return open_path(f"{self.path}/{table_folder(name)}")
+
+    def mirror(self, *, progress: ProgressHandler | None = None) -> MirrorResult:
+        """Complete the Delta tables of the lake, and compare them with the ledger.
+
+        Every commit does the first part already, unless the lake was created with `mirror=False`. Call it for a lake
+        without Delta tables, after a warning that a commit was not mirrored, or after a restore from a backup.
+
+        Args:
+            progress: Called after each table with the number of tables done and the total.
+
+        Raises:
+            LakeError: A table or a log cannot be read or written.
+        """
+        return self._mirror.complete(progress)
+
+    def iceberg(self, *, progress: ProgressHandler | None = None) -> MirrorResult:
+        """Make Iceberg tables of the lake, over the same files, or bring them to the present version.
+
+        Commits do not do this. Each table that has changed gets one snapshot. Needs the extra `iceberg`, and a lake in
+        a local folder.
+
+        Args:
+            progress: Called after each table with the number of tables done and the total.
+
+        Raises:
+            LakeError: The lake is not in a local folder.
+        """
+        return IcebergTables(self.store).update(progress)
+
+    def iceberg_path(self, table: type | str) -> str:
+        """The path of the metadata file of a family's Iceberg table, as the last call of `iceberg` has made it.
+
+        For `StaticTable.from_metadata` of pyiceberg and others; it has the columns of `delta_path`, without `_commit`
+        and `_day`.
+
+        Args:
+            table: Any type of the family, or `"dead letters"`.
+
+        Raises:
+            NotRegistered: The catalog lacks the type.
+            LakeError: There is no such table; call `iceberg`.
+        """
+        name = DEAD_LETTERS if table == DEAD_LETTERS else family_name(table, self.catalog)
+        return IcebergTables(self.store).metadata_path(name)
+
+    def _follow_commits(self) -> None:
+        """Mirror new commits. They are made, so a problem is logged; the next commit or `mirror` tries again."""
+        try:
+            self._mirror.follow()
+        except Exception as problem:
+            _LOG.warning("%s: version %d is not mirrored yet: %s", self.path, self.version, problem)
+
     # -- maintenance -------------------------------------------------------------------------------------------------
 
     def compact(self, *, progress: ProgressHandler | None = None) -> CompactionResult:
@@ -267,39 +396,114 @@ class Lake(LakeTables):
         """
         return compact_tables(self.store, lambda: self.catalog, progress)
 
-    def clean(self, older_than_s: float = 7 * 86_400) -> int:
-        """Remove folders that compaction replaced that long ago, or that killed writers left; returns their number.
+    def delete(
+        self,
+        what: Subscription | str | type | AllOf[Any],
+        *,
+        dry_run: bool = False,
+        progress: ProgressHandler | None = None,
+    ) -> RemovalResult:
+        """Delete the events that match a subscription, such as the data of a person, in one commit.
 
-        Followers that have not processed a removed folder cannot continue.
+        The events are those that `read` gives. Events that come in meanwhile stay. Only folders with such events are
+        rewritten. Earlier versions have the events until `clean` removes the old files: after `clean(0)`, no file of
+        the lake has them. Followers that are behind do not get them any more. Files that were ingested stay known, so
+        the events do not come back when a file is ingested again. The ledger does not store the subscription.
+
+        What else may have the data: inboxes (`Inboxes.delete`), derived tables (`DerivedTable.rebuild`), dead letters
+        (`delete_dead_letters`), and the files that were ingested.
+
+        Args:
+            what: The subscription, also as text; see `read`.
+            dry_run: Only count; nothing is changed.
+            progress: Called with the number of folders that are rewritten and the total.
+
+        Raises:
+            SubscriptionError: No event can match.
         """
-        tables = [*(f"{TABLES}/{family}" for family in self.catalog.families), DEAD]
-        return self.store.clean(tables, older_than_s)
+        subscription = self.subscription(what, strict=True)
+        types = matching_types(subscription, self.catalog, self.state().shapes.values())
+        rule = RemovalRule(subscription, types)
+        return remove_events(tables_of(self), [rule], "delete", dry_run=dry_run, progress=progress)
 
-    def check(self) -> list[StoreProblem]:
-        """Compare the files with the ledger; an empty list if they agree. LakeDamaged if either is damaged."""
+    def delete_dead_letters(self, text: str, *, dry_run: bool = False) -> int:
+        """Delete the dead letters whose raw text or reason contains a text, in one commit; returns their number.
+
+        They are not tried again by `ingest` with `retry`, unless nothing else of their file was an event: such a file
+        is read again as a whole.
+
+        Args:
+            text: The text to look for.
+            dry_run: Only count; nothing is changed.
+        """
+        return delete_dead_letters(self.store, text, dry_run=dry_run)
+
+    def expire(
+        self,
+        what: Subscription | str | type | AllOf[Any] | None = None,
+        older_than: Age | None = None,
+        *,
+        now: datetime | None = None,
+        dry_run: bool = False,
+        progress: ProgressHandler | None = None,
+    ) -> RemovalResult:
+        """Remove old events in one commit: those that `keep` has limited, or those of a subscription.
+
+        The age of an event is that of its `time`, or of its recording if it has none. Days that are old as a whole are
+        dropped without being read. For the rest, see `delete`.
+
+        Args:
+            what: A subscription; None for all events.
+            older_than: The age, as a timedelta, a number of days or text such as `"90 days"`. None, and no `what`: by
+                the stored policy.
+            now: The time from which the age is counted; a time at midnight (UTC) expires whole days only.
+            dry_run: Only count; nothing is changed.
+            progress: Called with the number of folders that are rewritten and the total.
+
+        Raises:
+            LakeError: There is no policy, or no age for a subscription.
+        """
+        rules = self._expiry_rules(what, older_than, now)
+        return remove_events(tables_of(self), rules, "expire", dry_run=dry_run, progress=progress)
+
+    def _expiry_rules(
+        self, what: Subscription | str | type | AllOf[Any] | None, older_than: Age | None, now: datetime | None
+    ) -> list[RemovalRule]:
+        shapes = self.state().shapes.values()
+        if older_than is not None:
+            subscription = self.subscription(Event if what is None else what, strict=True)
+            types = matching_types(subscription, self.catalog, shapes)
+            return [RemovalRule(subscription, types, time_before(older_than, now))]
+        if what is not None:
+            raise LakeError(f"how old must events of {what} be? Give older_than, such as '90 days'")
+        if not self.retention:
+            raise LakeError(f"{self.path} keeps all events; set ages by lake.keep({{...}}), or give older_than")
+        return policy_rules(self.retention, self.catalog, shapes, now)
+
+    def clean(self, older_than_s: float = 7 * 86_400) -> int:
+        """Remove folders that were replaced that long ago, or that killed writers left; returns their number.
+
+        Versions before that time cannot be read any more, and followers that have not processed a removed folder
+        cannot continue. The present version stays as it is. Iceberg tables name the folders, so they are made again if
+        there are any; where pyiceberg is not installed, they are removed.
+        """
+        tables = [*map(table_folder, self.catalog.families), DEAD]
+        with remade_without(self.store, lambda: self.store.leftovers(tables, older_than_s)):
+            removed = self.store.clean(tables, older_than_s)
+        if DELETION in self.state().notes:
+            self._mirror.forget_bounds()
+        return removed
+
+    def check(self, *, content: bool = True, progress: ProgressHandler | None = None) -> list[StoreProblem]:
+        """Compare the files with the ledger; an empty list if they agree. LakeDamaged if either is damaged.
+
+        Args:
+            content: Also compare the checksums of the files, which reads all of them.
+            progress: Called with the number of folders done and the total.
+        """
         self.catalog  # noqa: B018 - raises if it is damaged
-        return self.store.check()
+        return list(self.store.check(content=content, progress=progress))
 
     def stats(self) -> list[TableStats]:
         """Figures of each table, dead letters included; only the ledger is read."""
-        state = self.state()
-        return [_stats(name, state) for name in state.tables if name != DEAD_LETTERS or _count_dead(state)]
-
-
-def _count_dead(state: LedgerState) -> int:
-    """The dead letters, without those that were ingested successfully since."""
-    return sum(source.dead for source in state.sources.values())
-
-
-def _stats(table: str, state: LedgerState) -> TableStats:
-    parts = state.table(table)
-    shapes = [shape for shape in state.shapes.values() if shape.family == table]
-    return TableStats(
-        table,
-        _count_dead(state) if table == DEAD_LETTERS else count_rows(parts),
-        count_files(parts),
-        sum(part.bytes for part in parts),
-        len({part.folder.rpartition("/")[2] for part in parts if f"/{DAY}=" in part.folder}),
-        len({shape.type for shape in shapes}),
-        len(shapes),
-    )
+        return table_stats(self.state())

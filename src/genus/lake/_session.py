@@ -13,10 +13,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -89,28 +88,6 @@ def local_session(
         raise LakeError(f"Spark did not start: {_start_problem(problem, kept)}") from problem
     atexit.register(_stop, session)
     return session
-
-
-def lazy_session(start: Callable[[], SparkSession]) -> SparkSession:
-    """A session that calls `start` when it is first used.
-
-    Operations that only read the ledger and the catalog of a local lake then work without Java.
-
-    Args:
-        start: Returns the session, for example `local_session`.
-    """
-    return cast(SparkSession, _LazySession(start))
-
-
-class _LazySession:
-    def __init__(self, start: Callable[[], SparkSession]) -> None:
-        self._start = start
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "session":
-            self.session = self._start()
-            return self.session
-        return getattr(self.session, name)
 
 
 # -- before it starts --------------------------------------------------------------------------------------------------

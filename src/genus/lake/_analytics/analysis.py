@@ -5,7 +5,9 @@ This depends on the event only, not on how events are cut into batches. Times ar
 Spark adds to timestamps in the session's time zone, where a day may have 23 or 25 hours.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
@@ -66,6 +68,24 @@ def persist(frame: DataFrame) -> DataFrame:
         return frame.persist()
     finally:
         settings.set(_COALESCE_CACHE, before or "false")
+
+
+_ONE_TASK: ContextVar[bool] = ContextVar("one_task", default=False)
+
+
+@contextmanager
+def in_one_task(wanted: bool = True) -> Iterator[None]:
+    """Within the block, `group_by_key` leaves few rows in one task, because a shuffle takes longer than they take."""
+    token = _ONE_TASK.set(wanted)
+    try:
+        yield
+    finally:
+        _ONE_TASK.reset(token)
+
+
+def group_by_key(rows: DataFrame, by: Iterable[str]) -> DataFrame:
+    """The rows, with all rows of a key in one task."""
+    return rows.coalesce(1) if _ONE_TASK.get() else rows.repartition(*by)
 
 
 def union_waiting(waiting: DataFrame | None, rows: DataFrame) -> DataFrame:
@@ -190,7 +210,7 @@ def final_before(watermark: datetime, keep_late: bool) -> int:
     return watermark_micros(watermark)
 
 
-def check_lateness(lateness: timedelta | None) -> None:
+def check_lateness(lateness: timedelta | None, name: str = "lateness") -> None:
     """Raise LakeError if a lateness is negative."""
     if lateness is not None and lateness < timedelta(0):
-        raise LakeError(f"lateness={lateness} is below zero; give how long after its time an event may be recorded")
+        raise LakeError(f"{name}={lateness} is below zero; give how long after its time an event may be recorded")

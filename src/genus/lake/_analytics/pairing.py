@@ -23,6 +23,7 @@ from genus.lake._analytics.analysis import (
     drop_late,
     event_time,
     final_before,
+    group_by_key,
     key_column,
     require_columns,
     require_distinct,
@@ -159,7 +160,7 @@ def _in_order(halves: DataFrame, by: Iterable[str]) -> DataFrame:
     """The halves in the order that `join_halves` needs."""
     event = (F.coalesce(f"{LEFT}{name}", f"{RIGHT}{name}") for name in EVENT_ID)
     order = (F.coalesce(LEFT_TIME, RIGHT_TIME), F.col(RIGHT_TIME).isNull(), *event)
-    return halves.repartition(*by).sortWithinPartitions(*by, *order)
+    return group_by_key(halves, by).sortWithinPartitions(*by, *order)
 
 
 def _joined_schema(halves: spark.StructType) -> spark.StructType:

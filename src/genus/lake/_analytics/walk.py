@@ -28,12 +28,14 @@ from genus.lake._analytics.analysis import (
     drop_late,
     event_time,
     final_before,
+    group_by_key,
     key_column,
     require_columns,
     require_distinct,
 )
 from genus.lake._analytics.pair_kernel import key_starts
-from genus.lake._tables.columns import EVENT_ID, TYPE, spark_schema
+from genus.lake._tables.columns import EVENT_ID, TYPE
+from genus.lake._tables.spark_columns import spark_schema
 
 AT_US, STATE, KEPT = "_at_us", "_state", "_kept_"
 """Columns: the time in microseconds, the state of an output row, and a prefix for the columns of waiting rows."""
@@ -210,7 +212,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         steps = WalkSteps(
             self.by, self.function, self.gives, _arrow(rows.schema), final_before(watermark, self.keep_late)
         )
-        ordered = rows.repartition(*self.by).sortWithinPartitions(*self.by, AT_US, *EVENT_ID)
+        ordered = group_by_key(rows, self.by).sortWithinPartitions(*self.by, AT_US, *EVENT_ID)
         made = ordered.mapInArrow(partial(walk_rows, steps), self._output(rows.schema))
         results = made.where(F.col(STATE) == RESULT).select(*self.by, *self.gives.names)
         kept = [name if name in self.by else F.col(KEPT + name).alias(name) for name in rows.columns]

@@ -3,7 +3,11 @@
 Only quoted values can contain line ends. So a file is cut into ranges of bytes if it has no quotes at all, which is
 checked, or if the mapping says `newlines = false`. Where values may contain line ends, two lines with an odd number of
 quotes, and all lines between them, are one row. If they are not a valid row, the first line is a dead letter and the
-others are read on their own.
+others are read on their own. So is it if one of the lines between them is a row by itself, unless the mapping says
+`newlines = true`: a stray quote would otherwise swallow all rows up to the next one.
+
+A quoted value is quoted as a whole, and quotes in it are doubled. A row with other quotes is a dead letter: what it
+means would have to be guessed.
 """
 
 import csv
@@ -32,6 +36,10 @@ from genus.lake._tables.files import open_input
 from genus.records._mapping import CsvFormat, Mapping
 
 UNCLOSED = "a quote is not closed"
+STRAY = (
+    "a quote is inside a value; quotes enclose a whole value and are doubled in it, or the mapping says that there are "
+    'none: [csv] quote = ""'
+)
 _PIECE = 1 << 22
 
 
@@ -55,7 +63,8 @@ class Csv(msgspec.Struct, frozen=True):
         table = TableReader(self.mapping, types, changed_us(split.path), as_text=True)
         parser = RowParser(names, self.delimiter, form.quote, _absent_texts(self.mapping))
         lines = _without_header(read_lines(split)) if not form.columns and split.start == 0 else read_lines(split)
-        for piece in parser.rows(lines, spans=form.newlines is not False and bool(form.quote)):
+        rows = LineJoiner(parser.row, form).rows(lines) if form.quote else lines
+        for piece in rows:
             if isinstance(piece, list):
                 yield piece
             else:
@@ -113,45 +122,28 @@ def _without_header(pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Line
         yield Lines(piece.lines[first + 1 :], piece.offsets[first + 1 :])
 
 
-class RowParser:
-    """Parses lines into columns. State: lines after a quote that is still open, and dead letters."""
+class LineJoiner:
+    """Joins the lines of rows whose values have line ends. State: the lines after a quote that is still open."""
 
-    def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
-        self._names, self._delimiter, self._quote = names, delimiter, quote
-        self._row = _row_pattern(len(names), delimiter.encode(), quote.encode())
-        self._convert = arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=absent,
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
+    def __init__(self, row: re.Pattern[bytes], form: CsvFormat) -> None:
+        self._row, self._quote, self._newlines = row, form.quote.encode(), form.newlines
         self._open = Lines([], np.zeros(0, np.int64))
-        self._letters: list[DeadLetter] = []
 
-    def take_letters(self) -> Iterator[list[DeadLetter]]:
-        """The dead letters since the last call."""
-        letters, self._letters = self._letters, []
-        if letters:
-            yield letters
-
-    # -- rows --------------------------------------------------------------------------------------------------------
-
-    def rows(self, pieces: Iterator[Lines | list[DeadLetter]], *, spans: bool) -> Iterator[Lines | list[DeadLetter]]:
-        """Yield the rows of lines; lines of values with line ends are joined."""
+    def rows(self, pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Lines | list[DeadLetter]]:
+        """Yield the rows of lines, and dead letters for lines with a quote that is not closed."""
         for piece in pieces:
             if isinstance(piece, list):
                 yield piece
             else:
-                yield from self._rows_of(piece, spans)
+                yield from self._rows_of(piece)
         while self._open.lines:
             yield from self._give_up()
 
-    def _rows_of(self, piece: Lines, spans: bool) -> Iterator[Lines | list[DeadLetter]]:
+    def _rows_of(self, piece: Lines) -> Iterator[Lines | list[DeadLetter]]:
         piece = join_lines([self._open, piece])
         self._open = Lines([], np.zeros(0, np.int64))
-        quote = self._quote.encode()
-        odd = [row for row, line in enumerate(piece.lines) if line.count(quote) % 2] if quote else []
-        yield from self._join_quoted(piece, odd, spans) if odd else [piece]
+        odd = [row for row, line in enumerate(piece.lines) if line.count(self._quote) % 2]
+        yield from self._join(piece, odd) if odd else [piece]
         if sum(map(len, self._open.lines)) > LINE_LIMIT:
             yield from self._give_up()
 
@@ -160,48 +152,87 @@ class RowParser:
         lines, offsets = self._open
         self._open = Lines([], np.zeros(0, np.int64))
         yield [DeadLetter.of(int(offsets[0]), UNCLOSED, lines[0])]
-        yield from self._rows_of(Lines(lines[1:], offsets[1:]), True)
+        yield from self._rows_of(Lines(lines[1:], offsets[1:]))
 
-    def _join_quoted(self, piece: Lines, odd: list[int], spans: bool) -> Iterator[Lines | list[DeadLetter]]:
-        """The rows of lines; `odd` are the lines with an odd number of quotes."""
+    def _join(self, piece: Lines, odd: list[int]) -> Iterator[Lines | list[DeadLetter]]:
+        """The rows of lines; `odd` are the lines with an odd number of quotes, which open or close a value."""
         lines, offsets = piece
         rows: list[tuple[bytes, int]] = []
         letters: list[DeadLetter] = []
         done, opened = 0, None
-        for row in odd:
-            if opened is None or not spans:
-                rows += zip(lines[done:row], offsets[done:row].tolist(), strict=True)
-                done, opened = row, row
-            elif self._is_row(whole := b"\n".join(lines[opened : row + 1])):
-                rows.append((whole, int(offsets[opened])))
-                done, opened = row + 1, None
-            else:
+        for row in (*odd, len(lines)):
+            if opened is not None:
+                if row == len(lines) and not self._swallows(lines[opened + 1 :]):
+                    break
+                if row < len(lines) and self._is_joined(lines[opened : row + 1]):
+                    rows.append((b"\n".join(lines[opened : row + 1]), int(offsets[opened])))
+                    done, opened = row + 1, None
+                    continue
                 letters.append(DeadLetter.of(int(offsets[opened]), UNCLOSED, lines[opened]))
-                rows += zip(lines[opened + 1 : row], offsets[opened + 1 : row].tolist(), strict=True)
-                done, opened = row, row
-            if not spans:
-                letters.append(DeadLetter.of(int(offsets[row]), UNCLOSED, lines[row]))
-                done, opened = row + 1, None
+                done = opened + 1
+            rows += zip(lines[done:row], offsets[done:row].tolist(), strict=True)
+            done, opened = row, row if row < len(lines) else None
         if opened is not None:
             self._open = Lines(lines[opened:], offsets[opened:])
-            done = len(lines)
-        rows += zip(lines[done:], offsets[done:].tolist(), strict=True)
         yield Lines([line for line, _ in rows], np.array([offset for _, offset in rows], np.int64))
         if letters:
             yield letters
 
-    def _is_row(self, text: bytes) -> bool:
-        return self._row.fullmatch(text) is not None
+    def _is_joined(self, lines: list[bytes]) -> bool:
+        """Whether lines, of which the first and the last have an odd number of quotes, are one row."""
+        return not self._swallows(lines[1:-1]) and self._row.fullmatch(b"\n".join(lines)) is not None
+
+    def _swallows(self, lines: list[bytes]) -> bool:
+        """Whether lines after an open quote cannot be part of its value."""
+        if self._newlines is not None:
+            return not self._newlines
+        return any(line.strip() and self._row.fullmatch(line) for line in lines)
+
+
+class RowParser:
+    """Parses rows into columns. State: dead letters."""
+
+    def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
+        self._names, self._delimiter, self._quote = names, delimiter, quote
+        self._mark = quote.encode() if quote else None
+        self.row = _row_pattern(rf"{{{len(names) - 1}}}".encode(), delimiter.encode(), quote.encode())
+        self._any_row = _row_pattern(b"*+", delimiter.encode(), quote.encode())
+        self._convert = arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=absent,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        self._letters: list[DeadLetter] = []
+
+    def take_letters(self) -> Iterator[list[DeadLetter]]:
+        """The dead letters since the last call."""
+        letters, self._letters = self._letters, []
+        if letters:
+            yield letters
 
     # -- columns -----------------------------------------------------------------------------------------------------
 
     def parse(self, rows: Lines) -> tuple[dict[str, pa.Array], Any]:
         """The columns of rows and the offset of each row; rows that do not fit become dead letters."""
-        kept = np.array([bool(line.strip()) for line in rows.lines], np.bool_)
-        rows = Lines([line for line in rows.lines if line.strip()], rows.offsets[kept])
+        rows = self._well_formed(rows)
         parts = list(self._parts(rows)) if rows.lines else []
         columns = {name: _concat([table.column(name) for table, _ in parts]) for name in self._names}
         return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)])
+
+    def _well_formed(self, rows: Lines) -> Lines:
+        """The rows without blank ones and without those with stray quotes, which become dead letters.
+
+        A stray quote would make Arrow read several rows as one.
+        """
+        stray = [row for row, line in enumerate(rows.lines) if self._has_stray_quote(line)]
+        self._letters += [DeadLetter.of(int(rows.offsets[row]), STRAY, rows.lines[row]) for row in stray]
+        kept = np.array([bool(line.strip()) for line in rows.lines], np.bool_)
+        kept[stray] = False
+        return Lines([rows.lines[row] for row in np.flatnonzero(kept).tolist()], rows.offsets[kept])
+
+    def _has_stray_quote(self, line: bytes) -> bool:
+        return self._mark is not None and self._mark in line and self._any_row.fullmatch(line) is None
 
     def _parts(self, rows: Lines) -> Iterator[tuple[pa.Table, Any]]:
         """Parse rows as a whole; if that fails, by halves, until the bad rows are alone."""
@@ -247,11 +278,12 @@ class RowParser:
             return None, refused
 
 
-def _row_pattern(columns: int, delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
-    """A pattern for rows of several lines; stricter than for single lines: quotes must enclose the whole value."""
+def _row_pattern(more: bytes, delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
+    """A pattern for a row with one value and `more` others, in which quotes enclose whole values."""
     end, open_ = re.escape(delimiter), re.escape(quote)
-    value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)".replace(b"Q", open_).replace(b"E", end)
-    return re.compile(value + (end + value) * (columns - 1) + rb"\r?")
+    value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)" if quote else b"[^E\\r\\n]*+"
+    value = value.replace(b"Q", open_).replace(b"E", end)
+    return re.compile(value + b"(?:" + end + value + b")" + more + rb"\r?")
 
 
 def _concat(chunks: list[pa.ChunkedArray]) -> pa.Array:

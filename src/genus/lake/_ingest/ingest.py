@@ -15,10 +15,12 @@ from genus.errors import LakeError
 from genus.lake._ingest.format import types_of
 from genus.lake._ingest.job import InputFile, fingerprint, fingerprint_files, run_ingest
 from genus.lake._ingest.sources import FormatChooser, PathLike, Unknown, find_files
-from genus.lake._tables.columns import DEAD_LETTERS, MAX_SHAPES, POSITION, SOURCE, limit_shapes, shape_collisions
-from genus.lake._tables.files import file_size
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._tables.columns import DEAD_LETTERS, POSITION, SOURCE
+from genus.lake._tables.commits import CommitConflict, CommitDraft, IngestedFile
+from genus.lake._tables.files import FileInfo
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.ledger import CommitConflict, CommitDraft, IngestedFile
+from genus.lake._tables.shapes import MAX_SHAPES, new_shapes
 from genus.records._mapping import Mapping
 
 COMMIT_BYTES = 1 << 30
@@ -68,13 +70,31 @@ def ingest(
     progress: ProgressHandler | None = None,
 ) -> IngestResult:
     """Ingest files; see `Lake.ingest`."""
-    began = time.monotonic()
+    choose = prepare(lake, options)
+    found = find_files(lake.spark, sources, any_ending=options.format is not None)
+    return ingest_files(lake, found, choose, retry=retry, progress=progress)
+
+
+def prepare(lake: LakeTables, options: FormatOptions) -> FormatChooser:
+    """Chooses the format of each file; types of a DBC file are registered, and the mapping is checked."""
     choose = options.chooser()
     if options.dbc is not None:
         lake.register(*choose.types)
     choose.check(types_of(lake.catalog_file.text))
-    paths = find_files(lake.spark, sources, any_ending=options.format is not None)
-    wanted = list(_new_files(lake, fingerprint_files(paths, choose), retry))
+    return choose
+
+
+def ingest_files(
+    lake: LakeTables,
+    given: Sequence[FileInfo],
+    choose: FormatChooser,
+    *,
+    retry: bool = False,
+    progress: ProgressHandler | None = None,
+) -> IngestResult:
+    """Ingest files that were found; see `Lake.ingest`."""
+    began = time.monotonic()
+    wanted = list(_new_files(lake, fingerprint_files(given, choose), retry))
     total, done = sum(each.size for each in wanted), 0
     files = size = events = dead = 0
     for group in _commit_groups(wanted):
@@ -87,27 +107,26 @@ def ingest(
         if progress is not None:
             progress(done, total)
     seconds = time.monotonic() - began
-    return IngestResult(files, len(paths) - files, events, dead, size, seconds, lake.version)
+    return IngestResult(files, len(given) - files, events, dead, size, seconds, lake.version)
 
 
 def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], options: FormatOptions) -> dict[str, int]:
     """The files of an ingest and their sizes; see `Lake.find_sources`."""
     choose = options.chooser()
     choose.check(types_of(lake.catalog_file.text))
-    found = {path: file_size(path) for path in find_files(lake.spark, sources, any_ending=options.format is not None)}
-    for path in found:
-        choose(path)
-    return found
+    found = find_files(lake.spark, sources, any_ending=options.format is not None)
+    for file in found:
+        choose(file.path)
+    return {file.path: file.size for file in found}
 
 
 def _new_files(lake: LakeTables, files: Iterable[InputFile], retry: bool) -> Iterator[InputFile]:
     """The files that were not ingested before, and with `retry` those with dead letters."""
     state = lake.state()
-    by_path = {source.path: source for source in state.sources.values()}
     for each in files:
         known = state.sources.get(each.number)
         if known is None:
-            _check_not_grown(each, by_path.get(each.path))
+            _check_not_grown(each, state.sources.get(state.paths.get(each.path, 0)))
             yield each
         elif retry and known.dead:
             only = _dead_positions(lake, each.number) if known.rows else None
@@ -124,7 +143,8 @@ def _check_not_grown(file: InputFile, before: IngestedFile | None) -> None:
 
 
 def _dead_positions(lake: LakeTables, source: int) -> frozenset[int]:
-    letters = lake.dead_letters().where(F.col(SOURCE) == source).select(POSITION).toArrow()
+    with job_description(lake.spark, f"find the dead letters of a file in {folder_name(lake.path)}"):
+        letters = lake.dead_letters().where(F.col(SOURCE) == source).select(POSITION).toArrow()
     return frozenset(letters.column(0).to_pylist())
 
 
@@ -142,10 +162,17 @@ def _commit_groups(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
 
 def _commit(lake: LakeTables, files: Sequence[InputFile], retry: bool) -> CommitDraft:
     """Ingest files in one commit; if another writer has ingested some of them meanwhile, retry with the others."""
+    with lake.store.discarding():
+        return _commit_once(lake, files, retry)
+
+
+def _commit_once(lake: LakeTables, files: Sequence[InputFile], retry: bool) -> CommitDraft:
     while True:
-        draft = run_ingest(lake.spark, lake.path, lake.catalog_file.text, files)
+        catalog, id = lake.catalog_file.text, lake.store.begin("ingest").id
+        lake.store.drafts.begin(id)
+        draft = run_ingest(lake.spark, lake.path, catalog, files, id=id)
         try:
-            return lake.store.commit(_with_new_shapes(lake, draft))
+            return lake.store.commit(_with_new_shapes(lake, draft, catalog))
         except CommitConflict:
             lake.store.discard(draft)
             files = list(_new_files(lake, files, retry))
@@ -153,10 +180,8 @@ def _commit(lake: LakeTables, files: Sequence[InputFile], retry: bool) -> Commit
                 return lake.store.begin("ingest")
 
 
-def _with_new_shapes(lake: LakeTables, draft: CommitDraft) -> CommitDraft:
-    """The draft with those shapes only that are new to the lake."""
-    known = list(lake.state().shapes.values())
-    new = limit_shapes(known, draft.shapes, MAX_SHAPES)
-    if clash := shape_collisions([*known, *new]):
-        raise LakeError(f"two shapes have the same number, {clash[0]}; rename one of the types")
-    return msgspec.structs.replace(draft, shapes=new)
+def _with_new_shapes(lake: LakeTables, draft: CommitDraft, catalog: str) -> CommitDraft:
+    """The draft with those shapes only that are new to the lake, and with the catalog if it has changed."""
+    state = lake.state()
+    shapes = new_shapes(state.shapes, state.shape_counts, draft.shapes, MAX_SHAPES)
+    return msgspec.structs.replace(draft, shapes=shapes, catalog=None if catalog == state.catalog else catalog)

@@ -1,7 +1,10 @@
-"""The ingest Spark job: one task per split reads events, writes tables and reports; the reports become one commit."""
+"""The ingest job: one task per split reads events, writes tables and reports; the reports become one commit.
+
+Tasks run on Spark. If there is little to read, they run in this process instead, because a Spark job takes
+longer to start than they take; they then write one file per family and day together, not one per split.
+"""
 
 import hashlib
-import io
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,15 +19,28 @@ from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Format, Split, Types, types_of
-from genus.lake._ingest.writer import Origin, TableWriter, TaskReport
+from genus.lake._ingest.writer import Origin, TableWriter, TaskReport, Write, WrittenFile
+from genus.lake._jobs import count_words, folder_name, job_description
 from genus.lake._tables.columns import POSITION
-from genus.lake._tables.files import FileSystem, arrow_opens, file_size, file_system_for, open_input, write_file
-from genus.lake._tables.ledger import CommitDraft, IngestedFile, Part
+from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, latest, recorder_of, sum_counts
+from genus.lake._tables.files import (
+    FileInfo,
+    FileSystem,
+    WrittenContent,
+    arrow_opens,
+    content_of,
+    open_input,
+    write_file,
+)
+from genus.lake._tables.hadoop import file_system_for
 from genus.lake._worker_package import worker_errors
 
 RESULT_SCHEMA = "path string, content binary"
 """Rows that tasks return: files to be written by the driver, then a report, which has no path."""
 SPLIT_BYTES = 32 * 1024 * 1024
+SMALL_BYTES = 32 * 1024 * 1024
+"""Files of at most this size together are read without a Spark job."""
+THREADS = 4
 
 _ARROW_SCHEMA = pa.schema([("path", pa.string()), ("content", pa.binary())])
 _CHUNK = 1 << 22
@@ -39,12 +55,11 @@ class DriverUpload:
     def __init__(self) -> None:
         self._files: list[tuple[str, bytes]] = []
 
-    def write(self, path: str, write: Callable[[Any], None]) -> int:
-        """Keep the content of a file; returns its size."""
-        stream = io.BytesIO()
-        write(stream)
-        self._files.append((path, stream.getvalue()))
-        return len(self._files[-1][1])
+    def write(self, path: str, write: Callable[[Any], None]) -> WrittenContent:
+        """Keep the content of a file."""
+        content = content_of(write).to_pybytes()
+        self._files.append((path, content))
+        return WrittenContent.of(content)
 
     def rows(self, report: bytes) -> Iterator[pa.RecordBatch]:
         """The files, one per batch, then the report."""
@@ -70,6 +85,7 @@ class InputFile(msgspec.Struct, frozen=True):
     number: int
     """Fingerprint of its content."""
     format: Format
+    modified_us: int = 0
     only: frozenset[int] | None = None
     """Positions to ingest, those of earlier dead letters; None for all."""
     known: IngestedFile | None = None
@@ -98,31 +114,72 @@ def fingerprint(path: str, upto: int | None = None) -> int:
     return int.from_bytes(digest.digest(), "little", signed=True)
 
 
-def fingerprint_files(paths: Sequence[str], format: Callable[[str], Format]) -> list[InputFile]:
+def fingerprint_files(files: Sequence[FileInfo], format: Callable[[str], Format]) -> list[InputFile]:
     """The files with fingerprints, which are computed in parallel; of files with equal content only the first."""
-    with ThreadPoolExecutor(4) as pool:
-        numbers = list(pool.map(fingerprint, paths))
-    found = {
-        number: InputFile(path, file_size(path), number, format(path))
-        for path, number in reversed(list(zip(paths, numbers, strict=True)))
-    }
-    return list(reversed(found.values()))
+    with ThreadPoolExecutor(THREADS) as pool:
+        numbers = list(pool.map(fingerprint, (file.path for file in files)))
+    found: dict[int, InputFile] = {}
+    for file, number in zip(files, numbers, strict=True):
+        if number not in found:
+            found[number] = InputFile(file.path, file.size, number, format(file.path), file.modified_us)
+    return list(found.values())
 
 
 def run_ingest(
-    spark: SparkSession, root: str, catalog_text: str, inputs: Sequence[InputFile], split_bytes: int = SPLIT_BYTES
+    spark: SparkSession,
+    root: str,
+    catalog_text: str,
+    inputs: Sequence[InputFile],
+    split_bytes: int = SPLIT_BYTES,
+    small_bytes: int | None = None,
+    id: str | None = None,
 ) -> CommitDraft:
-    """Ingest files in one Spark job; returns a draft that names the written files and is not committed yet."""
-    commit, at_us = uuid.uuid4().hex[:16], time.time_ns() // 1000
+    """Ingest files in one job; returns a draft that names the written files and is not committed yet.
+
+    Args:
+        spark: The session.
+        root: Path of the lake.
+        catalog_text: Its catalog.
+        inputs: The files.
+        split_bytes: About as much is read by one task.
+        small_bytes: Files of at most this size together are read without Spark; by default `SMALL_BYTES`.
+        id: The id of the draft; by default a new one.
+    """
+    commit, at_us = id or uuid.uuid4().hex[:16], time.time_ns() // 1000
     tasks = list(_tasks(root, commit, at_us, inputs, split_bytes))
+    limit = SMALL_BYTES if small_bytes is None else small_bytes
+    is_small = sum(each.size for each in inputs) <= limit
+    reports = (_run_here if is_small else _run_on_spark)(spark, root, catalog_text, tasks)
+    return _draft(commit, at_us, inputs, reports)
+
+
+def _run_here(spark: SparkSession, root: str, catalog_text: str, tasks: Sequence[ReadTask]) -> list[TaskReport]:
+    """Run the tasks in this process, one after the other; the rows of all of them are written together."""
+    types = types_of(catalog_text)
+    write = write_file if arrow_opens(root) else partial(_write_by_driver, file_system_for(spark, root))
+    writers = [_read_task(task, types, write) for task in tasks]
+    for other in writers[1:]:
+        writers[0].take_over(other)
+    return [writer.finish() for writer in writers]
+
+
+def _write_by_driver(files: FileSystem, path: str, write: Callable[[Any], None]) -> WrittenContent:
+    content = content_of(write).to_pybytes()
+    files.replace(path, content)
+    return WrittenContent.of(content)
+
+
+def _run_on_spark(spark: SparkSession, root: str, catalog_text: str, tasks: Sequence[ReadTask]) -> list[TaskReport]:
+    """Run the tasks in a Spark job."""
     upload = not arrow_opens(root)
     work = partial(_run_tasks, tasks, catalog_text, upload)
     frame = spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(work, RESULT_SCHEMA)
-    with worker_errors():
+    files = len({task.origin.path for task in tasks})
+    what = f"ingest {count_words(files, 'file')} into {folder_name(root)}"
+    with worker_errors(), job_description(spark, what):
         rows = frame.toLocalIterator() if upload else frame.collect()
         written = write_uploads(file_system_for(spark, root), rows)
-        reports = [msgspec.json.decode(each, type=TaskReport) for each in written]
-    return _draft(commit, at_us, inputs, reports)
+        return [msgspec.json.decode(each, type=TaskReport) for each in written]
 
 
 def _tasks(root: str, commit: str, at_us: int, inputs: Iterable[InputFile], target: int) -> Iterator[ReadTask]:
@@ -141,15 +198,21 @@ def _run_tasks(
     types = types_of(catalog_text)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            task, files = tasks[number], DriverUpload()
-            writer = TableWriter(task.origin, files.write if upload else write_file)
-            for chunk in _chunks(task, types):
-                if isinstance(chunk, list):
-                    writer.reject(_select_letters(chunk, task.only))
-                else:
-                    writer.add(_select_events(chunk, task.only), types.expected(chunk.type))
+            files = DriverUpload()
+            writer = _read_task(tasks[number], types, files.write if upload else write_file)
             report = msgspec.json.encode(writer.finish())
             yield from files.rows(report)
+
+
+def _read_task(task: ReadTask, types: Types, write: Write) -> TableWriter:
+    """Read a split; its last rows are not written yet."""
+    writer = TableWriter(task.origin, write)
+    for chunk in _chunks(task, types):
+        if isinstance(chunk, list):
+            writer.reject(_select_letters(chunk, task.only))
+        else:
+            writer.add(_select_events(chunk, task.only), types.expected(chunk.type))
+    return writer
 
 
 def _chunks(task: ReadTask, types: Types) -> Iterator[Chunk]:
@@ -184,9 +247,11 @@ def _draft(commit: str, at_us: int, inputs: Sequence[InputFile], reports: Sequen
             (given.known.rows if given.known else 0) + sum(report.rows for report in by_source.get(given.number, ())),
             sum(report.dead for report in by_source.get(given.number, ())),
             given.known.commit if given.known else "",
+            given.modified_us,
         )
         for given in inputs
     ]
+    newest = _newest(inputs, reports, at_us)
     return CommitDraft(
         id=commit,
         kind="ingest",
@@ -194,21 +259,24 @@ def _draft(commit: str, at_us: int, inputs: Sequence[InputFile], reports: Sequen
         added=group_parts(reports),
         sources=tuple(sources),
         shapes=tuple(dict.fromkeys(shape for report in reports for shape in report.shapes)),
-        newest_us=_newest(reports, at_us),
+        newest_us=max(newest.values(), default=None),
+        newest=newest,
     )
 
 
-def _newest(reports: Iterable[TaskReport], at_us: int) -> int | None:
-    """The latest time of recording. Future timestamps are clamped to now; otherwise the watermark would be wrong."""
-    return max((min(report.newest_us, at_us) for report in reports if report.newest_us is not None), default=None)
+def _newest(inputs: Iterable[InputFile], reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
+    """The latest time of recording by recorder. A time in the future counts as now; else watermarks would be wrong."""
+    recorders = {given.number: recorder_of(given.path) for given in inputs}
+    known = [(recorders[each.source], each.newest_us) for each in reports if each.newest_us is not None]
+    return latest({recorder: min(newest_us, at_us)} for recorder, newest_us in known)
 
 
 def group_parts(reports: Iterable[TaskReport]) -> tuple[Part, ...]:
-    """The parts that tasks wrote, with the totals of their files."""
-    found: dict[str, Part] = {}
+    """The parts that tasks wrote, with their files and the rows of each shape."""
+    found: dict[str, list[WrittenFile]] = {}
     for file in (file for report in reports for file in report.files):
-        known = found.get(file.folder) or Part(file.table, file.folder, 0, 0, 0)
-        found[file.folder] = Part(
-            file.table, file.folder, known.files + 1, known.rows + file.rows, known.bytes + file.bytes
-        )
-    return tuple(found.values())
+        found.setdefault(file.folder, []).append(file)
+    return tuple(
+        Part(files[0].table, folder, tuple(each.file for each in files), sum_counts([each.shapes for each in files]))
+        for folder, files in found.items()
+    )

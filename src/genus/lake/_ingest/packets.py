@@ -221,6 +221,7 @@ class PacketTypeReader:
         self.plan = plan
         options: dict[str, Any] = {"array_like": True, "frozen": True, "gc": False, "forbid_unknown_fields": True}
         fields: list[Any] = [("recorded", _RECORDED_AT), ("body", _struct(plan, _read_annotation))]
+        msgspec.msgpack.encode(plan.name)  # msgspec compares a tag with other than ASCII letters wrongly before that
         self.packet = msgspec.defstruct("Packet", fields, tag=plan.name, **options)
         fields = [("recorded", _RECORDED_AT), ("body", _struct(plan, _annotation))]
         self._strict = msgspec.msgpack.Decoder(msgspec.defstruct("Strict", fields, tag=plan.name, **options)).decode

@@ -14,7 +14,8 @@ from genus.lake._ingest.format import Format, Types
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.recordings import Recordings
-from genus.lake._tables.files import absolute_path, file_system_for, local_path, walk_files
+from genus.lake._tables.files import FileInfo, absolute_path, file_info, local_path, walk_files
+from genus.lake._tables.hadoop import file_system_for
 from genus.records._mapping import Mapping
 from genus.records._mapping_file import read_mapping
 
@@ -45,25 +46,27 @@ Unknown = Literal["dead", "pass"]
 """What to do with frames that the DBC file does not have: make them dead letters, or skip them."""
 
 
-def find_files(spark: SparkSession, given: PathLike | Iterable[PathLike], *, any_ending: bool = False) -> list[str]:
+def find_files(
+    spark: SparkSession, given: PathLike | Iterable[PathLike], *, any_ending: bool = False
+) -> list[FileInfo]:
     """The files of paths, folders and patterns, each once.
 
     In folders, hidden files are skipped, and files without the ending of a known format unless `any_ending` is set.
     """
     paths = [given] if isinstance(given, str | os.PathLike) else list(given)
-    found = (path for each in paths for path in _files_at(spark, os.fspath(each), any_ending))
-    return list(dict.fromkeys(found))
+    found = (file for each in paths for file in _files_at(spark, os.fspath(each), any_ending))
+    return list({file.path: file for file in found}.values())
 
 
-def _files_at(spark: SparkSession, path: str, any_ending: bool) -> Iterator[str]:
+def _files_at(spark: SparkSession, path: str, any_ending: bool) -> Iterator[FileInfo]:
     local = local_path(path)
     if local is not None and os.path.isfile(local):
-        yield local
+        yield file_info(local)
     elif local is not None and not os.path.exists(local):
-        yield from _matching(path, local)
+        yield from map(file_info, _matching(path, local))
     else:
         found = _files_in(spark, absolute_path(path))
-        yield from found if any_ending else filter(_has_format, found)
+        yield from (file for file in found if any_ending or _has_format(file.path))
 
 
 def _matching(path: str, pattern: str) -> list[str]:
@@ -72,20 +75,15 @@ def _matching(path: str, pattern: str) -> list[str]:
     return found
 
 
-def _files_in(spark: SparkSession, path: str) -> list[str]:
-    files = file_system_for(spark, path)
-    found = [each.path for each in walk_files(files, path) if not _is_hidden(each.path[len(path) :])]
+def _files_in(spark: SparkSession, path: str) -> list[FileInfo]:
+    found = list(walk_files(file_system_for(spark, path), path, hidden=False))
     if local_path(path) is None and not found:
-        return [path]  # a remote file: it has no entries
+        return [file_info(path)]  # a remote file: it has no entries
     return found
 
 
 def _has_format(path: str) -> bool:
     return ending_of(path) in ("genus", *ENDINGS, *CAN_ENDINGS)
-
-
-def _is_hidden(inner: str) -> bool:
-    return any(part.startswith((".", "_")) for part in inner.split("/") if part)
 
 
 class FormatChooser:

@@ -4,7 +4,7 @@ Names and contents of the files depend on the split only, so a task that is retr
 writes the same files. Rows are sorted by type and time, so that readers can skip most row groups.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -24,27 +24,29 @@ from genus.lake._tables.columns import (
     DEAD_SCHEMA,
     INGESTED,
     INSTANT,
-    MAX_SHAPES,
     POSITION,
     RECORDED,
     SHAPE,
     SOURCE,
-    TABLES,
     TAG,
     TYPE,
-    Shape,
     event_schema,
     file_schema,
-    shape_number,
+    table_folder,
 )
-from genus.lake._tables.files import write_file
+from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.files import WrittenContent, write_file
+from genus.lake._tables.shapes import MAX_SHAPES, Shape, shape_number
 
 ROWS_PER_FILE = 2_000_000
 ROW_GROUP = 128 * 1024
 _MICROS_PER_DAY = 86_400_000_000
 
-Write: TypeAlias = Callable[[str, Callable[[Any], None]], int]
-"""Writes a file at a path by calling a function with a stream; returns the size of the file."""
+Write: TypeAlias = Callable[[str, Callable[[Any], None]], WrittenContent]
+"""Writes a file at a path by calling a function with a stream."""
+
+MAX_COUNTED = 1 << 16
+"""The rows of each shape are counted for files with at most this many shapes."""
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
@@ -52,8 +54,9 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
     table: str
     folder: str
-    rows: int
-    bytes: int
+    file: StoredFile
+    shapes: Mapping[int, int] | None
+    """The number of rows of each shape; None if there are too many shapes."""
 
 
 class TaskReport(msgspec.Struct):
@@ -100,7 +103,8 @@ class TableWriter:
         bits = presence_bits(columns.batch, plan)
         self._note_shapes(bits, plan)
         table = event_table(columns.batch, plan, bits, self._origin, schema)
-        table = table.rename_columns(file_schema(plan.vector).names)
+        stored = file_schema(plan.vector)
+        table = table.rename_columns(stored.names).cast(stored)
         self.report.rows += table.num_rows
         self._note_newest(table)
         for day, rows in _by_day(table):
@@ -123,6 +127,13 @@ class TableWriter:
         if len(self._letters) >= ROW_GROUP:
             self._flush_letters()
 
+    def take_over(self, other: "TableWriter") -> None:
+        """Write the events of another writer that it has not written yet; it reports them still."""
+        for key, tables in other._waiting.items():
+            self._waiting.setdefault(key, []).extend(tables)
+            self._rows[key] = self._rows.get(key, 0) + other._rows[key]
+        other._waiting, other._rows = {}, {}
+
     def finish(self) -> TaskReport:
         """Write the remaining rows and return the report."""
         for key in sorted(self._waiting):
@@ -141,7 +152,7 @@ class TableWriter:
         family, day = key
         waiting = self._waiting.pop(key)
         del self._rows[key]
-        folder = f"{TABLES}/{family}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
+        folder = f"{table_folder(family)}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
         self._write(family, folder, _sort_rows(waiting))
 
     def _flush_letters(self) -> None:
@@ -152,10 +163,11 @@ class TableWriter:
         self._write(DEAD_LETTERS, f"{DEAD}/_commit={self._origin.commit}", table)
 
     def _write(self, name: str, folder: str, table: pa.Table) -> None:
-        path = f"{self._origin.root}/{folder}/part-{self._origin.number:05}-{self._files:03}.parquet"
+        file = f"part-{self._origin.number:05}-{self._files:03}.parquet"
         self._files += 1
-        size = self._write_file(path, lambda stream: _write_parquet(stream, table))
-        self.report.files.append(WrittenFile(name, folder, table.num_rows, size))
+        written = self._write_file(f"{self._origin.root}/{folder}/{file}", lambda stream: write_parquet(stream, table))
+        stored = StoredFile(file, table.num_rows, *written)
+        self.report.files.append(WrittenFile(name, folder, stored, count_shapes(table)))
 
 
 def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table:
@@ -173,10 +185,28 @@ def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table
     )
 
 
-def _write_parquet(stream: Any, table: pa.Table) -> None:
+def write_parquet(stream: Any, table: pa.Table) -> None:
+    """Write a file of a table, with checksums of its pages."""
+    write_tables(stream, table.schema, [table])
+
+
+def write_tables(stream: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write a file of the rows of several tables, which are needed one after the other only."""
     plain = {POSITION, RECORDED, "time"}
-    dictionaries = [name for name in table.schema.names if name not in plain]
-    pq.write_table(table, stream, row_group_size=ROW_GROUP, compression="zstd", use_dictionary=dictionaries)
+    dictionaries = [name for name in schema.names if name not in plain]
+    with pq.ParquetWriter(
+        stream, schema, compression="zstd", use_dictionary=dictionaries, write_page_checksum=True
+    ) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=ROW_GROUP)
+
+
+def count_shapes(table: pa.Table) -> dict[int, int] | None:
+    """The number of rows of each shape; None if there are too many shapes, or no column of shapes."""
+    if SHAPE not in table.schema.names:
+        return None
+    shapes, rows = np.unique(table.column(SHAPE).to_numpy(), return_counts=True)
+    return dict(zip(shapes.tolist(), rows.tolist(), strict=True)) if len(shapes) <= MAX_COUNTED else None
 
 
 def event_table(

@@ -8,13 +8,12 @@ Files that are queried more than once should be ingested into a lake, whose view
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -26,36 +25,18 @@ from genus.lake._ingest.format import Chunk, Columns, Format, Split, TypePlan, t
 from genus.lake._ingest.job import SPLIT_BYTES
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
-from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, TYPE, attribute_schema, spark_schema
+from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, TYPE, attribute_schema
 from genus.lake._tables.files import file_size, list_files, open_input
 from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
+from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow
 
 _OPTIONS = ("catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type")
 
 
-def register_data_source(spark: SparkSession) -> None:
-    """Register the data source `spark.read.format("genus")` with a session.
-
-    It reads recordings, CAN logs and mapped files that are not in a lake. Workers without Genus need `ship` first.
-
-    The options are:
-
-    | option | |
-    |---|---|
-    | `subscription` | the events to read, as text: `Loop has place where speed > 30` |
-    | `type` | a type, as a shorter form of `subscription` |
-    | `catalog` | a catalog file, or the folder of a lake; the types of `dbc` are added to it |
-    | `format`, `mapping`, `dbc` | as in `Lake.ingest` |
-    | `dead` | `true` returns the dead letters instead of events |
-    | `splitBytes` | the number of bytes that a task reads |
-    """
-    spark.dataSource.register(GenusDataSource)
-
-
 class GenusDataSource(DataSource):
-    """The data source of `spark.read.format("genus")`; `register_data_source` lists its options."""
+    """The data source of `spark.read.format("genus")`; see `StreamingDataSource`, which adds streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -85,12 +66,16 @@ class GenusReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a split."""
         item: SourceSplit | None = partition.value
-        if item is None:  # if there are no partitions, Spark reads one without a value
-            return
-        for chunk in item.format.read(item.split, types_of(self._query.catalog)):
-            rows = self._query.rows(chunk, item.origin, self._columns)
-            if rows is not None:
-                yield from rows.combine_chunks().to_batches()
+        if item is not None:  # if there are no partitions, Spark reads one without a value
+            yield from read_split(item, self._query, self._columns)
+
+
+def read_split(item: "SourceSplit", query: "SourceQuery", columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a split."""
+    for chunk in item.format.read(item.split, types_of(query.catalog)):
+        rows = query.rows(chunk, item.origin, columns)
+        if rows is not None:
+            yield from rows.combine_chunks().to_batches()
 
 
 # -- queries -----------------------------------------------------------------------------------------------------------
@@ -105,7 +90,7 @@ class EventQuery(msgspec.Struct, frozen=True):
     @property
     def columns(self) -> pa.Schema:
         """The attributes of the type, and the columns that Genus adds."""
-        cls = _subscription(self).type
+        cls = subscription_of(self).type
         cls = cls if is_event_type(cls) else Event
         stored = attribute_schema(types_of(self.catalog).catalog.vector(cls))
         return pa.schema([*(stored.field(attribute.name) for attribute in attributes(cls)), *OWN_SCHEMA])
@@ -173,20 +158,21 @@ def _read_text(path: str) -> str:
 
 
 @lru_cache(maxsize=4)
-def _subscription(query: EventQuery) -> Subscription:
+def subscription_of(query: EventQuery) -> Subscription:
+    """The subscription of a query."""
     resolver = SubscriptionResolver(types_of(query.catalog).catalog, parse_again)  # every worker parses it
     return resolver.resolve(query.subscription)
 
 
 @lru_cache(maxsize=4)
 def _filter(query: EventQuery) -> arrow.ArrowFilter:
-    return arrow.compile(_subscription(query))
+    return arrow.compile(subscription_of(query))
 
 
 @lru_cache(maxsize=4)
 def _type_names(query: EventQuery) -> frozenset[str]:
     """The names of types whose events can match."""
-    found = matching_types(_subscription(query), types_of(query.catalog).catalog)
+    found = matching_types(subscription_of(query), types_of(query.catalog).catalog)
     return frozenset(name for names in found.values() for name in names)
 
 
@@ -212,8 +198,14 @@ class SourceSplit(msgspec.Struct, frozen=True):
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
     """The splits of all files given to `load`."""
     choose = FormatChooser(options.get("format"), options.get("mapping"), options.get("dbc"))
-    at_us, target = time.time_ns() // 1000, int(options.get("splitBytes", SPLIT_BYTES))
-    for path in dict.fromkeys(path for given in _paths(options) for path in _list_files(given)):
+    paths = dict.fromkeys(path for given in _paths(options) for path in _list_files(given))
+    return split_files(paths, choose, int(options.get("splitBytes", SPLIT_BYTES)))
+
+
+def split_files(paths: Iterable[str], choose: FormatChooser, target: int) -> Iterator[SourceSplit]:
+    """The splits of some files."""
+    at_us = time.time_ns() // 1000
+    for path in paths:
         format = choose(path)
         origin = Origin("", "", _source_number(path), path, 0, at_us)
         for split in format.splits(path, file_size(path), target):

@@ -30,14 +30,14 @@ from genus.targets._intervals import (
 
 MAX_POINTS = 64
 """Up to this many values are looked up one by one; more are a range or a residual."""
-MIN_SUBSCRIPTIONS = 16
+MIN_SUBSCRIPTIONS = 8
 """With fewer subscriptions, a lookup of their own does not pay off; their tests are residuals."""
 SAMPLE_SIZE = 20_000
 """Subscriptions from which the selectivity of tests is estimated."""
 
 Method: TypeAlias = Literal["equal", "range"]
-LookupKind: TypeAlias = tuple[Method, ValueType | None]
-"""There is one lookup for all equalities, and one for the ranges of each value type."""
+LookupKind: TypeAlias = tuple[Method, int]
+"""The method and the number of the dimension; subscriptions of one kind are found together."""
 
 
 class KeyDimension:
@@ -85,7 +85,7 @@ class KeyDimension:
         if isinstance(self.domain, Choices):
             members = list(self.domain.codes)
             return [int(members[key]) if self.value_type is ValueType.LONG else members[key] for key in keys]
-        return list(map(self.native, keys))
+        return list(dict.fromkeys(map(self.native, keys)))  # -0.0 and 0.0 are equal, and one value
 
     def native(self, key: int) -> int | float:
         """A bound as the number that is compared: microseconds, an integer or a float."""
@@ -126,16 +126,16 @@ class Key(NamedTuple):
         return count_keys(self.spans)
 
     @property
-    def lookup_kind(self) -> "LookupKind":
+    def lookup_kind(self) -> LookupKind:
         """The lookup that the key is in."""
-        return self.method, self.dimension.value_type if self.method == "range" else None
+        return self.method, self.dimension.number
 
 
 class KeyColumns:
     """State: the keys of one lookup, as columns."""
 
     def __init__(self) -> None:
-        self.subscriptions, self.dimensions = array("i"), array("i")
+        self.subscriptions = array("i")
         self.values: list[Any] = []
         """The value of each row, for equalities."""
         self.low: list[Any] = []
@@ -155,9 +155,9 @@ class DecomposedSubscriptions:
         """The number of the profile of each subscription; -1 if the subscription matches nothing."""
         self.templates = Templates()
         self.unkeyed = array("i")
-        self.equal = KeyColumns()
-        self.ranges: dict[ValueType, KeyColumns] = {ValueType.LONG: KeyColumns(), ValueType.DOUBLE: KeyColumns()}
+        self.keyed: dict[LookupKind, KeyColumns] = {}
         self._worthwhile: set[LookupKind] | None = None
+        self._plain: dict[tuple[tuple[type, ...], bool, tuple[str, ...], tuple[str, ...]], int] = {}
         self._numbers: dict[Profile, int] = {}
         self._by_name: dict[tuple[str, AttributeType], KeyDimension] = {}
 
@@ -173,6 +173,9 @@ class DecomposedSubscriptions:
 
     def add(self, subscription: Subscription) -> None:
         """Add the next subscription."""
+        if subscription.where is None:
+            self._add_plain(subscription)
+            return
         number, parts = len(self.profile_of), take_apart(subscription, self._dimension)
         self.profile_of.append(-1 if parts.is_void else self._number(parts.profile))
         if parts.is_void:
@@ -182,21 +185,28 @@ class DecomposedSubscriptions:
             self.templates.add(number, residual)
         if key is None:
             self.unkeyed.append(number)
-        elif key.method == "equal":
-            self._add_equal(number, key)
         else:
-            self._add_range(number, key)
+            rows = self.keyed.setdefault(key.lookup_kind, KeyColumns())
+            (self._add_equal if key.method == "equal" else self._add_range)(number, key, rows)
 
-    def _add_equal(self, number: int, key: Key) -> None:
+    def _add_plain(self, subscription: Subscription) -> None:
+        """Add a subscription without a predicate; most of very many are such, and few differ."""
+        key = subscription.types, subscription.exact, subscription.has, subscription.lacks
+        profile = self._plain.get(key)
+        if profile is None:
+            found = take_apart(subscription, self._dimension).profile
+            profile = self._plain[key] = -1 if found.is_void else self._number(found)
+        if profile >= 0:
+            self.unkeyed.append(len(self.profile_of))
+        self.profile_of.append(profile)
+
+    def _add_equal(self, number: int, key: Key, rows: KeyColumns) -> None:
         for value in key.dimension.constants(key.spans):
-            self.equal.subscriptions.append(number)
-            self.equal.dimensions.append(key.dimension.number)
-            self.equal.values.append(value)
+            rows.subscriptions.append(number)
+            rows.values.append(value)
 
-    def _add_range(self, number: int, key: Key) -> None:
-        rows = self.ranges[key.dimension.value_type]
+    def _add_range(self, number: int, key: Key, rows: KeyColumns) -> None:
         rows.subscriptions.append(number)
-        rows.dimensions.append(key.dimension.number)
         rows.low.append(key.dimension.native(key.spans[0][0]))
         rows.high.append(key.dimension.native(key.spans[-1][1]))
 

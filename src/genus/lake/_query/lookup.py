@@ -1,233 +1,306 @@
-"""Execution of a lookup plan on Spark as a chain of broadcast joins with native columns only."""
+"""Lookups: how the events of a family find candidates among the subscriptions, in numpy.
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
-from operator import and_
+A lookup gives each event of a batch a *cell*: the group of its shape, or the group together with the value or the bin
+of one attribute. The subscriptions of the cells are one flat array with offsets. Each event is repeated for the
+subscriptions of its cell; ranges are compared, masks tested where types were grouped instead of shapes, and residuals
+evaluated. There is one lookup for subscriptions that only ask for a shape, and one for the equalities and one for the
+ranges of each attribute.
+"""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyspark.sql.functions as F
-from pyspark.sql import Column, DataFrame
 
-import genus.filters._expression as x
-from genus.lake._query.decompose import KeyDimension
-from genus.lake._query.lookup_plan import LookupPlan
-from genus.lake._query.lookup_tables import (
-    BIN_BITS,
-    DIMENSION,
-    FOUND,
-    GROUP,
-    HAS,
-    HIGH,
-    KEY,
-    LACKS,
-    LOW,
-    OWNER,
-    SHAPE_ID,
-    SHIFT,
-    VALUE,
-    bin_column,
-    cells_table,
-)
-from genus.lake._query.shape_match import WORD
-from genus.lake._query.templates import RESIDUAL_OF, ResidualCompiler, Templates, ValueType, attributes_in
-from genus.lake._tables.columns import SHAPE, SUBSCRIPTION, TYPE, spark_type
+from genus.lake._query.bins import Bounds, Positions, bin_of, bins_per_group, positions_for
+from genus.lake._query.columns_read import EventColumns, Flags
+from genus.lake._query.decompose import KeyColumns, KeyDimension
+from genus.lake._query.int_table import Ints, IntTable
+from genus.lake._query.shape_match import Groups, expand_runs
+from genus.lake._query.templates import ValueType, without_class
 from genus.model import AttributeType
-from genus.targets.spark._compiler import SparkCompiler
 
-MATCHES = "matches"
-"""Name of the column with counts."""
-_NUMBER, _EVENTS, _HASH, _CELL, _BIN, _INDEX = "__number", "__events", "__hash", "__cell", "__bin", "__index"
+Rows: TypeAlias = npt.NDArray[np.int64]
+Numbers: TypeAlias = npt.NDArray[np.int32]
+"""Numbers of subscriptions."""
+Method: TypeAlias = Literal["shape", "equal", "range"]
+
+DENSE = 8
+"""Cells per entry up to which cells are an array; beyond that a hash table has those that are not empty."""
+DIRECT = 4
+"""A table of integers is an array by value if it has at most this many places per value."""
+MAX_CANDIDATES = 4_000_000
+"""Candidates that are tested at once, to limit memory."""
+
+
+class Matches(NamedTuple):
+    """Matches in a batch: the index of a row and the number of a subscription, each pair once, in no order."""
+
+    rows: Rows
+    subscriptions: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAttribute:
+    """The attribute by which a lookup finds subscriptions."""
+
+    name: str
+    type: AttributeType
+    value_type: ValueType
+
+
+def key_attribute(dimension: KeyDimension) -> KeyAttribute:
+    """The attribute of a dimension, without its constants."""
+    return KeyAttribute(dimension.name, without_class(dimension.type), dimension.value_type)
+
+
+class Cells:
+    """The subscriptions of each cell: those of cell c begin at `offset[c]`."""
+
+    def __init__(self, cell: Ints, count: int, *columns: npt.NDArray[Any]) -> None:
+        order = np.argsort(cell, kind="stable") if len(cell) and np.any(cell[1:] < cell[:-1]) else slice(None)
+        self.columns = [np.ascontiguousarray(column[order]) for column in columns]
+        ordered, self._table = cell[order], None
+        if count > max(DENSE * len(cell), 1 << 16):
+            distinct = np.unique(ordered)
+            self._table = IntTable(distinct)
+            ordered, count = np.searchsorted(distinct, ordered), len(distinct)
+        self._offset: npt.NDArray[Any] = np.zeros(count + 1, np.int32 if len(cell) < 1 << 31 else np.int64)
+        np.cumsum(np.bincount(ordered, minlength=count), out=self._offset[1:])
+
+    def __len__(self) -> int:
+        return len(self._offset) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arrays."""
+        return self._offset.nbytes + sum(column.nbytes for column in self.columns)
+
+    def runs(self, cell: "Ints | Numbers") -> tuple[Ints, Ints]:
+        """Where the subscriptions of some cells begin, and how many there are."""
+        if self._table is not None:
+            found = self._table.find(cell.astype(np.int64, copy=False))
+            cell = np.where(found < 0, 0, found)
+            start = self._offset[cell]
+            return start, np.where(found < 0, 0, self._offset[cell + 1] - start)
+        start = self._offset[cell]
+        return start, self._offset[cell + 1] - start
 
 
 class Lookup:
-    """A lookup plan in one session, with its tables as frames."""
+    """One pass over a batch of events that finds candidates."""
 
-    def __init__(
-        self,
-        plan: LookupPlan,
-        templates: Templates,
-        residuals: ResidualCompiler,
-        frame: Callable[[pa.Table], DataFrame],
-    ) -> None:
-        self._plan, self._templates, self._residuals = plan, templates, residuals
-        self._address = frame(plan.address)
-        self._found = self._with_key(frame(plan.lookup)).cache()  # a cached table is broadcast in a third less time
-        self._residual = None if plan.residual is None else frame(plan.residual)
-        self._totals = frame(_count_by_shape(plan)) if self._is_by_shape_alone else None
-        self._cells = frame(cells_table(list(plan.bins.values()))) if plan.bins else None
+    method: Method = "shape"
+    key: KeyAttribute | None = None
 
-    def _with_key(self, lookup: DataFrame) -> DataFrame:
-        """The lookup table with a single number as key."""
-        if self._plan.method != "equal":
-            return lookup
-        own = [F.col(VALUE + value_type.value) for value_type in self._plan.value_types]
-        return lookup.withColumn(KEY, F.xxhash64(F.col(OWNER), *own))
-
-    def release(self) -> None:
-        """Release the memory of cached tables."""
-        self._found.unpersist()
-
-    def matches(self, events: DataFrame) -> DataFrame:
-        """The events, once for each subscription that they match, with its number as the last column."""
-        return self._match(events).select(*map(F.col, events.columns), F.col(_NUMBER).alias(SUBSCRIPTION))
-
-    def count(self, events: DataFrame) -> DataFrame:
-        """The number of matches, in one row; if possible the sizes of lists are summed without expanding them."""
-        if self._totals is not None:
-            shapes = events.select(F.col(SHAPE))
-            return _sum(shapes.join(F.broadcast(self._totals), F.col(SHAPE) == F.col(SHAPE_ID)), F.col(MATCHES))
-        if self._residual is None and self._plan.method != "range":
-            return _sum(self._look_up(self._complete(events)), F.size(FOUND).cast("bigint"))
-        return self._match(events).agg(F.count(F.lit(1)).alias(MATCHES))
-
-    def counts(self, events: DataFrame) -> DataFrame:
-        """The number of matches of each subscription; events are counted by shape first if nothing else is tested."""
-        if not self._is_by_shape_alone:
-            matches = self._match(events).groupBy(F.col(_NUMBER).alias(SUBSCRIPTION))
-            return matches.agg(F.count(F.lit(1)).alias(MATCHES))
-        shapes = events.groupBy(SHAPE).agg(F.count(F.lit(1)).alias(_EVENTS))
-        found = self._look_up(shapes).select(F.col(_EVENTS), F.explode(FOUND).alias(SUBSCRIPTION))
-        return found.groupBy(SUBSCRIPTION).agg(F.sum(_EVENTS).alias(MATCHES))
+    def __init__(self, groups: Groups, cells: Cells) -> None:
+        self.by_type, self.tests_masks = groups.by_type, groups.tests_masks
+        self._group_of, self.cells = groups.group_of, cells
 
     @property
-    def _is_by_shape_alone(self) -> bool:
-        return self._plan.method == "shape" and self._plan.shapes.tagged and self._plan.residual is None
+    def nbytes(self) -> int:
+        """The size of the tables."""
+        return int(self._group_of.nbytes) + self.cells.nbytes
 
-    # -- from events to candidates -------------------------------------------------------------------------------------
+    @property
+    def kinds(self) -> int:
+        """The number of shapes or types that any of the subscriptions accepts."""
+        return int((self._group_of >= 0).sum())
 
-    def _complete(self, events: DataFrame) -> DataFrame:
-        """The events with a column for every tested attribute; NULL if the frame does not have it."""
-        missing = {name: type_ for name, type_ in self._attributes() if name not in events.columns}
-        return events.withColumns({name: F.lit(None).cast(spark_type(type_)) for name, type_ in missing.items()})
+    def candidates(self, events: EventColumns, kinds: npt.NDArray[np.int32]) -> Iterator[Matches]:
+        """Pairs of an event and a subscription, a limited number at once; `kinds` are shapes or types, -1 for none."""
+        group = self._group_of[kinds]
+        group[kinds < 0] = -1
+        rows = np.flatnonzero(group >= 0)
+        if len(rows) < len(group):
+            group = group[rows]
+        yield from self._find(events, rows, group)
 
-    def _attributes(self) -> Iterator[tuple[str, AttributeType]]:
-        yield from ((dimension.name, dimension.type) for dimension in self._plan.dimensions)
-        for template in self._plan.templates:
-            yield from attributes_in(self._templates.predicates[template])
-        if not self._plan.shapes.tagged:
-            yield from ((attribute.name, attribute.type) for attribute in self._plan.shapes.vector)
+    def _find(self, events: EventColumns, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
+        for chosen, start, counts in self._pieces(group):
+            yield Matches(np.repeat(rows[chosen], counts), self.cells.columns[0][expand_runs(start, counts)])
 
-    def _with_groups(self, events: DataFrame) -> DataFrame:
-        """Events, once for each group that they are looked up in."""
-        if self._plan.shapes.tagged:
-            return events.join(F.broadcast(self._address), F.col(SHAPE) == F.col(SHAPE_ID))
-        table = self._address.withColumn(_HASH, F.xxhash64(SHAPE_ID))  # a join by text takes many times the memory
-        named = (F.xxhash64(TYPE) == F.col(_HASH)) & _same(F.col(TYPE), F.col(SHAPE_ID))
-        return events.join(F.broadcast(table), named).where(reduce(and_, self._fits()))
+    def _pieces(self, cell: Ints | Numbers) -> Iterator[tuple[Rows, Ints, Ints]]:
+        """Positions of cells with subscriptions, and their runs; together not many more than MAX_CANDIDATES at once."""
+        start, counts = self.cells.runs(cell)
+        chosen = np.flatnonzero(counts)
+        start, counts = start[chosen], counts[chosen].astype(np.int64)
+        total = np.cumsum(counts)
+        cuts = np.arange(MAX_CANDIDATES, total[-1] if len(total) else 0, MAX_CANDIDATES)
+        ends = np.unique(np.append(np.searchsorted(total, cuts), len(chosen)))
+        begin = 0
+        for end in ends.tolist():
+            piece = slice(begin, end)
+            yield chosen[piece], start[piece], counts[piece]
+            begin = end
 
-    def _fits(self) -> Iterator[Column]:
-        """Whether an event fits the mask of its row, word by word."""
-        names = [attribute.name for attribute in self._plan.shapes.vector]
-        for number, at in enumerate(range(0, max(len(names), 1), WORD)):
-            bits = [F.when(F.col(name).isNotNull(), F.lit(1 << bit)) for bit, name in enumerate(names[at : at + WORD])]
-            word = reduce(lambda a, b: a.bitwiseOR(b), [F.coalesce(bit.cast("bigint"), F.lit(0)) for bit in bits])
-            has, lacks = F.col(f"{HAS}{number}"), F.col(f"{LACKS}{number}")
-            yield word.bitwiseAND(has.bitwiseOR(lacks)) == has
 
-    def _look_up(self, events: DataFrame) -> DataFrame:
-        """Events with the list of subscriptions for their key."""
-        grouped = self._with_groups(events)
-        if self._plan.method == "equal":
-            return self._join_by_value(grouped)
-        if self._plan.method == "range":
-            return self._join_by_bin(grouped)
-        return grouped.join(F.broadcast(self._found), F.col(GROUP).cast("bigint") == F.col(KEY))
+class ShapeLookup(Lookup):
+    """Finds subscriptions by the group of the shape."""
 
-    def _join_by_value(self, grouped: DataFrame) -> DataFrame:
-        """Join by a hash of group and value, because a single number is the fastest key, then compare both."""
-        values = {value_type: self._by_dimension(_looked_up_value, value_type) for value_type in self._plan.value_types}
-        own = {value_type: F.col(VALUE + value_type.value) for value_type in values}
-        hashed = F.xxhash64(F.col(GROUP), *values.values())
-        same = [own[value_type].isNull() | _same(values[value_type], own[value_type]) for value_type in own]
-        is_found = reduce(and_, [hashed == F.col(KEY), _same(F.col(GROUP), F.col(OWNER)), *same])
-        return grouped.join(F.broadcast(self._found), is_found)
+    def __init__(self, groups: Groups, subscription: Ints, is_plain: bool) -> None:
+        own = subscription[groups.entry].astype(np.int32)
+        super().__init__(groups, Cells(groups.entry_group, len(groups), own))
+        self.is_plain = is_plain and not groups.tests_masks
+        """Whether what is found matches without a further test."""
 
-    def _join_by_bin(self, grouped: DataFrame) -> DataFrame:
-        """Join by group and bin in one number; NaN has no bin."""
-        assert self._cells is not None, "a lookup by range has cells"
-        value_type = self._plan.value_types[0]
-        found = grouped.withColumn(VALUE, self._by_dimension(_value))
-        found = found.where(
-            F.col(VALUE) <= F.lit(math.inf) if value_type is ValueType.DOUBLE else F.col(VALUE).isNotNull()
+    def per_kind(self) -> Ints:
+        """The number of subscriptions of each shape or type."""
+        _, counts = self.cells.runs(np.arange(len(self.cells)))
+        totals: Ints = np.append(counts, 0).astype(np.int64)[self._group_of]
+        return totals
+
+    def count_events(self, events_per_kind: Ints, subscriptions: int) -> Ints:
+        """The number of events of each subscription, given the number of events of each shape or type."""
+        known = self._group_of >= 0
+        per_group = np.bincount(self._group_of[known], events_per_kind[known], minlength=len(self.cells))
+        _, counts = self.cells.runs(np.arange(len(self.cells)))
+        found = np.bincount(self.cells.columns[0], np.repeat(per_group, counts), minlength=subscriptions)
+        return found.astype(np.int64)
+
+
+class ValueLookup(Lookup):
+    """Finds subscriptions by the group of the shape and the value of an attribute."""
+
+    method = "equal"
+
+    def __init__(self, groups: Groups, subscription: Ints, keys: KeyColumns, rows: Ints, key: KeyAttribute) -> None:
+        self.key = key
+        self._values = _values_of(key.value_type, [keys.values[row] for row in rows.tolist()])
+        which = self._values.given
+        self._size = len(self._values)
+        cell = groups.entry_group * self._size + which[groups.entry]
+        super().__init__(groups, Cells(cell, len(groups) * self._size, subscription[groups.entry].astype(np.int32)))
+
+    def _find(self, events: EventColumns, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
+        assert self.key is not None
+        code = self._values.codes(events, self.key, rows)
+        found = np.flatnonzero(code >= 0)
+        if len(found) < len(code):
+            rows, group, code = rows[found], group[found], code[found]
+        yield from super()._find(events, rows, group.astype(np.int64) * self._size + code)
+
+
+class NumberValues:
+    """Codes of the distinct numbers that subscriptions compare with."""
+
+    def __init__(self, values: Ints) -> None:
+        distinct, self.given = np.unique(values, return_inverse=True)
+        self._size = len(distinct)
+        self._least = int(distinct[0])
+        span = int(distinct[-1]) - self._least + 1
+        self._direct: npt.NDArray[np.int32] | None = None
+        self._table: IntTable | None = None
+        if span <= DIRECT * len(distinct) + 1024:
+            self._direct = np.full(span + 2, -1, np.int32)
+            self._direct[distinct - self._least + 1] = np.arange(len(distinct))
+        else:
+            self._table = IntTable(distinct)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def codes(self, events: EventColumns, key: KeyAttribute, rows: Rows) -> Numbers:
+        """The code of each row's value; -1 if no subscription compares with it."""
+        values, known = events.numbers(key.name, key.type, key.value_type)
+        whole = len(rows) == len(values)
+        values = _number_keys(values if whole else values[rows])
+        code = self._codes(values)
+        if known is not None:
+            code[~(known if whole else known[rows])] = -1
+        return code
+
+    def _codes(self, values: Ints) -> Numbers:
+        if self._direct is None:
+            assert self._table is not None
+            return self._table.find(values)
+        last = self._least + len(self._direct) - 2
+        return self._direct[np.clip(values, self._least - 1, last) - (self._least - 1)]
+
+
+class TextValues:
+    """Codes of the distinct texts or bytes that subscriptions compare with."""
+
+    def __init__(self, values: Sequence[Any], value_type: ValueType) -> None:
+        coded = pa.array(values, value_type.arrow).dictionary_encode()
+        self._values, self.given = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def codes(self, events: EventColumns, key: KeyAttribute, rows: Rows) -> Numbers:
+        """The code of each row's value; -1 if no subscription compares with it."""
+        column = events.stored(key.name)
+        if column is None:
+            return np.full(len(rows), -1, np.int32)
+        return find_texts(column if len(rows) == events.rows else column.take(pa.array(rows)), self._values)
+
+
+def find_texts(column: pa.Array, values: pa.Array) -> Numbers:
+    """The position of each text or bytes of a column among some values; -1 if it is null or not there.
+
+    >>> find_texts(pa.array(["b", None, "c"]), pa.array(["a", "b"])).tolist()
+    [1, -1, -1]
+    """
+    if pa.types.is_dictionary(column.type):
+        of_value = np.append(find_texts(column.dictionary, values), np.int32(-1))
+        found: Numbers = of_value[pc.fill_null(column.indices, len(of_value) - 1).to_numpy()]
+        return found
+    plain = column if column.type == values.type else column.cast(values.type)
+    positions: Numbers = pc.fill_null(pc.index_in(plain, values, skip_nulls=True), -1).to_numpy()
+    return positions
+
+
+def _values_of(value_type: ValueType, values: Sequence[Any]) -> NumberValues | TextValues:
+    if value_type in (ValueType.TEXT, ValueType.OCTETS):
+        return TextValues(values, value_type)
+    return NumberValues(_number_keys(_as_numbers(values, value_type)))
+
+
+def _as_numbers(values: Sequence[Any], value_type: ValueType) -> Bounds:
+    return np.array(values, np.float64) if value_type is ValueType.DOUBLE else np.array(values, np.int64)
+
+
+def _number_keys(values: Bounds) -> Ints:
+    """Numbers as integers that are equal where they are; -0.0 is 0.0."""
+    return (values + 0.0).view(np.int64) if values.dtype == np.float64 else values  # type: ignore[return-value]
+
+
+class RangeLookup(Lookup):
+    """Finds subscriptions by the group of the shape and the bin of an attribute's value, then compares the bounds."""
+
+    method = "range"
+
+    def __init__(self, groups: Groups, subscription: Ints, keys: KeyColumns, rows: Ints, key: KeyAttribute) -> None:
+        self.key = key
+        low, high = (_as_numbers(bounds, key.value_type)[rows] for bounds in (keys.low, keys.high))
+        self._positions: Positions = positions_for(low, high)
+        first, last = self._positions.of(low)[groups.entry], self._positions.of(high)[groups.entry]
+        bins = bins_per_group(first, last, groups.entry_group, len(groups))
+        self._bins, self._base = bins, np.cumsum(bins) - bins
+        first, last = bin_of(first, bins[groups.entry_group]), bin_of(last, bins[groups.entry_group])
+        covered = last - first + 1
+        cell = expand_runs(self._base[groups.entry_group] + first, covered)
+        entry = np.repeat(groups.entry, covered)
+        super().__init__(
+            groups, Cells(cell, int(bins.sum()), subscription[entry].astype(np.int32), low[entry], high[entry])
         )
-        found = found.withColumn(_CELL, self._by_dimension(self._cell))
-        bin_ = F.call_function("shiftright", bin_column(F.col(VALUE), F.col(_CELL), self._cells.scalar()), F.col(SHIFT))
-        found = found.withColumn(_BIN, F.shiftleft(F.col(GROUP).cast("bigint"), BIN_BITS) + bin_)
-        return found.join(F.broadcast(self._found), F.col(_BIN) == F.col(KEY))
 
-    def _cell(self, dimension: KeyDimension) -> Column:
-        bins = self._plan.bins
-        before = sum(len(bins[number].first) for number in bins if number < dimension.number)
-        return bins[dimension.number].cell(F.col(VALUE), before)
-
-    def _by_dimension(self, of: Callable[[KeyDimension], Column], value_type: ValueType | None = None) -> Column:
-        """A column that depends on the dimension of an event's group."""
-        mine = [one for one in self._plan.dimensions if value_type in (None, one.value_type)]
-        if len(self._plan.dimensions) == 1:
-            return of(mine[0])
-        first, *others = mine
-        chain = F.when(F.col(DIMENSION) == F.lit(first.number), of(first))
-        for other in others:
-            chain = chain.when(F.col(DIMENSION) == F.lit(other.number), of(other))
-        return chain
-
-    # -- from candidates to matches ------------------------------------------------------------------------------------
-
-    def _match(self, events: DataFrame) -> DataFrame:
-        """Events, once for each subscription that they match, with its number."""
-        found = self._look_up(self._complete(events))
-        if self._plan.method == "range":
-            return self._test_residuals(_within_bounds(found))
-        return self._test_residuals(found.withColumn(_NUMBER, F.explode(FOUND)))
-
-    def _test_residuals(self, candidates: DataFrame) -> DataFrame:
-        """The candidates whose residual is true."""
-        if self._residual is None:
-            return candidates
-        joined = candidates.join(F.broadcast(self._residual), F.col(_NUMBER) == F.col(RESIDUAL_OF))
-        return joined.where(self._residuals.condition(self._plan.templates))
-
-
-def _value(dimension: KeyDimension) -> Column:
-    """The column of an attribute as a native value."""
-    value: Column = SparkCompiler().visit(x.AttributeRef(dimension.name, dimension.type))
-    return value.cast("bigint") if dimension.value_type is ValueType.LONG else value
-
-
-def _looked_up_value(dimension: KeyDimension) -> Column:
-    """The column of an attribute to be hashed, with -0.0 as 0.0."""
-    value = _value(dimension)
-    return (
-        F.when(value == F.lit(0.0), F.lit(0.0)).otherwise(value) if dimension.value_type is ValueType.DOUBLE else value
-    )
-
-
-def _within_bounds(found: DataFrame) -> DataFrame:
-    """Events, once for each subscription in their list whose range contains their value."""
-    listed = found.select("*", F.posexplode(FOUND).alias(_INDEX, _NUMBER))
-    low, high = (F.get(F.col(bounds), F.col(_INDEX)) for bounds in (LOW, HIGH))
-    return listed.where((low <= F.col(VALUE)) & (F.col(VALUE) <= high))
-
-
-def _same(one: Column, other: Column) -> Column:
-    """Equality in a form that Spark does not turn into a second join key."""
-    return (one <= other) & (one >= other)
-
-
-def _sum(frame: DataFrame, column: Column) -> DataFrame:
-    return frame.agg(F.coalesce(F.sum(column), F.lit(0)).cast("bigint").alias(MATCHES))
-
-
-def _count_by_shape(plan: LookupPlan) -> pa.Table:
-    """The number of subscriptions that accept each shape."""
-    sizes = pc.list_value_length(plan.lookup[FOUND]).cast(pa.int64())
-    size_of = pa.table({GROUP: plan.lookup[KEY].cast(pa.int32()), MATCHES: sizes})
-    joined = plan.address.select([SHAPE_ID, GROUP]).join(size_of, GROUP)
-    return joined.group_by(SHAPE_ID).aggregate([(MATCHES, "sum")]).rename_columns([SHAPE_ID, MATCHES])
-
-
-def union_all(frames: Sequence[DataFrame]) -> DataFrame:
-    """The rows of several frames."""
-    return reduce(DataFrame.unionAll, frames)
+    def _find(self, events: EventColumns, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
+        assert self.key is not None
+        values, known = events.numbers(self.key.name, self.key.type, self.key.value_type)
+        if known is not None:
+            mine: Flags = known[rows]
+            rows, group = rows[mine], group[mine]
+        values = values if len(rows) == len(values) else values[rows]
+        cell = self._base[group] + bin_of(self._positions.of(values), self._bins[group])
+        subscription, low, high = self.cells.columns
+        for chosen, start, counts in self._pieces(cell):
+            entry = expand_runs(start, counts)
+            value = np.repeat(values[chosen], counts)
+            inside = np.flatnonzero((low[entry] <= value) & (value <= high[entry]))
+            yield Matches(np.repeat(rows[chosen], counts)[inside], subscription[entry[inside]])

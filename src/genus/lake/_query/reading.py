@@ -1,95 +1,97 @@
 """Reading typed events: a subscription becomes a scan that skips files, row groups and columns it does not need."""
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from functools import reduce
 
 import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-import genus.filters._expression as x
 from genus.filters import Subscription
-from genus.filters._covering import conjuncts
-from genus.lake._tables.columns import DAY, OWN_SCHEMA
+from genus.lake._query.days import is_within, matching_days
+from genus.lake._query.result_columns import ADDED, attribute_columns, family_of, result_columns, subtype_columns
+from genus.lake._tables.columns import DAY
+from genus.lake._tables.commits import Part, count_files
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.ledger import Part, count_files
-from genus.model import Event, TimeType, attributes, is_event_type
+from genus.lake._tables.state import LedgerState
 from genus.targets import spark as target
+from genus.targets._intervals import Interval
+
+MAX_SPANS = 16
+"""Days in more intervals than this are tested by the first and the last."""
 
 
-def read_events(lake: LakeTables, subscription: Subscription) -> DataFrame:
-    """The events of a lake that match."""
-    return read_parts(lake, subscription, lake.state().parts.values())
+def read_events(
+    lake: LakeTables, subscription: Subscription, state: LedgerState | None = None, *, subtypes: bool = False
+) -> DataFrame:
+    """The events of a lake that match, by default of its present state; with `subtypes`, also with their attributes."""
+    read = lake.state() if state is None else state
+    with lake.reading(read):
+        return read_parts(lake, subscription, read.parts.values(), subtypes=subtypes)
 
 
-def read_parts(lake: LakeTables, subscription: Subscription, parts: Iterable[Part]) -> DataFrame:
-    """The events in some parts of a lake that match."""
-    families = matching_types(subscription, lake.catalog, lake.state().shapes.values())
-    columns = result_columns(subscription)
+def read_parts(
+    lake: LakeTables, subscription: Subscription, parts: Iterable[Part], *, subtypes: bool = False
+) -> DataFrame:
+    """The events in some parts of a lake that match; none if no type conforms."""
+    catalog = lake.catalog
+    families = matching_types(subscription, catalog, lake.state().shapes.values())
+    if not families:
+        return lake.events(family_of(subscription, catalog), []).select(*result_columns(subscription))
+    columns = subtype_columns(families, catalog) if subtypes else {}
+    own = {name: name for name in attribute_columns(subscription)}
     wanted = parts_within_days(parts, subscription)
     tables = {family: [part for part in wanted if part.table == family] for family in families}
     frames = [
-        select_matches(lake.events(family, found), subscription, families[family]).select(*columns)
+        _select(select_matches(lake.events(family, found), subscription, families[family]), columns.get(family, own))
         for family, found in tables.items()
     ]
-    return reduce(DataFrame.unionByName, frames) if frames else lake.events("Event", []).select(*columns)
+    return reduce(_union, frames)
+
+
+def _select(events: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """The attributes under the names of their columns, then what Genus adds."""
+    return events.select(*(F.col(name).alias(column) for name, column in columns.items()), *ADDED)
+
+
+def _union(first: DataFrame, second: DataFrame) -> DataFrame:
+    """The rows of both; an attribute that one lacks is NULL there, and the columns that Genus adds remain the last."""
+    joined = first.unionByName(second, allowMissingColumns=True)
+    return joined.select(*(name for name in joined.columns if name not in ADDED), *ADDED)
 
 
 def select_matches(events: DataFrame, subscription: Subscription, types: Iterable[str]) -> DataFrame:
     """The events of a family's table that match, with all columns; `types` are the types that can match."""
     matching = target.compile(subscription).filter(events, types)
-    for condition in _day_conditions(subscription):
-        matching = matching.where(condition)
-    return matching
-
-
-def result_columns(subscription: Subscription) -> list[str]:
-    """The attributes of the subscribed type, then the columns that Genus adds."""
-    cls = subscription.type
-    own = attributes(cls) if is_event_type(cls) else attributes(Event)
-    return [*(attribute.name for attribute in own), *OWN_SCHEMA.names, DAY]
+    days = matching_days(subscription)
+    return matching if days is None else matching.where(_day_condition(days))
 
 
 # -- days --------------------------------------------------------------------------------------------------------------
 
 
-def _day_conditions(subscription: Subscription) -> list[Column]:
-    """Conditions on the day, which is in the paths of files, that follow from a predicate on `time`."""
-    first, last = day_bounds(subscription)
-    return [F.col(DAY) >= _date(first)] * (first is not None) + [F.col(DAY) <= _date(last)] * (last is not None)
-
-
-def day_bounds(subscription: Subscription) -> tuple[str | None, str | None]:
-    """The first and the last day, in ISO form, whose events can match; None for no bound.
-
-    >>> from genus import Event, Subscription
-    >>> day_bounds(Subscription.parse("Event where time > @2026-05-01T06:00:00Z", [Event]))
-    ('2026-05-01', None)
-    """
-    firsts, lasts = [], []
-    for part in conjuncts(subscription.where):
-        match part:
-            case x.Compare(op, x.AttributeRef("time", TimeType()), x.Literal(datetime() as constant)):
-                day = constant.date().isoformat()
-                firsts += [day] if op in (">", ">=", "==") else []
-                lasts += [day] if op in ("<", "<=", "==") else []
-    return max(firsts, default=None), min(lasts, default=None)
-
-
 def parts_within_days(parts: Iterable[Part], subscription: Subscription) -> list[Part]:
     """The parts whose day can match."""
-    first, last = day_bounds(subscription)
-    return [part for part in parts if (first or "") <= _day_of(part) <= (last or "9999-12-31")]
+    days = matching_days(subscription)
+    return [part for part in parts if is_within(_day_of(part), days)]
 
 
-def _day_of(part: Part) -> str:
-    return part.folder.rpartition(f"{DAY}=")[2]
+def _day_of(part: Part) -> int:
+    """The ordinal of the day of a part; 0 if there is none, as for dead letters."""
+    return 0 if part.day is None else part.day.toordinal()
 
 
-def _date(day: str | None) -> Column:
-    return F.lit(day).cast("date")
+def _day_condition(days: Sequence[Interval]) -> Column:
+    """A test of the day, which Spark applies to the paths of files."""
+    spans = days if len(days) <= MAX_SPANS else [(days[0][0], days[-1][1])]
+    tests = [F.col(DAY).between(*map(_date, span)) for span in spans]
+    return reduce(Column.__or__, tests, F.lit(False)) if len(tests) != 1 else tests[0]
+
+
+def _date(day: int) -> Column:
+    return F.lit(date.fromordinal(day).isoformat()).cast("date")
 
 
 # -- explanation -------------------------------------------------------------------------------------------------------

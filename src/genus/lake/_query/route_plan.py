@@ -1,46 +1,85 @@
-"""The plan of a route: many subscriptions, decomposed and matched with shapes, as lookups for events."""
+"""The plan of a route: many subscriptions, decomposed and matched with shapes, as lookups for batches of events.
 
-from collections.abc import Iterable, Sequence
+This module is the kernel of routing. It needs numpy and pyarrow, but no Spark: Spark tasks call it for the row groups
+of files, and the driver for small batches.
+"""
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyspark.sql.functions as F
-from pyspark.sql import Column, DataFrame, SparkSession
 
 from genus.catalog import Catalog
 from genus.errors import LakeError, NotRegistered
-from genus.lake._query.decompose import DecomposedSubscriptions, decompose
-from genus.lake._query.lookup import MATCHES, Lookup, union_all
-from genus.lake._query.lookup_plan import LookupPlan, describe_plan, format_count, plan_lookups
-from genus.lake._query.shape_match import list_shapes, match_shapes
-from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._query.templates import ResidualCompiler
-from genus.lake._tables.columns import SUBSCRIBER, SUBSCRIPTION, Shape
+from genus.filters._expression import format_expression
+from genus.lake._query.columns_read import EventColumns
+from genus.lake._query.decompose import DecomposedSubscriptions, KeyColumns, decompose
+from genus.lake._query.int_table import ROOM, Ints, IntTable
+from genus.lake._query.lookup import (
+    KeyAttribute,
+    Lookup,
+    Matches,
+    Numbers,
+    RangeLookup,
+    Rows,
+    ShapeLookup,
+    ValueLookup,
+    find_texts,
+    key_attribute,
+)
+from genus.lake._query.shape_match import (
+    WORD,
+    FamilyShapes,
+    Grouping,
+    Groups,
+    Masks,
+    ProfileMatches,
+    Words,
+    count_words,
+    narrowed,
+    split_shapes,
+)
+from genus.lake._query.templates import Residual, Templates, sort_codes
+from genus.lake._tables.columns import SHAPE, TYPE
+from genus.lake._tables.shapes import Shape
+from genus.model import Vector
+
+if TYPE_CHECKING:
+    from genus.lake._query.subscription_list import RouteEntry
+
+UNKEYED_ROOM, KEYED_ROOM = 4_000_000, 50_000
+"""Entries that the table of a lookup may always have, without and with a key."""
+REPEATS = 8
+"""Entries per subscription that a larger table may have."""
 
 
-def plan_routes(subscriptions: Sequence[RouteEntry], shapes: Iterable[Shape], catalog: Catalog) -> "RoutePlan":
+def plan_routes(subscriptions: "Sequence[RouteEntry]", shapes: Mapping[int, Shape], catalog: Catalog) -> "RoutePlan":
     """Plan the lookups for events of some shapes; the number of a subscription is its position in the list.
 
-    Runs on the driver without a session. NotRegistered if the catalog lacks a subscribed type.
+    Shapes are given by their ids, as a ledger has them. Runs without a session. NotRegistered if the catalog
+    lacks a subscribed type.
     """
-    _check_types(subscriptions, catalog)
     decomposed = decompose([entry.subscription for entry in subscriptions])
-    families: dict[str, list[Shape]] = {}
-    for shape in shapes:
-        families.setdefault(shape.family, []).append(shape)
+    _check_types(subscriptions, decomposed, catalog)
+    families: dict[str, dict[int, Shape]] = {}
+    for number, shape in shapes.items():
+        families.setdefault(shape.family, {})[number] = shape
+    residuals = Residuals.of(decomposed.templates, len(subscriptions))
     plans = {
-        family: tuple(
-            found
-            for each in list_shapes(listed, catalog.vector(family))
-            for found in plan_lookups(decomposed, each, match_shapes(decomposed.profiles, each, catalog))
-        )
+        family: _plan_family(decomposed, listed, catalog, family, residuals)
         for family, listed in sorted(families.items())
     }
     subscribers = tuple(entry.subscriber for entry in subscriptions)
-    return RoutePlan(subscribers, decomposed, {family: found for family, found in plans.items() if found})
+    void = sum(profile < 0 for profile in decomposed.profile_of)
+    return RoutePlan(subscribers, {family: found for family, found in plans.items() if found.lists}, void)
 
 
-def _check_types(subscriptions: Sequence[RouteEntry], catalog: Catalog) -> None:
-    for cls in {cls for entry in subscriptions for cls in entry.subscription.types}:
+def _check_types(subscriptions: "Sequence[RouteEntry]", decomposed: DecomposedSubscriptions, catalog: Catalog) -> None:
+    for cls in {cls for profile in decomposed.profiles for cls in profile.types}:
         try:
             catalog.code(cls)
         except NotRegistered as problem:
@@ -48,33 +87,346 @@ def _check_types(subscriptions: Sequence[RouteEntry], catalog: Catalog) -> None:
             raise NotRegistered(f"{asking.subscriber}: {asking.subscription}: {problem}") from None
 
 
+def _plan_family(
+    decomposed: DecomposedSubscriptions,
+    shapes: Mapping[int, Shape],
+    catalog: Catalog,
+    family: str,
+    residuals: "Residuals",
+) -> "FamilyPlan":
+    vector = catalog.vector(family)
+    named = {name for profile in decomposed.profiles for name in profile.has | profile.lacks}
+    relevant = [attribute.name for attribute in vector if attribute.name in named]
+    tagged, untagged = split_shapes(shapes)
+    lists = [
+        _plan_list(decomposed, FamilyShapes(listed, vector, has_tags, relevant), catalog, vector, residuals)
+        for listed, has_tags in ((list(tagged.values()), True), (untagged, False))
+        if listed
+    ]
+    numbers = np.fromiter(tagged, np.int64, len(tagged))
+    return FamilyPlan(
+        family, numbers, [shape.type for shape in untagged], [one for one in lists if one.lookups], residuals
+    )
+
+
+def _plan_list(
+    decomposed: DecomposedSubscriptions,
+    shapes: FamilyShapes,
+    catalog: Catalog,
+    vector: Vector,
+    residuals: "Residuals",
+) -> "ListPlan":
+    matches = ProfileMatches(decomposed.profiles, shapes, catalog, vector)
+    profile = np.array(decomposed.profile_of, np.int64)
+    lookups = list(_Planner(decomposed, matches, profile, residuals).lookups())
+    mask_of = np.append(matches.mask_of, 0)[profile].astype(np.int32)
+    return ListPlan(shapes, matches.masks, mask_of, lookups)
+
+
+class _Planner:
+    """Plans the lookups for a list of shapes."""
+
+    def __init__(
+        self, decomposed: DecomposedSubscriptions, matches: ProfileMatches, profile: Ints, residuals: "Residuals"
+    ) -> None:
+        self._decomposed, self._profile, self._residuals = decomposed, profile, residuals
+        self._grouping = Grouping(matches)
+        self._is_possible = np.append(matches.weight > 0, False)[profile]
+
+    def lookups(self) -> Iterator[Lookup]:
+        """The lookups that can find anything: by shape without and with residuals, then by key."""
+        unkeyed = np.array(self._decomposed.unkeyed, np.int64)
+        has_residual = self._residuals.template_of[unkeyed] >= 0
+        plain, tested = unkeyed[~has_residual], unkeyed[has_residual]
+        for chosen in (plain, tested):
+            subscription = chosen[self._is_possible[chosen]]
+            for which, groups in self._groups(subscription, UNKEYED_ROOM):
+                yield ShapeLookup(groups, subscription[which], chosen is plain)
+        for (method, number), keys in self._decomposed.keyed.items():
+            key = key_attribute(self._decomposed.dimensions[number])
+            yield from self._by_key(ValueLookup if method == "equal" else RangeLookup, keys, key)
+
+    def _by_key(
+        self, make: type[ValueLookup] | type[RangeLookup], keys: KeyColumns, key: KeyAttribute
+    ) -> Iterator[Lookup]:
+        every = np.array(keys.subscriptions, np.int64)
+        rows = np.flatnonzero(self._is_possible[every])
+        for which, groups in self._groups(every[rows], KEYED_ROOM):
+            yield make(groups, every[rows[which]], keys, rows[which], key)
+
+    def _groups(self, subscription: Ints, room: int) -> Iterator[tuple[Ints, Groups]]:
+        if len(subscription):
+            found = self._grouping.split(self._profile[subscription], max(room, REPEATS * len(subscription)))
+            yield from ((which, groups) for which, groups in found if len(groups))
+
+
+# -- residuals ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Residuals:
+    """The residual predicates of subscriptions."""
+
+    template_of: Numbers
+    slot_of: Numbers
+    """For each subscription: its template, -1 if it has no residual, and the row of its constants."""
+    templates: Sequence[Residual]
+    examples: Sequence[str]
+    """One residual of each template as text, for explanations."""
+
+    @staticmethod
+    def of(templates: Templates, subscriptions: int) -> "Residuals":
+        """The residuals that were decomposed."""
+        template_of, slot_of = np.full(subscriptions, -1, np.int32), np.zeros(subscriptions, np.int32)
+        owner = np.array(templates.subscriptions, np.int64)
+        template_of[owner], slot_of[owner] = templates.numbers, templates.slots
+        compiled = [templates.residual(number) for number in range(len(templates))]
+        return Residuals(template_of, slot_of, compiled, [format_expression(each) for each in templates.examples])
+
+    def test(self, events: EventColumns, found: Matches) -> Matches:
+        """The candidates whose residual is true, template by template."""
+        template = self.template_of[found.subscriptions]
+        tested = np.flatnonzero(template >= 0)
+        if not len(tested):
+            return found
+        kept = [np.flatnonzero(template < 0)] if len(tested) < len(template) else []
+        order, ends = sort_codes(template[tested], len(self.templates))
+        used = np.flatnonzero(np.diff(ends, prepend=0))
+        for number, chosen in zip(used.tolist(), np.split(tested[order], ends[used][:-1]), strict=True):
+            kept.append(chosen[self._holds(number, events, found, chosen)])
+        whole = np.concatenate(kept)
+        return Matches(found.rows[whole], found.subscriptions[whole])
+
+    def templates_in(self, lookup: Lookup) -> list[int]:
+        """The templates of the subscriptions that a lookup finds, most frequent first."""
+        used = self.template_of[np.unique(lookup.cells.columns[0])]
+        return [number for number, _ in Counter(used[used >= 0].tolist()).most_common()]
+
+    def _holds(self, number: int, events: EventColumns, found: Matches, chosen: Rows) -> npt.NDArray[np.bool_]:
+        template = self.templates[number]
+        columns = events.take(dict(template.attributes), pa.array(found.rows[chosen]))
+        return template.test(columns, self.slot_of[found.subscriptions[chosen]])
+
+
+# -- matching ----------------------------------------------------------------------------------------------------------
+
+
+class ListPlan:
+    """The lookups for the shapes of a family that have presence bits, or for the types that have too many shapes."""
+
+    def __init__(
+        self, shapes: FamilyShapes, masks: Masks, mask_of: npt.NDArray[np.int32], lookups: Sequence[Lookup]
+    ) -> None:
+        self.tagged, self.relevant = shapes.tagged, shapes.relevant
+        self._type_of, self._words, self._masks, self._mask_of = shapes.type_of, shapes.words, masks, mask_of
+        self.lookups = tuple(lookups)
+        self.plain = [each for each in self.lookups if isinstance(each, ShapeLookup) and each.is_plain]
+        """The lookups whose candidates are matches."""
+        self.totals = sum((self._per_shape(each.per_kind(), each) for each in self.plain), np.zeros(len(shapes), int))
+        """For each shape, the number of subscriptions that plain lookups find."""
+
+    def _per_shape(self, per_kind: Ints, lookup: Lookup) -> Ints:
+        return per_kind[self._type_of] if lookup.by_type else per_kind
+
+    @property
+    def others(self) -> list[Lookup]:
+        """The lookups whose candidates are counted one by one."""
+        return [each for each in self.lookups if each not in self.plain]
+
+    def columns(self) -> Iterator[str]:
+        """The columns that lookups read."""
+        yield from (lookup.key.name for lookup in self.lookups if lookup.key is not None)
+        yield from () if self.tagged or not self._tests_masks else self.relevant
+
+    @property
+    def _tests_masks(self) -> bool:
+        return any(lookup.tests_masks for lookup in self.lookups)
+
+    def candidates(
+        self, events: EventColumns, ordinals: npt.NDArray[np.int32], lookups: Sequence[Lookup]
+    ) -> Iterator[Matches]:
+        """Candidates whose type, attributes and key match; `ordinals` are -1 for events of other lists."""
+        types = words = None
+        for lookup in lookups:
+            if lookup.by_type and types is None:
+                types = np.where(ordinals >= 0, self._type_of[ordinals], np.int32(-1))
+            if lookup.tests_masks and words is None:
+                words = self._words_of(events, ordinals)
+            for found in lookup.candidates(events, types if lookup.by_type and types is not None else ordinals):
+                yield self._test_masks(found, words) if lookup.tests_masks and words is not None else found
+
+    def _test_masks(self, found: Matches, words: Words) -> Matches:
+        fits = np.flatnonzero(self._masks.fit(self._mask_of[found.subscriptions], words[found.rows]))
+        return Matches(found.rows[fits], found.subscriptions[fits])
+
+    def _words_of(self, events: EventColumns, ordinals: npt.NDArray[np.int32]) -> Words:
+        """The presence of the relevant attributes in each row."""
+        if self.tagged:
+            return self._words[ordinals]
+        words = np.zeros((len(ordinals), count_words(len(self.relevant))), np.int64)
+        for place, name in enumerate(self.relevant):
+            words[:, place // WORD] |= events.present(name).astype(np.int64) << place % WORD
+        return narrowed(words, len(self.relevant))
+
+    def count_per_subscription(self, events_per_shape: Ints, subscriptions: int) -> Ints:
+        """The number of matches of each subscription that plain lookups find, given the number of events per shape."""
+        per_type = np.bincount(self._type_of, events_per_shape).astype(np.int64)
+        given = [per_type if lookup.by_type else events_per_shape for lookup in self.plain]
+        found = [one.count_events(of, subscriptions) for one, of in zip(self.plain, given, strict=True)]
+        return sum(found, np.zeros(subscriptions, np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the tables."""
+        return int(self._words.nbytes + self._type_of.nbytes) + sum(lookup.nbytes for lookup in self.lookups)
+
+
+class FamilyPlan:
+    """Finds the subscriptions that the events of one family match; made by `plan_routes`, and sent to tasks."""
+
+    def __init__(
+        self, family: str, numbers: Ints, untagged: Sequence[str], lists: Sequence[ListPlan], residuals: Residuals
+    ) -> None:
+        self.family, self.lists, self.residuals = family, tuple(lists), residuals
+        self.numbers = numbers
+        """The numbers of the shapes with presence bits, in the order of their ordinals."""
+        self._ordinal_of, self._untagged = IntTable(numbers), pa.array(untagged, pa.string())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether type and attributes decide all matches, so that counts per shape answer counts of matches."""
+        return not len(self._untagged) and not any(each.others for each in self.lists)
+
+    def columns_needed(self) -> list[str]:
+        """The columns that matching reads, by the present names of attributes."""
+        names = [SHAPE, *([TYPE] if len(self._untagged) else [])]
+        names += [name for each in self.lists for name in each.columns()]
+        names += [name for number in self.templates() for name, _ in self.residuals.templates[number].attributes]
+        return list(dict.fromkeys(names))
+
+    def templates(self) -> list[int]:
+        """The templates of the subscriptions that any lookup finds, by number."""
+        lookups = [lookup for each in self.lists for lookup in each.lookups]
+        return sorted({number for lookup in lookups for number in self.residuals.templates_in(lookup)})
+
+    def match(self, batch: pa.Table | pa.RecordBatch) -> Matches:
+        """All matches of a batch."""
+        found = list(self.iter_matches(batch))
+        return Matches(
+            np.concatenate([np.empty(0, np.int64), *(each.rows for each in found)]),
+            np.concatenate([np.empty(0, np.int32), *(each.subscriptions for each in found)]),
+        )
+
+    def iter_matches(self, batch: pa.Table | pa.RecordBatch) -> Iterator[Matches]:
+        """The matches of a batch, a limited number at once."""
+        events = EventColumns(batch)
+        for each, ordinals in self._ordinals(events):
+            yield from self._test(each, events, ordinals, each.lookups)
+
+    def _test(
+        self, each: ListPlan, events: EventColumns, ordinals: npt.NDArray[np.int32], lookups: Sequence[Lookup]
+    ) -> Iterator[Matches]:
+        for found in each.candidates(events, ordinals, lookups):
+            tested = self.residuals.test(events, found)
+            if len(tested.rows):
+                yield tested
+
+    def count(self, batch: pa.Table | pa.RecordBatch) -> int:
+        """The number of matches; where type and attributes decide, without listing them."""
+        events, total = EventColumns(batch), 0
+        for each, ordinals in self._ordinals(events):
+            total += int(np.append(each.totals, 0)[ordinals].sum())
+            total += sum(len(found.rows) for found in self._test(each, events, ordinals, each.others))
+        return total
+
+    def counts(self, batch: pa.Table | pa.RecordBatch) -> Ints:
+        """The number of matches of each subscription."""
+        events, several = EventColumns(batch), len(self.residuals.template_of)
+        totals = np.zeros(several, np.int64)
+        for each, ordinals in self._ordinals(events):
+            if each.plain:
+                per_shape = np.bincount(ordinals[ordinals >= 0], minlength=len(each.totals))
+                totals += each.count_per_subscription(per_shape, several)
+            for found in self._test(each, events, ordinals, each.others):
+                totals += np.bincount(found.subscriptions, minlength=several)
+        return totals
+
+    def counts_by_shape(self, rows: Mapping[int, int]) -> Ints:
+        """The number of matches of each subscription in a part with so many rows of each shape; see `is_plain`."""
+        totals = np.zeros(len(self.residuals.template_of), np.int64)
+        for each, per_shape in self._rows_per_shape(rows):
+            totals += each.count_per_subscription(per_shape, len(totals))
+        return totals
+
+    def count_by_shape(self, rows: Mapping[int, int]) -> int:
+        """The number of matches in a part with so many rows of each shape; see `is_plain`."""
+        return sum(int(each.totals @ per_shape) for each, per_shape in self._rows_per_shape(rows))
+
+    def _rows_per_shape(self, rows: Mapping[int, int]) -> Iterator[tuple[ListPlan, Ints]]:
+        numbers = pa.table({SHAPE: pa.array(rows, pa.int64())})
+        counts = np.fromiter(rows.values(), np.int64, len(rows))
+        for each, ordinals in self._ordinals(EventColumns(numbers)):
+            per_shape = np.zeros(len(each.totals), np.int64)
+            per_shape[ordinals] = counts
+            yield each, per_shape
+
+    def _ordinals(self, events: EventColumns) -> Iterator[tuple[ListPlan, npt.NDArray[np.int32]]]:
+        """For each list, the shapes of the events in it; LakeError if an event has a shape that was not planned."""
+        numbers = events.integers(SHAPE)
+        if numbers is None:
+            raise LakeError(f"the events of {self.family} have no column {SHAPE!r}")
+        found = self._ordinal_of.find(numbers)
+        types = self._find_types(events) if len(self._untagged) else np.full(1, -1, np.int32)
+        if unknown := np.count_nonzero((found < 0) & (types < 0)):
+            raise LakeError(f"{self.family} has {unknown} events of a shape that its ledger does not list; see check")
+        for each in self.lists:
+            yield each, found if each.tagged else types
+
+    def _find_types(self, events: EventColumns) -> npt.NDArray[np.int32]:
+        """The position of each event's type among those without presence bits; -1 if it is not there."""
+        names = events.stored(TYPE)
+        if names is None:
+            raise LakeError(f"the events of {self.family} have no column {TYPE!r}")
+        return find_texts(names, self._untagged)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the tables."""
+        return int(16 * ROOM * len(self.numbers)) + sum(each.nbytes for each in self.lists)
+
+
 class RoutePlan:
     """Finds the subscriptions that events match, for the families of a lake; made by `plan_routes`.
 
+    A batch is a table or record batch of one family with the columns `columns_needed(family)`, by the present names of
+    attributes; other columns do not matter, and an attribute without a column is absent. LakeError if a batch has a
+    shape that was not given to `plan_routes`.
+
     >>> from genus import Event, Subscription, this
+    >>> from genus.lake import RouteEntry
     >>> class Buoy(Event):
     ...     height: float
     >>> catalog = Catalog()
     >>> added = catalog.register(Buoy)
     >>> shape = Shape("Buoy", "Buoy", str(catalog.code(Buoy)), "20")
     >>> high = [RouteEntry("ann", Subscription(Buoy, where=this.height > limit)) for limit in range(20)]
-    >>> print(plan_routes(high, [shape], catalog).explain())
+    >>> plan = plan_routes(high, {shape.id: shape}, catalog)
+    >>> plan.columns_needed("Buoy")
+    ['_shape', 'height']
+    >>> batch = pa.table({"_shape": [shape.number] * 2, "height": [0.5, 1.5]})
+    >>> rows, subscriptions = plan.match("Buoy", batch)
+    >>> sorted(zip(rows.tolist(), subscriptions.tolist()))
+    [(0, 0), (1, 0), (1, 1)]
+    >>> print(plan.explain())
     20 subscriptions of 1 subscriber
-    Buoy: 1 pass over its events
-      20 subscriptions found also by the range of height: 1 shape, 3 lists of subscriptions to look up
-        reads _shape, height; sends 1 kB to every worker
+    Buoy: 1 lookup, reads _shape, height; 2 kB of tables
+      20 subscriptions found also by the range of height: 1 shape, 7 cells
     """
 
-    def __init__(
-        self,
-        subscribers: tuple[str, ...],
-        decomposed: DecomposedSubscriptions,
-        plans: dict[str, tuple[LookupPlan, ...]],
-    ) -> None:
+    def __init__(self, subscribers: tuple[str, ...], plans: Mapping[str, FamilyPlan], void: int) -> None:
         self.subscribers = subscribers
         """The subscriber of each subscription, by number."""
-        self._decomposed, self._plans = decomposed, plans
-        self._sessions: dict[int, _Frames] = {}
+        self._plans, self._void = plans, void
 
     def __len__(self) -> int:
         return len(self.subscribers)
@@ -84,88 +436,78 @@ class RoutePlan:
         """The families with a shape that any subscription accepts."""
         return tuple(self._plans)
 
-    def matches(self, events: DataFrame, family: str) -> DataFrame:
-        """The events of a family, once for each subscription that they match.
+    def family(self, name: str) -> FamilyPlan | None:
+        """The plan of one family; None if no subscription accepts its shapes."""
+        return self._plans.get(name)
 
-        The columns are `subscriber`, `subscription` (its number) and then those of the events.
-        """
-        if taken := {SUBSCRIBER, SUBSCRIPTION} & {name.lower() for name in events.columns}:
-            raise LakeError(f"{family} has a column {' and '.join(sorted(taken))} of its own; rename it before routing")
-        frames = self._frames(events.sparkSession)
-        found = [lookup.matches(events) for lookup in frames.lookups(family)]
-        listed = union_all(found) if found else events.where(F.lit(False)).withColumn(SUBSCRIPTION, _no_number())
-        columns = [frames.subscriber(F.col(SUBSCRIPTION)).alias(SUBSCRIBER), F.col(SUBSCRIPTION)]
-        return listed.select(*columns, *map(F.col, events.columns))
+    def columns_needed(self, family: str) -> list[str]:
+        """The columns of events that `match` reads, by the present names of attributes; none if nothing can match."""
+        found = self._plans.get(family)
+        return [] if found is None else found.columns_needed()
 
-    def count(self, events: DataFrame, family: str) -> DataFrame:
-        """The number of matches of a family's events, as one row with the column `matches`."""
-        found = [lookup.count(events) for lookup in self._frames(events.sparkSession).lookups(family)]
-        if not found:
-            return events.sparkSession.createDataFrame([(0,)], f"{MATCHES} bigint")
-        return union_all(found).agg(F.sum(MATCHES).alias(MATCHES))
-
-    def counts(self, events: DataFrame, family: str) -> DataFrame:
-        """The number of matches of each subscription: `subscription`, `matches`; those without matches have no row."""
-        found = [lookup.counts(events) for lookup in self._frames(events.sparkSession).lookups(family)]
-        if not found:
-            return events.sparkSession.createDataFrame([], f"{SUBSCRIPTION} int, {MATCHES} bigint")
-        return (
-            found[0] if len(found) == 1 else union_all(found).groupBy(SUBSCRIPTION).agg(F.sum(MATCHES).alias(MATCHES))
-        )
+    def match(self, family: str, batch: pa.Table | pa.RecordBatch) -> Matches:
+        """All matches of a batch of events of one family: row indices and numbers of subscriptions."""
+        found = self._plans.get(family)
+        return NO_MATCHES if found is None else found.match(batch)
 
     def explain(self) -> str:
-        """Text that says how subscriptions are found in each family, and what is read and broadcast."""
-        void = sum(profile < 0 for profile in self._decomposed.profile_of)
+        """Text that says how subscriptions are found in each family, and what is read."""
         asked, by = format_count(len(self), "subscription"), format_count(len(set(self.subscribers)), "subscriber")
         lines = [f"{asked} of {by}"]
-        lines += [f"  {void:,} contradict themselves and match nothing"] if void else []
-        for family, plans in self._plans.items():
-            lines += [f"{family}: {format_count(len(plans), 'pass', 'passes')} over its events"]
-            lines += [f"  {line}" for each in plans for line in describe_plan(each, self._decomposed.templates)]
+        lines += [f"  {self._void:,} contradict themselves and match nothing"] if self._void else []
+        for plan in self._plans.values():
+            lines += describe_plan(plan)
         return "\n".join(lines)
 
-    def release(self) -> None:
-        """Release the memory of cached tables; they are made again when needed."""
-        for frames in self._sessions.values():
-            frames.release()
-        self._sessions = {}
 
-    def _frames(self, session: SparkSession) -> "_Frames":
-        if id(session) not in self._sessions:
-            self._sessions = {id(session): _Frames(session, self)}
-        return self._sessions[id(session)]
+NO_MATCHES = Matches(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
-def _no_number() -> Column:
-    return F.lit(None).cast("int")
+# -- explanation -------------------------------------------------------------------------------------------------------
 
 
-class _Frames:
-    """The tables of a plan as frames of one session, each made when it is first needed."""
+SHOWN = 3
+"""Number of residual predicates that an explanation shows."""
+_HOW = {"shape": "by type and attributes", "equal": "also by the value of", "range": "also by the range of"}
 
-    def __init__(self, session: SparkSession, plan: RoutePlan) -> None:
-        self._session, self._plan = session, plan
-        self._lookups: dict[str, list[Lookup]] = {}
-        self._residuals = ResidualCompiler(plan._decomposed.templates)
-        self._subscribers: DataFrame | None = None
 
-    def lookups(self, family: str) -> list[Lookup]:
-        """The lookups of a family."""
-        if family not in self._lookups:
-            plans, templates = self._plan._plans.get(family, ()), self._plan._decomposed.templates
-            frame = self._session.createDataFrame
-            self._lookups[family] = [Lookup(each, templates, self._residuals, frame) for each in plans]
-        return self._lookups[family]
+def describe_plan(plan: FamilyPlan) -> Iterator[str]:
+    """Lines of text: how subscriptions are found, which predicates remain, and what is read."""
+    passes = format_count(sum(len(each.lookups) for each in plan.lists), "lookup")
+    yield f"{plan.family}: {passes}, reads {', '.join(plan.columns_needed())}; {_format_size(plan.nbytes)} of tables"
+    for each in plan.lists:
+        for lookup in each.lookups:
+            found = len(np.unique(lookup.cells.columns[0]))
+            yield f"  {format_count(found, 'subscription')} found {_how(lookup)}: {_sizes(lookup)}"
+            yield from _describe_residuals(plan.residuals, lookup)
 
-    def release(self) -> None:
-        """Release the memory of cached tables."""
-        for lookups in self._lookups.values():
-            for lookup in lookups:
-                lookup.release()
 
-    def subscriber(self, subscription: Column) -> Column:
-        """The subscriber of a subscription, from one broadcast list; Spark drops it if the column is not used."""
-        if self._subscribers is None:
-            names = pa.array([list(self._plan.subscribers)], pa.list_(pa.string()))
-            self._subscribers = self._session.createDataFrame(pa.table({SUBSCRIBER: names}))
-        return F.get(self._subscribers.scalar(), subscription)
+def _describe_residuals(residuals: Residuals, lookup: Lookup) -> Iterator[str]:
+    numbers = residuals.templates_in(lookup)
+    if numbers:
+        shown = "; ".join(residuals.examples[number] for number in numbers[:SHOWN])
+        more = f"; and {len(numbers) - SHOWN:,} more" if len(numbers) > SHOWN else ""
+        yield f"    what is found is tested by {format_count(len(numbers), 'predicate')}, such as {shown}{more}"
+
+
+def _how(lookup: Lookup) -> str:
+    found = f"{_HOW[lookup.method]} {lookup.key.name if lookup.key else ''}".strip()
+    return f"{found}, attributes tested on candidates" if lookup.tests_masks else found
+
+
+def _sizes(lookup: Lookup) -> str:
+    kinds = format_count(lookup.kinds, "type" if lookup.by_type else "shape")
+    return f"{kinds}, {format_count(len(lookup.cells), 'cell')}"
+
+
+def _format_size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{-(-size // 1000)} kB"
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number and a noun, in the plural unless the number is 1.
+
+    >>> format_count(1, "list"), format_count(2000, "list")
+    ('1 list', '2,000 lists')
+    """
+    return f"{number:,} {noun if number == 1 else noun + 's'}"

@@ -1,17 +1,19 @@
 """Matching of subscriptions with shapes, on the driver, once for all events of a shape.
 
-The type of a shape is tested by dividing codes, its attributes by masks. A type with too many shapes is listed once,
-without presence bits; then the masks are tested on events. What subscriptions ask of shapes (their profiles) are few
-compared with subscriptions, and so are the types and masks in them: each is tested once.
+What subscriptions ask of shapes (their profiles) are few compared with subscriptions, and so are the types and masks in
+them. The type of a shape is tested by dividing codes, its attributes by masks of presence bits; only the bits of
+attributes that some profile names are kept.
 
-Shapes that are accepted by the same profiles form a group. The key of a lookup table is a group and a value, so a
-subscription is in it once per group, not once per shape. To find the groups, every (class, profile) pair gets a random
-number of 128 bits, and a shape is signed with the sum of the numbers of the pairs that accept it: shapes with equal
-sums are accepted by the same profiles. Subscriptions to a root and to its leaves would still be repeated for every
-leaf; if that takes too much space, profiles that accept many shapes get groups of their own.
+Events are looked up by the *group* of their shape: shapes that are accepted by the same profiles. Shapes with the same
+type and the same relevant bits need not be told apart, so at first they are merged. To find the groups, every profile
+gets a random number of 128 bits, and a shape is signed with the sum of the numbers of the profiles that accept it:
+shapes with equal sums are accepted by the same profiles.
+
+If so many shapes and profiles meet that lists would become too long, types are grouped instead of shapes, and the masks
+are tested on the candidates. So are types with too many shapes to be listed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,66 +21,362 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.catalog import Catalog
-from genus.lake._tables.columns import Shape
-from genus.model import Vector, name_of, pure_kind
+from genus.lake._query.int_table import Ints
+from genus.lake._tables.lake_catalog import exact_name
+from genus.lake._tables.shapes import Shape
+from genus.model import Vector, name_of
+from genus.model._types import INT64_MAX
 from genus.targets._decompose import Profile
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
-Mask: TypeAlias = tuple[int, int]
-"""Bits that must be set, and bits that must not."""
+Words: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+"""Bits in rows of words; up to `NARROW` bits are one word of 32 bits, which is compared in half the time."""
 
-WORD = 63
-"""Bits of a mask in one signed 64-bit number."""
-ROOM = 4_000_000
-"""Entries that a lookup table may always have."""
-REPEATS = 8
-"""Entries per subscription that a larger lookup table may have."""
+WORD, NARROW = 63, 31
+"""Bits of a mask in one signed number of 64 and of 32 bits."""
+MERGED_BITS = 40
+"""Shapes are merged by up to this many relevant bits; with more, types are grouped."""
 WIDER = 8
-"""Profiles are grouped apart from those that accept this many times fewer shapes."""
+"""Profiles are looked up apart from those that accept this many times fewer shapes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeList:
-    """Shapes of a family that are matched in the same way, and the vector of their presence bits."""
+class FamilyShapes:
+    """The shapes of a family that are matched in the same way, as arrays; the position of a shape is its ordinal.
 
-    shapes: Sequence[Shape]
-    vector: Vector
-    tagged: bool
-    """Whether the shapes have presence bits; if not, each is a type and masks are tested on events."""
+    `tagged` shapes have presence bits. Without them, each is a type, and masks are tested on events.
+    """
+
+    def __init__(self, shapes: Sequence[Shape], vector: Vector, tagged: bool, relevant: Sequence[str]) -> None:
+        self.tagged = tagged
+        self.relevant = tuple(relevant)
+        """The attributes that any profile names, whose presence is in the words."""
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(shape.type for shape in shapes))}
+        self.types = list(numbers)
+        self.codes = _codes_by_type(shapes)
+        self.type_of = np.array([numbers[shape.type] for shape in shapes], np.int32)
+        self.words = _relevant_words(shapes, vector, relevant) if tagged else np.zeros((0, 1), np.int64)
 
     def __len__(self) -> int:
-        return len(self.shapes)
+        return len(self.type_of)
 
 
-def list_shapes(shapes: Iterable[Shape], vector: Vector) -> list[ShapeList]:
-    """The shapes of a family with presence bits, and those without; each type is in one of the two lists."""
-    listed = list(dict.fromkeys(shapes))
-    untagged = {shape.type: shape for shape in listed if shape.tag is None}
-    tagged = [shape for shape in listed if shape.type not in untagged]
-    both = ShapeList(tagged, vector, True), ShapeList(list(untagged.values()), vector, False)
-    return [shape_list for shape_list in both if len(shape_list)]
+def _codes_by_type(shapes: Iterable[Shape]) -> list[int]:
+    codes = {shape.type: shape.code for shape in shapes}
+    return [int(code) for code in codes.values()]
+
+
+def _relevant_words(shapes: Sequence[Shape], vector: Vector, relevant: Sequence[str]) -> Words:
+    """The presence of the relevant attributes in each shape."""
+    tags = {shape.tag or "0" for shape in shapes}
+    position = {attribute.name: bit for bit, attribute in enumerate(vector)}
+    bits = [position[name] for name in relevant]
+    numbers = {tag: number for number, tag in enumerate(tags)}
+    whole = [int(tag, 16) for tag in tags]
+    words = np.zeros((len(tags), count_words(len(relevant))), np.int64)
+    for at in range(0, len(vector), WORD):
+        piece = np.array([each >> at & (1 << WORD) - 1 for each in whole], np.int64)
+        for place, bit in enumerate(bits):
+            if at <= bit < at + WORD:
+                words[:, place // WORD] |= (piece >> (bit - at) & 1) << place % WORD
+    return narrowed(words, len(relevant))[np.array([numbers[shape.tag or "0"] for shape in shapes], np.int64)]
+
+
+def narrowed(words: npt.NDArray[np.int64], bits: int) -> Words:
+    """Words of 64 bits, or of 32 if these are enough."""
+    return words.astype(np.int32) if bits <= NARROW else words
+
+
+def count_words(bits: int) -> int:
+    """The number of words for some bits, at least one."""
+    return max(-(-bits // WORD), 1)
+
+
+def split_shapes(shapes: Mapping[int, Shape]) -> tuple[dict[int, Shape], list[Shape]]:
+    """The shapes with presence bits, by number, and those without; each type is in one of the two."""
+    untagged = {shape.type: shape for shape in shapes.values() if shape.tag is None}
+    tagged = {number: shape for number, shape in shapes.items() if shape.type not in untagged}
+    return tagged, list(untagged.values())
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ShapeMatches:
-    """The shapes that each profile accepts: those of profile p are `shapes[start[p]:start[p + 1]]`."""
+class Masks:
+    """Masks of presence bits: `(word & (has | lacks)) == has`, word by word. The first asks for nothing."""
 
-    start: Ints
-    shapes: Ints
-    masks: Sequence[Mask]
-    """Masks to be tested on events; the first asks for nothing."""
-    mask_of: Ints
-    """The mask of each profile."""
+    has: Words
+    both: Words
 
-    def counts(self) -> Ints:
-        """The number of shapes that each profile accepts."""
-        return np.diff(self.start)
+    def fitting(self, mask: int, words: Words) -> Flags:
+        """Whether each row of words fits a mask."""
+        fits: Flags = ((words & self.both[mask]) == self.has[mask]).all(axis=1)
+        return fits
 
-    def pairs(self, profiles: Ints) -> tuple[Ints, Ints]:
-        """For each shape that some profiles accept: the position in the list of profiles, and the shape."""
-        counts = self.counts()[profiles]
-        return np.repeat(np.arange(len(profiles)), counts), self.shapes[expand_runs(self.start[profiles], counts)]
+    def fit(self, masks: npt.NDArray[np.int32], words: Words) -> Flags:
+        """Whether each row of words fits its own mask."""
+        fits: Flags
+        if words.shape[1] == 1:
+            fits = (words[:, 0] & self.both[:, 0][masks]) == self.has[:, 0][masks]
+        else:
+            fits = ((words & self.both[masks]) == self.has[masks]).all(axis=1)
+        return fits
+
+
+class ProfileMatches:
+    """What each profile asks of a family's shapes: some types, and a mask of relevant bits."""
+
+    def __init__(self, profiles: Sequence[Profile], shapes: FamilyShapes, catalog: Catalog, vector: Vector) -> None:
+        self.shapes = shapes
+        self._types = _TypeSets(shapes, catalog)
+        known = {attribute.name for attribute in vector}
+        position = {name: bit for bit, name in enumerate(shapes.relevant)}
+        numbers: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
+        self.mask_of = np.zeros(len(profiles), np.int32)
+        self.types_of = np.full(len(profiles), -1, np.int32)
+        """The set of types of each profile; -1 if it asks for an attribute that the family does not have."""
+        for number, profile in enumerate(profiles):
+            if profile.has <= known:
+                key = profile.has, profile.lacks & known
+                self.mask_of[number] = numbers.setdefault(key, len(numbers))
+                self.types_of[number] = self._types.number(profile)
+        rows = [[_words(names, position, len(shapes.relevant)) for names in pair] for pair in numbers]
+        has, lacks = narrowed(np.array(rows, np.int64), len(shapes.relevant)).transpose(1, 0, 2)
+        self.masks = Masks(np.ascontiguousarray(has), has | lacks)
+        per_type = np.bincount(shapes.type_of, minlength=len(shapes.types))
+        sizes = np.array([per_type[self._types.members(each)].sum() for each in range(len(self._types))], np.int64)
+        self.weight = np.where(self.types_of >= 0, np.append(sizes, 0)[self.types_of], 0) / max(len(shapes), 1)
+        """The fraction of the shapes whose types each profile accepts."""
+
+    def members(self, types: int) -> Ints:
+        """The numbers of the types in a set."""
+        return self._types.members(types)
+
+
+def _words(names: Iterable[str], position: dict[str, int], count: int) -> list[int]:
+    bits = sum(1 << position[name] for name in names)
+    return [bits >> at * WORD & (1 << WORD) - 1 for at in range(count_words(count))]
+
+
+class _TypeSets:
+    """The types below those that profiles name. State: the sets found so far."""
+
+    def __init__(self, shapes: FamilyShapes, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._codes = np.array(shapes.codes, np.int64 if max(shapes.codes) <= INT64_MAX else object)
+        self._exact_names = np.array([exact_name(name, catalog) for name in shapes.types], object)
+        self._numbers: dict[tuple[tuple[type, ...], bool], int] = {}
+        self._members: list[Ints] = []
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def number(self, profile: Profile) -> int:
+        """The number of the set of types that a profile accepts."""
+        key = profile.types, profile.exact
+        if key not in self._numbers:
+            self._numbers[key] = len(self._members)
+            self._members.append(self._exactly(*profile.types) if profile.exact else self._below(profile.types))
+        return self._numbers[key]
+
+    def members(self, number: int) -> Ints:
+        """The types in a set."""
+        return self._members[number]
+
+    def _exactly(self, wanted: type) -> Ints:
+        return np.flatnonzero(self._exact_names == exact_name(name_of(wanted), self._catalog))
+
+    def _below(self, wanted: tuple[type, ...]) -> Ints:
+        codes = [self._catalog.code(cls) for cls in wanted]
+        if max(codes) > self._codes.max():  # divides none, and may have more than 64 bits
+            return np.empty(0, np.int64)
+        below: Flags = np.all([self._codes % above == 0 for above in codes], axis=0)
+        return np.flatnonzero(below)
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of shapes or types, and the entries of each: the entries of group g follow one another in `entry`."""
+
+    by_type: bool
+    """Whether types are grouped; if not, shapes."""
+    tests_masks: bool
+    """Whether candidates must be tested by their masks."""
+    group_of: npt.NDArray[np.int32]
+    """The group of each shape or type; -1 if no profile accepts it."""
+    entry: Ints
+    entry_group: Ints
+    """Rows of an entry and a group that it belongs to, in the order of groups."""
+
+    def __len__(self) -> int:
+        return int(self.entry_group[-1]) + 1 if len(self.entry_group) else 0
+
+
+class Grouping:
+    """Groups the shapes of a family for the entries of a lookup."""
+
+    def __init__(self, matches: ProfileMatches) -> None:
+        self._matches = matches
+
+    def split(self, profile: Ints, most: int) -> Iterator[tuple[Ints, Groups]]:
+        """Groups for entries with given profiles, and which entries they are for.
+
+        Entries are split by the number of shapes that they accept if otherwise there are more than `most` rows:
+        subscriptions to a root and to its leaves would be repeated for every leaf.
+        """
+        found = self._group(profile, most)
+        if len(found.entry) <= most:
+            yield np.arange(len(profile)), found
+            return
+        weight = self._matches.weight[profile] * len(self._matches.shapes)
+        width = (np.log(np.maximum(weight, 1)) / np.log(WIDER)).astype(np.int64)
+        for each in np.unique(width).tolist():
+            mine = np.flatnonzero(width == each)
+            yield mine, self._group(profile[mine], most)
+
+    def _group(self, profile: Ints, most: int) -> Groups:
+        used, which = np.unique(profile, return_inverse=True)
+        types = _group_types(self._matches, used)
+        merged = _merge_shapes(self._matches, used, types, most) if self._matches.shapes.tagged else None
+        if merged is not None:
+            per_profile = np.bincount(which, minlength=len(used))
+            pairs = _accepted(self._matches, used, merged, per_profile, most)
+            if pairs is not None:
+                return _entries(merged, pairs, which, len(used), by_type=False, tests_masks=False)
+        everything = _Merged(types.class_of, types.of_set, None)
+        pairs = _accepted(self._matches, used, everything, None, most)
+        assert pairs is not None, "without a limit, all pairs are listed"
+        tests_masks = bool(self._matches.mask_of[used].any())
+        return _entries(everything, pairs, which, len(used), by_type=True, tests_masks=tests_masks)
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeClasses:
+    """Classes of types that the same sets contain."""
+
+    class_of: npt.NDArray[np.int32]
+    """The class of each type; -1 if it is in no set."""
+    of_set: dict[int, Ints]
+    """The classes in each set."""
+    count: int
+
+
+def _group_types(matches: ProfileMatches, profiles: Ints) -> _TypeClasses:
+    sets = [each for each in np.unique(matches.types_of[profiles]).tolist() if each >= 0]
+    signature = np.zeros((len(matches.shapes.types), 2), np.uint64)
+    for one, random in zip(sets, _random_numbers(len(sets)), strict=True):
+        signature[matches.members(one)] += random
+    number, first = _number_signatures(signature)
+    empty = (signature[first] == 0).all(axis=1)
+    renumbered = np.where(empty, -1, np.cumsum(~empty) - 1)
+    class_of = renumbered[number].astype(np.int32)
+    of_set = {one: np.unique(class_of[matches.members(one)]).astype(np.int64) for one in sets}
+    return _TypeClasses(class_of, of_set, int((~empty).sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """Shapes or types that need not be told apart, as cases."""
+
+    case_of: npt.NDArray[np.int32]
+    """The case of each shape or type; -1 for none."""
+    of_set: dict[int, Ints]
+    """The cases in each set of types."""
+    words: Words | None
+    """The relevant bits of each case."""
+
+
+def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _TypeClasses, most: int) -> _Merged | None:
+    """Merge shapes whose types are of one class and whose bits, of those in the profiles' masks, are the same.
+
+    None if there are too many such bits, or probably more than `most` cases.
+    """
+    both = np.bitwise_or.reduce(matches.masks.both[np.unique(matches.mask_of[profiles])], axis=0)
+    bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(WORD) if mask >> bit & 1]
+    if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.shapes)) > most:
+        return None
+    class_of = types.class_of[matches.shapes.type_of]
+    key = class_of.astype(np.int64) << len(bits)
+    for place, (word, bit) in enumerate(bits):
+        key |= (matches.shapes.words[:, word] >> bit & 1).astype(np.int64) << place
+    accepted = np.flatnonzero(class_of >= 0)
+    cases, first, which = np.unique(key[accepted], return_index=True, return_inverse=True)
+    case_of = np.full(len(class_of), -1, np.int32)
+    case_of[accepted] = which
+    starts = np.searchsorted(cases >> len(bits), np.arange(types.count + 1))
+    of_set = {
+        one: expand_runs(starts[classes], starts[classes + 1] - starts[classes])
+        for one, classes in types.of_set.items()
+    }
+    return _Merged(case_of, of_set, matches.shapes.words[accepted[first]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Rows of a profile, by its position among those used, and a case that it accepts."""
+
+    profile: Ints
+    case: Ints
+
+
+def _accepted(
+    matches: ProfileMatches, profiles: Ints, merged: _Merged, entries: Ints | None, most: int
+) -> _Pairs | None:
+    """The cases that each profile accepts; None if they have more than `most` entries together."""
+    fitting: dict[int, Flags] = {}
+    found: list[Ints] = []
+    total = 0
+    asked = zip(matches.types_of[profiles].tolist(), matches.mask_of[profiles].tolist(), strict=True)
+    for number, (types, mask) in enumerate(asked):
+        cases = merged.of_set[types] if types >= 0 else _NONE
+        if mask and merged.words is not None:
+            if mask not in fitting:
+                fitting[mask] = matches.masks.fitting(mask, merged.words)
+            cases = cases[fitting[mask][cases]]
+        found.append(cases)
+        if entries is not None:
+            total += len(cases) * int(entries[number])
+            if total > most:
+                return None
+    counts = np.fromiter(map(len, found), np.int64, len(found))
+    return _Pairs(np.repeat(np.arange(len(found)), counts), np.concatenate([_NONE, *found]))
+
+
+_NONE: Ints = np.empty(0, np.int64)
+
+
+def _entries(merged: _Merged, pairs: _Pairs, which: Ints, profiles: int, *, by_type: bool, tests_masks: bool) -> Groups:
+    """Group the cases that the same profiles accept, and list the entries of each group."""
+    order = np.argsort(pairs.case, kind="stable")
+    case, member = pairs.case[order], pairs.profile[order]
+    start = np.flatnonzero(np.diff(case, prepend=-1))
+    count = np.diff(start, append=len(case))
+    signatures = _random_numbers(profiles)[member]
+    sums = np.add.reduceat(signatures, start, axis=0) if len(start) else np.zeros((0, 2), np.uint64)
+    number, first = _number_signatures(sums)
+    group_of_case = np.full(int(merged.case_of.max(initial=-1)) + 2, -1, np.int32)
+    group_of_case[case[start]] = number
+    listed = member[expand_runs(start[first], count[first])]
+    group = np.repeat(np.arange(len(first)), count[first])
+    own_order = np.argsort(which, kind="stable")
+    own = np.bincount(which, minlength=profiles)
+    own_start = np.cumsum(own) - own
+    entry = own_order[expand_runs(own_start[listed], own[listed])]
+    return Groups(by_type, tests_masks, group_of_case[merged.case_of], entry, np.repeat(group, own[listed]))
+
+
+def _random_numbers(count: int) -> npt.NDArray[np.uint64]:
+    return np.random.default_rng(20).integers(0, 2**64, (count, 2), np.uint64)
+
+
+def _number_signatures(signatures: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    """A number for each signature, equal for equal ones, and for each number the position of one that has it."""
+    whole = np.ascontiguousarray(signatures).view([("high", np.uint64), ("low", np.uint64)]).ravel()
+    _, representative, number = np.unique(whole, return_index=True, return_inverse=True)
+    return number.astype(np.int64), representative.astype(np.int64)
 
 
 def expand_runs(starts: Ints, counts: Ints) -> Ints:
@@ -90,172 +388,3 @@ def expand_runs(starts: Ints, counts: Ints) -> Ints:
     ends = np.cumsum(counts)
     positions: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
     return positions
-
-
-def match_shapes(profiles: Sequence[Profile], shapes: ShapeList, catalog: Catalog) -> ShapeMatches:
-    """Match every profile with every shape, type by type and mask by mask."""
-    types = _TypeMatcher(shapes, catalog)
-    bits = _MaskMatcher(shapes)
-    numbers: dict[Mask, int] = {(0, 0): 0}
-    found, mask_of = [], []
-    for profile in profiles:
-        accepted, mask = types.accepted_by(profile), bits.mask(profile)
-        if mask is None:
-            accepted, mask = accepted[:0], (0, 0)
-        if shapes.tagged:
-            accepted, mask = accepted[bits.fitting(mask)[accepted]], (0, 0)
-        found.append(accepted)
-        mask_of.append(numbers.setdefault(mask, len(numbers)))
-    start = np.cumsum([0, *map(len, found)])
-    every = np.concatenate([np.empty(0, np.int64), *found])
-    return ShapeMatches(start, every, list(numbers), np.array(mask_of, np.int64))
-
-
-class _TypeMatcher:
-    """Finds the shapes whose type conforms. State: the answers so far."""
-
-    def __init__(self, shapes: ShapeList, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._codes = {shape.type: int(shape.code) for shape in shapes.shapes}
-        of_type: dict[str, list[int]] = {}
-        for number, shape in enumerate(shapes.shapes):
-            of_type.setdefault(shape.type, []).append(number)
-        self._shapes = {name: np.array(numbers, np.int64) for name, numbers in of_type.items()}
-        self._exact_names = {name: _exact_name(name, catalog) for name in of_type}
-        self._known: dict[tuple[tuple[type, ...], bool], Ints] = {}
-
-    def accepted_by(self, profile: Profile) -> Ints:
-        """The shapes whose type conforms to those of a profile."""
-        key = profile.types, profile.exact
-        if key not in self._known:
-            names = self._exactly(*profile.types) if profile.exact else self._below(profile.types)
-            self._known[key] = np.concatenate([np.empty(0, np.int64), *(self._shapes[name] for name in names)])
-        return self._known[key]
-
-    def _exactly(self, wanted: type) -> Iterator[str]:
-        name = name_of(pure_kind(wanted) or wanted)
-        return (each for each, exact_name in self._exact_names.items() if exact_name == name)
-
-    def _below(self, wanted: tuple[type, ...]) -> Iterator[str]:
-        codes = [self._catalog.code(cls) for cls in wanted]
-        return (name for name, code in self._codes.items() if all(code % above == 0 for above in codes))
-
-
-def _exact_name(name: str, catalog: Catalog) -> str:
-    """The name that exact subscriptions compare: of a pure class, that of its kind."""
-    declared = catalog.declare(name) if name in catalog else None
-    kind = pure_kind(declared) if declared is not None else None
-    return name if kind is None else name_of(kind)
-
-
-class _MaskMatcher:
-    """Tests the presence bits of shapes, held as words, against masks. State: the answers so far."""
-
-    def __init__(self, shapes: ShapeList) -> None:
-        self._position = {attribute.name: bit for bit, attribute in enumerate(shapes.vector)}
-        words = range(0, max(len(shapes.vector), 1), WORD)
-        self._bits = np.array([[word_of(shape.bits, at) for at in words] for shape in shapes.shapes], np.int64)
-        self._known: dict[Mask, Flags] = {}
-
-    def mask(self, profile: Profile) -> Mask | None:
-        """The mask of a profile; None if it asks for an attribute that the family does not have."""
-        if not profile.has <= self._position.keys():
-            return None
-        has = sum(1 << self._position[name] for name in profile.has)
-        return has, sum(1 << self._position[name] for name in profile.lacks if name in self._position)
-
-    def fitting(self, mask: Mask) -> Flags:
-        """Whether each shape fits a mask."""
-        if mask not in self._known:
-            offsets = range(0, WORD * self._bits.shape[1], WORD)
-            has, lacks = (np.array([word_of(bits, at) for at in offsets], np.int64) for bits in mask)
-            self._known[mask] = ((self._bits & (has | lacks)) == has).all(axis=1)
-        return self._known[mask]
-
-
-def word_of(bits: int, at: int) -> int:
-    """The `WORD` bits of a large number that begin at a position.
-
-    >>> word_of(0b1011 << 63, 63)
-    11
-    """
-    return bits >> at & (1 << WORD) - 1
-
-
-# -- groups ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeGroups:
-    """The groups of each shape, one for each class that accepts it, and the groups of each entry of a table."""
-
-    shape: Ints
-    group: Ints
-    class_: Ints
-    """Rows of the first three arrays: a shape, a group that it is in, and the class of that group."""
-    entry: Ints
-    entry_group: Ints
-    """Rows of the last two: an entry of a table, and a group that it belongs to."""
-
-
-def group_shapes(profile: Ints, class_: Ints, matches: ShapeMatches, shapes: int) -> ShapeGroups:
-    """The groups for entries with given profiles and classes; entries of different classes never share a group."""
-    found = _group(profile, class_, class_, matches, shapes)
-    if len(found.entry) <= max(ROOM, REPEATS * len(profile)):
-        return found
-    width = np.log(np.maximum(matches.counts()[profile], 1)) / np.log(WIDER)
-    return _group(profile, class_ * 64 + width.astype(np.int64), class_, matches, shapes)
-
-
-def _group(profile: Ints, apart: Ints, class_: Ints, matches: ShapeMatches, shapes: int) -> ShapeGroups:
-    several = max(len(matches.mask_of), 1)
-    pairs, first, pair_of = np.unique(apart * several + profile, return_index=True, return_inverse=True)
-    which, shape = matches.pairs(profile[first])
-    _, class_of_pair = np.unique(pairs // several, return_inverse=True)
-    runs = _runs(class_of_pair[which] * shapes + shape, which)
-    signatures = np.random.default_rng(20).integers(0, 2**64, (len(pairs), 2), np.uint64)
-    group, representative = _number_signatures(np.add.reduceat(signatures[runs.member], runs.start, axis=0))
-    members = _members(runs, representative)
-    entry, entry_group = _expand_entries(pair_of, members, len(pairs))
-    return ShapeGroups(runs.key % shapes, group, class_[first][runs.member[runs.start]], entry, entry_group)
-
-
-@dataclass(frozen=True, slots=True)
-class _Runs:
-    """Members sorted by key: those of the i-th key begin at `start[i]`."""
-
-    key: Ints
-    start: Ints
-    count: Ints
-    member: Ints
-
-
-def _runs(key: Ints, member: Ints) -> _Runs:
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    start = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return _Runs(ordered[start], start, np.diff(start, append=len(ordered)), member[order])
-
-
-def _number_signatures(signatures: np.ndarray) -> tuple[Ints, Ints]:
-    """A number for each signature, equal for equal ones, and for each number the position of one that has it."""
-    whole = np.ascontiguousarray(signatures).view([("high", np.uint64), ("low", np.uint64)]).ravel()
-    _, representative, number = np.unique(whole, return_index=True, return_inverse=True)
-    return number.astype(np.int64), representative.astype(np.int64)
-
-
-def _members(runs: _Runs, representative: Ints) -> tuple[Ints, Ints]:
-    """Rows of a group and a pair that accepts its shapes."""
-    counts = runs.count[representative]
-    member = runs.member[expand_runs(runs.start[representative], counts)]
-    return np.repeat(np.arange(len(representative)), counts), member
-
-
-def _expand_entries(pair_of: Ints, members: tuple[Ints, Ints], pairs: int) -> tuple[Ints, Ints]:
-    """Every entry once for each group of its pair."""
-    group, pair = members
-    order = np.argsort(pair, kind="stable")
-    count = np.bincount(pair, minlength=pairs)
-    start = np.cumsum(count) - count
-    of_entry = count[pair_of]
-    return np.repeat(np.arange(len(pair_of)), of_entry), group[order][expand_runs(start[pair_of], of_entry)]

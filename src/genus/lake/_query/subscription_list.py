@@ -2,16 +2,20 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from genus.catalog import Catalog
 from genus.errors import GenusError, LakeError, SubscriptionError
 from genus.filters import AllOf, Subscription, read_subscriptions
+from genus.lake._jobs import job_description
 from genus.lake._tables.columns import SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.lake_catalog import SubscriptionResolver
 from genus.lake._tables.lake_tables import LakeTables
@@ -21,7 +25,13 @@ SubscriptionSource: TypeAlias = Any
 a mapping from subscribers to one or several subscriptions; a text file; a table with columns subscriber and
 subscription; or a function that returns any of these."""
 
-_WORDS = re.compile(r"[^\W\d][\w.]*")
+MOST_NAMED = 3
+"""How many entries that are set aside a message names."""
+
+
+SINCE = "since"
+_SINCE = re.compile(r"(.*\S)\s+since\s+(\d{4}-\d\d-\d\d)")
+"""A subscriber and a day in a line of a file."""
 
 
 class RouteEntry(msgspec.Struct, frozen=True):
@@ -30,58 +40,112 @@ class RouteEntry(msgspec.Struct, frozen=True):
     >>> from genus import Event, Subscription
     >>> class Tide(Event):
     ...     level: float
-    >>> RouteEntry("harbour", Subscription(Tide, where="level > 3"))
-    RouteEntry(subscriber='harbour', subscription=Subscription('Tide where level > 3.0'))
+    >>> RouteEntry("harbour", Subscription(Tide, where="level > 3")).subscription
+    Subscription('Tide where level > 3.0')
     """
 
     subscriber: str
     subscription: Subscription
+    since: datetime | None = None
+    """Where matches are delivered to inboxes that have had deliveries before: the time, with a time zone, from which on
+    events that are in the lake already are delivered too. None: new events only."""
+
+    def __post_init__(self) -> None:
+        if self.since is not None and self.since.tzinfo is None:
+            raise LakeError(f"since={self.since} has no time zone; give an aware datetime, such as datetime.now(UTC)")
+
+
+class EntryList(NamedTuple):
+    """Subscriptions that were read, and the problems of those that were set aside."""
+
+    entries: list[RouteEntry]
+    refused: list[str]
+
+    @property
+    def problem(self) -> str | None:
+        """Which entries are not used, and why: the first few, and the number of the others."""
+        if not self.refused:
+            return None
+        several = len(self.refused) > MOST_NAMED
+        more = f"; and {len(self.refused) - MOST_NAMED} more" if several else ""
+        of = f"{len(self.refused)} of {len(self.refused) + len(self.entries)} subscriptions"
+        return f"{of} not used: {'; '.join(self.refused[:MOST_NAMED])}{more}"
+
+
+class _Known(NamedTuple):
+    """The last list that could be read."""
+
+    revision: object
+    found: EntryList
 
 
 class SubscriptionList:
-    """A list of subscriptions that is read again when its source may have changed."""
+    """A list of subscriptions that is read again when its source, or the catalog, may have changed.
+
+    An entry of a file, a table or a function's result that is not valid is set aside, and the others are used; it is
+    tried again when the list is read again. Entries that are given as Python objects must all be valid.
+    """
 
     def __init__(self, source: SubscriptionSource, lake: LakeTables) -> None:
         self._source = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
         self._lake = lake
-        self._known: tuple[object, list[RouteEntry]] | None = None
+        self._known: _Known | None = None
         self.problem: str | None = None
-        """Why the previous list is still used: the present one cannot be read."""
+        """Which entries of the present list are not used, or why the previous list is used instead of it."""
 
     def read(self) -> list[RouteEntry]:
-        """The present list; the same object as before if nothing changed, or if the source cannot be read any more."""
-        revision = self._revision()
-        if self._known is None or revision is None or self._known[0] != revision:
+        """The present list; the same object as before if nothing changed, or if the source cannot be read any more.
+
+        LakeError if it cannot be read, or if all its entries are invalid, and there is no previous list.
+        """
+        catalog = self._lake.catalog
+        revision = self._revision(catalog)
+        if self._known is None or revision is None or self._known.revision != revision:
             try:
-                self._known, self.problem = (revision, self._read()), None
+                self._known = _Known(revision, self._keep_same(self._read(catalog)))
             except (GenusError, OSError) as problem:
                 if self._known is None:
                     raise
                 self.problem = str(problem)
-        else:
-            self.problem = None  # the file is the one that was read, even if it was another one in between
-        return self._known[1]
+                return self._known.found.entries
+        self.problem = self._known.found.problem
+        return self._known.found.entries
 
-    def _revision(self) -> object:
-        """A value that is equal while the source is unchanged; None if changes cannot be detected."""
+    def _keep_same(self, found: EntryList) -> EntryList:
+        """The list with the entries of the previous one if they are equal, so that the plan is not made again."""
+        if self._known is not None and self._known.found.entries == found.entries:
+            return EntryList(self._known.found.entries, found.refused)
+        return found
+
+    def _revision(self, catalog: Catalog) -> object:
+        """A value that is equal while source and catalog are unchanged; None if changes cannot be detected."""
         if isinstance(self._source, str | os.PathLike) and os.path.exists(self._source):
             status = os.stat(self._source)
-            return status.st_mtime_ns, status.st_size, status.st_ino
-        return None if callable(self._source) or isinstance(self._source, DataFrame) else "given"
+            return catalog, status.st_mtime_ns, status.st_size, status.st_ino
+        return None if callable(self._source) or isinstance(self._source, DataFrame) else (catalog, "given")
 
-    def _read(self) -> list[RouteEntry]:
+    def _read(self, catalog: Catalog) -> EntryList:
         given = self._source() if callable(self._source) else self._source
         if isinstance(given, str | os.PathLike | DataFrame):
-            return read_entries(given, self._lake.catalog)
-        return list_entries(given, SubscriptionResolver(self._lake.catalog))
+            return read_entries(given, catalog)
+        resolver = SubscriptionResolver(catalog)
+        if callable(self._source):
+            return _some_valid(_set_aside(_numbered(given), resolver))
+        return EntryList(list_entries(given, resolver), [])
 
 
 def list_entries(given: Any, resolver: SubscriptionResolver) -> list[RouteEntry]:
     """Entries for subscriptions given in Python; without a subscriber, the text of the subscription is used."""
+    return [_entry(each, resolver) for each in _each(given)]
+
+
+def _each(given: Any) -> Iterable[Any]:
+    """The single entries of a list or mapping."""
     if isinstance(given, Mapping):
         several = {name: [what] if _is_single(what) else what for name, what in given.items()}
-        return [RouteEntry(name, resolver.resolve(what)) for name, found in several.items() for what in found]
-    return [_entry(each, resolver) for each in ([given] if _is_single(given) else given)]
+        return ((name, what) for name, found in several.items() for what in found)
+    listed: Iterable[Any] = [given] if _is_single(given) else given
+    return listed
 
 
 def _is_single(given: Any) -> bool:
@@ -92,54 +156,131 @@ def _entry(given: Any, resolver: SubscriptionResolver) -> RouteEntry:
     match given:
         case RouteEntry(subscriber, wanted):
             found = resolver.resolve(wanted)
-            return given if found is wanted else RouteEntry(subscriber, found)
+            return given if found is wanted else RouteEntry(subscriber, found, given.since)
         case (str(subscriber), what):
             return RouteEntry(subscriber, resolver.resolve(what))
     subscription = resolver.resolve(given)
     return RouteEntry(str(subscription), subscription)
 
 
+def _numbered(given: Any) -> Iterator[tuple[str, Any]]:
+    """The entries that a function returned, each with what it is called in messages."""
+    for number, each in enumerate(_each(given), 1):
+        subscriber = each.subscriber if isinstance(each, RouteEntry) else each[0] if isinstance(each, tuple) else None
+        yield f"entry {number}" if subscriber is None else f"entry {number} ({subscriber})", each
+
+
+def _set_aside(named: Iterable[tuple[str, Any]], resolver: SubscriptionResolver) -> EntryList:
+    """Read entries one by one."""
+    found = EntryList([], [])
+    for where, each in named:
+        try:
+            found.entries.append(_entry(each, resolver))
+        except GenusError as problem:
+            found.refused.append(f"{where}: {_first_line(problem)}")
+    return found
+
+
+def _some_valid(found: EntryList) -> EntryList:
+    """The list itself; LakeError if it has entries and all are invalid."""
+    if found.refused and not found.entries:
+        raise LakeError(f"no subscription is valid: {found.problem}")
+    return found
+
+
+def _first_line(problem: Exception) -> str:
+    """The text of an error without the lines that show where in a text it is."""
+    return str(problem).partition("\n")[0]
+
+
 # -- text and tables ---------------------------------------------------------------------------------------------------
 
 
-def read_entries(source: str | os.PathLike[str] | DataFrame, catalog: Catalog) -> list[RouteEntry]:
-    """Read subscriptions from a text file or a table; types are looked up in the catalog.
+def read_entries(source: str | os.PathLike[str] | DataFrame, catalog: Catalog) -> EntryList:
+    """Read subscriptions from a text file or a table; types and attributes are those of the catalog.
 
-    A table has the columns `subscriber` and `subscription`; for files see `genus.filters.read_subscriptions`. LakeError
-    names the line or row that cannot be read.
+    A table has the columns `subscriber` and `subscription`, and may have `since`: a timestamp, or a date or text, which
+    is UTC if it has no offset. For files see `genus.filters.read_subscriptions`; the subscriber of a line may be
+    followed by a day, `ann since 2026-05-01: Loop`, for `RouteEntry.since`. Lines and rows that are not valid are set
+    aside. LakeError if all are, or if the source cannot be read.
     """
     parse = _cached_parser(catalog)
     if isinstance(source, DataFrame):
-        return [_parse_entry(subscriber, text, where, parse) for subscriber, text, where in _rows(source)]
+        return _some_valid(_read_table(source, parse))
+    refused: list[str] = []
     try:
-        return [RouteEntry(subscriber, found) for subscriber, found in read_subscriptions(source, parse)]
+        read = read_subscriptions(source, parse, lambda problem: refused.append(_first_line(problem)))
     except SubscriptionError as problem:
         raise LakeError(str(problem)) from problem
+    found = EntryList([], refused)
+    for subscriber, subscription in read:
+        try:
+            found.entries.append(_dated_entry(subscriber, subscription))
+        except ValueError as problem:
+            refused.append(f"{subscriber}: {problem}")
+    return _some_valid(found)
+
+
+def _dated_entry(subscriber: str, subscription: Subscription) -> RouteEntry:
+    """An entry for a line that may read `ann since 2026-05-01: Loop`; ValueError if there is no such day."""
+    found = _SINCE.fullmatch(subscriber)
+    if found is None:
+        return RouteEntry(subscriber, subscription)
+    return RouteEntry(found[1], subscription, datetime.fromisoformat(found[2]).replace(tzinfo=UTC))
 
 
 def _cached_parser(catalog: Catalog) -> Callable[[str], Subscription]:
-    """A parser that parses equal texts once, and looks only at the types that a text names."""
-    types = {name: catalog.declare(name) for name in catalog.types}
+    """A parser that parses equal texts once; SubscriptionError for any text that is not valid."""
+    resolver = SubscriptionResolver(catalog)
 
     @cache
     def parse(text: str) -> Subscription:
-        named = [types[word] for word in _WORDS.findall(text) if word in types]
-        return Subscription.parse(text, named or types.values())
+        try:
+            return resolver.resolve(text)
+        except SubscriptionError:
+            raise
+        except GenusError as problem:
+            raise SubscriptionError(str(problem)) from problem
 
     return parse
 
 
-def _rows(table: DataFrame) -> Iterator[tuple[str, str, str]]:
+def _read_table(table: DataFrame, parse: Callable[[str], Subscription]) -> EntryList:
     if missing := [name for name in (SUBSCRIBER, SUBSCRIPTION) if name not in table.columns]:
         raise LakeError(f"a table of subscriptions needs the column {' and '.join(missing)}; it has {table.columns}")
-    for number, (subscriber, text) in enumerate(table.select(SUBSCRIBER, SUBSCRIPTION).collect(), 1):
-        if subscriber is None or text is None:
-            raise LakeError(f"row {number}: subscriber and subscription must not be NULL")
-        yield str(subscriber), str(text), f"row {number} ({subscriber})"
+    found = EntryList([], [])
+    with job_description(table.sparkSession, "read a table of subscriptions"):
+        rows = table.select(SUBSCRIBER, SUBSCRIPTION, _since_column(table)).collect()
+    for number, (subscriber, text, since) in enumerate(rows, 1):
+        try:
+            found.entries.append(_read_row(subscriber, text, since, parse))
+        except SubscriptionError as problem:
+            found.refused.append(f"row {number} ({subscriber}): {_first_line(problem)}")
+    return found
 
 
-def _parse_entry(subscriber: str, text: str, where: str, parse: Callable[[str], Subscription]) -> RouteEntry:
+def _since_column(table: DataFrame) -> Column:
+    """The times of a table: timestamps as microseconds since 1970, others, which may have no time zone, as text."""
+    if SINCE not in table.columns:
+        return F.lit(None)
+    since = F.col(SINCE)
+    return F.unix_micros(since) if table.schema[SINCE].dataType == TimestampType() else since.cast("string")
+
+
+def _read_row(subscriber: Any, text: Any, since: int | str | None, parse: Callable[[str], Subscription]) -> RouteEntry:
+    if subscriber is None or text is None:
+        raise SubscriptionError("subscriber and subscription must not be NULL")
+    return RouteEntry(str(subscriber), parse(str(text)), _parse_since(since))
+
+
+def _parse_since(since: int | str | None) -> datetime | None:
+    """A time given as microseconds since 1970 or as text, which is UTC if it has no offset."""
+    if since is None:
+        return None
+    if isinstance(since, int):
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=since)
     try:
-        return RouteEntry(subscriber, parse(text))
-    except GenusError as problem:
-        raise LakeError(f"{where}: {problem}") from problem
+        time = datetime.fromisoformat(since.strip())
+    except ValueError as problem:
+        raise SubscriptionError(f"since {since!r} is not a time; write it like 2026-05-01T06:00:00Z") from problem
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -1,27 +1,28 @@
 """Templates: residual predicates that differ only in their constants are one predicate with parameters.
 
-So a very large number of residuals becomes a few branches of generated code and a table of constants.
+A template is compiled once, to functions of Arrow columns. It is evaluated for many pairs of an event and a
+subscription at once: the attributes of the events and the constants of the subscriptions are columns of equal length.
 """
 
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
-from itertools import accumulate
+from functools import reduce
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyspark.sql.functions as F
-from pyspark.sql import Column
+import pyarrow.compute as pc
 
 import genus.filters._expression as x
-from genus.filters._evaluate import normalize
-from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, TextType
-from genus.targets.spark._compiler import SparkCompiler, java_regex
+from genus.filters._bind import type_of
+from genus.model import AttributeType, BytesType, ChoiceType, FloatType, TextType
+from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of
 
 
 class ValueType(Enum):
-    """A native type in which values of attributes are looked up and compared; its value is part of column names."""
+    """A native type in which values of attributes are looked up and compared."""
 
     LONG = "long"
     """Integers, bools, microseconds of times and durations, enumerations of integers."""
@@ -59,12 +60,8 @@ def value_type_of(type_: AttributeType) -> ValueType:
     return ValueType.LONG
 
 
-RESIDUAL_OF, TEMPLATE = "__residual_of", "__template"
-CONSTANTS = "__constants_"
-"""Columns of the residual table: the subscription, the number of the template, and constants by value type."""
-
-MAX_NODES = 200
-"""Templates with up to this many nodes together are compiled; the others are interpreted."""
+MAX_OPTIONS = 16
+"""A list with more options than this is part of its template; each option of a shorter one is a parameter."""
 
 
 class Templates:
@@ -72,11 +69,15 @@ class Templates:
 
     def __init__(self) -> None:
         self.predicates: list[x.Predicate] = []
-        """In a template, the value of a literal is its index among the constants of its value type."""
+        """In a template, the value of a literal is the number of a parameter."""
         self.examples: list[x.Predicate] = []
         """One residual of each template."""
-        self.subscriptions, self.numbers = array("i"), array("i")
-        self.constants: dict[ValueType, list[list[Any]]] = {value_type: [] for value_type in ValueType}
+        self.subscriptions, self.numbers, self.slots = array("i"), array("i"), array("i")
+        """For each residual: its subscription, its template, and the row of its constants there."""
+        self.constants: list[list[tuple[Any, ...]]] = []
+        """The rows of constants of each template."""
+        self.types: list[tuple[AttributeType, ...]] = []
+        """The types of the parameters of each template."""
         self._known: dict[x.Predicate, int] = {}
 
     def __len__(self) -> int:
@@ -84,34 +85,47 @@ class Templates:
 
     def add(self, subscription: int, residual: x.Predicate) -> None:
         """Add the residual of a subscription."""
-        constants: dict[ValueType, list[Any]] = {value_type: [] for value_type in ValueType}
-        template = _take_constants(residual, constants)
+        found: list[x.Literal] = []
+        template = _take_constants(residual, found)
         number = self._known.setdefault(template, len(self.predicates))
         if number == len(self.predicates):
             self.predicates.append(template)
             self.examples.append(residual)
+            self.constants.append([])
+            self.types.append(tuple(type_of(literal) for literal in found))
         self.subscriptions.append(subscription)
         self.numbers.append(number)
-        for value_type, values in constants.items():
-            self.constants[value_type].append(values)
+        self.slots.append(len(self.constants[number]))
+        self.constants[number].append(tuple(constant_of(literal) for literal in found))
+
+    def residual(self, number: int) -> "Residual":
+        """A template with the constants of its subscriptions, ready to be evaluated."""
+        columns = zip(*self.constants[number], strict=True)
+        pairs = zip(columns, self.types[number], strict=True)
+        return Residual(self.predicates[number], [pa.array(column, computed_type(type_)) for column, type_ in pairs])
 
 
-def _take_constants(node: Any, constants: dict[ValueType, list[Any]]) -> Any:
-    """Move the constants of a tree to lists, and replace each by its index there; patterns as Java's."""
-    if type(node) is x.Literal:
-        assert node.type is not None, "a subscription's predicate is bound"
-        values = constants[value_type_of(node.type)]
-        constant = normalize(node.value, node.type)
-        values.append(int(constant) if isinstance(constant, bool) else constant)
-        return x.Literal(len(values) - 1, node.type)
-    if type(node) is x.TextTest and node.op == "like":
-        regex = x.Literal(java_regex(str(node.part.value)), node.part.type)
-        return x.TextTest(node.op, _take_constants(node.item, constants), _take_constants(regex, constants))
-    if isinstance(node, tuple):
-        return tuple(_take_constants(part, constants) for part in node)
-    if not isinstance(node, x.Expression) or type(node) is x.AttributeRef:
+def _take_constants(node: Any, found: list[x.Literal]) -> Any:
+    """Move the constants of a tree to a list, and replace each by its index there."""
+    kind = type(node)
+    if kind is x.Literal:
+        found.append(node)
+        return x.Literal(len(found) - 1, without_class(type_of(node)))
+    if kind is tuple:
+        return tuple([_take_constants(part, found) for part in node])
+    if kind is x.AttributeRef:
+        return x.AttributeRef(node.name, without_class(type_of(node)))
+    if not isinstance(node, x.Expression):
         return node
-    return type(node)(*(_take_constants(getattr(node, field), constants) for field in node.__struct_fields__))
+    if isinstance(node, x.OneOf) and len(node.options) > MAX_OPTIONS:
+        options = [x.Literal(option.value, without_class(type_of(option))) for option in node.options]
+        return x.OneOf(_take_constants(node.item, found), tuple(options))
+    return kind(*[_take_constants(getattr(node, field), found) for field in node.__struct_fields__])
+
+
+def without_class(type_: AttributeType) -> AttributeType:
+    """A type that does not refer to a Python class, which workers may not have."""
+    return ChoiceType(type_.values) if isinstance(type_, ChoiceType) else type_
 
 
 def attributes_in(predicate: x.Predicate) -> Iterator[tuple[str, AttributeType]]:
@@ -121,73 +135,95 @@ def attributes_in(predicate: x.Predicate) -> Iterator[tuple[str, AttributeType]]
             yield node.name, node.type
 
 
-def rank_templates(templates: Templates, rows: Sequence[int]) -> tuple[int, ...]:
-    """The templates of some rows, most frequent first."""
-    return tuple(number for number, _ in Counter(templates.numbers[row] for row in rows).most_common())
+class Residual:
+    """A template and the constants of its subscriptions, one row each. Compiled when it is first evaluated.
+
+    It is pickled without its compiled form, which each process makes for itself.
+    """
+
+    def __init__(self, predicate: x.Predicate, constants: list[pa.Array]) -> None:
+        self.predicate, self._constants = predicate, constants
+        self.attributes = tuple(dict.fromkeys(attributes_in(predicate)))
+        """Names and types of the attributes that it reads."""
+        self._step: Step | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Residual, (self.predicate, self._constants)
+
+    def test(self, columns: Columns, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """Whether the predicate is true for each pair: attribute values in columns, constants in rows `slots`."""
+        if self._step is None:
+            self._step = _ResidualCompiler().visit(self.predicate)
+        chosen = pa.array(slots)
+        given = {_name(number): _gather(column, chosen) for number, column in enumerate(self._constants)}
+        answer = self._step({**columns, **given})
+        if isinstance(answer, pa.Scalar):
+            return np.full(len(slots), answer.as_py() is True)
+        holds: npt.NDArray[np.bool_] = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
+        return holds
 
 
-def residual_table(templates: Templates, rows: Sequence[int], ranks: Sequence[int]) -> pa.Table:
-    """The residual table of some rows: subscription, rank of the template, and constants."""
-    rank_of = {number: rank for rank, number in enumerate(ranks)}
-    used = [value_type for value_type in ValueType if any(templates.constants[value_type][row] for row in rows)]
-    lists = {
-        value_type: pa.array([templates.constants[value_type][row] for row in rows], pa.list_(value_type.arrow))
-        for value_type in used
-    }
-    return pa.table(
-        {
-            RESIDUAL_OF: pa.array([templates.subscriptions[row] for row in rows], pa.int32()),
-            TEMPLATE: pa.array([rank_of[templates.numbers[row]] for row in rows], pa.int32()),
-            **{CONSTANTS + value_type.value: column for value_type, column in lists.items()},
-        }
-    )
+def _gather(column: pa.Array, slots: pa.Array) -> Datum:
+    return column[0] if len(column) == 1 else column.take(slots)
 
 
-class ResidualCompiler:
-    """Compiles templates to Spark columns. State: those compiled so far; they do not depend on a frame."""
-
-    def __init__(self, templates: Templates) -> None:
-        self._templates = templates
-        self._compiler = SparkCompiler(literal=_parameter)
-        self._known: dict[int, Column] = {}
-
-    def condition(self, ranks: Sequence[int]) -> Column:
-        """Whether the residual in a row is true for its event; ranks are those of `residual_table`.
-
-        The first templates are compiled by Spark. Hundreds of them would exceed the size limit of a Java method, so the
-        others are interpreted: Spark interprets a function that is applied to the elements of an array, here of one.
-        """
-        compiled = self._count_compiled(ranks)
-        if compiled == len(ranks):
-            return self._choose(ranks, 0)
-        others = self._choose(ranks[compiled:], compiled)
-        interpreted = F.exists(F.array(F.col(TEMPLATE)), lambda _: others)
-        if compiled == 0:
-            return interpreted
-        return F.when(F.col(TEMPLATE) < F.lit(compiled), self._choose(ranks[:compiled], 0)).otherwise(interpreted)
-
-    def _count_compiled(self, ranks: Sequence[int]) -> int:
-        """The number of templates with at most `MAX_NODES` nodes together."""
-        sizes = accumulate(sum(1 for _ in self._templates.predicates[number].walk()) for number in ranks)
-        return sum(size <= MAX_NODES for size in sizes)
-
-    def _choose(self, ranks: Sequence[int], first: int) -> Column:
-        """The condition of the row's template, found by binary search."""
-        if len(ranks) == 1:
-            return self._compile(ranks[0])
-        middle = len(ranks) // 2
-        lower, upper = self._choose(ranks[:middle], first), self._choose(ranks[middle:], first + middle)
-        return F.when(F.col(TEMPLATE) < F.lit(first + middle), lower).otherwise(upper)
-
-    def _compile(self, number: int) -> Column:
-        if number not in self._known:
-            self._known[number] = self._compiler.visit(self._templates.predicates[number])
-        return self._known[number]
+def _name(number: int) -> str:
+    """The key of a parameter among the columns; no attribute has such a name."""
+    return f"${number}"
 
 
-def _parameter(literal: x.Literal) -> Column:
-    """The constant that a literal of a template stands for."""
-    assert literal.type is not None, "a subscription's predicate is bound"
-    value_type = value_type_of(literal.type)
-    value = F.get(F.col(CONSTANTS + value_type.value), F.lit(literal.value))
-    return value == F.lit(1) if isinstance(literal.type, BoolType) else value
+class _ResidualCompiler(ArrowCompiler, abstract=True):
+    """Compiles a template: a literal is a column of constants."""
+
+    def visit_Literal(self, node: x.Literal) -> Step:
+        """The constants of a parameter."""
+        name = _name(node.value)  # type: ignore[arg-type]
+        return lambda columns: columns[name]
+
+    def visit_OneOf(self, node: x.OneOf) -> Step:
+        """An equality for each option; a long list is a constant of the template."""
+        if len(node.options) > MAX_OPTIONS:
+            return super().visit_OneOf(node)
+        tests = [self.visit(x.Compare("==", node.item, option)) for option in node.options]
+        return lambda columns: reduce(pc.or_kleene, (test(columns) for test in tests))
+
+    def visit_TextTest(self, node: x.TextTest) -> Step:
+        """The test of each distinct part, on the rows that have it: Arrow has no tests with a column of parts."""
+        item, name = self.visit(node.item), _name(node.part.value)  # type: ignore[arg-type]
+
+        def run(columns: Columns) -> Datum:
+            texts, parts = item(columns), columns[name]
+            if isinstance(parts, pa.Scalar):
+                return self._test_part(node.op, parts.as_py(), texts)
+            return self._test_parts(node.op, texts, parts)
+
+        return run
+
+    def _test_part(self, op: str, part: str, texts: Datum) -> Datum:
+        test = x.TextTest(op, x.AttributeRef(_TEXT, TextType()), x.Literal(part, TextType()))
+        return super().visit_TextTest(test)({_TEXT: texts})
+
+    def _test_parts(self, op: str, texts: Datum, parts: pa.Array) -> pa.Array:
+        texts = pa.repeat(texts, len(parts)) if isinstance(texts, pa.Scalar) else texts
+        coded = parts.dictionary_encode()
+        order, ends = sort_codes(coded.indices.to_numpy(), len(coded.dictionary))
+        pieces = [
+            self._test_part(op, part.as_py(), texts.take(pa.array(chosen)))
+            for part, chosen in zip(coded.dictionary, np.split(order, ends[:-1]), strict=True)
+        ]
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(pieces).take(pa.array(back))
+
+
+_TEXT = "$text"
+
+
+def sort_codes(codes: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The positions of codes below a count, ordered by code, and where the positions of each code end.
+
+    >>> [part.tolist() for part in sort_codes(np.array([1, 0, 1]), 3)]
+    [[1, 0, 2], [1, 3, 3]]
+    """
+    narrow = codes.astype(np.uint16) if count <= 1 << 16 else codes  # numbers of 16 bits are sorted by radix
+    return np.argsort(narrow, kind="stable"), np.cumsum(np.bincount(codes, minlength=count))

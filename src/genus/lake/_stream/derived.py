@@ -7,33 +7,44 @@ Results, waiting rows and the processed version of the lake are one commit. The 
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     Analysis,
+    check_lateness,
+    in_one_task,
     is_late,
     is_overtaken,
     persist,
     union_waiting,
     watermark_of,
 )
-from genus.lake._query.reading import read_events, result_columns, select_matches
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._query.reading import read_events, select_matches
+from genus.lake._query.result_columns import family_of, result_columns
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment
 from genus.lake._tables.columns import COMMIT
+from genus.lake._tables.commits import START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.compaction import ROWS_PER_FILE
 from genus.lake._tables.files import spark_path
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.ledger import CommitConflict, CommitDraft, Part, count_files, count_rows
-from genus.lake._tables.store import Store
+from genus.lake._tables.spark_store import SparkStore, spark_errors
+from genus.lake._tables.store import StoreProblem
+from genus.model._types import micros_of_duration
 
 RESULTS, WAITING = "results", "waiting"
+SMALL_ROWS = 200_000
+"""New and waiting rows that are processed in one task."""
+IDLE = timedelta(minutes=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -45,6 +56,7 @@ class DerivedTable:
         path: A folder for the results; created if there is none.
         analysis: A `Pairing`, `Windows`, `Walk` or another `Analysis` with a lateness.
         subscriptions: The events of each frame that the analysis takes; each of one family.
+        idle: How far a recorder may be behind the newest one before results no longer wait for it.
 
     Raises:
         LakeError: The analysis has no lateness, or the folder has results of another lake, analysis or subscription.
@@ -56,15 +68,18 @@ class DerivedTable:
         path: str | os.PathLike[str],
         analysis: Analysis,
         *subscriptions: Subscription | type | str,
+        idle: timedelta = IDLE,
     ) -> None:
         self.lake = lake
         self.analysis = analysis
+        self.idle = idle
+        check_lateness(idle, "idle")
         self.subscriptions = tuple(lake.subscription(each) for each in subscriptions)
-        self._store = Store(lake.spark, path)
+        self._store = SparkStore(lake.spark, path)
         self.path = self._store.path
         watermark_of(_EPOCH.replace(year=2000), analysis.lateness)  # raises if there is no lateness
         of = "; ".join(map(str, self.subscriptions))
-        self._store.claim({"lake": lake.path, "analysis": repr(analysis), "subscription": of})
+        self._store.claim(lake.store, "derived", analysis=repr(analysis), subscription=of)
 
     def read(self) -> DataFrame:
         """The results so far; an empty frame with the right columns while there are none."""
@@ -75,7 +90,7 @@ class DerivedTable:
     @property
     def version(self) -> int:
         """The version of the lake that the results include."""
-        return self._store.state().cursor
+        return self._store.state().cursor.version
 
     @property
     def overtaken(self) -> int:
@@ -87,11 +102,11 @@ class DerivedTable:
 
         LakeError if another process updates the same table.
         """
-        new = next_increment(self.lake, self.version)
-        if new is None or new.newest_us is None:
+        new = next_increment(self.lake, self._store.state().cursor, self.path)
+        recorded_us = None if new is None else new.recorded_upto(micros_of_duration(self.idle))
+        if new is None or recorded_us is None:
             return UpdateResult(self.version, 0, 0)
-        newest = _EPOCH + timedelta(microseconds=new.newest_us)
-        return self._step(new, watermark_of(newest, self.analysis.lateness))
+        return self._step(new, watermark_of(_EPOCH + timedelta(microseconds=recorded_us), self.analysis.lateness))
 
     def finish(self) -> UpdateResult:
         """Update, then settle the waiting rows too; events that come later are overtaken.
@@ -99,41 +114,91 @@ class DerivedTable:
         Returns what both steps did together.
         """
         updated = self.update()
-        settled = self._step(Increment(self.version, self.version, (), None), END_OF_STREAM)
+        cursor = self._store.state().cursor
+        settled = self._step(Increment(cursor, cursor, (), {}), END_OF_STREAM)
         return msgspec.structs.replace(updated, rows=updated.rows + settled.rows)
 
-    def _step(self, new: Increment, watermark: datetime) -> UpdateResult:
-        draft = self._store.begin("derive")
+    def rebuild(self) -> UpdateResult:
+        """Remove all results and compute them again from the events that the lake has now.
+
+        Results are not changed by `Lake.delete` and `Lake.expire`; this removes what they have of such events. The old
+        files stay until `clean` removes them. While the new results are computed, there are none.
+        """
+        state = self._store.state()
+        self._commit(
+            msgspec.structs.replace(
+                self._store.begin("rewind"),
+                removed=tuple(state.parts),
+                after=state.cursor,
+                upto=START,
+                notes={"watermark": "", "overtaken": "0"},
+            )
+        )
+        return self.update()
+
+    def _step(self, new: Increment, reached: datetime) -> UpdateResult:
+        """Process new events and the waiting rows up to a watermark."""
+        what = f"derive {folder_name(self.path)} from {folder_name(self.lake.path)}"
+        with job_description(self.lake.spark, what), self._store.discarding():
+            return self._process(new, reached)
+
+    def _process(self, new: Increment, reached: datetime) -> UpdateResult:
+        """Settle what is final at a watermark, or at the one before if that was later, and commit."""
         state = self._store.state()
         before = _parse_time(state.notes.get("watermark"))
-        frames = [self._new_events(each, new) for each in self.subscriptions]
+        watermark = reached if before is None else max(before, reached)
+        if new.upto == new.after and watermark == before:
+            return UpdateResult(new.upto.version, 0, 0)
+        draft, waiting = self._store.begin("derive"), state.table(WAITING)
+        families = [self._family(each) for each in self.subscriptions]
+        has_events = any(new.parts_of(family) for family, _ in families)
+        if has_events or (waiting and watermark != before):
+            written = self._settle(new, waiting, before, watermark, draft)
+            removed = tuple(part.folder for part in waiting)
+        else:
+            written, removed = _NOTHING_WRITTEN, ()
+        notes = {"watermark": watermark.isoformat(), "overtaken": str(self.overtaken + written.overtaken)}
+        draft = msgspec.structs.replace(
+            draft, added=written.parts, removed=removed, after=new.after, upto=new.upto, notes=notes
+        )
+        self._commit(draft)
+        self._store.remove(f"{self.path}/{folder}" for folder in removed)  # only this class reads waiting rows
+        left_out = written.overtaken + written.late
+        results = [part for part in written.parts if part.table == RESULTS]
+        return UpdateResult(new.upto.version, new.rows, count_rows(results), left_out)
+
+    def _settle(
+        self, new: Increment, waiting: list[Part], before: datetime | None, watermark: datetime, draft: CommitDraft
+    ) -> "_Written":
+        """Write the results that are final and the rows that wait; few rows are processed in one task."""
+        is_small = new.rows + count_rows(waiting) <= SMALL_ROWS
         is_behind = is_overtaken(before) if before else F.lit(False)
-        overtaken, late = self._count_left_out(frames, is_behind) if new.parts else (0, 0)
-        in_time = [frame.where(~is_behind) for frame in frames]
-        rows = union_waiting(self._waiting(state.table(WAITING)), self.analysis.take(*in_time))
-        settled = self.analysis.settle(rows, watermark)
+        seen = [self._observe(each, new, is_behind) for each in self.subscriptions]
+        with in_one_task(is_small):
+            taken = self.analysis.take(*(events.where(~is_behind) for events, _ in seen))
+            rows = union_waiting(self._waiting(waiting, taken.schema), taken)
+            settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, watermark)
         persist(settled.shared)
         try:
             results = self._store.write(settled.results, draft, RESULTS)
-            waiting = self._store.write(settled.waiting, draft, WAITING)
+            kept = self._store.write(settled.waiting, draft, WAITING)
         finally:
             settled.shared.unpersist()
-        notes = {"watermark": watermark.isoformat(), "overtaken": str(self.overtaken + overtaken)}
-        processed = tuple(part.folder for part in state.table(WAITING))
-        self._commit(
-            msgspec.structs.replace(
-                draft, added=(*results, *waiting), removed=processed, after=new.after, upto=new.upto, notes=notes
-            )
-        )
-        self._store.remove(f"{self.path}/{folder}" for folder in processed)  # only this class reads waiting rows
-        return UpdateResult(new.upto, new.rows, count_rows(results), overtaken + late)
+        counts = [count.get for _, count in seen if count is not None]
+        overtaken, late = (sum(count[name] for count in counts) for name in ("overtaken", "late"))
+        return _Written((*results, *kept), overtaken, late)
 
-    def _count_left_out(self, frames: list[DataFrame], is_behind: Column) -> tuple[int, int]:
-        """The number of new events that are overtaken, and of others that are late."""
-        late = is_late(self.analysis.lateness)
-        counts = [F.count_if(is_behind).alias("overtaken"), F.count_if(late & ~is_behind).alias("late")]
-        found = [frame.agg(*counts).toArrow().to_pylist()[0] for frame in frames]
-        return sum(row["overtaken"] for row in found), sum(row["late"] for row in found)
+    def _observe(
+        self, subscription: Subscription, new: Increment, is_behind: Column
+    ) -> tuple[DataFrame, Observation | None]:
+        """The new events of a frame; Spark counts those that are overtaken, and others that are late, as it reads."""
+        events = self._new_events(subscription, new)
+        if not new.parts_of(self._family(subscription)[0]):
+            return events, None
+        count, late = Observation(), is_late(self.analysis.lateness)
+        return events.observe(
+            count, F.count_if(is_behind).alias("overtaken"), F.count_if(late & ~is_behind).alias("late")
+        ), count
 
     def compact(self) -> int:
         """Rewrite the many small result files as few large ones; returns by how many they became fewer."""
@@ -141,11 +206,20 @@ class DerivedTable:
         if len(parts) < 2:
             return 0
         frame = _read_parts(self._store, parts).coalesce(-(-count_rows(parts) // ROWS_PER_FILE))
-        return count_files(parts) - count_files(self._store.rewrite(frame, RESULTS, parts))
+        with job_description(self._store.spark, f"compact {folder_name(self.path)}"):
+            return count_files(parts) - count_files(self._store.rewrite(frame, RESULTS, parts))
 
     def clean(self, older_than_s: float = 7 * 86_400) -> int:
         """Remove folders that were replaced that long ago, or left by killed updates; returns their number."""
         return self._store.clean([RESULTS, WAITING], older_than_s)
+
+    def check(self, *, content: bool = True) -> list[StoreProblem]:
+        """Compare the files with the ledger; an empty list if they agree.
+
+        Args:
+            content: Also compare the checksums of the files, which reads all of them.
+        """
+        return list(self._store.check(content=content))
 
     def _commit(self, draft: CommitDraft) -> None:
         try:
@@ -158,16 +232,33 @@ class DerivedTable:
 
     def _new_events(self, subscription: Subscription, new: Increment) -> DataFrame:
         """The new events of one frame of the analysis."""
-        families = matching_types(subscription, self.lake.catalog, self.lake.state().shapes.values())
-        if len(families) != 1:
-            raise LakeError(f"{subscription} has events of {len(families)} families; an analysis takes events of one")
-        ((family, names),) = families.items()
+        family, names = self._family(subscription)
         events = select_matches(new.events(self.lake, family), subscription, names)
         return events.select(*result_columns(subscription))
 
-    def _waiting(self, parts: list[Part]) -> DataFrame | None:
-        paths = self._store.paths(parts)
-        return self._store.spark.read.parquet(*paths) if paths else None
+    def _family(self, subscription: Subscription) -> tuple[str, list[str]]:
+        """The family of the events of a frame, and their types; LakeError if there is another number of families."""
+        families = matching_types(subscription, self.lake.catalog, self.lake.state().shapes.values())
+        if len(families) > 1:
+            raise LakeError(f"{subscription} has events of {len(families)} families; an analysis takes events of one")
+        return next(iter(families.items()), (family_of(subscription, self.lake.catalog), []))
+
+    def _waiting(self, parts: list[Part], schema: StructType) -> DataFrame | None:
+        """The waiting rows, with the columns of new ones."""
+        paths = self._store.spark_paths(parts)
+        with spark_errors(self.path):
+            return self._store.spark.read.schema(schema).parquet(*paths) if paths else None
+
+
+class _Written(NamedTuple):
+    """What one step wrote, and the number of events that it left out."""
+
+    parts: tuple[Part, ...]
+    overtaken: int
+    late: int
+
+
+_NOTHING_WRITTEN = _Written((), 0, 0)
 
 
 def read_results(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
@@ -180,21 +271,25 @@ def read_results(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
     Raises:
         LakeError: There are no results yet.
     """
-    return _read_store(Store(spark, path))
+    store = SparkStore(spark, path)
+    if store.ledger.exists:
+        store.check_holds("derived")
+    return _read_store(store)
 
 
-def _read_store(store: Store) -> DataFrame:
+def _read_store(store: SparkStore) -> DataFrame:
     parts = store.state().table(RESULTS)
     if not parts:
         raise LakeError(f"{store.path} has no results yet")
     return _read_parts(store, parts)
 
 
-def _read_parts(store: Store, parts: Sequence[Part]) -> DataFrame:
+def _read_parts(store: SparkStore, parts: Sequence[Part]) -> DataFrame:
     """The results in some parts; later ones may have more columns, if the family got attributes meanwhile."""
     reader = store.spark.read.option("mergeSchema", "true").option("basePath", spark_path(f"{store.path}/{RESULTS}"))
-    return reader.parquet(*store.paths(parts)).drop(COMMIT)
+    with spark_errors(store.path):
+        return reader.parquet(*store.spark_paths(parts)).drop(COMMIT)
 
 
 def _parse_time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    return datetime.fromisoformat(text) if text else None

@@ -6,7 +6,8 @@ processed are one commit, so that every match is delivered once, even if a deliv
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import reduce
 from typing import Protocol
 
@@ -18,22 +19,23 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from genus.catalog import Catalog
 from genus.errors import LakeError
+from genus.filters import Subscription
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._query.removal import EventTables, ProgressHandler, RemovalResult, RemovalRule, remove_events
 from genus.lake._query.route_plan import RoutePlan
-from genus.lake._stream.increments import Increment, UpdateResult, next_increment
-from genus.lake._tables.columns import (
-    COMMIT,
-    COMMON_COLUMNS,
-    DAY,
-    SUBSCRIBER,
-    SUBSCRIPTION,
-    table_schema,
-    with_first_names,
-    with_present_names,
-)
-from genus.lake._tables.lake_catalog import CATALOG_FILE, family_name
+from genus.lake._query.subscription_list import RouteEntry
+from genus.lake._stream.backfill import BACKFILLED, Backfill, BackfillList
+from genus.lake._stream.increments import Increment, UpdateResult, last_common, next_increment
+from genus.lake._stream.small_delivery import SmallDelivery, first_numbers, is_small
+from genus.lake._tables.columns import COMMIT, COMMON_COLUMNS, DAY, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
+from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.ledger import CommitConflict, CommitDraft, Part, count_files, count_rows
-from genus.lake._tables.store import Store, StoreProblem
+from genus.lake._tables.retention import Age, time_before
+from genus.lake._tables.spark_columns import table_schema, with_first_names, with_present_names
+from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.state import LedgerState
+from genus.lake._tables.store import StoreProblem
 from genus.model import Vector
 
 INBOXES = "inboxes"
@@ -52,12 +54,18 @@ class Matcher(Protocol):
     def plan(self) -> RoutePlan:
         """The present plan."""
 
+    def subscriptions(self) -> list[RouteEntry]:
+        """The present subscriptions."""
+
     def texts(self) -> list[str]:
         """The subscriptions of the last plan as text, by number."""
 
+    def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
+        """The matches of the last plan in some parts of a family's table."""
+
     @property
     def problem(self) -> str | None:
-        """Why the previous list of subscriptions is used."""
+        """Which subscriptions are not used, and why; or why the previous list is used."""
 
 
 class Inboxes:
@@ -72,74 +80,195 @@ class Inboxes:
     """
 
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
-        self._store = Store(spark, path)
+        self._store = SparkStore(spark, path)
         self.path = self._store.path
+        self._small: SmallDelivery | None = None
+        self._lake: LakeTables | None = None
+        self._backfills = BackfillList()
         if not self._store.ledger.exists:
             raise LakeError(f"{self.path} has no inboxes; create them with lake.route(...).to_inboxes(path)")
+        self._store.check_holds("inboxes")
 
     @classmethod
     def at(cls, lake: LakeTables, path: str | os.PathLike[str]) -> "Inboxes":
         """Open the inboxes of a lake at a path, or create them; LakeError if they belong to another lake."""
-        Store(lake.spark, path).claim({"lake": lake.path, "holds": "inboxes"})
+        SparkStore(lake.spark, path).claim(lake.store, holds="inboxes")
         return cls(lake.spark, path)
+
+    @classmethod
+    def of(cls, lake: LakeTables, path: str | os.PathLike[str]) -> "Inboxes":
+        """Open the inboxes of a lake at a path; types that the lake got since the last delivery are known too.
+
+        Args:
+            lake: The `Lake` that the inboxes belong to.
+            path: The path that was given to `to_inboxes`.
+
+        Raises:
+            LakeError: There are no inboxes at the path, or they belong to another lake.
+        """
+        found = cls(lake.spark, path)
+        found._store.claim(lake.store, holds="inboxes")
+        found._lake = lake
+        return found
 
     @property
     def version(self) -> int:
         """The version of the lake that was delivered last."""
-        return self._store.state().cursor
+        return self._store.state().cursor.version
 
     # -- delivery ----------------------------------------------------------------------------------------------------
 
     def deliver(self, route: Matcher) -> UpdateResult:
-        """Deliver the matches of events that came into the lake since the last delivery."""
+        """Deliver the matches of events that came into the lake since the last delivery.
+
+        Subscriptions that are new and ask for it (`RouteEntry.since`) also get events that were there before.
+        """
+        with self._store.discarding():
+            delivered = self._deliver(route)
+            return msgspec.structs.replace(delivered, rows=delivered.rows + self._backfill(route))
+
+    def rewind(self, lake: LakeTables) -> int:
+        """Take back deliveries of versions that the lake does not have, after it was restored from a backup.
+
+        It goes back to the last delivery that the lake's history has; the next delivery continues from there.
+
+        Args:
+            lake: The `Lake` that the inboxes belong to.
+
+        Returns:
+            The version of the lake that was delivered last now.
+
+        Raises:
+            LakeError: The inboxes belong to another lake, or were compacted after such a version.
+        """
+        self._store.claim(lake.store, holds="inboxes")
+        state, back = self._store.state(), last_common(lake, self._store)
+        if back.upto != state.cursor:
+            draft = self._store.begin("rewind")
+            notes = {BACKFILLED: back.notes.get(BACKFILLED, "")}
+            self._store.commit(
+                msgspec.structs.replace(
+                    draft, removed=back.folders, after=state.cursor, upto=back.upto, base=state.version, notes=notes
+                )
+            )
+        return back.upto.version
+
+    def _deliver(self, route: Matcher) -> UpdateResult:
         while True:
-            new = next_increment(route.lake, self.version)
+            before = self._store.state()
+            new = next_increment(route.lake, before.cursor, self.path)
             if new is None:
                 return UpdateResult(self.version, 0, 0)
-            draft = self._draft(route, new)
+            draft = msgspec.structs.replace(self._draft(route, new), deletion=before.notes.get(DELETION, ""))
             try:
                 self._store.commit(draft)
             except CommitConflict:
                 self._store.discard(draft)
                 continue
-            return UpdateResult(new.upto, new.rows, count_rows(draft.added), problem=route.problem)
+            return UpdateResult(new.upto.version, new.rows, count_rows(draft.added), problem=route.problem)
 
     def _draft(self, route: Matcher, new: Increment) -> CommitDraft:
-        plan, texts = route.plan(), route.texts()
+        plan = route.plan()
         draft = self._store.begin("deliver")
-        self._copy_catalog(route.lake)
-        added: list[Part] = []
-        for family in new.families:
-            if family in plan.families:
-                matches = plan.matches(new.events(route.lake, family), family).drop(COMMIT, DAY)
-                stored = with_first_names(matches, route.lake.catalog.vector(family))
-                ordered = self._by_subscriber(self._with_texts(stored, texts), new.rows)
-                added += self._write(ordered, draft, family)
-        return msgspec.structs.replace(draft, added=tuple(added), after=new.after, upto=new.upto)
+        families = [family for family in new.families if family in plan.families]
+        added = self._write(route, plan, new, families, draft)
+        first = new.after == START  # all subscriptions get all events
+        notes = {BACKFILLED: self._backfills.note(route.subscriptions())} if first else {}
+        return msgspec.structs.replace(
+            draft,
+            added=tuple(added),
+            after=new.after,
+            upto=new.upto,
+            catalog=self._new_catalog(route.lake),
+            notes=notes,
+        )
 
-    def _with_texts(self, matches: DataFrame, texts: Sequence[str]) -> DataFrame:
-        """Matches with the text of the subscription instead of its number, which changes with the list."""
-        numbered = pa.table({_NUMBER: pa.array(range(len(texts)), pa.int32()), _TEXT: pa.array(texts, pa.string())})
+    def _backfill(self, route: Matcher) -> int:
+        """Deliver events of before to subscriptions that ask for them, in one commit; returns the number of matches.
+
+        Events that a subscription has got already are left out. If the lake has new events, the next call does it.
+        """
+        while True:
+            before, lake = self._store.state(), route.lake.state()
+            entries, noted = route.subscriptions(), before.notes.get(BACKFILLED, "")
+            listed = self._backfills.note(entries)
+            if listed == noted or lake.now != before.cursor:
+                return 0
+            draft = self._store.begin("deliver")
+            due = self._backfills.due(entries, noted)
+            added = tuple(self._write_backfill(Backfill(route.lake, due), lake, draft)) if due else ()
+            catalog, notes = self._new_catalog(route.lake), {BACKFILLED: listed}
+            draft = msgspec.structs.replace(draft, added=added, base=before.version, catalog=catalog, notes=notes)
+            try:
+                self._store.commit(draft)
+            except CommitConflict:
+                self._store.discard(draft)
+                continue
+            return count_rows(added)
+
+    def _write_backfill(self, backfill: Backfill, lake: LedgerState, draft: CommitDraft) -> Iterator[Part]:
+        for family in backfill.families:
+            vector = backfill.lake.catalog.vector(family)
+            found = with_first_names(backfill.matches(family, lake).drop(COMMIT, DAY), vector)
+            delivered = self._store.state().table(family)
+            if delivered:
+                known = self._files(family, vector, delivered).select(SUBSCRIBER, SUBSCRIPTION, *EVENT_ID)
+                found = found.join(known, [SUBSCRIBER, SUBSCRIPTION, *EVENT_ID], "left_anti").select(*found.columns)
+            ordered = self._by_subscriber(found, count_rows(lake.table(family)))
+            with job_description(self._store.spark, f"deliver earlier events to {folder_name(self.path)}"):
+                parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
+            yield from (msgspec.structs.replace(part, table=family) for part in parts)
+
+    def _write(
+        self, route: Matcher, plan: RoutePlan, new: Increment, families: Sequence[str], draft: CommitDraft
+    ) -> list[Part]:
+        """Write the matches of the events of some families; without Spark if there are few."""
+        if not is_small(route.lake.store, self._store, new.rows):
+            return [part for family in families for part in self._write_by_spark(route, new, family, draft)]
+        if self._small is None or self._small.plan is not plan:
+            self._small = SmallDelivery(plan, route.texts())
+        return [part for family in families for part in self._write_here(self._small, route, new, family, draft)]
+
+    def _write_here(
+        self, small: SmallDelivery, route: Matcher, new: Increment, family: str, draft: CommitDraft
+    ) -> Iterable[Part]:
+        vector = route.lake.catalog.vector(family)
+        found = small.match(route.lake.store, family, vector, new.parts_of(family))
+        if found is None:
+            return self._write_by_spark(route, new, family, draft)
+        folder = f"{INBOXES}/{family}/{COMMIT}={draft.id}"
+        return [found.write(self.path, folder, "part-00000.parquet", family)] if len(found) else []
+
+    def _write_by_spark(self, route: Matcher, new: Increment, family: str, draft: CommitDraft) -> Iterable[Part]:
+        matches = route.matches(family, new.parts_of(family)).drop(COMMIT, DAY)
+        stored = with_first_names(matches, route.lake.catalog.vector(family))
+        ordered = self._by_subscriber(self._with_texts(stored, route), new.rows)
+        what = f"{folder_name(self.path)}: matches of {family} in {folder_name(route.lake.path)}"
+        with job_description(self._store.spark, f"deliver to {what}"):
+            parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
+        return [msgspec.structs.replace(part, table=family) for part in parts]
+
+    def _with_texts(self, matches: DataFrame, route: Matcher) -> DataFrame:
+        """Matches with the text of the subscription instead of its number, once for each subscriber and text."""
+        texts = route.texts()
+        numbers = first_numbers(route.plan().subscribers, texts)
+        listed = pa.array([texts[number] for number in numbers], pa.string())
+        numbered = pa.table({_NUMBER: pa.array(numbers, pa.int32()), _TEXT: listed})
         named = F.broadcast(self._store.spark.createDataFrame(numbered))
         rest = [F.col(name) for name in matches.columns if name not in (SUBSCRIBER, SUBSCRIPTION)]
         found = matches.join(named, F.col(SUBSCRIPTION) == F.col(_NUMBER))
         return found.select(SUBSCRIBER, F.col(_TEXT).alias(SUBSCRIPTION), *rest)
 
-    def _write(self, matches: DataFrame, draft: CommitDraft, family: str) -> Iterable[Part]:
-        parts = self._store.write(matches, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
-        return [msgspec.structs.replace(part, table=family) for part in parts]
-
     def _by_subscriber(self, matches: DataFrame, events: int) -> DataFrame:
         """Sort by subscriber, in few files; with adaptive execution Spark merges small partitions itself."""
         adaptive = self._store.spark.conf.get("spark.sql.adaptive.enabled") == "true"
-        few = () if adaptive else (min(-(-events // EVENTS_PER_FILE), MAX_FILES),)
+        few = () if adaptive else (max(1, min(-(-events // EVENTS_PER_FILE), MAX_FILES)),)
         return matches.repartition(*few, F.col(SUBSCRIBER)).sortWithinPartitions(SUBSCRIBER, "time")
 
-    def _copy_catalog(self, lake: LakeTables) -> None:
-        """Keep a copy of the lake's catalog, which has the columns of the tables."""
-        text = lake.catalog.text().encode()
-        if self._store.files.read(f"{self.path}/{CATALOG_FILE}") != text:
-            self._store.files.replace(f"{self.path}/{CATALOG_FILE}", text)
+    def _new_catalog(self, lake: LakeTables) -> str | None:
+        """The lake's catalog, which has the columns of the tables, for the ledger; None if that has it already."""
+        text = lake.catalog.text()
+        return None if text == self._store.state().catalog else text
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -179,8 +308,12 @@ class Inboxes:
         return everyone.groupBy(SUBSCRIBER).agg(F.count(F.lit(1)).alias("events"))
 
     def _catalog(self) -> Catalog:
-        content = self._store.files.read(f"{self.path}/{CATALOG_FILE}")
-        return Catalog() if content is None else Catalog.parse(content.decode())
+        """The catalog of the lake if it was given, else that of the last delivery; an empty one before the first."""
+        text = self._store.state().catalog
+        noted = Catalog() if text is None else Catalog.parse(text)
+        if self._lake is None or not self._lake.catalog.extends(noted):  # a restored lake may lack types
+            return noted
+        return self._lake.catalog
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 
@@ -196,13 +329,62 @@ class Inboxes:
     def _compact(self, family: str, parts: list[Part], catalog: Catalog) -> int:
         rows = self._files(family, catalog.vector(family), parts).drop(COMMIT)
         ordered = self._by_subscriber(rows, count_rows(parts))
-        return count_files(parts) - count_files(self._store.rewrite(ordered, f"{INBOXES}/{family}", parts))
+        with job_description(self._store.spark, f"compact {family} of {folder_name(self.path)}"):
+            return count_files(parts) - count_files(self._store.rewrite(ordered, f"{INBOXES}/{family}", parts))
+
+    def delete(
+        self, what: Subscription | str | type, *, dry_run: bool = False, progress: ProgressHandler | None = None
+    ) -> RemovalResult:
+        """Remove the deliveries of events that match a subscription, in one commit; see `Lake.delete`.
+
+        Delete in the lake first: a delivery that is running then finds the events no more, or is done again.
+        """
+        catalog = self._catalog()
+        subscription = SubscriptionResolver(catalog).resolve(what)
+        rule = RemovalRule(subscription, matching_types(subscription, catalog))
+        return remove_events(self._tables, [rule], "delete", dry_run=dry_run, progress=progress)
+
+    def expire(
+        self,
+        what: Subscription | str | type | None = None,
+        older_than: Age | None = None,
+        *,
+        now: datetime | None = None,
+        dry_run: bool = False,
+        progress: ProgressHandler | None = None,
+    ) -> RemovalResult:
+        """Remove the deliveries of old events in one commit; see `Lake.expire`. Inboxes have no stored policy.
+
+        Args:
+            what: A subscription; None for all events.
+            older_than: The age, which must be given: a timedelta, a number of days or text such as `"90 days"`.
+            now: The time from which the age is counted.
+            dry_run: Only count; nothing is changed.
+            progress: Called with the number of folders that are rewritten and the total.
+
+        Raises:
+            LakeError: There is no age.
+        """
+        if older_than is None:
+            raise LakeError("how old must deliveries be? Give older_than, such as '90 days'")
+        catalog = self._catalog()
+        subscription = SubscriptionResolver(catalog).resolve("Event" if what is None else what)
+        rule = RemovalRule(subscription, matching_types(subscription, catalog), time_before(older_than, now))
+        return remove_events(self._tables, [rule], "expire", dry_run=dry_run, progress=progress)
+
+    @property
+    def _tables(self) -> EventTables:
+        return EventTables(self._store, lambda family: f"{INBOXES}/{family}", False, self._catalog, self._files)
 
     def clean(self, older_than_s: float = 7 * 86_400) -> int:
         """Remove folders that were compacted that long ago, or left by killed deliveries; returns their number."""
         tables = [found.path[len(self.path) + 1 :] for found in self._store.files.list_folder(f"{self.path}/{INBOXES}")]
         return self._store.clean(tables, older_than_s)
 
-    def check(self) -> list[StoreProblem]:
-        """Compare the files with the ledger; an empty list if they agree."""
-        return self._store.check()
+    def check(self, *, content: bool = True) -> list[StoreProblem]:
+        """Compare the files with the ledger; an empty list if they agree.
+
+        Args:
+            content: Also compare the checksums of the files, which reads all of them.
+        """
+        return list(self._store.check(content=content))

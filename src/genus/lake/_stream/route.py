@@ -8,14 +8,18 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from genus.errors import LakeError
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._query.route_job import MATCHES, RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, SubscriptionSource
 from genus.lake._stream.inboxes import Inboxes
 from genus.lake._stream.increments import UpdateResult
-from genus.lake._tables.columns import COMMON_COLUMNS, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.columns import COMMON_COLUMNS, SUBSCRIPTION
+from genus.lake._tables.commits import Part
 from genus.lake._tables.lake_catalog import family_name
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.ledger import LedgerState
+from genus.lake._tables.state import LedgerState
 
 
 class _CachedPlan(NamedTuple):
@@ -23,8 +27,8 @@ class _CachedPlan(NamedTuple):
 
     shapes: int
     entries: Sequence[RouteEntry]
-    texts: list[str]
     plan: RoutePlan
+    job: RouteJob
 
 
 class Route:
@@ -42,13 +46,14 @@ class Route:
     def subscriptions(self) -> list[RouteEntry]:
         """The present subscriptions; the position in this list is a subscription's number.
 
-        LakeError if they cannot be read; if they could be read before, the previous list is returned instead.
+        Those of a file, a table or a function that are not valid are left out, and `problem` names them. LakeError if
+        the list cannot be read or none is valid; if there was a valid one before, that is returned instead.
         """
         return self._list.read()
 
     @property
     def problem(self) -> str | None:
-        """Why the previous list of subscriptions is used: the present one cannot be read. None if it can."""
+        """Which subscriptions are not used, and why; or why the previous list is used. None if all are used."""
         return self._list.problem
 
     def plan(self, state: LedgerState | None = None) -> RoutePlan:
@@ -57,47 +62,62 @@ class Route:
         known = self._cached
         if known is not None and known.shapes == len(shapes) and known.entries is entries:
             return known.plan
-        if known is not None:
-            known.plan.release()
-        plan = plan_routes(entries, list(shapes.values()), self.lake.catalog)
-        self._cached = _CachedPlan(len(shapes), entries, [str(entry.subscription) for entry in entries], plan)
+        plan = plan_routes(entries, shapes, self.lake.catalog)
+        self._cached = _CachedPlan(len(shapes), entries, plan, RouteJob(self.lake, plan))
         return plan
 
     def texts(self) -> list[str]:
         """The subscriptions of the last plan as text, by number."""
-        return self._cached.texts if self._cached else []
+        return [str(entry.subscription) for entry in self._cached.entries] if self._cached else []
 
-    def frame(self) -> DataFrame:
-        """All matches: subscriber, number of the subscription, and the columns that all families have."""
-        return self._over_families(
-            lambda plan, events, family: plan.matches(events, family).select(SUBSCRIBER, SUBSCRIPTION, *COMMON_COLUMNS)
-        )
+    def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
+        """The matches of the last plan in some parts of a family's table; `columns` are those of events, or all."""
+        assert self._cached is not None, "plan is called first"
+        return self._cached.job.matches(family, parts, columns)
 
-    def events(self, what: type | str) -> DataFrame:
-        """The matches in one family: subscriber, number of the subscription, and all columns of the events.
+    def frame(self, columns: Sequence[str] | None = None) -> DataFrame:
+        """All matches: subscriber, number of the subscription, and the columns that all families have.
+
+        Args:
+            columns: Only these of the columns that all families have; fewer are faster.
+        """
+        names = list(COMMON_COLUMNS if columns is None else columns)
+        if unknown := [name for name in names if name not in COMMON_COLUMNS]:
+            raise LakeError(f"not every family has a column {unknown[0]!r}; `events` gives the matches of one family")
+        return self._over_families(lambda job, family, parts: job.matches(family, parts, names))
+
+    def events(self, what: type | str, columns: Sequence[str] | None = None) -> DataFrame:
+        """The matches in one family: subscriber, number of the subscription, and columns of the events.
 
         Args:
             what: Any type of the family, as a class or by name.
+            columns: The columns of events to return; all by default, fewer are faster.
         """
         state, family = self.lake.state(), family_name(what, self.lake.catalog)
-        return self.plan(state).matches(self.lake.events(family, state.table(family)), family)
+        return self._job(state).matches(family, state.table(family), columns)
 
     def count(self) -> int:
         """The number of matches; matches that type and attributes decide are counted without computing them."""
-        counts = self._over_families(RoutePlan.count).toArrow().column(0)
-        return sum(number or 0 for number in counts.to_pylist())
+        state = self.lake.state()
+        plan, job = self.plan(state), self._job(state)
+        with job_description(self.lake.spark, f"count the matches of a route in {folder_name(self.lake.path)}"):
+            return sum(job.count(family, state.table(family)) for family in plan.families)
 
     def counts(self) -> DataFrame:
         """The number of matches of each subscription: `subscription`, `matches`; those without matches have no row."""
-        every = self._over_families(RoutePlan.counts)
-        return every.groupBy(SUBSCRIPTION).agg(F.sum("matches").alias("matches"))
+        every = self._over_families(RouteJob.counts)
+        return every.groupBy(SUBSCRIPTION).agg(F.sum(MATCHES).alias(MATCHES))
 
-    def _over_families(self, query: Callable[[RoutePlan, DataFrame, str], DataFrame]) -> DataFrame:
+    def _job(self, state: LedgerState) -> RouteJob:
+        self.plan(state)
+        assert self._cached is not None
+        return self._cached.job
+
+    def _over_families(self, query: Callable[[RouteJob, str, Sequence[Part]], DataFrame]) -> DataFrame:
         """The union of a query over all families, for one version of the lake."""
         state = self.lake.state()
-        plan = self.plan(state)
-        families = plan.families or ("Event",)
-        answers = [query(plan, self.lake.events(family, state.table(family)), family) for family in families]
+        plan, job = self.plan(state), self._job(state)
+        answers = [query(job, family, state.table(family)) for family in plan.families or ("Event",)]
         return reduce(DataFrame.unionByName, answers)
 
     def to_inboxes(self, path: str | os.PathLike[str]) -> UpdateResult:

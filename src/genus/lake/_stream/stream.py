@@ -1,48 +1,51 @@
 """Streams: files are ingested as they arrive in a landing folder, and followers process the new events.
 
-Spark's file source finds the files and records them in its checkpoint. A micro-batch ingests its files, which the lake
-does once per content, and then updates every follower, which each does once per version. So a stream can be killed at
-any point: what a batch had not committed is repeated, what it had committed is not.
+A stream lists its folder; the ledger of the lake says which files it has. A micro-batch ingests some of the others,
+which the lake does once per content, and then updates every follower, which each does once per version. So a stream
+keeps no state of its own and can be killed at any point: what a batch had not committed is repeated, what it had
+committed is not. A thread runs it; Spark is used only where there is much to do.
 """
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 import msgspec
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
 
 from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._analytics.analysis import Analysis
-from genus.lake._ingest.ingest import FormatOptions, ingest
-from genus.lake._ingest.sources import PathLike
+from genus.lake._ingest.ingest import FormatOptions, IngestResult, ingest_files, prepare
+from genus.lake._ingest.sources import FormatChooser, PathLike
+from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
-from genus.lake._stream.derived import DerivedTable
+from genus.lake._stream.derived import IDLE, DerivedTable
 from genus.lake._stream.inboxes import Inboxes
 from genus.lake._stream.increments import UpdateResult, next_increment
 from genus.lake._stream.route import Route
-from genus.lake._tables.files import absolute_path, local_path, spark_path
+from genus.lake._tables.commits import CommitConflict
+from genus.lake._tables.files import FileInfo, absolute_path, local_path, walk_files, walk_unseen
+from genus.lake._tables.hadoop import file_system_for
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.ledger import CommitConflict
-from genus.lake._tables.store import Store
+from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.state import LedgerState
 from genus.net._metrics import Metric
-
-FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
-MAX_FILE_AGE = "36500d"
-"""Spark's file source ignores files that are older than the newest one by more than this."""
 
 
 class Progress(msgspec.Struct, frozen=True):
     """What one micro-batch of a `Stream` did, or what all of one `Stream.run` did."""
 
     batch: int
-    """Number of the batch; of a run, that of its last batch, or -1 if it had none."""
+    """Number of the batch since the stream was made, from 0; of a run, that of its last, or -1 if it had none."""
     files: int
+    """Files ingested, without those whose content the lake had already."""
     events: int
     """Events ingested."""
     dead: int
@@ -58,7 +61,7 @@ class Progress(msgspec.Struct, frozen=True):
     late: int = 0
     """New events that analyses left out because they were late or overtaken."""
     problem: str | None = None
-    """Why the previous list of subscriptions is used: the present one cannot be read."""
+    """Which subscriptions were not used, and why; why the previous list was used; or which files have vanished."""
 
     @property
     def rate(self) -> float:
@@ -66,6 +69,9 @@ class Progress(msgspec.Struct, frozen=True):
         return self.events / self.seconds if self.seconds else 0.0
 
 
+LOOK_AT_ALL_S = 60.0
+"""How often a stream looks at the sizes and times of all files; in between, only at those that are new by name."""
+NOTHING_INGESTED = IngestResult(0, 0, 0, 0, 0, 0.0, 0)
 NOTHING_DONE = Progress(-1, 0, 0, 0, 0, 0.0, None, 0)
 
 
@@ -119,15 +125,17 @@ class FunctionFollower:
         self, lake: LakeTables, path: str, subscription: Subscription, function: Callable[[DataFrame, int], object]
     ) -> None:
         self._lake, self._subscription, self._function = lake, subscription, function
-        self._store = Store(lake.spark, path)
-        self._store.claim({"lake": lake.path, "subscription": str(subscription)})
+        self._store = SparkStore(lake.spark, path)
+        self._store.claim(lake.store, "function", subscription=str(subscription))
 
     def update(self) -> UpdateResult:
         """Call the function, then commit the version."""
-        new = next_increment(self._lake, self._store.state().cursor)
+        cursor = self._store.state().cursor
+        new = next_increment(self._lake, cursor, self._store.path)
         if new is None:
-            return UpdateResult(self._store.state().cursor, 0, 0)
-        self._function(read_parts(self._lake, self._subscription, new.parts), new.upto)
+            return UpdateResult(cursor.version, 0, 0)
+        with job_description(self._lake.spark, f"call {folder_name(self._store.path)} with {self._subscription}"):
+            self._function(read_parts(self._lake, self._subscription, new.parts), new.upto.version)
         draft = msgspec.structs.replace(self._store.begin("deliver"), after=new.after, upto=new.upto)
         try:
             self._store.commit(draft)
@@ -135,7 +143,7 @@ class FunctionFollower:
             raise LakeError(
                 f"{self._store.path} is being updated by another process; run one process per function"
             ) from problem
-        return UpdateResult(new.upto, new.rows, 0)
+        return UpdateResult(new.upto.version, new.rows, 0)
 
 
 class Stream:
@@ -166,9 +174,20 @@ class Stream:
         self._options = options
         self._followers: list[Follower] = []
         self._claimed: set[str] = set()
+        self._batches = 0
+        self._done: dict[str, FileInfo] = {}
+        """Files that this stream has ingested; the ledger does not list those whose content it had already."""
+        self._seen: dict[str, int] = {}
+        """The inodes of files, by path, that need no look until all files are looked at again."""
+        self._looked_at = -LOOK_AT_ALL_S
+        self._running: RunningStream | None = None
         local = local_path(self.landing)
         if local is not None and not os.path.isdir(local):
             raise LakeError(f"{self.landing} is not a folder; create the landing folder first")
+        if files_per_batch < 1:
+            raise LakeError(f"files_per_batch={files_per_batch}: a batch has at least one file")
+        if "{" in pattern:
+            raise LakeError(f"pattern={pattern!r} has braces; use *, ? and [...], or a stream for each pattern")
 
     def route(self, subscriptions: SubscriptionSource) -> "StreamRoute":
         """Match subscriptions with new events; call `to_inboxes` on the result.
@@ -178,9 +197,15 @@ class Stream:
         """
         return StreamRoute(self, Route(self.lake, subscriptions))
 
-    def derive(self, path: PathLike, analysis: Analysis, *subscriptions: Subscription | type | str) -> "Stream":
+    def derive(
+        self,
+        path: PathLike,
+        analysis: Analysis,
+        *subscriptions: Subscription | type | str,
+        idle: timedelta = IDLE,
+    ) -> "Stream":
         """Update the results of an analysis at a path in every batch; arguments as in `DerivedTable`."""
-        return self.follow(DerivedTable(self.lake, self.claim(path), analysis, *subscriptions))
+        return self.follow(DerivedTable(self.lake, self.claim(path), analysis, *subscriptions, idle=idle))
 
     def for_each(
         self, what: Subscription | type | str, function: Callable[[DataFrame, int], object], name: str | None = None
@@ -214,43 +239,48 @@ class Stream:
         return whole
 
     def follow(self, follower: Follower) -> "Stream":
-        """Add a follower of your own: an object with a method `update`, which is called after every ingest."""
+        """Add a follower of your own: an object with a method `update`, called at every look at the landing folder."""
         self._followers.append(follower)
         return self
 
-    def start(self, *, every: str = "1 second", once: bool = False) -> StreamingQuery:
-        """Start the stream in the background and return Spark's query.
+    def start(self, *, every: float = 1.0, once: bool = False) -> "RunningStream":
+        """Start the stream in a thread.
 
         Args:
-            every: Shortest interval between batches.
-            once: Stop when all files that are present have been ingested.
+            every: Seconds between looks at the landing folder; a batch that takes longer delays the next.
+            once: End when the files that are present now have been ingested.
+
+        Raises:
+            LakeError: It runs already, or the mapping names what the catalog lacks.
         """
-        self.progress, self._total = None, NOTHING_DONE
-        found = (
-            self.lake.spark.readStream.format("binaryFile")
-            .schema(FILE_SCHEMA)
-            .option("pathGlobFilter", self._pattern)
-            .option("recursiveFileLookup", "true")
-            .option("maxFilesPerTrigger", self._files_per_batch)
-            .option("maxFileAge", MAX_FILE_AGE)
-            .load(spark_path(self.landing))
-        )
-        writer = found.select("path").writeStream.foreachBatch(self._batch).queryName(_name(self.landing))
-        writer = writer.option("checkpointLocation", spark_path(f"{self.checkpoint}/spark"))
-        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+        self._running = RunningStream(self._begin(), every, once)
+        return self._running
 
     def run(self) -> Progress:
         """Ingest all files that are present and update the followers.
 
-        Returns what this call did, in all its batches and in updating the followers after them; zeros if there was
-        nothing to do.
+        Returns what this call did, in all its batches; zeros if there was nothing to do.
+
+        Raises:
+            LakeError: The stream was started and runs, or a file cannot be read.
         """
         began = time.monotonic()
-        self.start(once=True).awaitTermination()
-        total = _add_steps(self._total, self.catch_up())
+        self._begin()(threading.Event())
         return msgspec.structs.replace(
-            total, seconds=time.monotonic() - began, lag_seconds=self._lag_seconds(), version=self.lake.version
+            self._total,
+            seconds=time.monotonic() - began,
+            lag_seconds=self._lag_seconds(),
+            version=self.lake.version,
         )
+
+    def _begin(self) -> Callable[[threading.Event], None]:
+        """Forget earlier figures; returns a function that ingests what is present, until an event is set."""
+        if self._running is not None and self._running.is_active:
+            raise LakeError(f"the stream of {self.landing} runs already; stop it first")
+        self.progress, self._total = None, NOTHING_DONE
+        self._looked_at = -LOOK_AT_ALL_S
+        choose = prepare(self.lake, self._options)
+        return lambda stopped: self._ingest_present(choose, stopped)
 
     def catch_up(self) -> list[UpdateResult]:
         """Update all followers to the present version of the lake, without ingesting; returns their results."""
@@ -274,12 +304,88 @@ class Stream:
             Metric("stream_version", "Version of the lake", "gauge", {"": total.version}),
         ]
 
-    def _batch(self, found: DataFrame, batch: int) -> None:
+    def _ingest_present(self, choose: FormatChooser, stopped: threading.Event) -> None:
+        """Ingest the files that are present, in batches, and update the followers."""
+        files = self._new_files()
+        for first in range(0, max(len(files), 1), self._files_per_batch):
+            if stopped.is_set():
+                return
+            self._batch(files[first : first + self._files_per_batch], choose)
+
+    def _new_files(self) -> list[FileInfo]:
+        """The files in the landing folder that the lake does not have, the oldest first."""
+        new = self._new_local_files() if local_path(self.landing) is not None else self._new_remote_files()
+        return sorted(new, key=lambda each: (each.modified, each.path))
+
+    def _new_remote_files(self) -> list[FileInfo]:
+        state = self.lake.state()
+        found = walk_files(file_system_for(self.lake.spark, self.landing), self.landing, hidden=False)
+        return [each for each in found if self._is_new(each, state)]
+
+    def _new_local_files(self) -> list[FileInfo]:
+        """Files that appear, also under a name that was there, are found; those changed in place in a minute."""
+        if time.monotonic() - self._looked_at >= LOOK_AT_ALL_S:
+            self._looked_at, self._seen = time.monotonic(), {}
+        state, new = self.lake.state(), list[FileInfo]()
+        for file, inode in walk_unseen(self.landing, self._seen):
+            if self._is_new(file, state):
+                new.append(file)
+            else:
+                self._seen[file.path] = inode
+        return new
+
+    def _is_new(self, file: FileInfo, state: LedgerState) -> bool:
+        return fnmatchcase(file.name, self._pattern) and not self._is_known(file, state)
+
+    def _is_known(self, file: FileInfo, state: LedgerState) -> bool:
+        """Whether a file was ingested and has not been replaced since, by its size and time."""
+        if self._done.get(file.path) == file:
+            return True
+        known = state.sources.get(state.paths.get(file.path, 0))
+        return known is not None and (known.bytes, known.modified_us) == (file.size, file.modified_us)
+
+    def _batch(self, files: Sequence[FileInfo], choose: FormatChooser) -> None:
+        """Ingest some files and update the followers."""
         began = time.monotonic()
-        paths = [_local_form(row[0]) for row in found.collect()]
-        ingested = ingest(self.lake, paths, self._options)
-        read = Progress(batch, len(paths), ingested.events, ingested.dead, 0, 0.0, None, ingested.version)
-        done = _add_steps(read, self.catch_up())
+        ingested, gone = self._ingest(files, choose)
+        version = self.lake.version
+        steps = self.catch_up()
+        if not ingested.files and not gone and not any(step.events or step.rows for step in steps):
+            return
+        more = f", and {len(gone) - 1} more" if len(gone) > 1 else ""
+        problem = f"{gone[0].path} vanished before it was ingested{more}" if gone else None
+        read = Progress(
+            self._batches, ingested.files, ingested.events, ingested.dead, 0, 0.0, None, version, problem=problem
+        )
+        self._report(_add_steps(read, steps), began)
+
+    def _ingest(self, files: Sequence[FileInfo], choose: FormatChooser) -> tuple[IngestResult, list[FileInfo]]:
+        """Ingest some files; those that were removed since they were listed are returned."""
+        there, gone = list(files), list[FileInfo]()
+        while there:
+            try:
+                ingested = ingest_files(self.lake, there, choose)
+            except LakeError:
+                missing = [file for file in there if self._is_gone(file)]
+                if not missing:
+                    raise
+                gone += missing
+                there = [file for file in there if file not in missing]
+                continue
+            self._done |= {file.path: file for file in there}
+            return ingested, gone
+        return NOTHING_INGESTED, gone
+
+    def _is_gone(self, file: FileInfo) -> bool:
+        local = local_path(file.path)
+        if local is not None:
+            return not os.path.exists(local)
+        folder = file.path.rpartition("/")[0]
+        listed = file_system_for(self.lake.spark, self.landing).list_folder(folder)
+        return all(each.path != file.path for each in listed)
+
+    def _report(self, done: Progress, began: float) -> None:
+        self._batches += 1
         self.progress = msgspec.structs.replace(done, seconds=time.monotonic() - began, lag_seconds=self._lag_seconds())
         self._total = _add(self._total, self.progress)
         if self._on_progress is not None:
@@ -288,6 +394,63 @@ class Stream:
     def _lag_seconds(self) -> float | None:
         newest = self.lake.state().newest_us
         return None if newest is None else time.time() - newest / 1e6
+
+
+class RunningStream:
+    """A stream that runs in a thread; made by `Stream.start`."""
+
+    def __init__(self, work: Callable[[threading.Event], None], every: float, once: bool) -> None:
+        self.exception: BaseException | None = None
+        """The error that ended the stream; None while it runs and if it ended as it should."""
+        self._work, self._every, self._once = work, every, once
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="genus stream", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._repeat()
+        except BaseException as problem:
+            self.exception = problem
+
+    def _repeat(self) -> None:
+        while not self._stopped.is_set():
+            due = time.monotonic() + self._every
+            self._work(self._stopped)
+            if self._once:
+                return
+            self._stopped.wait(max(due - time.monotonic(), 0.0))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the stream has not ended."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Let the stream end after the batch under way; `join` waits for that."""
+        self._stopped.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the stream has ended; raises the error that ended it.
+
+        Args:
+            timeout: Longest time to wait, in seconds; None for no limit.
+
+        Returns:
+            Whether it has ended.
+        """
+        self._thread.join(timeout)
+        if self.exception is not None:
+            raise self.exception
+        return not self.is_active
+
+    def __enter__(self) -> "RunningStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the stream and wait until it has ended."""
+        self.stop()
+        self.join()
 
 
 class StreamRoute:
@@ -305,8 +468,3 @@ def _name(landing: str) -> str:
     """The name of a landing folder, with a hash of its path to make it unique."""
     digits = hashlib.blake2b(landing.encode(), digest_size=4).hexdigest()
     return f"{landing.rstrip('/').rpartition('/')[2] or 'landing'}-{digits}"
-
-
-def _local_form(path: str) -> str:
-    """A path without the `file:` that Spark puts before local paths."""
-    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path

@@ -1,120 +1,93 @@
-"""Tables, columns and shapes of a lake.
+"""Tables and columns of a lake.
 
 A family's table has one column per attribute, in vector order, NULL where the attribute is absent, followed by columns
 that Genus adds. The names of the added columns begin with an underscore; attribute names never do. Unsigned integers
 are stored in the next wider signed type because Spark has no unsigned ones. An enum is stored by value, a nested struct
-or a list as JSON.
+or a list as JSON. Files have durations as integers, in microseconds, because open table formats have no durations.
 
 The files of an attribute that was renamed keep the column name that it had first, so that files of all times are alike;
-tables show it under its present name.
+tables show it under its present name. The names, without types, are in `names`.
 """
 
-import hashlib
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import msgspec
 import pyarrow as pa
-import pyspark.sql.types as spark
-from pyspark.sql import DataFrame
 
-from genus.errors import LakeError
+from genus.lake._tables.names import (
+    CODE,
+    COMMIT,
+    COMMON_COLUMNS,
+    DAY,
+    DEAD,
+    DEAD_LETTERS,
+    EVENT_ID,
+    INGESTED,
+    OWN_COLUMNS,
+    POSITION,
+    RECORDED,
+    ROUTED,
+    SHAPE,
+    SOURCE,
+    SUBSCRIBER,
+    SUBSCRIPTION,
+    TABLES,
+    TAG,
+    TYPE,
+    check_column_names,
+    find_case_twins,
+    table_folder,
+    table_of,
+)
 from genus.model import (
     AttributeType,
     BoolType,
     BytesType,
     ChoiceType,
     DurationType,
-    Event,
     FloatType,
     IntType,
     OpaqueType,
     TextType,
     TimeType,
     Vector,
-    attributes,
 )
 from genus.model._types import micros_of_time
 
-TABLES, DEAD = "tables", "dead"
-"""Folders of a lake: event tables, one folder per family, and dead letters."""
-DEAD_LETTERS = "dead letters"
-"""Name of the dead-letter table in the ledger; a family name has no space."""
-MAX_SHAPES = 50_000
-"""A type with more shapes than this is listed once, without presence bits."""
-
-
-class Shape(msgspec.Struct, frozen=True, array_like=True):
-    """A type and the presence bits of some of its events; few shapes exist however many events there are.
-
-    Subscriptions are matched against shapes. The code of a shape is divided by the code of the subscribed type, so
-    types for which this process has no class match as well.
-    """
-
-    family: str
-    type: str
-    code: str
-    """The type's prime product, in decimal digits."""
-    tag: str | None
-    """Presence bits over the family's vector, in hexadecimal digits; None if the type has too many shapes to list."""
-
-    @property
-    def key(self) -> str:
-        """Unique key of the shape in a lake."""
-        return f"{self.type}/{self.tag}"
-
-    @property
-    def number(self) -> int:
-        """The 64-bit number of the shape, as in the `_shape` column."""
-        return shape_number(self.type, self.bits)
-
-    @property
-    def bits(self) -> int:
-        """The presence bits as a number."""
-        return int(self.tag or "0", 16)
-
-
-def shape_number(type: str, tag: int) -> int:
-    """The number of a shape: 64 bits of a hash, so that all tasks compute the same number independently.
-
-    >>> shape_number("Loop", 36)
-    4502347039163846936
-    """
-    digest = hashlib.blake2b(f"{type}/{tag:x}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
-
-
-def limit_shapes(known: Iterable[Shape], new: Iterable[Shape], most: int) -> tuple[Shape, ...]:
-    """The new shapes to list; a type that would exceed `most` gets one shape without presence bits instead."""
-    listed: dict[str, set[Shape]] = {}
-    before = set(known)
-    for shape in before:
-        listed.setdefault(shape.type, set()).add(shape)
-    kept: dict[Shape, None] = {}
-    for shape in new:
-        of_type = listed.setdefault(shape.type, set())
-        of_type.add(shape)
-        kept[shape if len(of_type) <= most else Shape(shape.family, shape.type, shape.code, None)] = None
-    return tuple(shape for shape in kept if shape not in before)
-
-
-def shape_collisions(shapes: Iterable[Shape]) -> list[tuple[Shape, Shape]]:
-    """Pairs of different shapes with the same number; expected once in a million lakes of a million shapes."""
-    known: dict[int, Shape] = {}
-    pairs = ((known.setdefault(shape.number, shape), shape) for shape in shapes if shape.tag is not None)
-    return [(first, second) for first, second in pairs if (first.type, first.tag) != (second.type, second.tag)]
-
-
-TYPE, CODE, TAG, SHAPE = "_type", "_code", "_tag", "_shape"
-SOURCE, POSITION = "_source", "_position"
-RECORDED, INGESTED = "_recorded", "_ingested"
-COMMIT, DAY = "_commit", "_day"
-
-EVENT_ID = (SOURCE, POSITION)
-"""The id of an event: the number of its source, and its position there."""
-
-SUBSCRIBER, SUBSCRIPTION = ROUTED = ("subscriber", "subscription")
-"""Columns that routing puts before those of an event; no attribute of a lake has these names."""
+__all__ = [
+    "CODE",
+    "COMMIT",
+    "COMMON_COLUMNS",
+    "DAY",
+    "DEAD",
+    "DEAD_LETTERS",
+    "DEAD_SCHEMA",
+    "EVENT_ID",
+    "FIRST_US",
+    "INGESTED",
+    "INSTANT",
+    "LAST_US",
+    "OWN_COLUMNS",
+    "OWN_SCHEMA",
+    "POSITION",
+    "RECORDED",
+    "ROUTED",
+    "SHAPE",
+    "SOURCE",
+    "SUBSCRIBER",
+    "SUBSCRIPTION",
+    "TABLES",
+    "TAG",
+    "TYPE",
+    "attribute_schema",
+    "check_column_names",
+    "event_schema",
+    "file_schema",
+    "file_type",
+    "find_case_twins",
+    "stored_type",
+    "table_folder",
+    "table_of",
+]
 
 INSTANT = pa.timestamp("us", tz="UTC")
 FIRST_US = micros_of_time(datetime.min.replace(tzinfo=UTC))
@@ -134,9 +107,6 @@ OWN_SCHEMA = pa.schema(
     ]
 )
 """Columns that Genus adds to the attributes in Parquet files; commit and day are in the paths of files."""
-
-COMMON_COLUMNS = (*(attribute.name for attribute in attributes(Event)), *OWN_SCHEMA.names)
-"""Columns that the tables of all families have."""
 
 DEAD_SCHEMA = pa.schema(
     [
@@ -169,20 +139,6 @@ _NUMBERS: dict[AttributeType, pa.DataType] = {
     FloatType(32): pa.float32(),
     FloatType(64): pa.float64(),
 }
-_SPARK: dict[pa.DataType, spark.DataType] = {
-    pa.bool_(): spark.BooleanType(),
-    pa.int8(): spark.ByteType(),
-    pa.int16(): spark.ShortType(),
-    pa.int32(): spark.IntegerType(),
-    pa.int64(): spark.LongType(),
-    pa.float32(): spark.FloatType(),
-    pa.float64(): spark.DoubleType(),
-    pa.string(): spark.StringType(),
-    pa.binary(): spark.BinaryType(),
-    INSTANT: spark.TimestampType(),
-    pa.duration("us"): spark.DayTimeIntervalType(),
-}
-_PATHS: dict[str, spark.DataType] = {COMMIT: spark.StringType(), DAY: spark.DateType()}
 
 
 def stored_type(type_: AttributeType) -> pa.DataType:
@@ -199,15 +155,6 @@ def stored_type(type_: AttributeType) -> pa.DataType:
     return _STORED[type(type_)]
 
 
-def spark_type(type_: AttributeType) -> spark.DataType:
-    """The Spark type of an attribute's column.
-
-    >>> spark_type(TimeType())
-    TimestampType()
-    """
-    return _SPARK[stored_type(type_)]
-
-
 def attribute_schema(vector: Vector) -> pa.Schema:
     """The Arrow schema of a family's attributes."""
     return pa.schema([pa.field(attribute.name, stored_type(attribute.type)) for attribute in vector])
@@ -220,41 +167,10 @@ def event_schema(vector: Vector) -> pa.Schema:
 
 def file_schema(vector: Vector) -> pa.Schema:
     """The Arrow schema of a family's Parquet files, which has the first names of attributes."""
-    columns = [pa.field(attribute.first_name, stored_type(attribute.type)) for attribute in vector]
+    columns = [pa.field(attribute.first_name, file_type(attribute.type)) for attribute in vector]
     return pa.schema([*columns, *OWN_SCHEMA])
 
 
-def table_schema(vector: Vector) -> spark.StructType:
-    """The Spark schema of a family's files, with the columns that are in their paths."""
-    return spark_schema(file_schema(vector), COMMIT, DAY)
-
-
-def with_present_names(stored: DataFrame, vector: Vector) -> DataFrame:
-    """Rows of files with the present names of attributes as column names."""
-    return stored.withColumnsRenamed({each.first_name: each.name for each in vector if each.first_name != each.name})
-
-
-def with_first_names(shown: DataFrame, vector: Vector) -> DataFrame:
-    """Rows with the column names of files, the opposite of `with_present_names`."""
-    return shown.withColumnsRenamed({each.name: each.first_name for each in vector if each.first_name != each.name})
-
-
-def spark_schema(files: pa.Schema, *paths: str) -> spark.StructType:
-    """The Spark schema of Parquet files; `paths` names the partition columns in their paths."""
-    stored = [spark.StructField(field.name, _SPARK[field.type]) for field in files]
-    return spark.StructType([*stored, *(spark.StructField(name, _PATHS[name]) for name in paths)])
-
-
-def check_column_names(vector: Vector) -> None:
-    """Raise LakeError if a vector has names that cannot be columns: those of matches, or equal but for case."""
-    if taken := [attribute.name for attribute in vector if attribute.name.lower() in ROUTED]:
-        raise LakeError(f"{vector.scope} has an attribute {taken[0]!r}, a column name of delivered matches; rename it")
-    if twins := find_case_twins(attribute.name for attribute in vector) or find_case_twins(file_schema(vector).names):
-        raise LakeError(f"{vector.scope} has attributes that differ only in case, which Spark ignores: {twins}")
-
-
-def find_case_twins(names: Iterable[str]) -> str:
-    """Names that differ only in case, as text for a message; empty if there are none."""
-    seen: dict[str, str] = {}
-    pairs = ((seen.setdefault(name.lower(), name), name) for name in names)
-    return ", ".join(f"{first} and {second}" for first, second in pairs if first != second)
+def file_type(type_: AttributeType) -> pa.DataType:
+    """The Arrow type of an attribute's column in Parquet files."""
+    return pa.int64() if isinstance(type_, DurationType) else stored_type(type_)

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Callable
+from datetime import date
 
 import msgspec
 from pyspark.sql import DataFrame
 
 from genus.catalog import Catalog
-from genus.lake._tables.columns import COMMIT, DAY, DEAD_LETTERS, POSITION, TABLES, TYPE, table_schema
-from genus.lake._tables.ledger import Part, count_files, count_rows
-from genus.lake._tables.store import Store
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._tables.columns import COMMIT, DAY, DEAD_LETTERS, POSITION, TYPE, table_folder
+from genus.lake._tables.commits import Part, count_files, count_rows
+from genus.lake._tables.spark_columns import table_schema
+from genus.lake._tables.spark_store import SparkStore
 
 ROWS_PER_FILE = 4_000_000
 MAX_TASKS = 200
@@ -27,7 +30,7 @@ class CompactionResult(msgspec.Struct, frozen=True):
 
 
 def compact_tables(
-    store: Store, read_catalog: Callable[[], Catalog], progress: Callable[[int, int], object] | None = None
+    store: SparkStore, read_catalog: Callable[[], Catalog], progress: Callable[[int, int], object] | None = None
 ) -> CompactionResult:
     """Compact every table in a commit of its own; tables that another writer changes meanwhile are skipped."""
     began = time.monotonic()
@@ -48,9 +51,9 @@ def compact_tables(
 
 def crowded_parts(parts: list[Part]) -> list[Part]:
     """The parts of days that have more files than they need."""
-    days: dict[str, list[Part]] = {}
+    days: dict[date | None, list[Part]] = {}
     for part in parts:
-        days.setdefault(part.folder.rpartition("/")[2], []).append(part)
+        days.setdefault(part.day, []).append(part)
     return [part for found in days.values() if _is_crowded(found) for part in found]
 
 
@@ -60,19 +63,19 @@ def _is_crowded(parts: list[Part]) -> bool:
     return files > (1 if needed == 1 else 2 * needed)
 
 
-def _compact(store: Store, catalog: Catalog, table: str, parts: list[Part]) -> tuple[Part, ...]:
-    folder = f"{TABLES}/{table}"
+def _compact(store: SparkStore, catalog: Catalog, table: str, parts: list[Part]) -> tuple[Part, ...]:
+    folder = table_folder(table)
     rows = store.frame(parts, table_schema(catalog.vector(table)), folder).drop(COMMIT)
     ordered = _repartition(rows, parts).sortWithinPartitions(DAY, TYPE, "time", POSITION)
-    return store.rewrite(ordered, folder, parts, days=DAY, most=ROWS_PER_FILE)
+    with job_description(store.spark, f"compact {table} of {folder_name(store.path)}"):
+        return store.rewrite(ordered, folder, parts, days=DAY, most=ROWS_PER_FILE)
 
 
 def _repartition(rows: DataFrame, parts: list[Part]) -> DataFrame:
     """One task per day; where days are large, one task per file to be written."""
-    days: dict[str, int] = {}
+    days: dict[date | None, int] = {}
     for part in parts:
-        day = part.folder.rpartition("/")[2]
-        days[day] = days.get(day, 0) + part.rows
+        days[part.day] = days.get(part.day, 0) + part.rows
     if max(days.values()) <= ROWS_PER_FILE:
         return rows.repartition(min(len(days), MAX_TASKS), DAY)
     return rows.repartitionByRange(-(-sum(days.values()) // ROWS_PER_FILE), DAY, TYPE, "time")

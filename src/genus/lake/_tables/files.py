@@ -1,29 +1,34 @@
 """File access for lakes: local files through the operating system, all others through Hadoop or pyarrow.
 
 The driver reads and writes the ledger and the catalog through a `FileSystem`, which creates and replaces files
-atomically. Tasks have no Hadoop: they read sources with `open_input` and write tables with `write_file`, locally or
-through pyarrow's file systems (S3, GCS, Azure, HDFS).
+atomically; `hadoop` has the one of other file systems than the local one. Tasks have no Hadoop: they read sources with
+`open_input` and write tables with `write_file`, locally or through pyarrow's file systems (S3, GCS, Azure, HDFS).
 """
 
+import errno
 import glob
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-import pyarrow as pa
-import pyarrow.fs as arrow_fs
-from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
+from genus.lake._tables.commits import checksum
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 """URL schemes of Hadoop that pyarrow knows by another name."""
+_OBJECT_STORES = ("s3", "gcs", "abfs")
+"""Types of pyarrow's file systems that have no folders, and whose files appear when they are complete."""
 
 
 class FileInfo(msgspec.Struct, frozen=True):
@@ -40,6 +45,16 @@ class FileInfo(msgspec.Struct, frozen=True):
         """The last part of its path."""
         return self.path.rstrip("/").rpartition("/")[2]
 
+    @property
+    def modified_us(self) -> int:
+        """Time of the last change, in microseconds since 1970."""
+        return round(self.modified * 1e6)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the name begins like those of incomplete files."""
+        return self.name.startswith((".", "_"))
+
 
 class FileSystem(Protocol):
     """File operations of the driver; all paths are absolute."""
@@ -50,8 +65,11 @@ class FileSystem(Protocol):
     def create(self, path: str, content: bytes) -> bool:
         """Create a file atomically; False, and nothing is changed, if it exists already."""
 
-    def replace(self, path: str, content: bytes) -> None:
-        """Write a file atomically, in place of one that may exist."""
+    def replace(self, path: str, content: bytes, durable: bool = True) -> None:
+        """Write a file atomically, in place of one that may exist, and flush it to disk.
+
+        Without `durable` it is not flushed, and may be missing for a moment, or after a crash.
+        """
 
     def list_folder(self, folder: str) -> list[FileInfo]:
         """The direct entries of a folder, sorted by name; an empty list if there is no such folder."""
@@ -82,24 +100,55 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
 def spark_path(path: str) -> str:
     """An absolute path for Spark, which takes paths without a scheme to be in the cluster's default file system.
 
-    >>> spark_path("/tmp/a b"), spark_path("s3a://city/lake")
+    >>> spark_path("/tmp/a b"), spark_path("s3://city/lake")
     ('file:///tmp/a b', 's3a://city/lake')
     """
-    return path if local_path(path) is None else f"file://{path}"
+    if local_path(path) is not None:
+        return f"file://{path}"
+    return f"s3a{path[2:]}" if path.startswith("s3://") else path
 
 
-def file_system_for(spark: SparkSession, path: str) -> FileSystem:
-    """The file system of a path."""
-    return LocalFileSystem() if local_path(path) is not None else HadoopFileSystem(spark, path)
+def open_path(path: str) -> str:
+    """An absolute path for others than Spark, who name some file systems otherwise.
+
+    >>> open_path("/tmp/a b"), open_path("s3a://city/lake")
+    ('/tmp/a b', 's3://city/lake')
+    """
+    scheme, found, rest = path.partition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{rest}" if found else path
 
 
-def walk_files(files: FileSystem, folder: str) -> Iterator[FileInfo]:
-    """All files below a folder."""
+def walk_files(files: FileSystem, folder: str, *, hidden: bool = True) -> Iterator[FileInfo]:
+    """All files below a folder; without `hidden`, neither hidden files nor those in hidden folders."""
     for found in files.list_folder(folder):
+        if found.is_hidden and not hidden:
+            continue
         if found.is_folder:
-            yield from walk_files(files, found.path)
+            yield from walk_files(files, found.path, hidden=hidden)
         else:
             yield found
+
+
+def walk_unseen(folder: str, seen: Mapping[str, int]) -> Iterator[tuple[FileInfo, int]]:
+    """The files below a local folder, with their inodes, without hidden ones and those seen with the same inode.
+
+    The size and time of a file that was seen are not asked for, which takes most of the time of a listing.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            unseen = [entry for entry in entries if seen.get(entry.path) != entry.inode()]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as problem:
+        raise file_error("list", folder, problem) from problem
+    for entry in unseen:
+        found = _file_info(entry)
+        if found is None or found.is_hidden:
+            continue
+        if found.is_folder:
+            yield from walk_unseen(found.path, seen)
+        else:
+            yield found, entry.inode()
 
 
 class LocalFileSystem:
@@ -112,7 +161,7 @@ class LocalFileSystem:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as problem:
-            raise _file_error("read", path, problem) from problem
+            raise file_error("read", path, problem) from problem
 
     def create(self, path: str, content: bytes) -> bool:
         """Create a file by hard-linking a complete one to its name, which succeeds for one writer only."""
@@ -125,14 +174,18 @@ class LocalFileSystem:
                 raise LakeError(
                     f"cannot link {path}: {problem.strerror}; the file system of a lake must have hard links"
                 ) from problem
-            _sync_folder(os.path.dirname(path))
+            sync(os.path.dirname(path))
             return True
 
-    def replace(self, path: str, content: bytes) -> None:
+    def replace(self, path: str, content: bytes, durable: bool = True) -> None:
         """Rename a complete file over the present one."""
-        with _temporary_file(path, content) as made:
+        with _temporary_file(path, content, durable) as made:
+            if not durable:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)  # else some file systems flush the new file before they rename it
             os.replace(made, path)
-            _sync_folder(os.path.dirname(path))
+            if durable:
+                sync(os.path.dirname(path))
 
     def list_folder(self, folder: str) -> list[FileInfo]:
         """The direct entries of a folder, sorted by name."""
@@ -142,7 +195,7 @@ class LocalFileSystem:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as problem:
-            raise _file_error("list", folder, problem) from problem
+            raise file_error("list", folder, problem) from problem
 
     def delete(self, path: str) -> None:
         """Remove a file or a folder."""
@@ -151,10 +204,17 @@ class LocalFileSystem:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as problem:
-            raise _file_error("remove", path, problem) from problem
+            raise file_error("remove", path, problem) from problem
 
 
-def _file_error(what: str, path: str, problem: OSError) -> LakeError:
+def no_space(path: str) -> str:
+    """The message for a full disk."""
+    return f"no space left on the disk of {path}; nothing was committed; free some space and try again"
+
+
+def file_error(what: str, path: str, problem: OSError) -> LakeError:
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LakeError(no_space(path))
     return LakeError(f"cannot {what} {path}: {problem.strerror or problem}")
 
 
@@ -167,32 +227,34 @@ def _file_info(entry: os.DirEntry[str]) -> FileInfo | None:
     return FileInfo(entry.path, status.st_size, entry.is_dir(), status.st_mtime)
 
 
-def _hidden_path(path: str) -> str:
+def hidden_path(path: str) -> str:
     """A unique hidden path in the same folder, for a file that is renamed when it is complete."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.{uuid.uuid4().hex}"
 
 
 @contextmanager
-def _temporary_file(path: str, content: bytes) -> Iterator[str]:
+def _temporary_file(path: str, content: bytes, durable: bool = True) -> Iterator[str]:
     """Write a complete file under a hidden name in the folder of `path`; it is removed when the block ends."""
-    made = _hidden_path(path)
+    made = hidden_path(path)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(made, "xb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         yield made
     except OSError as problem:
-        raise _file_error("write", path, problem) from problem
+        raise file_error("write", path, problem) from problem
     finally:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):  # on a read-only disk there is nothing to remove, and the first problem is raised
             os.unlink(made)
 
 
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: str) -> None:
+    """Flush a file, or the names in a folder, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -223,6 +285,8 @@ def open_input(path: str) -> IO[bytes]:
 
 def list_files(path: str) -> list[str]:
     """The files that a path stands for: a file, all files of a folder but hidden ones, or a local pattern."""
+    import pyarrow.fs as arrow_fs
+
     files, inner = _arrow_file_system(path)
     found = files.get_file_info(inner)
     if found.type == arrow_fs.FileType.NotFound:
@@ -237,31 +301,90 @@ def list_files(path: str) -> list[str]:
 
 def file_size(path: str) -> int:
     """The number of bytes of a file; LakeError if there is no such file."""
+    return file_info(path).size
+
+
+def file_info(path: str) -> FileInfo:
+    """Size and time of a file; LakeError if there is no such file."""
     files, inner = _arrow_file_system(path)
     found = files.get_file_info(inner)
     if not found.is_file:
         raise LakeError(f"cannot read {path}: there is no such file")
-    return int(found.size)
+    local = local_path(path)
+    return FileInfo(path, int(found.size), False, os.stat(local).st_mtime if local else (found.mtime_ns or 0) / 1e9)
 
 
-def write_file(path: str, write: Callable[[Any], None]) -> int:
-    """Call `write` with a stream to a hidden file, then rename it, so that the file is complete; returns its size.
+Content: TypeAlias = bytes | memoryview
 
-    A task that is retried writes the same file again.
+
+class WrittenContent(NamedTuple):
+    """Size and checksum of a file that was written."""
+
+    bytes: int
+    checksum: str
+    footer: str
+    """The checksum of its end; see `footer_of`."""
+
+    @classmethod
+    def of(cls, content: Content) -> "WrittenContent":
+        """Size and checksums of a content."""
+        return cls(len(content), checksum(content), checksum(footer_of(content)))
+
+
+def footer_of(content: Content) -> Content:
+    """The footer of a Parquet file, by its end or the whole content: what says where which values are."""
+    return content[-8 - int.from_bytes(content[-8:-4], "little") :]
+
+
+def write_file(path: str, write: Callable[[Any], None]) -> WrittenContent:
+    """Call `write` with a stream, and write its content to a hidden file, which is renamed when it is on disk.
+
+    A task that is retried writes the same file again. In object stores, a file appears at once when it is complete, so
+    it is written under its name.
     """
     files, inner = _arrow_file_system(path)
-    files.create_dir(inner.rpartition("/")[0], recursive=True)
-    made = _hidden_path(inner)
+    content = content_of(write)
+    if files.type_name in _OBJECT_STORES:
+        _put(files, inner, content, path)
+        return WrittenContent.of(memoryview(content))
+    made = hidden_path(inner)
     try:
+        files.create_dir(inner.rpartition("/")[0], recursive=True)
         with files.open_output_stream(made) as stream:
-            write(stream)
-        size = int(files.get_file_info(made).size)
-        _move(files, made, inner, size)
-    except BaseException:
+            stream.write(content)
+        if local_path(path) is not None:
+            sync(made)
+        _move(files, made, inner, content.size)
+    except BaseException as problem:
         with suppress(OSError):
             files.delete_file(made)
+        if isinstance(problem, OSError):
+            raise file_error("write", path, problem) from problem
         raise
-    return size
+    return WrittenContent.of(memoryview(content))
+
+
+def _put(files: Any, inner: str, content: "pa.Buffer", path: str) -> None:
+    try:
+        with files.open_output_stream(inner) as stream:
+            stream.write(content)
+    except OSError as problem:
+        raise file_error("write", path, problem) from problem
+
+
+def content_of(write: Callable[[Any], None]) -> "pa.Buffer":
+    """What `write` writes to the stream that it is called with."""
+    import pyarrow as pa
+
+    stream = pa.BufferOutputStream()
+    write(stream)
+    return stream.getvalue()
+
+
+def read_content(path: str) -> bytes:
+    """The content of a file."""
+    with open_input(path) as file:
+        return file.read()
 
 
 def _move(files: Any, made: str, path: str, size: int) -> None:
@@ -275,136 +398,27 @@ def _move(files: Any, made: str, path: str, size: int) -> None:
 
 
 def _arrow_file_system(path: str) -> tuple[Any, str]:
-    """The pyarrow file system of a path, and the path there."""
+    """The pyarrow file system of a path, and the path there; pyarrow is imported when a file system is needed."""
+    import pyarrow as pa
+    import pyarrow.fs as arrow_fs
+
     local = local_path(path)
     if local is not None:
         return arrow_fs.LocalFileSystem(), local
-    scheme, _, rest = path.partition("://")
+    url = open_path(path)
     try:
-        files, inner = arrow_fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
+        if url.startswith("s3://") and "?" not in url:
+            bucket = url[len("s3://") :].partition("/")[0]
+            return _arrow_bucket(bucket, os.environ.get("AWS_ENDPOINT_URL", "")), url[len("s3://") :]
+        files, inner = arrow_fs.FileSystem.from_uri(url)
     except (pa.ArrowInvalid, OSError, NotImplementedError) as problem:
         raise LakeError(f"{path}: pyarrow has no file system for it: {problem}") from problem
     return files, inner
 
 
-# -- Hadoop ------------------------------------------------------------------------------------------------------------
+@lru_cache(maxsize=8)
+def _arrow_bucket(bucket: str, endpoint: str) -> Any:
+    """The pyarrow file system of a bucket, at an endpoint that the environment names; opening one asks the store."""
+    import pyarrow.fs as arrow_fs
 
-
-_CHUNK = 1 << 20
-
-
-class HadoopFileSystem:
-    """Files of any Hadoop file system, through the session's JVM; no other module uses the JVM.
-
-    HDFS lets one writer only rename a file to a name. Object stores have no such guarantee: one process at a time may
-    write to a lake there.
-    """
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        context: Any = getattr(spark, "_jsc", None)
-        if context is None:
-            raise LakeError(f"{path}: with Spark Connect a lake must be in a mounted folder")
-        gateway: Any = spark.sparkContext._gateway
-        self._gateway, self._jvm = gateway, gateway.jvm
-        with _java_errors("open", path):
-            uri = self._path(path).toUri()
-            configuration = context.hadoopConfiguration()
-            self._files: Any = self._jvm.org.apache.hadoop.fs.FileSystem.get(uri, configuration)
-            self._context: Any = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(uri, configuration)
-
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
-
-    def read(self, path: str) -> bytes | None:
-        """The content of a file; None if there is no such file."""
-        with _java_errors("read", path):
-            if (stream := self._open(path)) is None:
-                return None
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
-
-    def _open(self, path: str) -> Any:
-        try:
-            return self._files.open(self._path(path))
-        except Exception as problem:
-            if "FileNotFoundException" in _first_line(problem):
-                return None
-            raise
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Create a file by renaming a complete one."""
-        with _java_errors("write", path):
-            if self._files.exists(self._path(path)):
-                return False
-            try:
-                self._put(path, content, "NONE")
-            except Exception:
-                if self._files.exists(self._path(path)):
-                    return False
-                raise
-            return True
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Rename a complete file over the present one."""
-        with _java_errors("write", path):
-            self._put(path, content, "OVERWRITE")
-
-    def list_folder(self, folder: str) -> list[FileInfo]:
-        """The direct entries of a folder, sorted by name."""
-        with _java_errors("list", folder):
-            path = self._path(folder)
-            if not self._files.exists(path) or not self._files.getFileStatus(path).isDirectory():
-                return []
-            found = [_hadoop_info(folder.rstrip("/"), status) for status in self._files.listStatus(path)]
-        return sorted(found, key=lambda each: each.path)
-
-    def delete(self, path: str) -> None:
-        """Remove a file or a folder."""
-        with _java_errors("remove", path):
-            self._files.delete(self._path(path), True)
-
-    def _put(self, path: str, content: bytes, how: str) -> None:
-        """Write a file under a hidden name and rename it; `how` is a Hadoop rename option."""
-        made = _hidden_path(path)
-        try:
-            self._write(made, content)
-            self._rename(made, path, how)
-        except Exception:
-            self.delete(made)
-            raise
-
-    def _write(self, path: str, content: bytes) -> None:
-        """Write in chunks, because py4j copies what goes to the JVM several times."""
-        stream = self._files.create(self._path(path), True)
-        try:
-            for at in range(0, len(content), _CHUNK):
-                stream.write(bytearray(content[at : at + _CHUNK]))
-        finally:
-            stream.close()
-
-    def _rename(self, made: str, path: str, how: str) -> None:
-        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
-        options = self._gateway.new_array(rename, 1)
-        options[0] = getattr(rename, how)
-        self._context.rename(self._path(made), self._path(path), options)
-
-
-@contextmanager
-def _java_errors(what: str, path: str) -> Iterator[None]:
-    """Turn exceptions of Java into a LakeError that names the path."""
-    try:
-        yield
-    except Exception as problem:  # py4j's class cannot be named: with Spark Connect, py4j is not installed
-        raise LakeError(f"cannot {what} {path}: {_first_line(problem)}") from problem
-
-
-def _first_line(problem: Exception) -> str:
-    java = getattr(problem, "java_exception", None)
-    return str(problem if java is None else java.toString()).strip().partition("\n")[0]
-
-
-def _hadoop_info(folder: str, status: Any) -> FileInfo:
-    path = f"{folder}/{status.getPath().getName()}"
-    return FileInfo(path, status.getLen(), status.isDirectory(), status.getModificationTime() / 1000)
+    return arrow_fs.FileSystem.from_uri(f"s3://{bucket}")[0]

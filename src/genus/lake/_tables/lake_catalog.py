@@ -5,22 +5,26 @@ format that buses and brokers use, and may be shared with them.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from genus.catalog import Catalog, RegistrationResult, TypeEntry
-from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError
+from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError, SubscriptionError
 from genus.filters import AllOf, AttributeRef, Subscription
 from genus.filters._possibility import report_never, why_never
 from genus.filters._subscription import rebuild
-from genus.lake._tables.columns import Shape, check_column_names
 from genus.lake._tables.files import FileSystem, local_path
-from genus.model import ChoiceType, attributes, name_of, vector
+from genus.lake._tables.names import check_column_names
+from genus.lake._tables.objects import ObjectFileSystem
+from genus.lake._tables.shapes import Shape
+from genus.model import ChoiceType, attributes, name_of, pure_kind, vector
 
 CATALOG_FILE = "catalog.json"
+_WORDS = re.compile(r"[^\W\d][\w.]*")
 
 
 class CatalogFile:
@@ -37,7 +41,7 @@ class CatalogFile:
         """The present content of the file."""
         content = self._files.read(self.path)
         if content is None:
-            raise LakeDamaged(f"{self.path} is missing; a lake cannot be read without its catalog")
+            raise LakeDamaged(f"{self.path} is missing; restore it, or call `genus lake check --restore-catalog`")
         try:
             return content.decode()
         except UnicodeDecodeError as problem:
@@ -50,6 +54,16 @@ class CatalogFile:
         if text != self._text:
             self._catalog, self._text = self._parse(text), text
         return self._catalog
+
+    def check_same(self, committed: str | None) -> None:
+        """Raise LakeDamaged if the file is not the catalog that events were committed with, or an extension of it."""
+        text = self.text
+        if committed is None or text == committed or self._parse(text).extends(Catalog.parse(committed)):
+            return
+        raise LakeDamaged(
+            f"{self.path} is not the catalog of this lake: types, codes or bits of the events in it are missing or "
+            "others; put the right file back, or call Lake.restore_catalog or `genus lake check --restore-catalog`"
+        )
 
     def _parse(self, text: str) -> Catalog:
         """Parse a catalog and give it the classes that the previous one has."""
@@ -69,10 +83,28 @@ class CatalogFile:
         if (local := local_path(self.path)) is not None:
             _make_folder(os.path.dirname(local))
             Catalog.update(self.path, *what)
+        elif isinstance(self._files, ObjectFileSystem):
+            self._register_object(self._files, what)
         elif added or self._files.read(self.path) is None:
             self._files.replace(self.path, draft.text().encode())
         self._catalog.use_classes(*(each for each in what if isinstance(each, type)))
         return added
+
+    def _register_object(self, files: ObjectFileSystem, what: Sequence[type | ModuleType]) -> None:
+        """Add types to the present catalog; again, if another writer has changed it meanwhile."""
+        while True:
+            before = files.read(self.path)
+            draft = Catalog() if before is None else Catalog.parse(before.decode())
+            added = draft.register(*what)
+            _check_families(draft)
+            if before is not None and not added:
+                return
+            if files.swap(self.path, before, draft.text().encode()):
+                return
+
+    def replace(self, text: str) -> None:
+        """Write another catalog over the file."""
+        self._files.replace(self.path, text.encode())
 
     def adopt(self, source: str | os.PathLike[str]) -> None:
         """Replace the catalog by that of a file which extends it; CatalogConflict if it lacks anything.
@@ -123,13 +155,19 @@ def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterabl
     >>> matching_types(Subscription(Loop), catalog, [Shape("Loop", "Lidar", str(catalog.code(Loop) * 101), "8")])
     {'Loop': ['Lidar', 'Loop', 'Radar']}
     """
-    codes = [catalog.code(wanted) for wanted in subscription.types]
+    codes = [catalog.code(_wanted_name(wanted, subscription, catalog)) for wanted in subscription.types]
     entries = catalog.entries
     found: dict[str, set[str]] = {}
     for family, name, code in _known_types(entries, shapes):
-        if all(code % each == 0 for each in codes) and _is_direct(subscription, catalog, entries, name):
+        if all(code % each == 0 for each in codes) and _is_direct(subscription, catalog, name):
             found.setdefault(family, set()).add(name)
     return {family: sorted(names) for family, names in sorted(found.items())}
+
+
+def _wanted_name(wanted: type, subscription: Subscription, catalog: Catalog) -> str:
+    """The name of a type; for an exact subscription to a pure class, that of its kind, which others may have."""
+    catalog.code(wanted)
+    return exact_name(name_of(wanted), catalog) if subscription.exact else name_of(wanted)
 
 
 def _known_types(entries: Mapping[str, TypeEntry], shapes: Iterable[Shape]) -> set[tuple[str, str, int]]:
@@ -137,9 +175,24 @@ def _known_types(entries: Mapping[str, TypeEntry], shapes: Iterable[Shape]) -> s
     return registered | {(shape.family, shape.type, int(shape.code)) for shape in shapes}
 
 
-def _is_direct(subscription: Subscription, catalog: Catalog, entries: Mapping[str, TypeEntry], name: str) -> bool:
+def _is_direct(subscription: Subscription, catalog: Catalog, name: str) -> bool:
     """Whether a type satisfies `exact`; a type that is not in the catalog does not."""
-    return not subscription.exact or (name in entries and subscription.accepts(catalog.declare(name)))
+    wanted = name_of(subscription.type)
+    return not subscription.exact or (name in catalog and exact_name(name, catalog) == exact_name(wanted, catalog))
+
+
+def exact_name(name: str, catalog: Catalog) -> str:
+    """The name that exact subscriptions compare: of a pure class, that of its kind."""
+    kind = pure_kind(catalog.declare(name)) if name in catalog else None
+    return name if kind is None else name_of(kind)
+
+
+def attribute_names(name: str, entries: Mapping[str, TypeEntry]) -> Iterator[str]:
+    """The attributes that events of a type may carry, inherited ones included; none for a kind."""
+    line: str | None = name
+    while line is not None and not entries[line].kind:
+        yield from entries[line].attributes
+        line = next(iter(entries[line].parents), None)
 
 
 def family_name(what: type | str, catalog: Catalog) -> str:
@@ -153,52 +206,89 @@ def family_name(what: type | str, catalog: Catalog) -> str:
 
 
 class SubscriptionResolver:
-    """Resolves subscriptions against a catalog; raises NotRegistered or LakeError for what the catalog lacks."""
+    """Resolves subscriptions against a catalog; raises NotRegistered or LakeError for what the catalog lacks.
 
-    def __init__(self, catalog: Catalog, parse: Callable[[str, list[type]], Subscription] = Subscription.parse) -> None:
+    A subscription means what the catalog says. Classes of this process are used where they have all that the catalog
+    has; instead of one that is older, or has other names, a class is generated from the catalog.
+    """
+
+    def __init__(
+        self, catalog: Catalog, parse: Callable[[str, Iterable[type]], Subscription] = Subscription.parse
+    ) -> None:
         self._catalog = catalog
         self._parse = parse
-        self._declaring: dict[type, Catalog | None] = {}
+        self._outdated: dict[type, bool] = {}
+        self._hidden: dict[type, frozenset[str]] = {}
 
     def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
         """The subscription given as such, as text or as a type."""
         if isinstance(what, str):
-            return self._parse(what, self._types)
+            return self._resolve_text(what)
         found = what if isinstance(what, Subscription) else Subscription(what)
         self._check(found)
-        if found.type not in self._declaring:
-            self._declaring[found.type] = self._find_declaring(found.type)
-        catalog = self._declaring[found.type]
-        return found if catalog is None else self._rebind(found, catalog)
+        return self._rebind(found) if any(map(self._is_outdated, found.types)) else found
 
     def report_never(self, subscription: Subscription, *, strict: bool) -> None:
         """Warn if no event of a type that the catalog has can match, or raise SubscriptionError by `strict`."""
         if why_never(subscription) is None:
             return
         self._check(subscription)  # its own classes first: others of this process may have the same names
-        if self._types:  # a type that only the catalog has may have matches
+        if self._own:  # a type that only the catalog has may have matches
             report_never(subscription, strict=strict)
 
     @cached_property
-    def _types(self) -> list[type]:
-        return [self._catalog.declare(name) for name in self._catalog.types]
+    def _own(self) -> dict[str, type]:
+        """The class of each type: that of this process, if it fits. All are declared, as targets ask for subtypes."""
+        return {name: self._catalog.declare(name) for name in self._catalog.types}
 
-    def _find_declaring(self, cls: type) -> Catalog | None:
-        """The catalog whose class is used instead, because its attributes have other names or its enums more values."""
-        if not has_names_of(cls, self._catalog):
-            return self._catalog
-        return self._declared if self._is_outdated(cls) else None
+    @cached_property
+    def _generated(self) -> dict[str, type]:
+        """The class of each type, generated from the catalog."""
+        return {name: self._catalog.declare(name, generated=True) for name in self._catalog.types}
+
+    def _resolve_text(self, text: str) -> Subscription:
+        """The subscription of a text; only a class of this process may have properties that the text names."""
+        words = set(_WORDS.findall(text))
+        named = [name for name in words if name in self._own]
+        own = [self._own[name] for name in named]
+        if not any(self._is_outdated(cls) or not words.isdisjoint(self._hidden_by(cls)) for cls in own):
+            return self._parse(text, own or self._own.values())
+        try:
+            return self._parse(text, [self._generated[name] for name in named])
+        except SubscriptionError:
+            try:
+                return self._rebind(self._parse(text, own))
+            except SubscriptionError:
+                pass
+            raise
+
+    def _hidden_by(self, cls: type) -> frozenset[str]:
+        """The attributes that the family of a type has in the catalog and not in this process."""
+        if cls not in self._hidden:
+            own = {attribute.name for attribute in vector(cls)}
+            known = {attribute.name for attribute in self._catalog.vector(name_of(cls))}
+            self._hidden[cls] = frozenset(known - own)
+        return self._hidden[cls]
 
     def _is_outdated(self, cls: type) -> bool:
-        """Whether an enum of the type's family has values in the catalog that the class does not have."""
-        scope = self._catalog.vector(cls)
-        choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
-        return any(known is not None and known.type != each.type for each in choices if (known := scope.get(each.name)))
+        """Whether a class lacks attributes, their names, or values of enums that its type has in the catalog."""
+        if cls not in self._outdated:
+            self._outdated[cls] = not (has_names_of(cls, self._catalog) and self._has_all(cls))
+        return self._outdated[cls]
 
-    def _rebind(self, subscription: Subscription, catalog: Catalog | None = None) -> Subscription:
-        """The same subscription, bound to classes that a catalog declares instead of those of this process."""
-        declare = (catalog or self._declared).declare
-        types = tuple(declare(name_of(cls)) for cls in subscription.types)
+    def _has_all(self, cls: type) -> bool:
+        own, scope = {attribute.name for attribute in attributes(cls)}, self._catalog.vector(name_of(cls))
+        choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
+        known = [(there.type, each.type) for each in choices if (there := scope.get(each.name)) is not None]
+        return own.issuperset(attribute_names(name_of(cls), self._entries)) and all(one == two for one, two in known)
+
+    @cached_property
+    def _entries(self) -> Mapping[str, TypeEntry]:
+        return self._catalog.entries
+
+    def _rebind(self, subscription: Subscription) -> Subscription:
+        """The same subscription, bound to classes that are generated from the catalog."""
+        types = tuple(self._generated[name_of(cls)] for cls in subscription.types)
         return rebuild(
             AllOf(types),
             exact=subscription.exact,
@@ -206,11 +296,6 @@ class SubscriptionResolver:
             lacks=subscription.lacks,
             where=subscription.where,
         )
-
-    @cached_property
-    def _declared(self) -> Catalog:
-        """A copy of the catalog that knows no class of this process."""
-        return Catalog.parse(self._catalog.text())
 
     def _check(self, subscription: Subscription) -> None:
         for wanted in subscription.types:

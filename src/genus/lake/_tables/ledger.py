@@ -1,127 +1,90 @@
-"""The ledger of a store: a log of numbered commits that names the folders of Parquet files that belong to it.
+"""The ledger of a store: a log of numbered commits, each of which names the Parquet files that it adds.
 
 A writer puts its files into new folders, which readers do not look at, and then creates the next commit file, which
 names them. Creating a file succeeds for one writer only. So commits are ordered, a store changes atomically, and files
 that a killed writer left behind are in no commit. A lake, its inboxes and its derived tables each have a ledger.
+
+A commit is sealed with a checksum and names the seal of the commit before; `head.json` names the newest. So a commit
+that is changed, replaced or removed is noticed. After every `FOLD_EVERY` commits they are folded into one file, and
+after `RADIX` such files these into a larger one. So opening a store reads few files, and a commit costs the same
+however many there are. If a fold is damaged or of another ledger, smaller ones or the commits are read instead.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Literal, TypeVar
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import msgspec
 
-from genus.errors import LakeDamaged
-from genus.lake._tables.columns import Shape
+from genus.errors import LakeDamaged, LakeError
+from genus.lake._tables.commits import DELETION, Commit, CommitConflict, CommitDraft, IngestedFile, checksum, fold
 from genus.lake._tables.files import FileSystem
+from genus.lake._tables.state import LedgerState
 
 LOG_FOLDER = "_log"
 DIGITS = 12
-STATE_SUFFIX = ".state.json"
-STATE_INTERVAL = 64
-"""The state is written to a file after this many commits, so that opening a store reads few files."""
-
-Kind = Literal["create", "ingest", "compact", "deliver", "derive"]
-
-
-class Part(msgspec.Struct, frozen=True):
-    """A folder of Parquet files of one table."""
-
-    table: str
-    folder: str
-    """Path relative to the store."""
-    files: int
-    rows: int
-    bytes: int
+FOLD_SUFFIX = ".fold.json"
+FOLD_EVERY = 64
+RADIX = 8
+"""A larger fold covers as many smaller ones."""
+MAX_AHEAD_US = 60_000_000
+"""A commit takes the time of the one before if that is later by less: clocks of machines differ a little."""
+SET_BACK = "clock"
+"""The note with the versions of commits whose time is earlier than that of the commit before."""
 
 
-class IngestedFile(msgspec.Struct, frozen=True):
-    """A file that was ingested, identified by its content."""
+class SealedCommit(NamedTuple):
+    """A commit or a fold, and the checksum of the commit or of the last folded one."""
 
-    number: int
-    """64 bits of a hash of the content."""
-    path: str
-    bytes: int
-    rows: int
-    dead: int
-    """Number of dead letters."""
-    commit: str = ""
-    """Id of the commit that ingested it last."""
+    commit: Commit
+    seal: str
 
 
-class CommitDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes that a writer wants to commit."""
+class _Envelope(msgspec.Struct, frozen=True):
+    """The content of a commit file."""
 
-    id: str
-    """Unique name, part of the names of the writer's folders."""
-    kind: Kind
-    at_us: int
-    added: tuple[Part, ...] = ()
-    removed: tuple[str, ...] = ()
-    """Folders that the added parts replace."""
-    sources: tuple[IngestedFile, ...] = ()
-    shapes: tuple[Shape, ...] = ()
-    after: int | None = None
-    """In the store of a follower: the version of the lake that was processed before."""
-    upto: int | None = None
-    """In the store of a follower: the version of the lake that is processed with this commit."""
-    newest_us: int | None = None
-    """The latest time of recording among the added events."""
-    notes: Mapping[str, str] = {}
+    seal: str
+    """The checksum of the text of the commit, and of `last`."""
+    commit: msgspec.Raw
+    last: str | None = None
+    """In a fold: the seal of its last commit."""
 
 
-class Commit(CommitDraft, frozen=True, kw_only=True):
-    """A committed draft."""
+class _Head(msgspec.Struct, frozen=True):
+    """The newest commit that its writer could note; it may be older than the newest one, not newer."""
 
     version: int
+    seal: str
+    check: str
+    """The checksum of both, so that a damaged note is not taken for a missing commit."""
+
+    @classmethod
+    def of(cls, version: int, seal: str) -> "_Head":
+        """The note of a commit."""
+        return cls(version, seal, checksum(f"{version} {seal}".encode()))
 
 
-class LedgerState(msgspec.Struct, frozen=True):
-    """The result of all commits up to a version."""
+class _Listing:
+    """The commits and folds in the folder of a ledger."""
 
-    version: int = 0
-    parts: Mapping[str, Part] = {}
-    """By folder."""
-    sources: Mapping[int, IngestedFile] = {}
-    """Ingested files by number."""
-    shapes: Mapping[str, Shape] = {}
-    """By `Shape.key`."""
-    cursor: int = 0
-    """In the store of a follower: the version of the lake that has been processed."""
-    newest_us: int | None = None
-    """The latest time of recording among all events."""
-    notes: Mapping[str, str] = {}
+    def __init__(self, names: list[str]) -> None:
+        self.commits = {int(name[:-5]) for name in names if _is_commit(name)}
+        self.folds: dict[int, list[int]] = {}
+        """For each version that folds begin with: the versions they end with, the largest first."""
+        for first, last in sorted(map(_range_of, filter(_is_fold, names)), reverse=True):
+            self.folds.setdefault(first, []).append(last)
 
-    def after(self, commit: Commit) -> "LedgerState":
-        """The state after one more commit."""
-        gone = set(commit.removed)
-        kept = {folder: part for folder, part in self.parts.items() if folder not in gone}
-        sources = {each.number: msgspec.structs.replace(each, commit=commit.id) for each in commit.sources}
-        return LedgerState(
-            commit.version,
-            kept | {part.folder: part for part in commit.added},
-            {**self.sources, **sources},
-            {**self.shapes, **{shape.key: shape for shape in commit.shapes}},
-            self.cursor if commit.upto is None else commit.upto,
-            max((each for each in (self.newest_us, commit.newest_us) if each is not None), default=None),
-            {**self.notes, **commit.notes},
-        )
+    def without_folds(self) -> "_Listing":
+        """The commits alone."""
+        return _Listing([_name(version) for version in self.commits])
 
-    def table(self, name: str) -> list[Part]:
-        """The parts of one table."""
-        return [part for part in self.parts.values() if part.table == name]
-
-    @property
-    def tables(self) -> list[str]:
-        """The tables that have parts."""
-        return sorted({part.table for part in self.parts.values()})
-
-
-Numbered = TypeVar("Numbered", Commit, LedgerState)
-
-
-class CommitConflict(Exception):
-    """Another writer has committed the same sources, removed the same parts or processed the same versions."""
+    @cached_property
+    def last(self) -> int:
+        """The newest version that is there; 0 if there is none."""
+        return max([*self.commits, *(last for ends in self.folds.values() for last in ends)], default=0)
 
 
 class Ledger:
@@ -136,7 +99,9 @@ class Ledger:
     @property
     def exists(self) -> bool:
         """Whether the store has any commit."""
-        return any(_is_commit(found.name) for found in self._files.list_folder(self._folder))
+        return self._head() is not None or self._list().last > 0
+
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     def state(self) -> LedgerState:
         """The present state of the store.
@@ -146,114 +111,449 @@ class Ledger:
         """
         with self._lock:
             if self._state.version == 0:
-                self._state = self._list_commits(self._state)
+                self._state = self._open()
             self._state = self._read_next(self._state)
             return self._state
 
-    def _read_next(self, state: LedgerState) -> LedgerState:
-        """Add the commits after a state, looked up by name."""
-        for _ in range(STATE_INTERVAL):
-            commit = self._decode(self._file(state.version + 1), Commit)
-            if commit is None:
-                return state
-            state = state.after(commit)
-        return self._list_commits(state)
+    def state_at(self, version: int) -> LedgerState:
+        """The state after the commit with a number; LakeError if there is no such commit, or no longer."""
+        now = self.state()
+        if version == now.version:
+            return now
+        if not 0 < version < now.version:
+            raise LakeError(f"{self._folder}: there is no version {version}; the last one is {now.version}")
+        try:
+            found = self._read_listed(LedgerState(), version)
+            if (following := self._decode(self._file(version + 1))) is not None:
+                self._after(found, following)  # raises if the fold that was read is of another ledger
+            return found
+        except LakeDamaged:
+            if version < min(self._list().commits):
+                raise LakeError(f"{self._folder}: version {version} is too old; its commits were folded") from None
+            raise
 
-    def _list_commits(self, state: LedgerState) -> LedgerState:
-        """Add all commits in the folder, beginning with the newest state file."""
-        names = [found.name for found in self._files.list_folder(self._folder)]
-        last = max((_version(name) for name in names if name.endswith(STATE_SUFFIX)), default=0)
-        if last > state.version:
-            state = self._require(self._state_file(last), LedgerState)
-        for version in sorted(_version(name) for name in names if _is_commit(name)):
-            if version > state.version + 1:
-                raise LakeDamaged(f"{self._folder}: commit {state.version + 1} is missing, but {version} exists")
-            if version == state.version + 1:
-                state = state.after(self._require(self._file(version), Commit))
-        return state
+    def version_at(self, at_us: int) -> int:
+        """The version of the last commit with a time at or before one; LakeError if there is none, or no longer."""
+        first = min(self._list().commits, default=1)
+        found = self._last_at(first, at_us)
+        if found < first:
+            what = "the first commit was made later" if first == 1 else "its commits were folded and removed"
+            raise LakeError(f"{self._folder}: there is no version at that time; {what}")
+        return found
+
+    def _last_at(self, first: int, at_us: int) -> int:
+        """The last version from `first` on with a time at or before one; `first - 1` if there is none.
+
+        Times grow but where a clock was ahead, which is noted; so they are searched from each such commit on.
+        """
+        state = self.state()
+        last = state.version
+        for begin in sorted({first, *_set_back(state)}, reverse=True):
+            if first <= begin <= last:
+                searched = range(begin, last + 1)
+                found = bisect_right(searched, at_us, key=lambda version: self.commit_at(version).at_us)
+                if found:
+                    return begin + found - 1
+                last = begin - 1
+        return first - 1
 
     def commits(self, after: int, upto: int) -> list[Commit]:
-        """The commits with versions above `after`, up to and including `upto`."""
-        return [self._require(self._file(version), Commit) for version in range(after + 1, upto + 1)]
+        """The commits with versions above `after`, up to and including `upto`, which is a version that was read."""
+        found = [self._sealed_at(version) for version in range(after + 1, upto + 1)]
+        state = self.state()
+        seals = [each.commit.previous for each in found[1:]]
+        seals += [state.seal if upto == state.version else self._sealed_at(upto + 1).commit.previous] if found else []
+        for each, seal in zip(found, seals, strict=True):
+            self._check_seal(each, seal)
+        return [each.commit for each in found]
+
+    def commit_at(self, version: int) -> Commit:
+        """The commit with a number; LakeError if it was folded and removed."""
+        return self._sealed_at(version).commit
+
+    def _sealed_at(self, version: int) -> SealedCommit:
+        found = self._decode(self._file(version))
+        if found is None:
+            if version > min(self._list().commits, default=0):
+                raise LakeDamaged(f"{self._file(version)} is missing; restore it from a backup")
+            raise LakeError(f"{self._folder}: version {version} is too old; its commit was folded")
+        return found
+
+    def _check_seal(self, found: SealedCommit, seal: str) -> None:
+        """Raise LakeDamaged if the commit that follows was made after another one."""
+        if found.seal != seal:
+            raise LakeDamaged(
+                f"{self._file(found.commit.version)} is another commit than the one that was made; restore it from a "
+                "backup"
+            )
+
+    def history(self) -> Iterator[Commit]:
+        """The commits that were not folded and removed, the newest first."""
+        state = self.state()
+        seal = state.seal
+        for version in range(state.version, 0, -1):
+            found = self._decode(self._file(version))
+            if found is None:
+                return
+            self._check_seal(found, seal)
+            seal = found.commit.previous
+            yield found.commit
+
+    def folds(self) -> Iterator[Commit]:
+        """The folds that can be read, those of the latest commits first."""
+        for first, ends in sorted(self._list().folds.items(), reverse=True):
+            for last in ends:
+                with suppress(LakeDamaged):
+                    if found := self._decode(self._fold_file(first, last)):
+                        yield found.commit
+
+    def _open(self) -> LedgerState:
+        """The state by all files in the folder; the head is read first, because writers note it last."""
+        head = self._head()
+        state = self._read_listed(LedgerState(), head=head)
+        if head is not None and head.version > state.version:
+            raise LakeDamaged(
+                f"{self._file(head.version)} is missing; it was the last commit; restore it from a backup. If this is "
+                f"a copy that was made while the lake was written, remove {self._head_file}: commits after "
+                f"{state.version} are not in the copy; `genus lake backup` makes complete ones"
+            )
+        is_folded = state.version > 0 and state.version % FOLD_EVERY == 0
+        if is_folded and self._files.read(self._file(state.version)) is None:  # the newest commits are never forgotten
+            raise LakeDamaged(
+                f"{self._file(state.version)} is missing, and all commits after it; restore `{LOG_FOLDER}` from a "
+                "backup"
+            )
+        return state
+
+    def _read_next(self, state: LedgerState) -> LedgerState:
+        """Add the commits after a state, looked up by name."""
+        for _ in range(FOLD_EVERY):
+            found = self._decode(self._file(state.version + 1))
+            if found is None:
+                return state
+            state = self._after(state, found)
+        return self._read_listed(state)
+
+    def _read_listed(self, state: LedgerState, upto: int | None = None, head: _Head | None = None) -> LedgerState:
+        """Add the commits in the folder, up to a version; if a fold is of another ledger, the commits are read."""
+        try:
+            return self._add_steps(state, self._steps(state.version, upto), head)
+        except LakeDamaged as problem:
+            with suppress(LakeError):
+                commits = self._steps(state.version, upto, self._list().without_folds(), relist=False)
+                return self._add_steps(state, commits, head)
+            raise problem
+
+    def _add_steps(self, state: LedgerState, steps: Iterator[SealedCommit], head: _Head | None) -> LedgerState:
+        for step in steps:
+            state = self._after(state, step)
+        if head is not None and head.version == state.version and head.seal != state.seal:
+            raise LakeDamaged(
+                f"{self._file(head.version)} is another commit than the one that was made; restore it from a backup"
+            )
+        return state
+
+    def _steps(
+        self, after: int, upto: int | None = None, expected: _Listing | None = None, *, relist: bool = True
+    ) -> Iterator[SealedCommit]:
+        """Folds and commits that follow each other after a version, as few as possible.
+
+        With `expected` files, the folder is listed only if one of them is missing; folds may just have been removed.
+        """
+        listing, listed_at = expected or self._list(), -1
+        while True:
+            last = listing.last if upto is None else upto
+            if after >= last:
+                return
+            step = self._step(listing, after + 1, last)
+            if step is None:
+                if listed_at == after or not relist:
+                    raise self._missing(after + 1, listing.last)
+                listing, listed_at = self._list(), after
+                continue
+            yield step
+            after = step.commit.version
+
+    def _step(self, listing: _Listing, first: int, last: int) -> SealedCommit | None:
+        """The largest fold that begins with a version, or the commit; a damaged fold is passed over if it can be."""
+        damage: LakeDamaged | None = None
+        for end in [end for end in listing.folds.get(first, []) if end <= last]:
+            try:
+                if found := self._decode(self._fold_file(first, end)):
+                    return found
+            except LakeDamaged as problem:
+                damage = problem
+        if first not in listing.commits and damage is not None:
+            raise damage
+        return self._decode(self._file(first)) if first in listing.commits else None
+
+    def _after(self, state: LedgerState, found: SealedCommit) -> LedgerState:
+        commit = found.commit
+        if commit.since != state.version + 1:
+            raise self._missing(state.version + 1, commit.since)
+        if commit.previous != state.seal or (state.lake and commit.lake != state.lake):
+            path = self._file(commit.version) if commit.first is None else self._fold_file(commit.first, commit.version)
+            raise LakeDamaged(
+                f"{path} was not made after commit {state.version} of this ledger; the ledger was changed, or restored "
+                "from a backup while it was in use; open it again, and see `genus lake check`"
+            )
+        return state.after(commit, found.seal)
+
+    def _missing(self, version: int, later: int) -> LakeDamaged:
+        return LakeDamaged(
+            f"{self._file(version)}: commit {version} is missing, but {later} exists; restore it from a backup"
+        )
+
+    # -- writing -----------------------------------------------------------------------------------------------------
 
     def commit(self, draft: CommitDraft) -> Commit:
         """Make a draft the next commit; CommitConflict if another writer's commit contradicts it."""
         while True:
             state = self.state()
             _check(draft, state)
-            made = Commit(**msgspec.structs.asdict(draft), version=state.version + 1)
-            if self._create(self._file(made.version), msgspec.json.encode(made)):
-                self._write_state(made.version)
+            self._check_last(state)
+            made = Commit(
+                **msgspec.structs.asdict(_in_order(draft, state)),
+                version=state.version + 1,
+                previous=state.seal,
+                lake=state.lake or draft.id,
+            )
+            content, seal = _sealed(made)
+            if self._create(self._file(made.version), content):
+                with suppress(LakeError):  # the commit is made; folds and head can be made again
+                    self._note_head(_Head.of(made.version, seal))
+                    self._fold(made.version)
                 return made
+
+    def _check_last(self, state: LedgerState) -> None:
+        """Raise LakeDamaged if the last commit is not there any more, so that no commit follows a gap."""
+        if state.version == 0:
+            return
+        found = self._decode(self._file(state.version))
+        if found is None or found.seal != state.seal:
+            raise LakeDamaged(
+                f"{self._file(state.version)} was removed or replaced since it was read; if the store was restored "
+                "from a backup, open it again"
+            )
 
     def _create(self, path: str, content: bytes) -> bool:
         """Create a file; also True if it has this content already, as after a retry inside the file system."""
         return self._files.create(path, content) or self._files.read(path) == content
 
-    def _write_state(self, version: int) -> None:
-        if version % STATE_INTERVAL == 0:
-            state = self.state()
-            self._files.create(self._state_file(state.version), msgspec.json.encode(state))
-            # The last state file but one is kept: a reader may be opening it.
-            self._files.delete(self._state_file(version - 2 * STATE_INTERVAL))
+    def _note_head(self, head: _Head) -> None:
+        self._files.replace(self._head_file, msgspec.json.encode(head), durable=False)
 
-    def _require(self, path: str, type_: type[Numbered]) -> Numbered:
-        found = self._decode(path, type_)
-        if found is None:
-            raise LakeDamaged(f"{path} is missing")
-        return found
+    def _head(self) -> _Head | None:
+        """The newest commit that was noted; None if there is no such note, or a damaged one."""
+        content = self._files.read(self._head_file)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            head = None if content is None else msgspec.json.decode(content, type=_Head)
+            return head if head is not None and head == _Head.of(head.version, head.seal) else None
+        return None
 
-    def _decode(self, path: str, type_: type[Numbered]) -> Numbered | None:
-        """The decoded content of a file; None if there is no such file."""
+    # -- folds -------------------------------------------------------------------------------------------------------
+
+    def _fold(self, version: int) -> None:
+        """Fold the commits up to a version that completes a fold, and remove folds that larger ones cover."""
+        size = FOLD_EVERY
+        while version % size == 0:
+            steps = list(self._steps(version - size, version, self._expected(version - size, version, size // RADIX)))
+            content, _ = _sealed(fold(step.commit for step in steps), last=steps[-1].seal)
+            self._files.create(self._fold_file(version - size + 1, version), content)
+            if size > FOLD_EVERY:
+                self._remove_folds(version - 2 * size, version - size, size // RADIX)
+            size *= RADIX
+
+    def _expected(self, after: int, upto: int, size: int) -> _Listing:
+        """The files that a fold of some versions is made of: commits, or folds of `size` commits."""
+        if size < FOLD_EVERY:
+            return _Listing([_name(version) for version in range(after + 1, upto + 1)])
+        return _Listing([_fold_name(first, first + size - 1) for first in range(after + 1, upto + 1, size)])
+
+    def _remove_folds(self, after: int, upto: int, size: int) -> None:
+        """Remove small folds; the newest ones are kept, because a reader may be opening them."""
+        for first in range(max(after, 0) + 1, upto + 1, size):
+            self._files.delete(self._fold_file(first, first + size - 1))
+
+    def forget(self, before_us: int) -> int:
+        """Remove commits that are older than a time and folded; returns their number."""
+        listing = self._list()
+        folded, removed = self._folded_upto(listing), 0
+        if folded <= FOLD_EVERY:
+            return 0
+        upto = min(folded - FOLD_EVERY, self._last_at(min(listing.commits), before_us - 1))
+        for version in sorted(listing.commits):
+            if version > upto:
+                break
+            self._files.delete(self._file(version))
+            removed += 1
+        return removed
+
+    def _folded_upto(self, listing: _Listing) -> int:
+        """The last version up to which all commits are in folds that can be read and that follow each other."""
+        state = LedgerState()
+        with suppress(LakeDamaged):
+            while ends := listing.folds.get(state.version + 1):
+                found = self._decode(self._fold_file(state.version + 1, ends[0]))
+                if found is None:
+                    break
+                state = self._after(state, found)
+        same = self._decode(self._file(state.version))
+        return state.version if same is not None and same.seal == state.seal else 0
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """The paths of commits, folds and a head that are not what was written, and why."""
+        listing = self._list()
+        folds = [(first, last) for first, ends in listing.folds.items() for last in ends]
+        seals: dict[int, str] = {}
+        for path in [*map(self._file, sorted(listing.commits)), *(self._fold_file(*each) for each in sorted(folds))]:
+            try:
+                found = self._decode(path)
+                if found is not None and self._contradicts(found, seals):
+                    yield path, f"was not made after commit {found.commit.since - 1} of this ledger"
+            except LakeDamaged as problem:
+                yield path, str(problem).removeprefix(f"{path}: ")
+        if self._head() is None and self._files.read(self._head_file) is not None:
+            yield self._head_file, "is damaged; the next commit makes it again"
+
+    def _contradicts(self, found: SealedCommit, seals: dict[int, str]) -> bool:
+        """Whether a commit or fold is not of this ledger, by the seals of the commits; those of a commit are noted."""
+        known, version = seals.get(found.commit.since - 1), found.commit.version
+        if found.commit.first is None:
+            seals[version] = found.seal
+        return (known is not None and known != found.commit.previous) or seals.get(version, found.seal) != found.seal
+
+    # -- backups -----------------------------------------------------------------------------------------------------
+
+    def earlier_version(self, of: "Ledger", state: LedgerState) -> int:
+        """The version of this ledger, as an earlier backup of another one; 0 if it has none.
+
+        LakeError if it is of another store, or has commits that the other one does not have in a state.
+        """
+        head = self._head()
+        if head is None:
+            return 0
+        last = self._decode(self._file(head.version))
+        if last is None or last.commit.lake != state.lake or not of.has_made(last):
+            raise LakeError(f"{self._folder} is not an earlier backup of this store; choose another folder")
+        return head.version
+
+    def has_made(self, found: SealedCommit) -> bool:
+        """Whether a commit is one of this ledger; also True if it was forgotten, so that it is not known."""
+        version = found.commit.version
+        try:
+            return version <= self.state().version and self._sealed_at(version).seal == found.seal
+        except LakeDamaged:
+            raise
+        except LakeError:
+            return True
+
+    def names_upto(self, version: int) -> list[str]:
+        """The names of the files with commits up to a version: the newest first, folds after all commits."""
+        listing = self._list()
+        folds = [(first, last) for first, ends in listing.folds.items() for last in ends if last <= version]
+        commits = sorted((each for each in listing.commits if each <= version), reverse=True)
+        return [*map(_name, commits), *(_fold_name(*each) for each in sorted(folds, reverse=True))]
+
+    def note(self, state: LedgerState) -> None:
+        """Note that a state is the newest."""
+        self._note_head(_Head.of(state.version, state.seal))
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def _list(self) -> _Listing:
+        return _Listing([found.name for found in self._files.list_folder(self._folder)])
+
+    def _decode(self, path: str) -> SealedCommit | None:
+        """The commit or fold in a file; None if there is no such file, LakeDamaged if it is not what was written."""
         content = self._files.read(path)
         if content is None:
             return None
         try:
-            found = msgspec.json.decode(content, type=type_)
+            envelope = msgspec.json.decode(content, type=_Envelope)
+            if _seal_of(bytes(envelope.commit), envelope.last) != envelope.seal:
+                raise LakeDamaged(f"{path}: the content was changed, its checksum differs; restore it from a backup")
+            commit = msgspec.json.decode(envelope.commit, type=Commit)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            raise LakeDamaged(f"{path}: {problem}") from problem
-        if found.version != _version(path.rpartition("/")[2]):
-            raise LakeDamaged(f"{path}: the file holds version {found.version}")
-        return found
-
-    def _state_file(self, version: int) -> str:
-        return f"{self._folder}/{version:0{DIGITS}}{STATE_SUFFIX}"
+            raise LakeDamaged(f"{path}: {problem}; restore it from a backup") from problem
+        if path not in (self._file(commit.version), self._fold_file(commit.since, commit.version)):
+            raise LakeDamaged(f"{path}: the file holds version {commit.version}; restore it from a backup")
+        return SealedCommit(commit, envelope.last or envelope.seal)
 
     def _file(self, version: int) -> str:
-        return f"{self._folder}/{version:0{DIGITS}}.json"
+        return f"{self._folder}/{_name(version)}"
+
+    def _fold_file(self, first: int, last: int) -> str:
+        return f"{self._folder}/{_fold_name(first, last)}"
+
+    @property
+    def _head_file(self) -> str:
+        return f"{self._folder}/head.json"
+
+
+def _sealed(commit: Commit, last: str | None = None) -> tuple[bytes, str]:
+    """The content of a commit file, and the seal."""
+    text = msgspec.json.encode(commit)
+    seal = _seal_of(text, last)
+    return msgspec.json.encode(_Envelope(seal, msgspec.Raw(text), last)), seal
+
+
+def _seal_of(text: bytes, last: str | None) -> str:
+    return checksum(text if last is None else text + last.encode())
+
+
+def _name(version: int) -> str:
+    return f"{version:0{DIGITS}}.json"
+
+
+def _fold_name(first: int, last: int) -> str:
+    return f"{first:0{DIGITS}}-{last:0{DIGITS}}{FOLD_SUFFIX}"
 
 
 def _is_commit(name: str) -> bool:
     return name.endswith(".json") and name[:-5].isdigit()
 
 
-def _version(name: str) -> int:
-    digits = name.partition(".")[0]
-    return int(digits) if digits.isdigit() else 0
+def _is_fold(name: str) -> bool:
+    digits = name.removesuffix(FOLD_SUFFIX)
+    return digits != name and digits.replace("-", "", 1).isdigit() and "-" in digits
+
+
+def _range_of(name: str) -> tuple[int, int]:
+    first, _, last = name.removesuffix(FOLD_SUFFIX).partition("-")
+    return int(first), int(last)
+
+
+def _in_order(draft: CommitDraft, state: LedgerState) -> CommitDraft:
+    """A draft with a time not before that of the last commit, unless the clock of that one was ahead."""
+    if draft.at_us >= state.at_us:
+        return draft
+    if state.at_us - draft.at_us <= MAX_AHEAD_US:
+        return msgspec.structs.replace(draft, at_us=state.at_us)
+    versions = " ".join(map(str, [*_set_back(state), state.version + 1]))
+    return msgspec.structs.replace(draft, notes={**draft.notes, SET_BACK: versions})
+
+
+def _set_back(state: LedgerState) -> list[int]:
+    """The versions with an earlier time than the one before."""
+    return [int(version) for version in state.notes.get(SET_BACK, "").split()]
 
 
 def _check(draft: CommitDraft, state: LedgerState) -> None:
     """Raise CommitConflict if the draft was made for another state."""
-    known = [source.path for source in draft.sources if _is_stale(source, state)]
-    if known:
-        raise CommitConflict(f"{known[0]} was ingested by another process")
-    if gone := set(draft.removed) - set(state.parts):
+    if known := next(filter(partial(_is_stale, state), draft.sources), None):
+        raise CommitConflict(f"{known.path} was ingested by another process")
+    if gone := [folder for folder in draft.removed if folder not in state.parts]:
         raise CommitConflict(f"{min(gone)} was removed by another process")
+    if draft.base is not None and draft.base != state.version:
+        raise CommitConflict(f"version {draft.base + 1} was made by another process")
     if draft.after is not None and draft.after != state.cursor:
-        raise CommitConflict(f"version {draft.after} was processed by another process")
+        raise CommitConflict(f"version {draft.after.version} was processed by another process")
+    if draft.deletion is not None and draft.deletion != state.notes.get(DELETION, ""):
+        raise CommitConflict("events were deleted by another process")
 
 
-def _is_stale(source: IngestedFile, state: LedgerState) -> bool:
+def _is_stale(state: LedgerState, source: IngestedFile) -> bool:
     """Whether a source was ingested since the commit that the draft is based on."""
     known = state.sources.get(source.number)
     return (known.commit if known else "") != source.commit
-
-
-def count_rows(parts: Iterable[Part]) -> int:
-    """The number of rows in some parts."""
-    return sum(part.rows for part in parts)
-
-
-def count_files(parts: Iterable[Part]) -> int:
-    """The number of files in some parts."""
-    return sum(part.files for part in parts)

@@ -1,48 +1,48 @@
 """A store: a folder with a ledger and tables of Parquet files, as a lake, its inboxes or a derived table."""
 
+import math
 import os
-import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import islice
 
 import msgspec
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from genus.errors import LakeError
-from genus.lake._tables.columns import COMMIT
+from genus.errors import LakeDamaged, LakeError
+from genus.lake._tables.commits import Commit, CommitDraft, Kind, Part, StoredFile, checksum, folders_of
+from genus.lake._tables.drafts import Drafts
 from genus.lake._tables.files import (
     FileInfo,
     FileSystem,
     absolute_path,
-    file_system_for,
     local_path,
-    spark_path,
+    read_content,
+    sync,
     walk_files,
 )
-from genus.lake._tables.ledger import (
-    LOG_FOLDER,
-    Commit,
-    CommitConflict,
-    CommitDraft,
-    Kind,
-    Ledger,
-    LedgerState,
-    Part,
-    count_rows,
-)
+from genus.lake._tables.ledger import LOG_FOLDER, Ledger
+from genus.lake._tables.names import COMMIT
+from genus.lake._tables.objects import direct_file_system
+from genus.lake._tables.state import LedgerState
 
+HOLDS = "holds"
+"""The note of the first commit that says what a store is: a key of `_STORES`."""
+_STORES = {
+    "lake": "a lake; open it with Lake or LakeReader",
+    "inboxes": "the inboxes of a lake; open it with Inboxes",
+    "derived": "a derived table; open it with DerivedTable or read_results",
+    "function": "what a function of a stream has processed; it belongs to Stream.for_each",
+}
 _GLOB = "*?[]{}\\"
 """Characters that Spark takes for a pattern in a path."""
-COMPRESSION = "zstd"
 MAX_WRITE_S = 86_400.0
 """A folder in no commit and younger than this may belong to a running writer."""
-_TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
-_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-_SETTING_LOCK = threading.Lock()
+_THREADS = 4
+_RECENT = 1000
+"""An interrupted commit is looked for among as many of the last ones."""
 
 
 class StoreProblem(msgspec.Struct, frozen=True):
@@ -56,128 +56,159 @@ class StoreProblem(msgspec.Struct, frozen=True):
 
 
 class Store:
-    """Tables of Parquet files that change by commits."""
+    """Tables of Parquet files that change by commits; needs no Spark.
 
-    def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
-        self.spark = spark
+    Args:
+        path: The folder.
+        files: Its file system; by default that of a local path or of s3://, LakeError for paths elsewhere.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], files: FileSystem | None = None) -> None:
         self.path = absolute_path(path)
         if found := [sign for sign in _GLOB if sign in self.path]:
             raise LakeError(f"{self.path}: Spark takes {found[0]!r} in a path for a pattern; choose another folder")
-        self.files: FileSystem = file_system_for(spark, self.path)
+        self.files: FileSystem = files or _direct_files(self.path)
         self.ledger = Ledger(self.files, self.path)
-
-    @classmethod
-    def exists(cls, spark: SparkSession, path: str | os.PathLike[str]) -> bool:
-        """Whether there is a store at a path."""
-        whole = absolute_path(path)
-        return bool(file_system_for(spark, whole).list_folder(f"{whole}/{LOG_FOLDER}"))
+        self.drafts = Drafts(self.path)
+        self.on_commit: Callable[[Commit], object] | None = None
+        """Called after each commit through this object; must not raise."""
 
     def state(self) -> LedgerState:
         """The present state of the store."""
         return self.ledger.state()
 
-    def frame(self, parts: Iterable[Part], schema: StructType, table: str) -> DataFrame:
-        """The rows of some parts of a table; columns that old files lack are NULL."""
-        paths = self.paths(parts)
-        if not paths:
-            return self.spark.createDataFrame([], schema)
-        reader = self.spark.read.schema(schema).option("basePath", spark_path(f"{self.path}/{table}"))
-        with _setting(self.spark, _LISTING_THRESHOLD, "100000"):  # else Spark lists the folders in a job
-            return reader.option("datetimeRebaseMode", "CORRECTED").parquet(*paths)
+    def file_paths(self, parts: Iterable[Part]) -> list[str]:
+        """The absolute paths of the files of some parts; LakeDamaged if a local one is not what was committed.
 
-    def paths(self, parts: Iterable[Part]) -> list[str]:
-        """The folders of some parts, as paths for Spark."""
-        return [spark_path(f"{self.path}/{part.folder}") for part in parts]
+        Sizes are compared at every call, footers and small files once in a process: readers notice damaged pages
+        themselves, by the checksums of pages, but not damaged footers and headers of pages.
+        """
+        found = [(f"{self.path}/{part.folder}/{file.name}", file) for part in parts for file in part.files]
+        if local_path(self.path) is not None:
+            for path, file in found:
+                _check_file(path, file)
+        return [path for path, _ in found]
+
+    # -- commits -----------------------------------------------------------------------------------------------------
 
     def begin(self, kind: Kind) -> CommitDraft:
         """A new draft with a unique id."""
         return CommitDraft(id=uuid.uuid4().hex[:16], kind=kind, at_us=time.time_ns() // 1000)
 
-    def write(
-        self, frame: DataFrame, draft: CommitDraft, table: str, *, days: str | None = None, most: int = 0
-    ) -> tuple[Part, ...]:
-        """Write a frame into folders of a draft and return them as parts.
+    def check_holds(self, what: str) -> None:
+        """Raise LakeError if the store is of another kind, such as the inboxes of a lake instead of a lake."""
+        held = self.state().notes.get(HOLDS, "lake")
+        if held != what:
+            raise LakeError(f"{self.path} is {_STORES.get(held, held)}, or choose another folder")
 
-        `days` names the column to partition by, `most` limits the rows of a file.
+    def claim(self, lake: "Store", holds: str, **notes: str) -> None:
+        """Create the store of a follower of a lake with notes, or check that an existing one has them.
+
+        LakeError if it is a store of another kind, follows another lake or has other notes.
         """
-        folder = f"{table}/{COMMIT}={draft.id}"
-        writer = frame.write.mode("overwrite").option("compression", COMPRESSION).option("maxRecordsPerFile", most)
-        with _setting(self.spark, _TIMESTAMP_TYPE, "TIMESTAMP_MICROS"):  # the default, INT96, has no statistics
-            (writer.partitionBy(days) if days else writer).parquet(spark_path(f"{self.path}/{folder}"))
-        files = [each for each in walk_files(self.files, f"{self.path}/{folder}") if each.name.endswith(".parquet")]
-        inside: dict[str, list[FileInfo]] = {}
-        for each in files:
-            inside.setdefault(each.path.rpartition("/")[0], []).append(each)
-        parts = tuple(self._part(table, path, found) for path, found in inside.items())
-        if not any(part.rows for part in parts):
-            self.files.delete(f"{self.path}/{folder}")
-        return tuple(part for part in parts if part.rows)
-
-    def _part(self, table: str, path: str, files: Sequence[FileInfo]) -> Part:
-        size = sum(each.size for each in files)
-        return Part(table, path[len(self.path) + 1 :], len(files), self._rows(path, files), size)
-
-    def _rows(self, path: str, files: Sequence[FileInfo]) -> int:
-        """The number of rows in a folder, read from the footers of its files where they are local."""
-        if local_path(path) is None:
-            return self.spark.read.parquet(path).count()
-        return sum(int(pq.read_metadata(each.path).num_rows) for each in files)
-
-    def rewrite(
-        self, frame: DataFrame, folder: str, parts: Sequence[Part], *, days: str | None = None, most: int = 0
-    ) -> tuple[Part, ...]:
-        """Replace parts of a table by a frame with the same rows, in one commit; returns the parts that hold them now.
-
-        LakeError if the number of rows differs. If another writer has replaced the parts, they are returned unchanged.
-        """
-        draft = self.begin("compact")
-        written = self.write(frame, draft, folder, days=days, most=most)
-        added = tuple(msgspec.structs.replace(part, table=parts[0].table) for part in written)
-        draft = msgspec.structs.replace(draft, added=added, removed=tuple(part.folder for part in parts))
-        if count_rows(added) != count_rows(parts):
-            self.discard(draft)
-            counts = f"{count_rows(parts)} rows became {count_rows(added)}"
-            raise LakeError(f"{self.path}/{folder}: {counts}; nothing was changed")
-        try:
-            self.commit(draft)
-        except CommitConflict:
-            self.discard(draft)
-            return tuple(parts)
-        return added
-
-    def claim(self, notes: Mapping[str, str]) -> None:
-        """Create the store with these notes, or check that an existing one has them; LakeError if it has others."""
+        notes |= {"lake": lake.state().lake, HOLDS: holds}
         if not self.ledger.exists:
-            self.commit(msgspec.structs.replace(self.begin("create"), notes=notes))
+            created = msgspec.structs.replace(self.begin("create"), notes={**notes, "path": lake.path})
+            self.commit(created)
+        self.check_holds(holds)
         known = self.state().notes
+        if known.get("lake") != notes["lake"]:
+            raise LakeError(
+                f"{self.path} is of another lake, which was at {known.get('path')} when it was created, not of the one "
+                f"that is at {lake.path} now; choose another folder"
+            )
         if different := [name for name, text in notes.items() if known.get(name) != text]:
             name = different[0]
             held = known.get(name) or "none"
             raise LakeError(f"{self.path} is of another {name}: {held}, not {notes[name]}; choose another folder")
 
     def commit(self, draft: CommitDraft) -> Commit:
-        """Commit a draft; CommitConflict if another writer's commit contradicts it."""
-        return self.ledger.commit(draft)
+        """Commit a draft, at the present time; CommitConflict if another writer's commit contradicts it.
+
+        The names of its files are on disk before; their contents were flushed by those who wrote them.
+        """
+        if local_path(self.path) is not None:
+            left = [part for part in draft.replaced.values() if part is not None]
+            for folder in _folders_above(self.path, [*draft.added, *left]):
+                sync(folder)
+        made = self.ledger.commit(msgspec.structs.replace(draft, at_us=time.time_ns() // 1000))
+        self.drafts.end(draft.id)
+        if self.on_commit is not None:
+            self.on_commit(made)
+        return made
 
     def discard(self, draft: CommitDraft) -> None:
         """Remove the files of a draft."""
-        for folder in {part.folder.partition(f"{COMMIT}={draft.id}")[0] for part in draft.added}:
-            self.files.delete(f"{self.path}/{folder}{COMMIT}={draft.id}")
+        self._discard(draft.id)
+
+    def _discard(self, id: str) -> None:
+        for found in self._commit_folders(self.path):
+            if draft_of(found.path) == id:
+                self.files.delete(found.path)
+        self.drafts.end(id)
+
+    @contextmanager
+    def discarding(self) -> Iterator[None]:
+        """Remove the files of drafts that the block has begun and not committed, if an exception leaves it."""
+        before = self.drafts.mine()
+        try:
+            yield
+        except BaseException:
+            for id in self.drafts.mine() - before:
+                with suppress(LakeError, OSError):  # the exception of the block is raised
+                    if all(commit.id != id for commit in islice(self.ledger.history(), _RECENT)):
+                        self._discard(id)
+                self.drafts.end(id)
+            raise
+
+    # -- files that no commit names ----------------------------------------------------------------------------------
 
     def leftovers(self, tables: Sequence[str], older_than_s: float) -> list[str]:
         """Folders removed from the store at least `older_than_s` ago, and old ones that were never committed."""
-        limit_us, longest = (time.time() - older_than_s) * 1e6, max(older_than_s, MAX_WRITE_S)
-        state = self.state()
-        last_used: dict[str, int] = {}
-        for commit in self.ledger.commits(0, state.version):
-            last_used |= dict.fromkeys((*(part.folder for part in commit.added), *commit.removed), commit.at_us)
+        now = time.time()
+        unused = self._unused(tables)
+        last_used = self._last_used(unused, now)
         return [
-            found.path
-            for table in tables
-            for found in self._folders_of(table)
-            if (inner := found.path[len(self.path) + 1 :]) not in state.parts
-            if (last_used[inner] < limit_us if inner in last_used else found.modified < time.time() - longest)
+            f"{self.path}/{folder}"
+            for folder, changed in unused.items()
+            if (
+                last_used[folder] <= (now - older_than_s) * 1e6
+                if folder in last_used
+                else self._is_left(folder, now - changed, older_than_s)
+            )
         ]
+
+    def _unused(self, tables: Sequence[str]) -> dict[str, float]:
+        """The folders of some tables that the present state does not name, and when they were changed last."""
+        parts = self.state().parts
+        found = (each for table in tables for each in self._folders_of(table))
+        return {
+            inner: max((file.modified for file in walk_files(self.files, each.path)), default=each.modified)
+            for each in found
+            if (inner := each.path[len(self.path) + 1 :]) not in parts
+        }
+
+    def _last_used(self, folders: Mapping[str, float], now: float) -> dict[str, int]:
+        """When the last commits that name some folders were made, not after later ones and the present time.
+
+        Commits that are much older than the folders cannot name them, and are not read.
+        """
+        found: dict[str, int] = {}
+        missing, at_us = set(folders), round(now * 1e6)
+        first_us = (min([now, *folders.values()]) - MAX_WRITE_S) * 1e6
+        for commit in self.ledger.history() if folders else ():
+            at_us = min(at_us, commit.at_us)
+            if not missing or at_us < first_us:
+                break
+            for folder in missing.intersection(folders_of(commit)):
+                found[folder] = at_us
+                missing.discard(folder)
+        return found
+
+    def _is_left(self, folder: str, age: float, older_than_s: float) -> bool:
+        """Whether a folder in no commit was left by a writer: by one that has ended, or that long ago."""
+        longest = max(older_than_s, MAX_WRITE_S)
+        return age > longest or (age >= older_than_s and self.drafts.has_ended(draft_of(folder)))
 
     def _folders_of(self, table: str) -> Iterator[FileInfo]:
         """The folders with files of a table: those of days, or those of commits where there are no days."""
@@ -185,47 +216,131 @@ class Store:
             if commit.is_folder and commit_of(commit.path):
                 yield from [found for found in self.files.list_folder(commit.path) if found.is_folder] or [commit]
 
+    def _commit_folders(self, folder: str) -> Iterator[FileInfo]:
+        """The folders of commits and drafts in all tables."""
+        for found in self.files.list_folder(folder):
+            if found.is_folder and commit_of(found.path):
+                yield found
+            elif found.is_folder and not found.name.startswith(("_", ".")):
+                yield from self._commit_folders(found.path)
+
     def clean(self, tables: Sequence[str], older_than_s: float) -> int:
-        """Remove the leftover folders of some tables; returns their number."""
+        """Remove the leftover folders of some tables, and commits that old that are folded; counts the folders."""
+        if not math.isfinite(older_than_s):
+            raise LakeError(f"clean({older_than_s}): the age is not a number of seconds, such as 86400 for a day")
         leftovers = self.leftovers(tables, older_than_s)
         self.remove(leftovers)
+        for id in self.drafts.ended():
+            if all(draft_of(found.path) != id for found in self._commit_folders(self.path)):
+                self.drafts.forget(id)
+        for found in self.files.list_folder(f"{self.path}/{LOG_FOLDER}"):
+            if found.name.startswith(".") and found.modified < time.time() - MAX_WRITE_S:
+                self.files.delete(found.path)
+        self.ledger.forget(int((time.time() - older_than_s) * 1e6))
         return len(leftovers)
 
     def remove(self, folders: Iterable[str]) -> None:
         """Remove folders, and the commit folders that are empty then."""
-        for path in folders:
+        removed = list(folders)
+        for path in removed:
             self.files.delete(path)
-            above = path.rpartition("/")[0]
+        for above in {path.rpartition("/")[0] for path in removed}:
             if commit_of(above) and not self.files.list_folder(above):
                 self.files.delete(above)
 
-    def check(self) -> list[StoreProblem]:
-        """Parts whose files differ from what the ledger says."""
-        return [problem for part in self.state().parts.values() if (problem := self._problem(part)) is not None]
+    # -- checks ------------------------------------------------------------------------------------------------------
 
-    def _problem(self, part: Part) -> StoreProblem | None:
-        path = f"{self.path}/{part.folder}"
-        files = [found for found in self.files.list_folder(path) if found.name.endswith(".parquet")]
-        if not files:
-            return StoreProblem(path, f"is missing; rows of {part.table} in it: {part.rows}")
-        if (len(files), sum(found.size for found in files)) != (part.files, part.bytes):
-            return StoreProblem(path, f"holds other files than were committed ({part.files} of {part.bytes} bytes)")
-        return None
+    def check(
+        self, *, content: bool = True, progress: Callable[[int, int], object] | None = None
+    ) -> Iterator[StoreProblem]:
+        """Files that differ from what the ledger says; with `content`, their checksums are compared."""
+        for path, text in self.ledger.problems():
+            yield StoreProblem(path, text)
+        parts = list(self.state().parts.values())
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for number, found in enumerate(pool.map(lambda part: self._problems(part, content), parts), 1):
+                yield from found
+                if progress is not None:
+                    progress(number, len(parts))
+
+    def _problems(self, part: Part, content: bool) -> list[StoreProblem]:
+        folder = f"{self.path}/{part.folder}"
+        there = {found.name: found for found in self.files.list_folder(folder)}
+        named = {file.name: file for file in part.files}
+        strays = [name for name in there if name not in named and name.endswith(".parquet")]
+        texts = {name: self._problem(folder, file, there.get(name), content) for name, file in named.items()}
+        texts |= dict.fromkeys(strays, "is in no commit and is not read; remove it")
+        return [StoreProblem(f"{folder}/{name}", text) for name, text in texts.items() if text]
+
+    def _problem(self, folder: str, file: StoredFile, found: FileInfo | None, content: bool) -> str:
+        """What is wrong with a file; empty if nothing is."""
+        if found is None:
+            return f"is missing; it had {file.rows} rows"
+        if found.size != file.bytes:
+            return f"has {found.size} bytes, not the {file.bytes} that were committed"
+        if content and checksum(self._content(f"{folder}/{file.name}")) != file.checksum:
+            return "has another content than was committed; its checksum differs"
+        return ""
+
+    def _content(self, path: str) -> bytes:
+        if local_path(path) is not None:
+            return read_content(path)
+        return self.files.read(path) or b""
 
 
-@contextmanager
-def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    """Change a setting of the session for the duration of a block."""
-    before = spark.conf.get(key)
-    if before == value:
-        yield
-        return
-    with _SETTING_LOCK:
-        spark.conf.set(key, value)
-        try:
-            yield
-        finally:
-            spark.conf.set(key, str(before))
+def _direct_files(path: str) -> FileSystem:
+    if (files := direct_file_system(path)) is None:
+        raise LakeError(f"{path} is neither a local folder nor in s3://; without Spark, only such lakes can be opened")
+    return files
+
+
+_SMALL = 1 << 16
+"""Files of at most this size are compared as a whole before they are read."""
+_MOST_KNOWN = 200_000
+_known: dict[str, tuple[int, int, int]] = {}
+"""Files that were compared, with number, size and time of the last change."""
+
+
+def _check_file(path: str, file: StoredFile) -> None:
+    """Raise LakeDamaged if a file is missing or not what was committed, as far as it can be seen quickly."""
+    try:
+        status = os.stat(path)
+        found = status.st_ino, status.st_size, status.st_mtime_ns
+        if _known.get(path) == found and status.st_size == file.bytes:
+            return
+        problem = _difference(path, file, status.st_size)
+    except OSError as error:
+        raise LakeDamaged(
+            f"{path} cannot be read ({error.strerror}); it has {file.rows} rows; restore it from a backup"
+        ) from error
+    if problem:
+        raise LakeDamaged(f"{path} {problem}; restore it from a backup")
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[path] = found
+
+
+def _difference(path: str, file: StoredFile, size: int) -> str:
+    """What a file has in another way than it was committed; empty if nothing was found."""
+    if size != file.bytes:
+        return f"has {size} bytes, not the {file.bytes} that were committed"
+    if size > _SMALL and not file.footer:
+        return ""
+    with open(path, "rb") as opened:
+        if size <= _SMALL:
+            return "" if checksum(opened.read()) == file.checksum else "has another content than was committed"
+        opened.seek(-8, os.SEEK_END)
+        opened.seek(-min(size, 8 + int.from_bytes(opened.read(4), "little")), os.SEEK_END)
+        return "" if checksum(opened.read()) == file.footer else "has another footer than was committed"
+
+
+def _folders_above(root: str, parts: Iterable[Part]) -> list[str]:
+    """The folders of some parts and those above them, up to the store."""
+    found: set[str] = set()
+    for part in parts:
+        steps = part.folder.split("/")
+        found |= {"/".join([root, *steps[:upto]]) for upto in range(len(steps) + 1)}
+    return sorted(found)
 
 
 def commit_of(folder: str) -> str:
@@ -235,3 +350,12 @@ def commit_of(folder: str) -> str:
     '4f21'
     """
     return folder.partition(f"{COMMIT}=")[2].partition("/")[0]
+
+
+def draft_of(folder: str) -> str:
+    """The id of the draft that a folder was written for; a deletion writes several folders.
+
+    >>> draft_of("tables/Loop/_commit=4f21-00003/_day=2026-05-01")
+    '4f21'
+    """
+    return commit_of(folder).partition("-")[0]

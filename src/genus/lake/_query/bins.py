@@ -1,0 +1,102 @@
+"""Bins, by which ranges are looked up.
+
+The interval between the outer constants of an attribute is cut into cells of equal width, and each cell into positions
+of equal width, as many as it has constants; so positions are narrow where constants are dense. Computing a position
+keeps the order of values. A group divides the positions into bins of its own number; a range is listed in every bin
+from that of its lower bound to that of its upper bound.
+
+The number of bins is chosen so that a range is listed in about `COVERED` bins on average. Then, for values distributed
+like the constants, the ranges listed in a bin but not containing the value are at most a `COVERED`-th of those that
+contain it, or half a range: however wide or narrow ranges are, one table per attribute is enough.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from genus.lake._query.int_table import Ints
+from genus.model._types import INT64_MAX, INT64_MIN
+
+Reals: TypeAlias = npt.NDArray[np.float64]
+Bounds: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+
+CELLS = 1024
+POSITION_BITS = 24
+COVERED = 4
+LARGEST = 1e300
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The position of each value of one attribute, below 2**POSITION_BITS and in the order of values."""
+
+    low: float
+    scale: float
+    """Cells per unit of value."""
+    origin: Reals
+    scales: Reals
+    first: Ints
+    last: Reals
+    """For each cell: where its positions start, positions per unit of value, the first one, and how many follow it."""
+
+    def of(self, values: Bounds) -> Ints:
+        """The position of each value; values are numbers."""
+        numbers = values.astype(np.float64, copy=False)
+        with np.errstate(over="ignore"):
+            cell = _clamp((numbers - self.low) * self.scale, len(self.first) - 1)
+            within = _clamp((numbers - self.origin[cell]) * self.scales[cell], self.last[cell])
+        return self.first[cell] + within
+
+
+def _clamp(positions: Reals, last: Reals | int) -> Ints:
+    np.maximum(positions, 0.0, out=positions)
+    np.minimum(positions, last, out=positions)
+    return positions.astype(np.int64)
+
+
+def positions_for(low: Bounds, high: Bounds) -> Positions:
+    """Choose the positions for ranges with these bounds."""
+    ends = np.sort(np.clip(_finite(low, high).astype(np.float64), -LARGEST, LARGEST))
+    least, most = ends[len(ends) // 200], ends[-1 - len(ends) // 200]
+    cells = min(CELLS, len(ends))
+    start, scale = float(least), float(_scale(cells, least, most))
+    cell = _clamp((ends - start) * scale, cells - 1)
+    begin, end = np.searchsorted(cell, np.arange(cells), "left"), np.searchsorted(cell, np.arange(cells), "right")
+    size = 1 + (end - begin) * (((1 << POSITION_BITS) - cells) // len(ends))
+    origin, reach = ends[np.minimum(begin, len(ends) - 1)], ends[np.maximum(end, 1) - 1]
+    first = np.cumsum(size) - size
+    return Positions(start, scale, origin, _scale(size, origin, reach), first, (size - 1).astype(np.float64))
+
+
+def _finite(low: Bounds, high: Bounds) -> Bounds:
+    """The finite bounds; a single 0 if there are none."""
+    is_float = np.issubdtype(low.dtype, np.floating)
+    least, most = (-np.inf, np.inf) if is_float else (INT64_MIN, INT64_MAX)
+    found: Bounds = np.concatenate([low[low > least], high[high < most]])
+    return found if len(found) else np.zeros(1)
+
+
+def _scale(count: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> Reals:
+    """Positions per unit of value; clipped, because with zero or infinity the position of infinity would be NaN."""
+    width = np.subtract(high, low)
+    with np.errstate(over="ignore"):
+        per_unit = np.divide(count, width, where=width > 0, out=np.ones(np.shape(width)))
+    scale: Reals = np.clip(per_unit, 1e-300, LARGEST)
+    return scale
+
+
+def bins_per_group(first: Ints, last: Ints, group: Ints, groups: int) -> Ints:
+    """The number of bins of each group, for ranges between positions; `group` is the group of each range."""
+    ranges = np.bincount(group, minlength=groups)
+    widths = np.bincount(group, (last - first + 1) / (1 << POSITION_BITS), minlength=groups)
+    wanted = np.minimum(COVERED * ranges / np.maximum(widths, 1e-9), 2.0 * ranges)
+    bins: Ints = np.maximum(wanted, 1.0).astype(np.int64)
+    return bins
+
+
+def bin_of(position: Ints, bins: Ints) -> Ints:
+    """The bin of each position, for the number of bins of its group."""
+    found: Ints = position * bins >> POSITION_BITS
+    return found

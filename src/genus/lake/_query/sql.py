@@ -1,0 +1,168 @@
+"""SQL names for a lake: a function that tells whether a type is another, and tables that outlive the session."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from genus.catalog import Catalog
+from genus.errors import LakeError
+from genus.filters._subscription import rebuild
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._query.result_columns import attribute_columns, subtype_columns
+from genus.lake._tables.columns import COMMIT, DAY, OWN_SCHEMA, TYPE, table_folder
+from genus.lake._tables.commits import Part
+from genus.lake._tables.files import spark_path
+from genus.lake._tables.lake_catalog import matching_types
+from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.shapes import Shape
+from genus.lake._tables.spark_columns import table_schema
+
+IS_A = "is_a"
+"""Name of the SQL function; a prefix of views is also put before it."""
+FILES = "_files"
+"""Ending of the names of permanent tables, one per family; their views have the names of types."""
+_IMPLEMENTATION = "spark.sql.catalogImplementation"
+_AT_ONCE = 200
+
+
+def view_names(catalog: Catalog, prefix: str) -> dict[str, str]:
+    """The view of each type and kind; LakeError if two would have the same."""
+    names = {name: prefix + name.replace(".", "_") for name in catalog.types}
+    if len({view.lower() for view in names.values()}) < len(names):
+        raise LakeError("two types would have the same view, because `.` becomes `_` and Spark ignores case")
+    return names
+
+
+# -- is_a --------------------------------------------------------------------------------------------------------------
+
+
+def create_is_a(spark: SparkSession, catalog: Catalog, shapes: Iterable[Shape], prefix: str) -> None:
+    """Create the temporary function `is_a(type, wanted)`, by the types that the catalog and shapes have."""
+    below = _types_below(catalog, list(shapes))
+    cases = " ".join(f"WHEN {_text(wanted)} THEN type IN ({_texts(names)})" for wanted, names in below.items())
+    unknown = "raise_error(concat('no event type of the lake is called ', wanted))"
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {_name(prefix + IS_A)}(type STRING, wanted STRING) RETURNS BOOLEAN "
+        f"RETURN CASE wanted {cases} ELSE CAST({unknown} AS BOOLEAN) END"
+    )
+
+
+def _types_below(catalog: Catalog, shapes: Sequence[Shape]) -> dict[str, list[str]]:
+    """The types that conform to each type and kind; itself if there are none."""
+    codes = {entry.name: entry.code for entry in catalog.entries.values()}
+    events = {entry.name: entry.code for entry in catalog.entries.values() if not entry.kind}
+    events |= {shape.type: int(shape.code) for shape in shapes}
+    return {
+        wanted: sorted(name for name, each in events.items() if each % code == 0) or [wanted]
+        for wanted, code in codes.items()
+    }
+
+
+# -- tables that outlive the session -----------------------------------------------------------------------------------
+
+
+def create_tables(lake: LakeTables, database: str, *, subtypes: bool) -> list[str]:
+    """Create or update the tables and views of a lake in a database of the session's metastore; returns the views."""
+    spark = lake.spark
+    if spark.conf.get(_IMPLEMENTATION) != "hive":
+        raise LakeError(
+            "this session keeps no tables: its catalog is in memory; start it with enableHiveSupport(), or use "
+            "lake.views() in every session"
+        )
+    catalog, state = lake.catalog, lake.state()
+    views = view_names(catalog, "")
+    with job_description(spark, f"list the files of {folder_name(lake.path)} in the metastore"):
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_name(database)}")
+        for family in catalog.families:
+            _update_table(lake, f"{_name(database)}.{_table(family)}", family, state.table(family))
+        for name, view in views.items():
+            query = _select_type(lake, database, name, subtypes=subtypes)
+            spark.sql(f"CREATE OR REPLACE VIEW {_name(database)}.{_name(view)} AS {query}")
+    return [f"{database}.{view}" for view in views.values()]
+
+
+def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Part]) -> None:
+    """Make an external table have the parts of the lake as its partitions, and no others."""
+    schema = table_schema(lake.catalog.vector(family))
+    columns = ", ".join(f"{_name(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
+    known = _columns_of(lake.spark, table)
+    if known is not None and known != [field.name for field in schema.fields]:
+        lake.spark.sql(f"DROP TABLE {table}")  # the files of an external table stay
+    lake.spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING parquet OPTIONS (datetimeRebaseMode 'CORRECTED') "
+        f"PARTITIONED BY ({COMMIT}, {DAY}) LOCATION {_text(spark_path(f'{lake.path}/{table_folder(family)}'))}"
+    )
+    wanted = {_partition(part): f"{lake.path}/{part.folder}" for part in parts}
+    present = {row[0] for row in lake.spark.sql(f"SHOW PARTITIONS {table}").collect()}
+    _change_partitions(lake.spark, table, "ADD IF NOT EXISTS", " ", {p: wanted[p] for p in wanted if p not in present})
+    _change_partitions(lake.spark, table, "DROP IF EXISTS", ", ", dict.fromkeys(present - wanted.keys()))
+    lake.spark.catalog.refreshTable(table.replace("`", ""))
+
+
+def _change_partitions(
+    spark: SparkSession, table: str, change: str, between: str, partitions: Mapping[str, str | None]
+) -> None:
+    """Add or drop partitions, a number of them in each statement."""
+    listed = [_partition_clause(*each) for each in partitions.items()]
+    for first in range(0, len(listed), _AT_ONCE):
+        spark.sql(f"ALTER TABLE {table} {change} {between.join(listed[first : first + _AT_ONCE])}")
+
+
+def _partition_clause(partition: str, path: str | None) -> str:
+    values = ", ".join(f"{name} = {_text(value)}" for name, value in (e.split("=", 1) for e in partition.split("/")))
+    return f"PARTITION ({values})" + ("" if path is None else f" LOCATION {_text(spark_path(path))}")
+
+
+def _partition(part: Part) -> str:
+    """The partition of a part, in the form of `SHOW PARTITIONS`."""
+    return part.folder[part.folder.index(f"{COMMIT}=") :]
+
+
+def _columns_of(spark: SparkSession, table: str) -> list[str] | None:
+    try:
+        return list(spark.table(table).columns)
+    except AnalysisException:
+        return None
+
+
+def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) -> str:
+    """The query of the view of a type: the union over its families."""
+    catalog = lake.catalog
+    subscription = rebuild(catalog.declare(name, generated=True))
+    families = matching_types(subscription, catalog, lake.state().shapes.values()) or {"Event": []}
+    own = {attribute: attribute for attribute in attribute_columns(subscription)}
+    columns = subtype_columns(families, catalog) if subtypes else dict.fromkeys(families, own)
+    every = list(dict.fromkeys(column for family in families for column in columns[family].values()))
+    return " UNION ALL ".join(
+        _select_family(catalog, f"{_name(database)}.{_table(family)}", family, names, columns[family], every)
+        for family, names in families.items()
+    )
+
+
+def _select_family(
+    catalog: Catalog, table: str, family: str, types: Sequence[str], columns: Mapping[str, str], every: Sequence[str]
+) -> str:
+    """The rows of some types of a family; columns that it does not have are NULL."""
+    stored = {each.name: each.first_name for each in catalog.vector(family)}
+    source = {column: _name(stored[attribute]) for attribute, column in columns.items()}
+    shown = [f"{source.get(column, 'NULL')} AS {_name(column)}" for column in every]
+    is_wanted = f"{TYPE} IN ({_texts(types)})" if types else "false"
+    return f"SELECT {', '.join([*shown, *OWN_SCHEMA.names, DAY])} FROM {table} WHERE {is_wanted}"
+
+
+def _table(family: str) -> str:
+    return _name(family.replace(".", "_") + FILES)
+
+
+def _name(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _texts(values: Iterable[str]) -> str:
+    return ", ".join(map(_text, values))

@@ -1,0 +1,200 @@
+"""Backups: a copy of one version of a store in another folder, made while the store is in use.
+
+The data files come first, then the commits, the newest first, and at last the note of the newest. A copy that is
+interrupted is thus still at the version before, or says that commits are missing; the same call completes it.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from genus.errors import LakeDamaged, LakeError
+from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.files import LocalFileSystem, absolute_path, file_error, hidden_path, local_path, sync
+from genus.lake._tables.lake_catalog import CATALOG_FILE
+from genus.lake._tables.ledger import LOG_FOLDER, Ledger
+from genus.lake._tables.state import LedgerState
+from genus.lake._tables.store import Store
+
+_BLOCK = 1 << 20
+
+
+class BackupResult(msgspec.Struct, frozen=True):
+    """Result of `Lake.backup`."""
+
+    version: int
+    """The version that the copy has."""
+    files: int
+    """Data files of this version."""
+    copied: int
+    """Those that the folder did not have."""
+    bytes: int
+    """The size of the copied files."""
+    seconds: float
+
+
+class _Wanted(NamedTuple):
+    """A data file, by its path relative to the store."""
+
+    path: str
+    file: StoredFile
+
+
+def backup(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    progress: Callable[[int, int], object] | None = None,
+) -> BackupResult:
+    """Copy a lake, inboxes or a derived table into another local folder while it is in use; see `Lake.backup`.
+
+    Args:
+        path: The folder of the lake, inboxes or derived table.
+        target: A new folder, or one with an earlier backup.
+        progress: Called with the bytes done and the total.
+
+    Raises:
+        LakeError: A folder is not local, the target has something else, or `clean` has removed files meanwhile.
+        LakeDamaged: A file is not what was committed.
+    """
+    return copy_store(Store(path), os.fspath(target), progress)
+
+
+def copy_store(store: Store, target: str, progress: Callable[[int, int], object] | None = None) -> BackupResult:
+    """Copy the present version of a store into a folder: a new one, or one with an earlier backup of the store.
+
+    Args:
+        store: A lake, inboxes or a derived table in a local folder.
+        target: A local folder.
+        progress: Called with the bytes done and the total.
+
+    Raises:
+        LakeError: The folder has something else, or cannot be written; or `clean` has removed files meanwhile.
+        LakeDamaged: A file of the store is not what was committed.
+    """
+    began = time.monotonic()
+    folder = _local_folder(target, store)
+    state = store.state()
+    earlier = Ledger(LocalFileSystem(), folder).earlier_version(store.ledger, state)
+    if earlier == 0:
+        _check_strangers(folder, store.path)
+    files = [_Wanted(f"{part.folder}/{file.name}", file) for part in state.parts.values() for file in part.files]
+    missing = [each for each in files if not _is_there(folder, each)]
+    _copy_all(store.path, folder, missing, progress or (lambda done, total: None))
+    _copy_catalog(store, folder)
+    _copy_ledger(store, folder, state, earlier)
+    size = sum(each.file.bytes for each in missing)
+    return BackupResult(state.version, len(files), len(missing), size, time.monotonic() - began)
+
+
+def _local_folder(target: str, store: Store) -> str:
+    """The absolute path of a target; LakeError if it or the store is not local, or one is in the other."""
+    folder = absolute_path(target)
+    for path in (folder, store.path):
+        if local_path(path) is None:
+            raise LakeError(f"{path} is not a local folder; copy it by the means of its storage")
+    both = [os.path.realpath(path) for path in (folder, store.path)]
+    if os.path.commonpath(both) in both:
+        raise LakeError(f"{folder} and {store.path} are in each other; choose another folder for the backup")
+    if not store.ledger.exists:
+        raise LakeError(f"{store.path} has no ledger; it is neither a lake, nor inboxes or a derived table")
+    return folder
+
+
+def _check_strangers(folder: str, source: str) -> None:
+    """Raise LakeError if a folder without a backup has anything that an interrupted one cannot have left."""
+    names = [{found.name for found in LocalFileSystem().list_folder(path)} for path in (folder, source)]
+    if strangers := names[0] - names[1]:
+        raise LakeError(f"{folder} has {min(strangers)!r}, which is of no backup; choose another folder")
+
+
+def _is_there(folder: str, wanted: _Wanted) -> bool:
+    with suppress(OSError):
+        return os.stat(f"{folder}/{wanted.path}").st_size == wanted.file.bytes
+    return False
+
+
+def _copy_all(source: str, folder: str, missing: list[_Wanted], progress: Callable[[int, int], object]) -> None:
+    total, done = sum(each.file.bytes for each in missing), 0
+    for each in missing:
+        _copy(f"{source}/{each.path}", f"{folder}/{each.path}", each.file)
+        done += each.file.bytes
+        progress(done, total)
+    for above in sorted({above for each in missing for above in _folders_above(folder, each.path)}):
+        sync(above)
+
+
+def _folders_above(folder: str, path: str) -> Iterator[str]:
+    steps = path.split("/")
+    return ("/".join([folder, *steps[:upto]]) for upto in range(len(steps)))
+
+
+def _copy(source: str, target: str, file: StoredFile) -> None:
+    """Copy a file under a hidden name, and rename it if it is what was committed."""
+    made = hidden_path(target)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        found = _copy_content(source, made)
+        if found != file.checksum:
+            raise LakeDamaged(f"{source} has another content than was committed; see `genus lake check`")
+        os.replace(made, target)
+    except FileNotFoundError as problem:
+        if not os.path.exists(source):
+            raise LakeError(f"{source} is missing; if `clean` removed it just now, make the backup again") from problem
+        raise file_error("write", target, problem) from problem
+    except OSError as problem:
+        raise file_error("write", target, problem) from problem
+    finally:
+        with suppress(OSError):
+            os.unlink(made)
+
+
+def _copy_content(source: str, target: str) -> str:
+    """Copy a file to disk; returns the checksum of its content, as `checksum` does."""
+    digest = hashlib.sha256()
+    with open(source, "rb") as given, open(target, "xb") as made:
+        while block := given.read(_BLOCK):
+            digest.update(block)
+            made.write(block)
+        made.flush()
+        os.fsync(made.fileno())
+    return digest.hexdigest()[:32]
+
+
+def _copy_catalog(store: Store, folder: str) -> None:
+    """Copy the catalog file, which has the types of the copied version and may have more."""
+    content = store.files.read(f"{store.path}/{CATALOG_FILE}")
+    if content is not None:
+        LocalFileSystem().replace(f"{folder}/{CATALOG_FILE}", content)
+
+
+def _copy_ledger(store: Store, folder: str, state: LedgerState, earlier: int) -> None:
+    """Copy the commits and folds up to a state, and note it as the newest; those of an earlier backup are there."""
+    files, log = LocalFileSystem(), f"{folder}/{LOG_FOLDER}"
+    there = {found.name for found in files.list_folder(log)}
+    known = {*Ledger(files, folder).names_upto(earlier)}
+    made = [f"{log}/{name}" for name in store.ledger.names_upto(state.version) if name not in known]
+    for path in made:
+        content = store.files.read(f"{store.path}/{LOG_FOLDER}/{os.path.basename(path)}")
+        if os.path.basename(path) in there and files.read(path) != content:
+            raise LakeError(f"{path} is not of this store; choose another folder for the backup")
+        if content is not None:  # else it was folded meanwhile
+            files.replace(path, content, durable=False)
+    for path in [*filter(os.path.exists, made), log, folder]:
+        sync(path)
+    _check_copied(Ledger(files, folder), state)
+    Ledger(files, folder).note(state)
+
+
+def _check_copied(copy: Ledger, state: LedgerState) -> None:
+    try:
+        copied = copy.state()
+    except LakeDamaged as problem:
+        raise LakeError(f"the ledger was cleaned while it was copied; make the backup again ({problem})") from problem
+    if copied.seal != state.seal:
+        raise LakeError("the folder of the backup has commits of its own; choose another folder")

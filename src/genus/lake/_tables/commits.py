@@ -1,0 +1,268 @@
+"""Commits of a store: what a writer adds, removes and notes, and the files that it names.
+
+A commit names every file of its parts with size, number of rows and checksum, so that readers take exactly these files
+and a file that is missing, strange or changed is noticed.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Literal, TypeVar
+
+import msgspec
+
+from genus.lake._tables.names import DAY
+from genus.lake._tables.shapes import Shape
+
+Kind = Literal["create", "ingest", "compact", "deliver", "derive", "delete", "expire", "keep", "rewind"]
+DELETION = "deletion"
+"""The note with the id of the last commit that deleted rows."""
+
+
+Value = TypeVar("Value")
+
+
+def checksum(content: bytes | memoryview) -> str:
+    """The checksum of a file's content: 128 bits of its SHA-256, in hexadecimal digits.
+
+    >>> checksum(b"")
+    'e3b0c44298fc1c149afbf4c8996fb924'
+    """
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+class StoredFile(msgspec.Struct, frozen=True, array_like=True):
+    """A Parquet file of a part."""
+
+    name: str
+    """Name in the folder of the part."""
+    rows: int
+    bytes: int
+    checksum: str
+    """Of its content; see `checksum`."""
+    footer: str = ""
+    """The checksum of its footer; empty if it is not known."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A folder of Parquet files of one table."""
+
+    table: str
+    folder: str
+    """Path relative to the store."""
+    files: tuple[StoredFile, ...]
+    shapes: Mapping[int, int] | None = None
+    """The number of rows of each shape, by the number of the shape; None if they were not counted."""
+
+    @property
+    def day(self) -> date | None:
+        """The day of its events, which its folder names; None if the parts of its table have no days."""
+        _, found, day = self.folder.rpartition(f"{DAY}=")
+        return date.fromisoformat(day) if found else None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files."""
+        return sum(file.bytes for file in self.files)
+
+
+class IngestedFile(msgspec.Struct, frozen=True):
+    """A file that was ingested, identified by its content."""
+
+    number: int
+    """64 bits of a hash of the content."""
+    path: str
+    bytes: int
+    rows: int
+    dead: int
+    """Number of dead letters."""
+    commit: str = ""
+    """Id of the commit that ingested it last."""
+    modified_us: int = 0
+    """When the file was changed last, so that it is known by path, size and time without reading it again."""
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """A version of a lake, with the id of its last commit: after a restore, the same version is another commit."""
+
+    version: int = 0
+    commit: str = ""
+
+
+START = Cursor()
+"""The cursor of a follower that has processed nothing."""
+
+
+class CommitDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Changes that a writer wants to commit."""
+
+    id: str
+    """Unique name, part of the names of the writer's folders."""
+    kind: Kind
+    at_us: int
+    added: tuple[Part, ...] = ()
+    removed: tuple[str, ...] = ()
+    """Folders that the added parts replace."""
+    sources: tuple[IngestedFile, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    after: Cursor | None = None
+    """In the store of a follower: what was processed of the lake before."""
+    upto: Cursor | None = None
+    """In the store of a follower: what is processed of the lake with this commit."""
+    newest_us: int | None = None
+    """The latest time of recording among the added events."""
+    newest: Mapping[str, int] = {}
+    """The latest time of recording among the added events of each recorder; see `recorder_of`."""
+    catalog: str | None = None
+    """The text of the lake's catalog, if it has changed since the commit before."""
+    replaced: Mapping[str, Part | None] = {}
+    """Folders from which rows were deleted: the part with the rows that are left, None if there are none.
+
+    They may include folders that a compaction had removed before, for followers that have not processed them yet.
+    """
+    base: int | None = None
+    """The version of the store that the draft was made for, if any other commit since contradicts it."""
+    deletion: str | None = None
+    """The last deletion that the writer knows, see `DELETION`; another one since contradicts the draft."""
+    notes: Mapping[str, str] = {}
+
+
+class Commit(CommitDraft, frozen=True, kw_only=True, omit_defaults=True):
+    """A committed draft, or several folded into one."""
+
+    version: int
+    previous: str = ""
+    """The checksum of the commit before, so that a changed ledger is noticed."""
+    first: int | None = None
+    """The version of the first of several folded commits."""
+    lake: str = ""
+    """The identity of the store: the id of its first commit."""
+
+    @property
+    def since(self) -> int:
+        """The version that this commit, or the first of the folded ones, made."""
+        return self.version if self.first is None else self.first
+
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor of a follower that has processed this commit."""
+        return Cursor(self.version, self.id)
+
+
+class CommitConflict(Exception):
+    """Another writer has committed the same sources, removed the same parts or processed the same versions."""
+
+
+def fold(commits: Iterable[Commit]) -> Commit:
+    """Consecutive commits as one that has the same effect; it has id and time of the last."""
+    given = list(commits)
+    added: dict[str, Part] = {}
+    removed: dict[str, None] = {}
+    sources: dict[int, IngestedFile] = {}
+    for commit in given:
+        for folder in commit.removed:
+            if added.pop(folder, None) is None:
+                removed[folder] = None
+        added |= {part.folder: part for part in commit.added}
+        sources |= {each.number: each for each in sources_of(commit)}
+    return Commit(
+        id=given[-1].id,
+        kind=given[-1].kind,
+        at_us=given[-1].at_us,
+        added=tuple(added.values()),
+        removed=tuple(removed),
+        sources=tuple(sources.values()),
+        shapes=tuple(dict.fromkeys(shape for commit in given for shape in commit.shapes)),
+        upto=_last([commit.upto for commit in given]),
+        newest_us=max((each.newest_us for each in given if each.newest_us is not None), default=None),
+        newest=latest(each.newest for each in given),
+        catalog=_last([commit.catalog for commit in given]),
+        notes={name: text for commit in given for name, text in commit.notes.items()},
+        version=given[-1].version,
+        previous=given[0].previous,
+        first=given[0].since,
+        lake=given[0].lake,
+    )
+
+
+def sources_of(commit: Commit) -> list[IngestedFile]:
+    """The sources of a commit with its id; those of folded commits and deletions have the ids of theirs."""
+    if commit.first is not None or commit.kind == "delete":
+        return list(commit.sources)
+    return [msgspec.structs.replace(each, commit=commit.id) for each in commit.sources]
+
+
+def folders_of(commit: Commit) -> list[str]:
+    """The folders that a commit adds or removes, and those with rows that a deletion left of folders removed before."""
+    left = [part.folder for part in commit.replaced.values() if part is not None]
+    return [*(part.folder for part in commit.added), *commit.removed, *left]
+
+
+def unprocessed_parts(commits: Iterable[Commit]) -> dict[str, Part]:
+    """The parts with the events that came in by some consecutive commits, without the events deleted since, by folder.
+
+    A compaction has no new events; parts that it replaced are read instead of its own.
+    """
+    found: dict[str, Part] = {}
+    for commit in commits:
+        if commit.kind == "ingest":
+            found |= {part.folder: part for part in commit.added}
+        for folder, left in commit.replaced.items():
+            if found.pop(folder, None) is not None and left is not None:
+                found[left.folder] = left
+    return found
+
+
+def _last(values: Sequence[Value | None]) -> Value | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def latest(times: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The latest of the times of each recorder."""
+    found: dict[str, int] = {}
+    for each in times:
+        for recorder, at_us in each.items():
+            found[recorder] = max(at_us, found.get(recorder, at_us))
+    return found
+
+
+def recorder_of(path: str) -> str:
+    """The recorder that wrote a file: its folder, with its name if the file is one of several that are numbered.
+
+    >>> recorder_of("/landing/bridge-000000000017.genus"), recorder_of("/landing/north/monday.genus")
+    ('/landing/bridge', '/landing/north')
+    """
+    folder, _, name = path.rpartition("/")
+    series, dash, number = name.partition(".")[0].rpartition("-")
+    return f"{folder}/{series}" if dash and series and number.isdigit() else folder
+
+
+def sum_counts(counts: Iterable[Mapping[int, int] | None]) -> dict[int, int] | None:
+    """The sums of several counts by shape; None if one of them is not known."""
+    total: dict[int, int] = {}
+    for each in counts:
+        if each is None:
+            return None
+        for shape, rows in each.items():
+            total[shape] = total.get(shape, 0) + rows
+    return total
+
+
+def count_rows(parts: Iterable[Part]) -> int:
+    """The number of rows in some parts."""
+    return sum(part.rows for part in parts)
+
+
+def count_files(parts: Iterable[Part]) -> int:
+    """The number of files in some parts."""
+    return sum(len(part.files) for part in parts)
+
+
+def count_bytes(parts: Iterable[Part]) -> int:
+    """The size of the files in some parts."""
+    return sum(part.bytes for part in parts)

@@ -1,0 +1,182 @@
+"""An open lake: its store, its catalog and its versions; no Spark is needed."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from genus.catalog import Catalog, RegistrationResult
+from genus.errors import LakeDamaged, LakeError
+from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.filters._subscription import rebuild
+from genus.lake._tables.backup import BackupResult, copy_store
+from genus.lake._tables.history import HistoryEntry, read_history
+from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
+from genus.lake._tables.retention import KEEP, Age, policy_text, read_policy
+from genus.lake._tables.state import LedgerState
+from genus.lake._tables.store import Store
+from genus.model._types import micros_of_time
+
+
+class LakeFolder:
+    """Base of `Lake` and `LakeReader`: what all of them know of a lake without reading events."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.path = store.path
+        if not store.ledger.exists:
+            raise LakeError(f"{self.path} is not a lake; create one with Lake.create or `genus lake init`")
+        store.check_holds("lake")
+        self.catalog_file = CatalogFile(store.files, self.path)
+        self.catalog_file.check_same(store.state().catalog)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The present catalog of the lake; add types with `register`."""
+        return self.catalog_file.catalog
+
+    @property
+    def catalog_path(self) -> str:
+        """The path of the catalog file, which a bus or a broker may share."""
+        return self.catalog_file.path
+
+    def register(self, *what: type | ModuleType) -> RegistrationResult:
+        """Add the types of classes and modules to the catalog.
+
+        Tables get new columns; rows written before have NULL there. CatalogConflict, and nothing is changed, if a type
+        contradicts the catalog.
+        """
+        return self.catalog_file.register(what)
+
+    # -- versions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The number of commits so far."""
+        return self.state().version
+
+    def state(self) -> LedgerState:
+        """The present state of the ledger: parts, ingested files and shapes."""
+        return self.store.state()
+
+    def state_of(self, version: int | None = None, as_of: datetime | None = None) -> LedgerState:
+        """The state of a version, or of the last commit at or before a time; by default the present one.
+
+        LakeError if both are given, if there is no such version, or if its commits or files were removed by `clean`.
+        """
+        if version is not None and as_of is not None:
+            raise LakeError("version and as_of both say which state to read; give one of them")
+        if version is not None and type(version) is not int:
+            raise LakeError(f"version={version!r} is not the number of a version; give an int, such as lake.version")
+        if as_of is not None:
+            if as_of.tzinfo is None:
+                raise LakeError(f"as_of={as_of} has no time zone; write datetime(..., tzinfo=UTC)")
+            version = self.store.ledger.version_at(micros_of_time(as_of))
+        return self.state() if version is None else self.store.ledger.state_at(version)
+
+    @contextmanager
+    def reading(self, state: LedgerState) -> Iterator[None]:
+        """Say that `clean` has removed files of a state, if that is why some are missing."""
+        try:
+            yield
+        except LakeDamaged as problem:
+            now = self.state().parts
+            if not any(self._is_removed(folder) for folder in state.parts if folder not in now):
+                raise
+            raise LakeError(
+                f"{self.path}: version {state.version} cannot be read any more, because files that were replaced or "
+                "deleted since then were removed by clean; read a later version"
+            ) from problem
+
+    def _is_removed(self, folder: str) -> bool:
+        return not self.store.files.list_folder(f"{self.path}/{folder}")
+
+    # -- backups -----------------------------------------------------------------------------------------------------
+
+    def backup(
+        self, path: str | os.PathLike[str], *, progress: Callable[[int, int], object] | None = None
+    ) -> BackupResult:
+        """Copy the present version into another local folder; the lake may be written meanwhile.
+
+        The folder is a lake of its own then. The next call with the same folder copies what is new; files that the lake
+        does not have any more stay there until `clean` removes them. Delta and Iceberg tables, and what functions of
+        streams have processed, are not copied; the first commit or `Lake.mirror` makes the Delta tables.
+
+        Args:
+            path: A new folder, or one with an earlier backup.
+            progress: Called with the bytes done and the total.
+
+        Raises:
+            LakeError: The lake or the folder is not local, the folder has something else, or `clean` has removed files
+                meanwhile.
+            LakeDamaged: A file of the lake is not what was committed.
+        """
+        return copy_store(self.store, os.fspath(path), progress)
+
+    # -- keeping -----------------------------------------------------------------------------------------------------
+
+    def keep(self, policy: Mapping[str | type, Age]) -> None:
+        """Store how long the events of each type are kept; `expire` removes those that are older.
+
+        The policy replaces the one before; an empty one keeps everything.
+
+        Args:
+            policy: Ages by types, such as `{"Event": "2 years", Loop: 90}`; a number is days. Each type is kept as long
+                as the entry of the nearest of its supertypes says; without one, for ever.
+
+        Raises:
+            NotRegistered: The catalog lacks a type.
+        """
+        draft = self.store.begin("keep")
+        self.store.commit(msgspec.structs.replace(draft, notes={KEEP: policy_text(policy, self.catalog)}))
+
+    @property
+    def retention(self) -> dict[str, timedelta]:
+        """How long the events of each type are kept, as `keep` has stored it."""
+        return read_policy(self.state().notes.get(KEEP, "{}"))
+
+    def history(self, limit: int | None = None) -> list[HistoryEntry]:
+        """What each commit has changed, the newest first; commits that `clean` has folded away are not listed.
+
+        Args:
+            limit: How many commits; None for all.
+        """
+        return read_history(self.store.ledger, limit)
+
+    # -- subscriptions -----------------------------------------------------------------------------------------------
+
+    def subscription(self, what: Subscription | str | type | AllOf[Any], *, strict: bool = False) -> Subscription:
+        """Resolve a subscription against the catalog; a text may name types for which this process has no class.
+
+        NotRegistered if the catalog lacks a type, LakeError if it lacks an attribute; with `strict`, SubscriptionError
+        if no event can match.
+        """
+        resolver = SubscriptionResolver(self.catalog, partial(Subscription.parse, strict=strict))
+        found = resolver.resolve(what)
+        if strict:
+            resolver.report_never(found, strict=True)
+        return found
+
+    def asked(
+        self,
+        what: type | AllOf[Any] | Subscription | str,
+        *,
+        exact: bool,
+        has: AttributeNames,
+        lacks: AttributeNames,
+        where: Predicate | Term | str | None,
+        strict: bool,
+    ) -> Subscription:
+        """The subscription that the arguments of `read` stand for, resolved against the catalog."""
+        if not isinstance(what, Subscription | str):
+            asked = rebuild(what, exact=exact, has=has, lacks=lacks, where=where)
+            SubscriptionResolver(self.catalog).report_never(asked, strict=strict)
+            return self.subscription(asked)
+        if exact or has or lacks or where is not None:
+            raise LakeError("what= is a whole subscription; write exact, has, lacks and where into it")
+        return self.subscription(what, strict=strict)

@@ -1,0 +1,98 @@
+"""The state of a store: the result of all its commits up to a version."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from genus.lake._tables.commits import Commit, Cursor, IngestedFile, Part, latest, sources_of
+from genus.lake._tables.growing_map import GrowingMap
+from genus.lake._tables.shapes import Shape
+
+
+class LedgerState(msgspec.Struct, frozen=True):
+    """The result of all commits up to a version. A state costs little to make from the one before."""
+
+    version: int = 0
+    commit: str = ""
+    """The id of the last commit."""
+    seal: str = ""
+    """The checksum of the last commit."""
+    lake: str = ""
+    """The identity of the store: the id of its first commit."""
+    at_us: int = 0
+    """The time of the last commit."""
+    parts: GrowingMap[str, Part] = GrowingMap()
+    """By folder."""
+    folders: Mapping[str, GrowingMap[str, Part]] = {}
+    """The parts of each table, by folder."""
+    sources: GrowingMap[int, IngestedFile] = GrowingMap()
+    """Ingested files by number."""
+    paths: GrowingMap[str, int] = GrowingMap()
+    """The number of the file that was ingested last from each path."""
+    shapes: GrowingMap[int, Shape] = GrowingMap()
+    """By `Shape.id`."""
+    shape_counts: Mapping[str, int] = {}
+    """The number of listed shapes of each type."""
+    cursor: Cursor = Cursor()
+    """In the store of a follower: what has been processed of the lake."""
+    newest_us: int | None = None
+    """The latest time of recording among all events."""
+    newest: Mapping[str, int] = {}
+    """The latest time of recording among the events of each recorder."""
+    catalog: str | None = None
+    """The text of the lake's catalog at the last commit that changed it."""
+    notes: Mapping[str, str] = {}
+
+    def after(self, commit: Commit, seal: str) -> "LedgerState":
+        """The state after one more commit, or after several folded ones; `seal` is the checksum of the last."""
+        sources = {each.number: each for each in sources_of(commit)}
+        new_shapes = {number: shape for shape in commit.shapes if (number := shape.id) not in self.shapes}
+        return LedgerState(
+            version=commit.version,
+            commit=commit.id,
+            seal=seal,
+            lake=self.lake or commit.lake or commit.id,
+            at_us=commit.at_us,
+            parts=self.parts.changed({part.folder: part for part in commit.added}, commit.removed),
+            folders=self._folders_after(commit),
+            sources=self.sources.changed(sources),
+            paths=self.paths.changed({each.path: each.number for each in sources.values()}),
+            shapes=self.shapes.changed(new_shapes),
+            shape_counts=self._shape_counts_after(new_shapes.values()),
+            cursor=self.cursor if commit.upto is None else commit.upto,
+            newest_us=max((each for each in (self.newest_us, commit.newest_us) if each is not None), default=None),
+            newest=latest((self.newest, commit.newest)) if commit.newest else self.newest,
+            catalog=self.catalog if commit.catalog is None else commit.catalog,
+            notes={**self.notes, **commit.notes},
+        )
+
+    def _folders_after(self, commit: Commit) -> Mapping[str, GrowingMap[str, Part]]:
+        changes: dict[str, tuple[dict[str, Part], list[str]]] = {}
+        for folder in commit.removed:
+            if folder in self.parts:
+                changes.setdefault(self.parts[folder].table, ({}, []))[1].append(folder)
+        for part in commit.added:
+            changes.setdefault(part.table, ({}, []))[0][part.folder] = part
+        nothing: GrowingMap[str, Part] = GrowingMap()
+        changed = {table: self.folders.get(table, nothing).changed(*change) for table, change in changes.items()}
+        return {**self.folders, **changed}
+
+    def _shape_counts_after(self, shapes: Iterable[Shape]) -> Mapping[str, int]:
+        counts: dict[str, int] = {}
+        for shape in shapes:
+            counts[shape.type] = counts.get(shape.type, self.shape_counts.get(shape.type, 0)) + 1
+        return {**self.shape_counts, **counts} if counts else self.shape_counts
+
+    @property
+    def now(self) -> Cursor:
+        """The cursor of a follower that has processed this state."""
+        return Cursor(self.version, self.commit)
+
+    def table(self, name: str) -> list[Part]:
+        """The parts of one table."""
+        return list(self.folders.get(name, {}).values())
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that have parts."""
+        return sorted(name for name, parts in self.folders.items() if parts)
