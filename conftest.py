@@ -26,7 +26,8 @@ settings.register_profile("full", max_examples=100, deadline=None)  # `make test
 settings.load_profile("quick")
 
 LONG = (
-    "lake/test_lake_commands", "lake/test_stream", "can/test_faults", "lake/test_inboxes", "lake/test_windows",
+    "lake/test_lake_commands", "lake/test_stream", "can/test_faults", "lake/test_inboxes",
+    "lake/test_windows", "lake/test_restored", "lake/test_full_disk", "lake/test_keeping", "lake/test_integrity",
     "lake/test_route", "lake/test_data_source", "lake/test_pairing", "test_truth_table", "lake/test_derived",
     "targets/test_spark", "tests/test_run", "lake/test_hadoop", "lake/test_hard_cases", "test_typing",
     "codes/test_schemes", "lake/test_lake", "lake-analytics", "cli/test_bus_commands", "tests/test_loops",

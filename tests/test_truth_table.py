@@ -8,13 +8,22 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from genus import Collection, Event, Subscription, open_bus
 from genus.bus._recording import RecordingWriter, read_recording, replay
 from genus.catalog import Catalog
 from genus.filters import AllOf
+from genus.lake import LakeReader
+from genus.lake._ingest import writer
+from genus.lake._query.route_plan import plan_routes
+from genus.lake._query.subscription_list import RouteEntry
+from genus.lake._tables.lake_catalog import CatalogFile
+from genus.lake._tables.names import POSITION
 from genus.model import vector
 from genus.targets import arrow, can, python, topics
 from genus.targets.index import SubscriptionIndex
@@ -22,7 +31,7 @@ from genus.targets.topics import Dialect
 from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
 from genus.testing import _generators as generators
 
-from .lake.stored import answers
+from .lake.stored import add_events, answers, create_lake
 
 Table = list[list[bool]]
 Target = Callable[[Sequence[Subscription], Sequence[Event]], Table]
@@ -152,6 +161,43 @@ def lake_tables(subscriptions: Sequence[Subscription], events: Sequence[Event]) 
         return answers(session, subscriptions, events)
 
 
+def local_reader(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    """A lake in row groups so small that some are skipped, read without Spark."""
+    with tempfile.TemporaryDirectory() as folder, patch.object(writer, "ROW_GROUP", 4):
+        asked = (cls for subscription in subscriptions for cls in subscription.types)
+        store = create_lake(Path(folder) / "lake", generators, *asked, *map(type, events))
+        add_events(store, events)
+        lake = LakeReader(store.path)
+        table = []
+        for subscription in subscriptions:
+            found = lake.read(subscription, columns=[POSITION])
+            positions = found.to_arrow().column(POSITION).to_pylist()
+            assert len(set(positions)) == len(positions) == found.count()
+            table.append([position in set(positions) for position in range(len(events))])
+        return table
+
+
+def routing(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+    """The files of a lake, routed to all subscriptions at once by the kernel that runs in tasks."""
+    table = [[False] * len(events) for _ in subscriptions]
+    with tempfile.TemporaryDirectory() as folder:
+        asked = (cls for subscription in subscriptions for cls in subscription.types)
+        store = create_lake(Path(folder) / "lake", generators, *asked, *map(type, events))
+        add_events(store, events)
+        state, entries = store.state(), [RouteEntry("ann", subscription) for subscription in subscriptions]
+        plan = plan_routes(entries, state.shapes, CatalogFile(store.files, store.path).catalog)
+        for family in plan.families:
+            files = store.file_paths(state.table(family))
+            stored = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
+            rows, numbers = plan.match(family, stored)
+            positions = stored.column(POSITION).to_numpy()[rows].tolist()
+            pairs = list(zip(numbers.tolist(), positions, strict=True))
+            assert len(set(pairs)) == len(pairs)
+            for number, position in pairs:
+                table[number][position] = True
+    return table
+
+
 TARGETS: dict[str, Target] = {
     "text": text_form,
     "python": generated_python,
@@ -164,6 +210,8 @@ TARGETS: dict[str, Target] = {
     "mqtt": key_patterns(topics.MQTT, with_catalog=False),
     "nats": key_patterns(topics.NATS, with_catalog=True),
     "spark": lake_tables,
+    "local": local_reader,
+    "route": routing,
 }
 
 

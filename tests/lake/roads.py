@@ -16,10 +16,10 @@ class Category(Enum):
     TRUCK = "truck"
 
 
-class Roadside(Kind): ...
+class Streetside(Kind): ...
 
 
-class Counter(Event, Roadside):
+class Counter(Event, Streetside):
     lane: int
     category: Maybe[Category] = None
     speed: Maybe[float] = None
@@ -29,11 +29,11 @@ class Radar(Counter):
     angle: Maybe[float] = None
 
 
-class Gate(Event, Roadside):
+class Gate(Event, Streetside):
     open: bool
 
 
-ALL = (Roadside, Counter, Radar, Gate)
+ALL = (Streetside, Counter, Radar, Gate)
 
 
 def traffic(count: int, first: int = 0, start: datetime = MORNING) -> list[Event]:

@@ -6,15 +6,24 @@ from datetime import UTC, datetime
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from genus import Subscription
-from genus.lake._tables.columns import OWN_SCHEMA, POSITION, TYPE, file_schema, table_schema
-from genus.model import Event, vector
+from genus.lake._ingest.format import Columns, TypePlan, Types
+from genus.lake._ingest.writer import Origin, TableWriter
+from genus.lake._tables.columns import INSTANT, OWN_SCHEMA, POSITION, RECORDED, TYPE, file_schema
+from genus.lake._tables.commits import Part
+from genus.lake._tables.lake_catalog import CatalogFile
+from genus.lake._tables.shapes import new_shapes
+from genus.lake._tables.spark_columns import table_schema, with_present_names
+from genus.lake._tables.store import Store
+from genus.model import Event, name_of, vector
 from genus.targets import arrow, spark
 
 COLUMNS_AT_ONCE = 200
@@ -37,7 +46,8 @@ def stored_frame(session: SparkSession, events: Sequence[Event], folder: Path, r
     vector_of_family = vector(type(events[0]))
     path = folder / f"{vector_of_family.scope}.parquet"
     pq.write_table(stored_table(events), path, row_group_size=rows_per_group)
-    return session.read.schema(table_schema(vector_of_family)).parquet(str(path))
+    stored = session.read.schema(table_schema(vector_of_family)).parquet(str(path))
+    return with_present_names(stored, vector_of_family)
 
 
 def by_family(events: Sequence[Event]) -> Iterator[tuple[str, list[int]]]:
@@ -81,3 +91,41 @@ def truths(frame: DataFrame, conditions: Sequence[Column]) -> Iterator[list[bool
         found = [condition.alias(f"_{n}") for n, condition in enumerate(part)]
         rows = sorted(frame.select(POSITION, *found).collect(), key=itemgetter(0))
         yield from ([row[n] is True for row in rows] for n in range(1, len(part) + 1))
+
+
+# -- lakes without Spark -----------------------------------------------------------------------------------------------
+
+
+def create_lake(path: Path, *what: type | ModuleType) -> Store:
+    """Create a lake for event types, as `Lake.create` does."""
+    store = Store(path)
+    file = CatalogFile(store.files, store.path)
+    file.register(what)
+    store.commit(msgspec.structs.replace(store.begin("create"), catalog=file.text))
+    return store
+
+
+def add_events(store: Store, events: Sequence[Event], recorded: datetime = datetime(2026, 5, 1, 6, tzinfo=UTC)) -> None:
+    """Commit events to a lake in the files that an ingest writes; `_position` numbers them."""
+    catalog = CatalogFile(store.files, store.path).catalog
+    types, draft = Types(catalog), store.begin("ingest")
+    writer = TableWriter(Origin(store.path, draft.id, len(store.state().parts), "memory", 0, draft.at_us))
+    for cls in dict.fromkeys(map(type, events)):
+        positions = [position for position, event in enumerate(events) if type(event) is cls]
+        plan = types.expected(name_of(cls))
+        writer.add(Columns(plan.name, _columns([events[n] for n in positions], positions, recorded, plan)), plan)
+    report = writer.finish()
+    state = store.state()
+    folders = {(file.table, file.folder): file for file in report.files}
+    assert len(folders) == len(report.files), "a folder has one file"
+    parts = [Part(file.table, file.folder, (file.file,), file.shapes) for file in report.files]
+    shapes = new_shapes(state.shapes, state.shape_counts, report.shapes)
+    store.commit(msgspec.structs.replace(draft, added=tuple(parts), shapes=shapes, newest_us=report.newest_us))
+
+
+def _columns(events: Sequence[Event], positions: list[int], recorded: datetime, plan: TypePlan) -> pa.RecordBatch:
+    batch = arrow.to_batch(events)
+    fields = [field for field in plan.schema if batch[field.name].null_count < len(events)]
+    columns = [batch[field.name].cast(field.type) for field in fields]
+    columns += [pa.array(positions, pa.int64()), pa.repeat(pa.scalar(recorded, INSTANT), len(events))]
+    return pa.RecordBatch.from_arrays(columns, [*(field.name for field in fields), POSITION, RECORDED])

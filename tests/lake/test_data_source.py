@@ -11,10 +11,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from genus import Event, Maybe, Subscription, UInt16, this
 from genus.can import load_dbc
 from genus.catalog import Catalog
-from genus.lake import Lake
-from genus.lake._query.data_source import register_data_source
+from genus.lake import Lake, register_data_source
 from genus.model import name_of
-from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
+from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 
 DBC = """VERSION ""
 BU_: ECU
@@ -69,7 +68,7 @@ def rows(frame: DataFrame) -> list[Any]:
         Subscription(Counter, exact=True),
         Subscription(Radar, has="place", where=this.speed > 30),
         Subscription(Counter, lacks="category", where=this.lane != 2),
-        Subscription(Roadside, has="place"),
+        Subscription(Streetside, has="place"),
     ],
     ids=str,
 )

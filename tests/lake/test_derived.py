@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from genus import Subscription, this
 from genus.errors import LakeError
 from genus.lake import DerivedTable, Lake, Pairing, Windows, read_results
-from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
+from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 
 SECOND = timedelta(seconds=1)
 MINUTES = Windows(every=timedelta(minutes=1), by=("lane",), values={"speed": ("count", "mean", 0.85)}, lateness=SECOND)
@@ -79,7 +79,7 @@ def test_another_analysis_needs_another_folder(lake: Lake, tmp_path: Path) -> No
     with pytest.raises(LakeError, match="another subscription"):
         DerivedTable(lake, tmp_path / "minutes", MINUTES, Radar)
     with pytest.raises(LakeError, match="of one"):
-        DerivedTable(lake, tmp_path / "kinds", MINUTES, Roadside).update()
+        DerivedTable(lake, tmp_path / "kinds", MINUTES, Streetside).update()
 
 
 def test_an_analysis_of_a_stream_needs_a_lateness(lake: Lake, tmp_path: Path) -> None:

@@ -15,18 +15,18 @@ from genus.errors import LakeError
 from genus.lake._tables import files as lake_files
 from genus.lake._tables.files import (
     FileSystem,
-    HadoopFileSystem,
     LocalFileSystem,
+    WrittenContent,
     absolute_path,
     arrow_opens,
     file_size,
-    file_system_for,
     local_path,
     open_input,
     spark_path,
     walk_files,
     write_file,
 )
+from genus.lake._tables.hadoop import HadoopFileSystem, file_system_for
 from tests.lake.view_file_system import mount
 
 
@@ -241,7 +241,7 @@ def test_a_task_writes_a_whole_file_or_none(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="goes down"):
         write_file(path, half)
     assert LocalFileSystem().list_folder(f"{tmp_path}/tables") == []
-    assert write_file(path, lambda stream: stream.write(b"whole")) == 5
+    assert write_file(path, lambda stream: stream.write(b"whole")) == WrittenContent.of(b"whole")
     assert file_size(path) == 5
     with open_input(path) as file:
         assert file.read() == b"whole"
@@ -280,8 +280,8 @@ def test_a_name_that_another_try_took_is_good_if_the_file_is_the_same(
     real: Callable[[str], tuple[Any, str]] = lake_files._arrow_file_system
     monkeypatch.setattr(lake_files, "_arrow_file_system", lambda path: (_Refusing(real(path)[0]), real(path)[1]))
     path = f"{tmp_path}/part.parquet"
-    assert [write_file(path, lambda stream: stream.write(b"same")) for _ in range(2)] == [4, 4]
-    with pytest.raises(OSError, match="rename failed"):
+    assert [write_file(path, lambda stream: stream.write(b"same")).bytes for _ in range(2)] == [4, 4]
+    with pytest.raises(LakeError, match="rename failed"):
         write_file(path, lambda stream: stream.write(b"other"))
     assert [found.name for found in LocalFileSystem().list_folder(str(tmp_path))] == ["part.parquet"]
 

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription, this
@@ -126,3 +128,15 @@ def test_a_local_lake_is_found_where_the_clusters_default_is_elsewhere(
     finally:
         configuration.set("fs.defaultFS", usual)
     assert list((tmp_path / "far").iterdir()) == []
+
+
+def test_it_is_mirrored_as_a_local_one(lakes: tuple[Lake, Lake], recordings: list[Path], tmp_path: Path) -> None:
+    """Delta logs are written through Hadoop, with the statistics that local files have."""
+    for lake in lakes:
+        lake.ingest(recordings)
+    logs = [tmp_path / "near", next((tmp_path / "far").rglob("lake"))]
+    near, far = (DeltaTable(log / "tables/Gate") for log in logs)
+    assert far.to_pyarrow_table().num_rows == near.to_pyarrow_table().num_rows > 0
+    assert lakes[1].mirror().entries == 0
+    bounds = [pa.table(each.get_add_actions(flatten=True)).select(["min.time", "max.time"]) for each in (near, far)]
+    assert bounds[0].to_pylist() == bounds[1].to_pylist()

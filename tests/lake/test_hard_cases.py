@@ -12,8 +12,8 @@ from genus import Event, Maybe, Subscription, this
 from genus.bus._recording import RecordingWriter
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Inboxes, Lake
-from genus.lake._tables.columns import Shape, limit_shapes, shape_collisions
-from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Roadside, traffic, write_recording
+from genus.lake._tables.shapes import Shape, new_shapes
+from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_names_lead_to_tables_or_to_an_error(lake: Lake, tmp_path: Path) -> None
     with pytest.raises(NotRegistered):
         lake.table("Nobody")
     with pytest.raises(LakeError, match="is a kind"):
-        lake.route(["Gate"]).events(Roadside)
+        lake.route(["Gate"]).events(Streetside)
 
 
 def test_very_old_times_are_asked_for_too(lake: Lake, tmp_path: Path) -> None:
@@ -209,6 +209,6 @@ def test_a_damaged_catalog_is_named(lake: Lake) -> None:
 def test_shapes_without_a_tag_stand_for_all_and_clash_with_none() -> None:
     """A type with too many shapes is listed once without presence bits; that is no collision with presence bits 0."""
     many = [Shape("F", "F", "2", f"{tag:x}") for tag in range(10)]
-    kept = limit_shapes(many[:3], many, most=5)
+    kept = new_shapes({shape.id: shape for shape in many[:3]}, {"F": 3}, many, most=5)
     assert [shape.tag for shape in kept] == ["3", "4", None]
-    assert shape_collisions([many[0], Shape("F", "F", "2", None)]) == []
+    assert new_shapes({many[0].id: many[0]}, {"F": 1}, [Shape("F", "F", "2", None)], most=5)

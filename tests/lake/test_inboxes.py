@@ -3,20 +3,25 @@
 import shutil
 from collections import Counter as Tally
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from genus import Event, Subscription, this
+from genus import Event, Maybe, Subscription, this
 from genus.errors import LakeError
-from genus.lake import Inboxes, Lake, RouteEntry
-from tests.lake.roads import ALL, Category, Counter, Gate, Radar, Roadside, traffic, write_recording
+from genus.lake import Inboxes, Lake, LakeReader, RouteEntry, read_results
+from genus.lake._stream import small_delivery
+from genus.lake._tables.commits import count_files
+from genus.lake._tables.store import Store
+from tests.lake.roads import ALL, Category, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 WANTED = [
     RouteEntry("police", Subscription(Counter, has="place", where=this.speed > 50)),
     RouteEntry("police", Subscription(Radar)),
-    RouteEntry("city", Subscription(Roadside)),
+    RouteEntry("city", Subscription(Streetside)),
     RouteEntry("toll", Subscription(Counter, where=this.category == Category.TRUCK)),
     RouteEntry("porter", Subscription(Gate, where=this.open)),
 ]
@@ -100,7 +105,7 @@ def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
     tally = {row["subscriber"]: row["events"] for row in inboxes.subscribers().collect()}
     assert tally == Tally(name for name, _, _ in expected(traffic(200)).elements())
     parts = inboxes._store.state().parts.values()
-    assert sum(part.files for part in parts) <= 4, "few files, whatever the number of subscribers"
+    assert count_files(parts) <= 4, "few files, whatever the number of subscribers"
 
 
 def test_new_subscriptions_get_what_comes_from_then_on(lake: Lake, tmp_path: Path) -> None:
@@ -138,3 +143,197 @@ def test_subscriptions_come_in_many_forms(lake: Lake, tmp_path: Path) -> None:
     assert lake.route(["Radar"]).frame().select("subscriber").distinct().collect()[0][0] == "Radar"
     counts = {row["subscription"]: row["matches"] for row in lake.route(WANTED).counts().collect()}
     assert counts == {number: expected(traffic(200), [each]).total() for number, each in enumerate(WANTED)}
+
+
+# -- backfill ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_subscription_gets_earlier_events_if_it_asks_for_them(lake: Lake, tmp_path: Path) -> None:
+    """From its time on, each match once: not those that it has got, and none again; others get new events only."""
+    events = traffic(200)
+    middle = events[90].time
+    assert middle is not None
+    city, police = RouteEntry("city", Subscription(Streetside)), RouteEntry("police", Subscription(Counter))
+    lake.route([city]).to_inboxes(tmp_path / "inboxes")
+    asking = RouteEntry("toll", Subscription(Radar), since=middle)
+    first = lake.route([city, police, asking]).to_inboxes(tmp_path / "inboxes")
+    inboxes = Inboxes(lake.spark, tmp_path / "inboxes")
+    later = [event for event in events if event.time is not None and event.time >= middle]
+    assert delivered(inboxes) == expected(events, [city]) + expected(later, [asking])
+    assert first.rows == expected(later, [asking]).total()
+    again = lake.route([city, police, asking])
+    assert again.to_inboxes(tmp_path / "inboxes").rows == 0
+    lake.ingest(write_recording(tmp_path / "more.genus", traffic(20, first=500)))
+    again.to_inboxes(tmp_path / "inboxes")
+    more = expected(traffic(20, first=500), [city, police, asking])
+    assert delivered(inboxes) == expected(events, [city]) + expected(later, [asking]) + more
+    whole = RouteEntry("police", Subscription(Counter), since=events[0].time)
+    lake.route([city, whole]).to_inboxes(tmp_path / "inboxes")
+    assert delivered(inboxes) == expected(events, [city, police]) + expected(later, [asking]) + more
+
+
+def test_a_backfill_that_fails_is_done_again_once(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before the failure is in no commit."""
+    listed = tmp_path / "wanted.txt"
+    listed.write_text("city: Streetside\n")
+    route = lake.route(listed)
+    route.to_inboxes(tmp_path / "inboxes")
+    listed.write_text("city: Streetside\ntoll since 2026-05-01: Radar\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "commit", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            route.to_inboxes(tmp_path / "inboxes")
+    for _ in range(2):
+        route.to_inboxes(tmp_path / "inboxes")
+    wanted = [RouteEntry("city", Subscription(Streetside)), RouteEntry("toll", Subscription(Radar))]
+    assert delivered(Inboxes(lake.spark, tmp_path / "inboxes")) == expected(traffic(200), wanted)
+
+
+def test_a_time_of_a_backfill_has_a_time_zone(lake: Lake, tmp_path: Path) -> None:
+    """A day in a file is one of UTC; a day that does not exist is told."""
+    with pytest.raises(LakeError, match="time zone"):
+        RouteEntry("toll", Subscription(Radar), since=datetime(2026, 5, 1))
+    listed = tmp_path / "wanted.txt"
+    listed.write_text("ann since 2026-05-01: Radar\nben since 2026-02-30: Radar\n")
+    route = lake.route(listed)
+    (entry,) = route.subscriptions()
+    assert (entry.subscriber, entry.since) == ("ann", datetime(2026, 5, 1, tzinfo=UTC))
+    assert "ben since 2026-02-30: day is out of range" in (route.problem or "")
+
+
+def test_a_time_with_an_offset_is_a_time_of_utc(spark: SparkSession, tmp_path: Path) -> None:
+    """The day after midnight in the east is the day before in UTC, and the days of a lake are those of UTC."""
+    lake, night = Lake.create(spark, tmp_path / "lake", *ALL), datetime(2026, 4, 30, 23, tzinfo=UTC)
+    events = traffic(20, start=night)
+    lake.ingest(write_recording(tmp_path / "first.genus", events))
+    city = RouteEntry("city", Subscription(Streetside))
+    lake.route([city]).to_inboxes(tmp_path / "inboxes")
+    east = datetime(2026, 5, 1, 0, 30, tzinfo=timezone(timedelta(hours=2)))
+    asking = RouteEntry("toll", Subscription(Counter), since=east)
+    lake.route([city, asking]).to_inboxes(tmp_path / "inboxes")
+    assert delivered(Inboxes(spark, tmp_path / "inboxes")) == expected(events, [city, asking])
+
+
+def test_what_is_listed_twice_is_delivered_once(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the entries ask for events since different times; the earliest counts."""
+    events, radar = traffic(200), Subscription(Radar)
+    once = RouteEntry("city", Subscription(Streetside))
+    first, later = RouteEntry("toll", radar, since=events[0].time), RouteEntry("toll", radar, since=events[90].time)
+    lake.route([once, once]).to_inboxes(tmp_path / "inboxes")
+    inboxes, route = Inboxes(lake.spark, tmp_path / "inboxes"), lake.route([once, once, later, first])
+    assert delivered(inboxes) == expected(events, [once])
+    route.to_inboxes(tmp_path / "inboxes")
+    assert delivered(inboxes) == expected(events, [once, first])
+    lake.ingest(write_recording(tmp_path / "more.genus", traffic(20, first=500)))
+    monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 0)
+    route.to_inboxes(tmp_path / "inboxes")
+    assert delivered(inboxes) == expected([*events, *traffic(20, first=500)], [once, first])
+
+
+def test_a_time_in_a_table_without_an_offset_is_one_of_utc(lake: Lake) -> None:
+    """Whatever the time zone of the session; one that is no time is told."""
+    rows = [("ann", "2026-05-01"), ("ben", "2026-05-01T02:00:00+02:00"), ("cid", None), ("dan", "May")]
+    spark, midnight = lake.spark, datetime(2026, 5, 1, tzinfo=UTC)
+    table = spark.createDataFrame(rows, "subscriber string, since string").selectExpr("*", "'Radar' as subscription")
+    days = table.where("subscriber = 'ann'").selectExpr("subscriber", "subscription", "date(since) as since")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        route = lake.route(table)
+        assert [entry.since for entry in route.subscriptions()] == [midnight, midnight, None]
+        assert "row 4 (dan): since 'May' is not a time" in (route.problem or "")
+        assert [entry.since for entry in lake.route(days).subscriptions()] == [midnight]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+
+
+def test_a_backfill_of_a_family_without_events_has_no_rows(lake: Lake, tmp_path: Path) -> None:
+    """Also without adaptive execution, where the number of partitions is given."""
+    lake.route({"city": "Counter"}).to_inboxes(tmp_path / "inboxes")
+    lake.delete(Gate)
+    asking = RouteEntry("porter", Subscription(Gate), since=datetime(2026, 1, 1, tzinfo=UTC))
+    lake.spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        assert lake.route([asking]).to_inboxes(tmp_path / "inboxes").rows == 0
+    finally:
+        lake.spark.conf.set("spark.sql.adaptive.enabled", "true")
+
+
+def test_a_backfill_that_a_rewind_took_back_is_done_again(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """The inboxes forget, with the deliveries, that they have backfilled a subscription."""
+    events = traffic(200)
+    city = RouteEntry("city", Subscription(Streetside))
+    toll = RouteEntry("toll", Subscription(Radar), since=events[0].time)
+    lake.route([city]).to_inboxes(tmp_path / "inboxes")
+    shutil.copytree(tmp_path / "lake", tmp_path / "backup")
+    lake.ingest(write_recording(tmp_path / "lost.genus", traffic(20, first=500)))
+    lake.route([city, toll]).to_inboxes(tmp_path / "inboxes")
+    shutil.rmtree(tmp_path / "lake")
+    restored = Lake(spark, shutil.copytree(tmp_path / "backup", tmp_path / "lake"))
+    inboxes = Inboxes(spark, tmp_path / "inboxes")
+    inboxes.rewind(restored)
+    restored.route([city, toll]).to_inboxes(tmp_path / "inboxes")
+    assert delivered(inboxes) == expected(events, [city, toll])
+
+
+# -- stores of other kinds ---------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_opened_as_what_it_is(lake: Lake, tmp_path: Path) -> None:
+    """Inboxes are not a lake, and a lake is neither inboxes nor a derived table; the message says what to use."""
+    inboxes = tmp_path / "inboxes"
+    lake.route(WANTED).to_inboxes(inboxes)
+    for open_lake in (Lake, Lake.create, Lake.restore_catalog, read_results, lambda _, path: LakeReader(path)):
+        with pytest.raises(LakeError, match="is the inboxes of a lake; open it with Inboxes"):
+            open_lake(lake.spark, inboxes)
+    with pytest.raises(LakeError, match="is a lake; open it with Lake"):
+        Inboxes(lake.spark, lake.path)
+    with pytest.raises(LakeError, match="is a lake; open it with Lake"):
+        lake.route(WANTED).to_inboxes(lake.path)
+
+
+def test_inboxes_have_the_catalog_in_their_ledger(lake: Lake, tmp_path: Path) -> None:
+    """There is no file of it that could be lost or replaced."""
+    lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
+    assert Store(tmp_path / "inboxes").state().catalog == lake.catalog.text()
+    assert not (tmp_path / "inboxes" / "catalog.json").exists()
+    with pytest.raises(LakeError, match="how old"):
+        Inboxes(lake.spark, tmp_path / "inboxes").expire(Radar)
+
+
+# -- with and without Spark --------------------------------------------------------------------------------------------
+
+
+def test_few_and_many_events_are_delivered_alike(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process and by Spark jobs: the same rows, with the same columns, in order of subscriber and time."""
+    lake.route(WANTED).to_inboxes(tmp_path / "few")
+    monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 0)
+    lake.route(WANTED).to_inboxes(tmp_path / "many")
+    monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 1_000_000)
+    monkeypatch.setattr(small_delivery, "MOST_MATCHES", 10)
+    lake.route(WANTED).to_inboxes(tmp_path / "matches")
+    found = [Inboxes(lake.spark, tmp_path / name).read(family="Counter") for name in ("few", "many", "matches")]
+    order = ["subscriber", "subscription", "_source", "_position"]
+    few, many, matches = (frame.drop("_commit").orderBy(*order).toArrow() for frame in found)
+    assert few.equals(many)
+    assert few.equals(matches)
+    (file,) = (tmp_path / "few" / "inboxes" / "Counter").rglob("*.parquet")
+    stored = pq.read_table(file, partitioning=None).select(["subscriber", "time"]).to_pylist()
+    assert stored == sorted(stored, key=lambda row: (row["subscriber"], row["time"]))
+
+
+def test_a_delivery_reads_files_with_fewer_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Events that were ingested before a type was registered and after it are delivered together."""
+
+    class Sonar(Counter):
+        depth: Maybe[float] = None
+
+    lake = Lake.create(spark, tmp_path / "lake", *ALL)
+    lake.ingest(write_recording(tmp_path / "a.genus", traffic(20)))
+    lake.register(Sonar)
+    sonar = Sonar(lane=1, depth=2.5, time=traffic(1)[0].time)
+    lake.ingest(write_recording(tmp_path / "b.genus", [sonar]))
+    lake.route({"all": Subscription(Counter)}).to_inboxes(tmp_path / "inboxes")
+    found = Inboxes(spark, tmp_path / "inboxes").read(family="Counter").select("depth").toArrow().column(0)
+    assert sorted(found.to_pylist(), key=str) == [2.5, *[None] * (len(found) - 1)]
+    assert len(found) == 1 + sum(isinstance(event, Counter) for event in traffic(20))

@@ -18,6 +18,7 @@ from genus import Catalog, Event, Maybe
 from genus.lake._ingest import job, text_lines
 from genus.lake._ingest.format import Types
 from genus.lake._ingest.json_lines import JsonLines
+from genus.lake._tables.files import file_info
 from genus.model import Float32, Int8, OpaqueType, UInt32
 from genus.records import read_mapping
 from genus.testing._generators import Generator, Stranger, WatchedSampler, pool
@@ -520,9 +521,8 @@ def test_lines_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessio
     path = str(written(tmp_path / "events.jsonl", "\n".join(lines)))
     catalog = Catalog()
     catalog.register(Loop)
-    draft = job.run_ingest(
-        spark, str(tmp_path / "lake"), catalog.text(), job.fingerprint_files([path], format_for), 4000
-    )
+    inputs = job.fingerprint_files([file_info(path)], format_for)
+    draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs, 4000, small_bytes=0)
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     table = stored(tmp_path / "lake/tables/Loop")
     assert sorted(table.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]
@@ -585,7 +585,7 @@ def test_every_event_of_a_boats_bus_is_found_again(spark: SparkSession, tmp_path
     catalog.register(*classes)
     types = Types(catalog)
     mapping.check(types)
-    inputs = job.fingerprint_files([str(SIGNALK)], lambda path: format_for(path, mapping))
+    inputs = job.fingerprint_files([file_info(str(SIGNALK))], lambda path: format_for(path, mapping))
     draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs)
     assert (draft.sources[0].rows, draft.sources[0].dead) == (15_668, 0)
     read = [row for part in draft.added for row in stored(tmp_path / "lake" / part.folder).to_pylist()]

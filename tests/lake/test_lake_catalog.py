@@ -42,7 +42,7 @@ def test_a_rebound_subscription_equals_the_one_parsed_from_its_text() -> None:
     catalog = Catalog()
     catalog.register(*TYPES)
     resolver = SubscriptionResolver(catalog)
-    declared = [resolver._declared.declare(name) for name in catalog.types]
+    declared = [catalog.declare(name, generated=True) for name in catalog.types]
     for given in Generator(7).subscriptions(500):
         rebound = resolver._rebind(given)
         assert rebound == Subscription.parse(str(given), declared)

@@ -24,7 +24,7 @@ from genus.catalog import Catalog
 from genus.cli._events import load_types
 from genus.cli._exit import stopped_gracefully
 from genus.cli._lake import COMMANDS, lake
-from genus.errors import GenusError
+from genus.errors import GenusError, LakeDamaged
 from genus.lake._session import describe_spark_error
 
 TYPES = """
@@ -292,7 +292,11 @@ def test_nothing_found_is_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_explain_says_what_is_opened_and_tested() -> None:
-    text = genus("read", "city", "Loop has place where speed > 30 and time >= @2026-05-02T00:00:00Z", "--explain")
+    asked = "read", "city", "Loop has place where speed > 30 and time >= @2026-05-02T00:00:00Z", "--explain"
+    text = genus(*asked)
+    assert "contents: speed > 30.0 and time >= @2026-05-02T00:00:00Z" in text
+    assert "opened: " in text
+    text = genus(*asked, "--spark")
     assert "type: _type in (Camera, Loop), on files" in text
     assert "contents: speed > 30.0 and time >= @2026-05-02T00:00:00Z, on files" in text
     assert "Loop: 3 of 4 days" in text  # the third is today: what has neither a time nor a recorder's was read in then
@@ -310,6 +314,22 @@ def test_route_counts_the_matches_of_each_subscription() -> None:
     assert genus("route", "city", "subs.txt", "--count") == "10\n"
     assert "10 matches; 3 of 4 subscriptions match" in genus("route", "city", "subs.txt", "--limit", "1")
     assert genus("route", "city", "subs.txt", "--explain").strip()
+
+
+def test_lines_that_are_not_valid_are_named_and_the_others_used(copy: Path) -> None:
+    """By a route and by a stream; before and after each batch."""
+    Path("bad.txt").write_text(f"{SUBSCRIPTIONS}zoe: Nothing\n")
+    done = ask("route", "city", "bad.txt", "--count")
+    assert done.stdout == "10\n"
+    told = "1 of 5 subscriptions not used: "
+    assert done.stderr.startswith(f"warning: {told}")
+    assert "bad.txt, line 7: no event type is called Nothing" in done.stderr
+    Path("landing").mkdir()
+    write_recording(Path("landing/more.genus"), 10)
+    done = ask("stream", "city", "landing", "--once", "--route", "bad.txt", "--to", "inboxes")
+    assert done.stderr.startswith(f"warning: {told}")
+    assert f"\n  warning: {told}" in done.stdout
+    assert told in json_of("route", "city", "bad.txt", "--to", "others")["problem"]
 
 
 def test_what_is_delivered_is_delivered_once_and_can_be_read(copy: Path) -> None:
@@ -339,11 +359,11 @@ def test_a_stream_reads_in_delivers_and_tells(copy: Path) -> None:
     write_recording(Path("landing/more.genus"), 10)
     followed = ("stream", "city", "landing", "--once", "--route", "subs.txt", "--to", "inboxes")
     (batch,) = lines(genus(*followed, "--json", "--metrics", "metrics.jsonl"))
-    assert (batch["files"], batch["events"], batch["delivered"]) == (2, 6, 19)
+    assert (batch["files"], batch["events"], batch["delivered"]) == (1, 6, 19)
     assert lines(Path("metrics.jsonl").read_text()) == [batch]
     assert genus(*followed, "--json") == ""
     write_recording(Path("landing/new.genus"), 20)
-    assert "batch 1: 1 file, 6 events" in genus(*followed)
+    assert "batch 0: 1 file, 6 events" in genus(*followed)
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------------
@@ -373,9 +393,9 @@ def test_a_check_says_what_is_wrong_and_fails(copy: Path) -> None:
     lost.unlink()
     done = ask("check", "city")
     assert done.exit_code == 3
-    assert lost.parent.name in done.output
+    assert lost.name in done.output
     assert "missing" in done.output
-    assert "Restore these folders" in done.output
+    assert "Restore these files" in done.output
     done = ask("check", "city", "--json")
     assert (done.exit_code, json.loads(done.output)["ok"]) == (3, False)
 
@@ -428,19 +448,20 @@ def test_wrong_usage_is_said(arguments: list[str], message: str) -> None:
     assert message in done.output
 
 
-def test_what_spark_raises_is_one_line(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a file of the lake is not Parquet any more."""
+def test_a_damaged_file_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a file of the lake is not Parquet any more; it is noticed before Spark and pyarrow read it."""
     monkeypatch.setenv("GENUS_LAKE", "broken")
     shutil.copytree("city", "broken")
     for file in Path("broken/tables/Lamp").rglob("*.parquet"):
-        file.write_bytes(b"PAR1 and what else PAR1")
+        file.write_bytes(b"PAR1".ljust(file.stat().st_size - 4, b"?") + b"PAR1")
     try:
-        done = ask("read", "Lamp")
+        done, local = ask("read", "Lamp", "--spark"), ask("read", "Lamp")
     finally:
         shutil.rmtree("broken")
-    assert done.exit_code == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("Error: Spark: ")
+    assert (done.exit_code, local.exit_code) == (1, 1)
+    for raised in (done.exception, local.exception):
+        assert isinstance(raised, LakeDamaged)
+        assert "tables/Lamp" in str(raised)
 
 
 @pytest.mark.parametrize(
@@ -489,11 +510,31 @@ def test_java_is_asked_for_where_it_is_needed_and_only_there() -> None:
     )
     done = without_java(sys.executable, "-c", each)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    done = without_java(*command("read", "city", "Loop"))
+    assert without_java(*command("read", "city", "Loop", "--count")).stdout == "5\n"
+    done = without_java(*command("read", "city", "Loop", "--spark"))
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("genus: Spark needs Java 17 or newer, but none is installed: apt install")
+
+
+def test_commands_that_need_no_spark_work_without_pyspark(copy: Path) -> None:
+    asked = [
+        ["keep", "city", "Event=730d", "Loop=90d"],
+        ["history", "city"],
+        ["mirror", "city"],
+        ["check", "city"],
+        ["stats", "city"],
+        ["read", "city", "Loop", "--count"],
+    ]
+    program = "import sys\nsys.modules['pyspark'] = None\nfrom click.testing import CliRunner\n"
+    program += "from genus.cli._lake import lake\n" + "".join(
+        f"done = CliRunner().invoke(lake, {each})\nassert done.exit_code == 0, (done.output, done.exception)\n"
+        for each in asked
+    )
+    done = without_java(sys.executable, "-c", program)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert genus("keep", "city") == "Event: 730 days\nLoop: 90 days\n"
 
 
 def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
@@ -503,7 +544,12 @@ def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
     java.chmod(0o755)
     environment = os.environ | {"JAVA_HOME": str(tmp_path)}
     done = subprocess.run(
-        command("read", "city", "Loop"), env=environment, capture_output=True, text=True, timeout=120, check=False
+        command("read", "city", "Loop", "--spark"),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
@@ -587,3 +633,34 @@ def test_a_setting_that_keeps_spark_from_starting_is_one_line(running: Any) -> N
         assert line.startswith("genus: Spark did not start: ")
         assert why in line
         assert (out, process.returncode) == ("", 1)
+
+
+@pytest.mark.parametrize("engine", ["--spark", "--no-spark"])
+def test_read_shows_attributes_of_subtypes(engine: str) -> None:
+    asked = ("read", "city", "Loop where lane == 3", "--json", engine)
+    (plain,), (whole,) = lines(genus(*asked)), lines(genus(*asked, "--subtypes"))
+    assert whole == plain | {"plate": "M-XY 1"}
+    assert "plate" not in plain
+
+
+def test_a_quick_check_compares_names_and_sizes(copy: Path) -> None:
+    file = next(copy.glob("city/tables/Loop/**/*.parquet"))
+    content = file.read_bytes()
+    file.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+    assert json_of("check", "city", "--quick")["ok"]
+    assert ask("check", "city").exit_code == 3
+    file.write_bytes(content[:-1])
+    assert ask("check", "city", "--quick").exit_code == 3
+
+
+def test_read_without_spark_gives_what_spark_gives() -> None:
+    """Engine, version and time are chosen by options."""
+    for text in ("Loop", "Loop where speed > 30", "Roadside"):
+        counts = {genus("read", "city", text, "--count", *engine) for engine in ((), ("--spark",), ("--no-spark",))}
+        assert len(counts) == 1
+    done = ask("read", "city", "Loop", "--count", "-v")
+    assert "read without Spark" in done.stderr
+    assert genus("read", "city", "Loop", "--count", "--version", "1") == "0\n"
+    assert genus("read", "city", "Loop", "--count", "--as-of", "2999-01-01") == genus("read", "city", "Loop", "--count")
+    assert ask("read", "city", "Loop", "--as-of", "yesterday").exit_code == 2
+    assert ask("read", "city", "Loop", "--no-spark", "--master", "local[1]").exit_code == 2

@@ -18,10 +18,10 @@ from genus.records._values import ValueFormat
 from tests.lake.foreign_files import format_for, types_for
 
 
-class Roadside(Kind): ...
+class Laneside(Kind): ...
 
 
-class Loop(Event, Roadside):
+class Loop(Event, Laneside):
     lane: int
     speed: Maybe[float] = None
     gap: Maybe[timedelta] = None
@@ -104,7 +104,7 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ('[type]\nis = "Tram"', "'Tram' is not an event type of the catalog, which has Event, Lamp, Loop"),
-        ('[type]\nis = "Roadside"', "'Roadside' is not an event type"),
+        ('[type]\nis = "Laneside"', "'Laneside' is not an event type"),
         ('[types]\na = "Tram"', "'Tram' is not an event type"),
         ('[of.Tram]\na = "lane"', "'Tram' is not an event type"),
         (

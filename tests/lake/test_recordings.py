@@ -26,6 +26,7 @@ from genus.lake._ingest import recordings as frames
 from genus.lake._ingest.format import Columns, DeadLetter, Split, Types, types_of
 from genus.lake._ingest.job import fingerprint_files, run_ingest
 from genus.lake._ingest.recordings import Recordings
+from genus.lake._tables.files import file_info
 from genus.model import Attribute, OpaqueType, attributes, check, name_of
 from genus.targets.arrow import to_batch
 from genus.testing import Generator, Sampler
@@ -150,6 +151,19 @@ def rewrite(path: Path, form: FrameFormat) -> None:
     """Write a recording again in a format."""
     packets = [encode_event(one.event, one.at_us) for one in read_recording(path, TRUCKS)]
     path.write_bytes(form.header + b"".join(map(form.frame, packets)))
+
+
+def test_types_may_have_names_in_any_letters(path: Path) -> None:
+    """In a process that has not encoded the name before."""
+
+    class Gewächshaus(Event):
+        wärme: float
+
+    catalog = Catalog()
+    catalog.register(Gewächshaus)
+    write(path, [Gewächshaus(wärme=21.5)])
+    found = read(path, Types(Catalog.parse(catalog.text())))
+    assert ([kind for _, kind, _ in found.events], found.letters) == (["Gewächshaus"], [])
 
 
 # -- splits and damage -------------------------------------------------------------------------------------------------
@@ -425,7 +439,10 @@ def is_taken(packet: bytes) -> bool:
 # -- through the job ---------------------------------------------------------------------------------------------------
 
 
-def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("small_bytes", [0, 1 << 20], ids=["on Spark", "in this process"])
+def test_a_recording_goes_into_tables_through_the_job(
+    spark: SparkSession, path: Path, tmp_path: Path, small_bytes: int
+) -> None:
     """Several tasks write all good events once, with their shapes, and dead letters for the rest."""
     catalog = Catalog()
     catalog.register(*TRUCKS)
@@ -434,9 +451,8 @@ def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path:
     with path.open("ab") as file:
         file.write(b"the end")
     root = tmp_path / "lake"
-    draft = run_ingest(
-        spark, str(root), catalog.text(), fingerprint_files([str(path)], lambda _: Recordings()), split_bytes=4000
-    )
+    inputs = fingerprint_files([file_info(str(path))], lambda _: Recordings())
+    draft = run_ingest(spark, str(root), catalog.text(), inputs, split_bytes=4000, small_bytes=small_bytes)
     (source,) = draft.sources
     assert (source.rows, source.dead) == (501, 2)
     assert {(shape.type, shape.tag) for shape in draft.shapes} == {("Truck", "21"), ("Trailer", "1021")}

@@ -1,5 +1,7 @@
 """A stream ingests each file once, and every follower gets every event once, wherever the stream was killed."""
 
+import os
+import queue
 import signal
 import subprocess
 import sys
@@ -12,8 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus import Subscription
 from genus.errors import LakeError
-from genus.lake import Inboxes, Lake, Progress, RouteEntry, Windows
-from tests.lake.roads import ALL, Counter, Radar, Roadside, traffic, write_recording
+from genus.lake import Inboxes, Lake, Progress, RouteEntry, UpdateResult, Windows, lazy_session
+from genus.lake._stream.stream import LOOK_AT_ALL_S
+from genus.lake._tables.commits import count_rows
+from genus.lake._tables.store import Store
+from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 from tests.lake.stream_program import POINTS
 from tests.lake.test_inboxes import WANTED, delivered, expected
 
@@ -65,17 +70,17 @@ def test_new_subscriptions_and_new_types_take_effect_on_the_way(lake: Lake, tmp_
         power: float
 
     wanted = tmp_path / "wanted.txt"
-    wanted.write_text("city: Roadside\n")
+    wanted.write_text("city: Streetside\n")
     stream = lake.stream(tmp_path / "landing").route(wanted).to_inboxes(tmp_path / "inboxes")
     land(tmp_path / "landing", 1)
     stream.run()
     lake.register(Laser)
-    wanted.write_text("city: Roadside\ntoll: Laser\n")
+    wanted.write_text("city: Streetside\ntoll: Laser\n")
     laser = Laser(lane=1, power=2.0, time=traffic(1)[0].time)
     write_recording(tmp_path / "landing" / "laser.genus", [laser])
     stream.run()
     found = delivered(Inboxes(lake.spark, tmp_path / "inboxes"))
-    city, toll = RouteEntry("city", Subscription(Roadside)), RouteEntry("toll", Subscription(Laser))
+    city, toll = RouteEntry("city", Subscription(Streetside)), RouteEntry("toll", Subscription(Laser))
     assert found == expected(landed(range(1, 2)), [city]) + expected([laser], [city, toll])
 
 
@@ -89,10 +94,10 @@ def test_a_batch_that_failed_half_way_is_done_again_once(
         patched.setattr(Inboxes, "_write", lambda *_: 1 / 0)
         with pytest.raises(Exception, match=r"division by zero"):
             stream.run()
-    assert lake.read(Roadside).count() == 40
+    assert lake.read(Streetside).count() == 40
     stream.run()
     assert delivered(Inboxes(lake.spark, tmp_path / "inboxes")) == expected(landed(range(1, 2)))
-    assert lake.read(Roadside).count() == 40
+    assert lake.read(Streetside).count() == 40
 
 
 def test_a_run_returns_what_it_did_itself(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +128,7 @@ def test_a_run_returns_what_it_did_itself(lake: Lake, tmp_path: Path, monkeypatc
             stream.run()
     assert stream.progress is None
     repaired = stream.run()
-    assert (repaired.files, repaired.events) == (1, 0), "the events were ingested before the failure"
+    assert (repaired.files, repaired.events) == (0, 0), "the file was ingested before the failure"
     assert repaired.delivered == len(expected(landed(range(3, 4))))
     lake.ingest(write_recording(tmp_path / "beside.genus", traffic(40, first=9000)))
     beside = stream.run()
@@ -147,15 +152,139 @@ def test_broken_files_do_not_stop_a_stream(lake: Lake, tmp_path: Path) -> None:
     assert lake.dead_letters().count() == 1
 
 
+# -- in a thread -------------------------------------------------------------------------------------------------------
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("Spark was started")
+
+
+@pytest.fixture
+def small_lake(tmp_path: Path) -> Lake:
+    """A lake whose session must not be started."""
+    (tmp_path / "landing").mkdir()
+    return Lake.create(lazy_session(no_session), tmp_path / "lake", *ALL)
+
+
+def test_a_small_stream_needs_no_spark(small_lake: Lake, tmp_path: Path) -> None:
+    """Files are ingested and matches delivered in this process; a stream that is started again skips what is known."""
+    land(tmp_path / "landing", 1)
+    for files in (1, 0):
+        stream = small_lake.stream(tmp_path / "landing").route(WANTED).to_inboxes(tmp_path / "inboxes")
+        done = stream.run()
+        assert (done.files, done.events) == (files, 40 * files)
+    parts = Store(tmp_path / "inboxes").state().parts.values()
+    assert count_rows(parts) == len(expected(landed(range(1, 2))))
+
+
+def test_a_started_stream_goes_on_until_it_is_stopped(small_lake: Lake, tmp_path: Path) -> None:
+    """It finds files that land meanwhile, and cannot be started twice."""
+    seen: queue.SimpleQueue[Progress] = queue.SimpleQueue()
+    stream = small_lake.stream(tmp_path / "landing", on_progress=seen.put)
+    with stream.start(every=0.01) as running:
+        for number in (1, 2):
+            land(tmp_path / "landing", number)
+            assert seen.get(timeout=60).events == 40
+        with pytest.raises(LakeError, match="runs already"):
+            stream.run()
+        assert running.is_active
+        assert not running.join(timeout=0.01)
+    assert not running.is_active
+    assert running.exception is None
+    assert stream.run().files == 0
+    assert stream.start(once=True).join(timeout=60), "it ends by itself"
+
+
+def test_an_error_ends_a_started_stream_and_is_raised_to_those_who_wait(small_lake: Lake, tmp_path: Path) -> None:
+    """The next start goes on after the last commit."""
+
+    class Failing:
+        def update(self) -> UpdateResult:
+            raise LakeError("no room")
+
+    land(tmp_path / "landing", 1)
+    running = small_lake.stream(tmp_path / "landing").follow(Failing()).start()
+    with pytest.raises(LakeError, match="no room"):
+        running.join(timeout=60)
+    assert not running.is_active
+    assert small_lake.stream(tmp_path / "landing").run().files == 0, "the file was ingested"
+
+
+def test_a_file_that_is_replaced_is_ingested_and_one_that_has_grown_is_refused(
+    small_lake: Lake, tmp_path: Path
+) -> None:
+    """By content: a file with a new time but known content is not ingested again."""
+    land(tmp_path / "landing", 1)
+    stream = small_lake.stream(tmp_path / "landing")
+    assert stream.run().events == 40
+    (landed_file,) = (tmp_path / "landing").glob("*.genus")
+    os.utime(landed_file, (1, 1))
+    assert stream.run().events == 0
+    write_recording(tmp_path / "other.genus", traffic(7)).rename(landed_file)
+    assert stream.run().events == 7
+    with landed_file.open("ab") as opened:
+        opened.write(b"more")
+    with pytest.raises(LakeError, match="has grown"):
+        stream.run()
+
+
+def test_a_file_that_vanishes_does_not_end_a_stream(
+    small_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the listing and the ingest; the others are ingested, and the progress tells it once."""
+    land(tmp_path / "landing", 1)
+    land(tmp_path / "landing", 2)
+    stream = small_lake.stream(tmp_path / "landing")
+    listed = stream._new_files()
+    (tmp_path / "landing" / "bus-00001.genus").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(stream, "_new_files", lambda: listed)
+        done = stream.run()
+    assert (done.files, done.events) == (1, 40)
+    assert "bus-00001.genus vanished before it was ingested" in (done.problem or "")
+    assert stream.run().problem is None
+
+
+def test_a_stream_looks_at_files_that_it_knows_once_a_minute(small_lake: Lake, tmp_path: Path) -> None:
+    """One that is moved to a known name is found at once; one that is written again in place, by that look."""
+    landing = tmp_path / "landing"
+    for number in (1, 2):
+        land(landing, number)
+    (landing / "deep").mkdir()
+    land(landing / "deep", 3)
+    (landing / "notes.txt").write_text("no recording")
+    stream = small_lake.stream(landing)
+    assert stream.run().files == 3
+    assert stream._new_files() == []
+    land(landing / "deep", 4)
+    write_recording(landing / ".new", traffic(10, first=9000)).rename(landing / "bus-00001.genus")
+    other = write_recording(tmp_path / "other.genus", traffic(50, first=8000))
+    (landing / "bus-00002.genus").write_bytes(other.read_bytes())
+    assert sorted(Path(file.path).name for file in stream._new_files()) == ["bus-00001.genus", "bus-00004.genus"]
+    stream._looked_at -= LOOK_AT_ALL_S
+    assert len(stream._new_files()) == 3
+
+
+def test_a_batch_has_a_file(small_lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="at least one file"):
+        small_lake.stream(tmp_path / "landing", files_per_batch=0)
+
+
+def test_a_pattern_has_no_braces(small_lake: Lake, tmp_path: Path) -> None:
+    """They would match nothing."""
+    with pytest.raises(LakeError, match="braces"):
+        small_lake.stream(tmp_path / "landing", pattern="*.{a,b}")
+
+
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 FILES, EVENTS_EACH = 8, 200
 
 
-def run_until_killed(folder: Path, point: str, count: int = 1, whom: str = "all") -> None:
-    """Run a stream in another process, which dies at a point of its work."""
+def run_until_killed(folder: Path, point: str, count: int = 1, whom: str = "python", how: str = "here") -> None:
+    """Run a stream in another process, which dies at a point of its work, done by Spark jobs or in the process."""
     script = Path(__file__).with_name("stream_program.py")
-    command = [sys.executable, str(script), str(folder), point, str(count), whom]
+    command = [sys.executable, str(script), str(folder), point, str(count), whom, how]
     with (folder / "stream.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -173,7 +302,7 @@ def run_to_the_end(spark: SparkSession, folder: Path) -> None:
 def check_exactly_once(spark: SparkSession, folder: Path, files: int) -> None:
     events = landed(range(files), EVENTS_EACH)
     lake = Lake(spark, folder / "lake")
-    assert Tally(lake.read(Roadside).select("time").toArrow().column(0).to_pylist()) == Tally(e.time for e in events)
+    assert Tally(lake.read(Streetside).select("time").toArrow().column(0).to_pylist()) == Tally(e.time for e in events)
     assert delivered(Inboxes(spark, folder / "inboxes")) == expected(events)
     assert not lake.check()
 
@@ -185,11 +314,12 @@ def prepare(spark: SparkSession, folder: Path, files: int) -> None:
 
 
 @pytest.mark.slow
-def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path) -> None:
-    """Killed when the second file is ingested and some of its matches are written; then run to the end."""
+@pytest.mark.parametrize("how", ["here", "spark"])
+def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """Killed when the second file is ingested and its matches are written; then run to the end."""
     prepare(spark, tmp_path, 3)
-    run_until_killed(tmp_path, "after write", count=3)
-    assert Lake(spark, tmp_path / "lake").read(Roadside).count() == 2 * EVENTS_EACH
+    run_until_killed(tmp_path, "after write", count=2, whom="all", how=how)
+    assert Lake(spark, tmp_path / "lake").read(Streetside).count() == 2 * EVENTS_EACH
     run_to_the_end(spark, tmp_path)
     check_exactly_once(spark, tmp_path, 3)
 
@@ -197,11 +327,12 @@ def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_killed_with_9_fifty_times_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Ten streams, killed at five points each, every point alone and with Spark."""
+    """Ten streams, killed at five points each: every point in the process, and with Spark jobs alone and with Spark."""
     prepare(spark, tmp_path, FILES)
-    deaths = [(point, whom) for whom in ("all", "python") for point in POINTS]
+    ways = (("python", "here"), ("all", "spark"), ("python", "spark"))
+    deaths = [(point, whom, how) for whom, how in ways for point in POINTS]
     for number in range(5):
-        point, whom = deaths[(5 * seed + number) % len(deaths)]
-        run_until_killed(tmp_path, point, whom=whom)
+        point, whom, how = deaths[(5 * seed + number) % len(deaths)]
+        run_until_killed(tmp_path, point, whom=whom, how=how)
     run_to_the_end(spark, tmp_path)
     check_exactly_once(spark, tmp_path, FILES)

@@ -19,6 +19,7 @@ from genus import Catalog, Event, Maybe
 from genus.lake._ingest import job, text_lines
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.parquet_files import ParquetFiles
+from genus.lake._tables.files import file_info
 from genus.model import Float32, Int8
 from genus.records import Mapping, read_mapping
 from genus.targets.arrow import to_batch
@@ -408,9 +409,8 @@ def test_tables_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessi
         pq.write_table(table, path, row_group_size=100)
     catalog = Catalog()
     catalog.register(Loop)
-    draft = job.run_ingest(
-        spark, str(tmp_path / "lake"), catalog.text(), job.fingerprint_files([str(path)], format_for), 1000
-    )
+    inputs = job.fingerprint_files([file_info(str(path))], format_for)
+    draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs, 1000, small_bytes=0)
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     read = stored(tmp_path / "lake/tables/Loop")
     assert sorted(read.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]
