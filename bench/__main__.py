@@ -21,6 +21,8 @@ from bench import (
     index,
     ingest,
     ipc,
+    ledger,
+    local_reader,
     mqtt,
     passages,
     routing,
@@ -38,9 +40,9 @@ TEXT = """# Benchmarks
 Made by `make bench`, or one table at a time, last on {date}: {machine}.
 Each table was measured in one run, contestants taking turns; a time is the least CPU time over many windows. The
 machine is shared and noisy: trust the ratios, not the nanoseconds. `python -m bench.NAME` makes one table (dispatch,
-filters, engine, index, codes, growth, importing, simulator, routing, ingest, streaming, can_columns, passages, topics,
-ipc, zenoh, mqtt, cloudevents, gateway). Times on Spark are seconds of the clock on two cores, session and workers
-started before.
+filters, engine, index, codes, growth, importing, simulator, routing, local_reader, ingest, streaming, can_columns,
+passages, topics, ipc, zenoh, mqtt, cloudevents, gateway). Times on Spark are seconds of the clock on two cores, session
+and workers started before.
 
 ## Publishing
 
@@ -141,8 +143,7 @@ collapses, and fixed priorities do not.
 10,000,000 events of 1,110 types and 17,760 shapes in Parquet, `local[2]`. Every contestant gives the same answer in the
 run. *Scan* reads the one column that counting needs. The naive join (`code % t = 0 and tag & mask = want`) and the
 Python function are measured on 1,000,000 events and multiplied. DuckDB runs in the same process on two threads, on the
-same tables for types and attributes, on tables of its own for predicates (made beforehand; those of Genus are broadcast
-in every run).
+same tables for types and attributes, on tables of its own for predicates (made beforehand, as those of Genus are).
 
 {routing}
 
@@ -154,8 +155,21 @@ By number of events:
 
 {events}
 
-On one machine DuckDB is several times faster at small work: no JVM, no broadcast, no scheduling. Spark is the engine
-that also runs on many machines.
+Subscriptions of all kinds (types, attributes, one to four tests) where nearly every event has a shape of its own, by a
+driver of 2 GB:
+
+{mixed}
+
+On one machine DuckDB is faster at small work: no JVM, no scheduling. Spark is the engine that also runs on many
+machines.
+
+## Small questions without Spark
+
+10,000,000 events of 1,110 types on ten days, one file a day, read by `LakeReader` and by DuckDB in the same process on
+two threads; seconds of the clock, and of the processors. DuckDB is given the list of files and the names of the types.
+The last rows are whole processes: `genus lake read --count`, and a program that imports DuckDB and asks it.
+
+{local_reader}
 
 ## Reading in
 
@@ -198,6 +212,13 @@ CloudEvents, against the official SDK, from an event and to one:
 From a CAN bus (python-can's `udp_multicast`) through a gateway to zenoh, publishing to handler:
 
 {gateway}
+
+## Commits
+
+What a commit of one ingested file costs in the ledger of a lake, files and names flushed to disk, and what opening the
+lake costs, by the number of commits before:
+
+{ledger}
 
 ## Speeds from loop edges
 
@@ -270,9 +291,12 @@ def main() -> None:
     found["soft"] = step("soft deadlines", simulator.soft_table)
     lookups = step("routing (about eight minutes)", routing.tables)
     found |= {"routing": lookups["attributes"], "predicates": lookups["predicates"], "events": lookups["growth"]}
+    found["local_reader"] = step("small questions", local_reader.table)
+    found["mixed"] = lookups["mixed"]
     found["ingest"] = step("reading in", lambda: ingest.table(ingest.run()))
     found["frames"] = step("CAN frames", can_columns.table)
     found["streaming"] = step("a stream", lambda: streaming.table(streaming.run()))
+    found["ledger"] = step("commits (about a minute)", lambda: ledger.table(ledger.run()))
     found["topics"] = step("topics", lambda: topics.table(topics.run()))
     found["ipc"] = step("between processes", lambda: ipc.table(ipc.run()))
     found["zenoh"] = step("zenoh", lambda: zenoh.table(zenoh.run()))

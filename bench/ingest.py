@@ -29,6 +29,7 @@ from genus.lake._ingest.format import Format
 from genus.lake._ingest.job import fingerprint_files, run_ingest
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.recordings import Recordings
+from genus.lake._tables.files import file_info
 from genus.model import micros_of_time
 from genus.records import Mapping
 
@@ -177,9 +178,8 @@ def ingest(spark: SparkSession, entry: Entry, file: Path, catalog_text: str, fol
     root = folder / "lake"
     shutil.rmtree(root, ignore_errors=True)
     started = time.perf_counter()
-    draft = run_ingest(
-        spark, str(root), catalog_text, fingerprint_files([str(file)], entry.format), split_bytes=split_bytes(file)
-    )
+    inputs = fingerprint_files([file_info(str(file))], entry.format)
+    draft = run_ingest(spark, str(root), catalog_text, inputs, split_bytes=split_bytes(file), small_bytes=0)
     seconds = time.perf_counter() - started
     (source,) = draft.sources
     assert source.rows > 0, f"{entry.name}: nothing was read"

@@ -10,17 +10,20 @@ the fastest of several.
 
 import argparse
 import os
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +32,14 @@ from bench.index import resident_mb
 from bench.timing import markdown
 from genus import Event, Subscription, this
 from genus.catalog import Catalog
+from genus.filters import Predicate
+from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._tables.columns import Shape
+from genus.lake._tables.commits import Part, StoredFile
+from genus.lake._tables.files import LocalFileSystem
+from genus.lake._tables.shapes import Shape
+from genus.lake._tables.store import Store
 from genus.model import name_of
 from genus.model._event import EventMeta
 
@@ -71,19 +79,29 @@ class World:
         self.tags = [self.always | sum(bit for at, bit in enumerate(self.bits) if mask >> at & 1) for mask in range(16)]
         family = name_of(self.types[0])
         self.family = family
-        self.shapes = [
+        made = [
             Shape(family, name_of(cls), str(self.catalog.code(cls)), f"{tag:x}")
             for cls in self.types[1:]
             for tag in self.tags
         ]
-        self.files = [self._write(folder / f"{at}.parquet", at) for at in range(events // FILE_ROWS)]
+        self.shapes = {shape.id: shape for shape in made}
+        self.folder = folder
+        self.files = [self._write(folder / str(at) / "events.parquet", at) for at in range(events // FILE_ROWS)]
+
+    def parts(self, files: int) -> list[Part]:
+        """The first files, each in a folder of its own."""
+        return [
+            Part(self.family, path.parent.name, (StoredFile(path.name, FILE_ROWS, path.stat().st_size, ""),))
+            for path in self.files[:files]
+        ]
 
     def _write(self, path: Path, seed: int) -> Path:
+        path.parent.mkdir()
         rng = np.random.default_rng(seed)
         which = rng.integers(0, len(self.shapes), FILE_ROWS)
-        numbers = np.array([shape.number for shape in self.shapes])
-        codes = np.array([int(shape.code) for shape in self.shapes])
-        tags = np.array([shape.bits for shape in self.shapes])
+        numbers = np.array(list(self.shapes))
+        codes = np.array([int(shape.code) for shape in self.shapes.values()])
+        tags = np.array([shape.bits for shape in self.shapes.values()])
         columns = {
             "_shape": numbers[which],
             "code": codes[which],
@@ -137,6 +155,10 @@ class Arena:
     def __init__(self, spark: SparkSession, world: World) -> None:
         self.spark, self.world = spark, world
         self._schema = spark.read.parquet(str(world.files[0])).schema
+        self._lake: Any = SimpleNamespace(
+            spark=spark, path=str(world.folder), catalog=world.catalog, store=Store(world.folder, LocalFileSystem())
+        )
+        self._jobs: dict[int, RouteJob] = {}
         self.duck = duckdb.connect()
         self.duck.execute("set threads = 2")
 
@@ -152,34 +174,38 @@ class Arena:
         """The least that any of them must do."""
         return int(self.events(files).agg(F.max(column)).collect()[0][0] is None), -1
 
+    def job(self, plan: RoutePlan) -> RouteJob:
+        """The job of a plan, which sends its tables once."""
+        if id(plan) not in self._jobs:
+            self._jobs = {id(plan): RouteJob(self._lake, plan)}
+        return self._jobs[id(plan)]
+
     def count(self, plan: RoutePlan, files: int) -> Answer:
         """Genus, counting."""
-        return plan.count(self.events(files), self.world.family).collect()[0][0], -1
+        return self.job(plan).count(self.world.family, self.world.parts(files)), -1
 
     def explode(self, plan: RoutePlan, files: int) -> Answer:
         """Genus, every match a row."""
-        rows = plan.matches(self.events(files), self.world.family)
+        rows = self.job(plan).matches(self.world.family, self.world.parts(files), ())
         return _answer(rows.agg(F.count(F.lit(1)), F.sum("subscription")).collect()[0])
 
     def duck_count(self, plan: RoutePlan, files: int) -> Answer:
         """DuckDB, counting with the same tables."""
-        self._duck_tables(plan)
-        sizes = "select __shape_id as u, sum(len(__found)) as n from address join lookup on __group = __key group by u"
-        rows = self.duck.sql(f"select sum(n) from {self.duck_events(files)} join ({sizes}) on _shape = u").fetchall()
+        own = plan.family(self.world.family)
+        assert own is not None
+        self.duck.register("sizes", pa.table({"u": own.numbers, "n": own.lists[0].totals}))
+        rows = self.duck.sql(f"select sum(n) from {self.duck_events(files)} join sizes on _shape = u").fetchall()
         return int(rows[0][0]), -1
 
     def duck_explode(self, plan: RoutePlan, files: int) -> Answer:
         """DuckDB with a table of (shape, subscription): faster here than lists that are unnested."""
-        self._duck_tables(plan)
-        flat = "select __shape_id as u, unnest(__found) as s from address join lookup on __group = __key"
-        self.duck.execute(f"create or replace temp table flat as {flat}")
+        own = plan.family(self.world.family)
+        assert own is not None
+        which, s = own.match(pa.table({"_shape": own.numbers}))
+        self.duck.register("matching", pa.table({"u": own.numbers[which], "s": s}))
+        self.duck.execute("create or replace temp table flat as select * from matching")
         query = f"select count(*), sum(s) from {self.duck_events(files)} join flat on _shape = u"
         return _answer(self.duck.sql(query).fetchall()[0])
-
-    def _duck_tables(self, plan: RoutePlan) -> None:
-        only = plan._plans[self.world.family][0]
-        self.duck.register("address", only.address)
-        self.duck.register("lookup", only.lookup)
 
     def duck_values(self, asked: Sequence[RouteEntry], files: int) -> Callable[[], Answer]:
         """DuckDB, hash join on type and number; its table is made beforehand."""
@@ -363,6 +389,115 @@ def growth_table(arena: Arena, size: int) -> str:
     return markdown([f"{size:,} subscriptions", "count", "explode", "range"], rows)
 
 
+# -- many shapes -------------------------------------------------------------------------------------------------------
+
+MIXED_SHAPES, MIXED_EVENTS, MIXED_ATTRIBUTES, MIXED_TYPES = 368_000, 2_000_000, 20, 40
+
+
+class MixedWorld:
+    """Types whose events carry any of twenty attributes: nearly as many shapes as events of a type can have."""
+
+    def __init__(self, folder: Path, events: int = MIXED_EVENTS, shapes: int = MIXED_SHAPES) -> None:
+        self.folder, self.chosen, self._rng = folder, random.Random(3), np.random.default_rng(3)
+        kinds = [(float, int, str, bool)[number % 4] for number in range(MIXED_ATTRIBUTES)]
+        self.kinds: dict[str, Any] = {f"a{number}": kind for number, kind in enumerate(kinds)}
+        fields = {name: kind | None for name, kind in self.kinds.items()}
+        root: Any = EventMeta("Mixed", (Event,), {"__annotations__": fields} | dict.fromkeys(fields))
+        self.types = [root]
+        for number in range(MIXED_TYPES):
+            self.types.append(EventMeta(f"Mixed{number}", (self.types[number // 3],), {}))
+        self.catalog = Catalog()
+        self.catalog.register(*self.types)
+        self.family = "Mixed"
+        self._bits = [self.catalog.vector(root).tag_of([name]) for name in self.kinds]
+        self.shapes: dict[int, Shape] = {}
+        while len(self.shapes) < shapes:
+            made = self._shape()
+            self.shapes[made.id] = made
+        self.files = [self._write(folder / str(at) / "events.parquet", events // 4) for at in range(4)]
+
+    def parts(self) -> list[Part]:
+        """All files."""
+        return [
+            Part(self.family, path.parent.name, (StoredFile(path.name, MIXED_EVENTS // 4, path.stat().st_size, ""),))
+            for path in self.files
+        ]
+
+    def _shape(self) -> Shape:
+        cls = self.types[self.chosen.randrange(1, len(self.types))]
+        carried = self.chosen.getrandbits(MIXED_ATTRIBUTES) | self.chosen.getrandbits(MIXED_ATTRIBUTES)
+        tag = sum(bit for at, bit in enumerate(self._bits) if carried >> at & 1)
+        return Shape(self.family, name_of(cls), str(self.catalog.code(cls)), f"{tag:x}")
+
+    def _write(self, path: Path, rows: int) -> Path:
+        path.parent.mkdir(parents=True)
+        which = self._rng.integers(0, len(self.shapes), rows)
+        tags = np.array([shape.bits for shape in self.shapes.values()])[which]
+        columns: dict[str, Any] = {"_shape": np.array(list(self.shapes))[which]}
+        for name, bit in zip(self.kinds, self._bits, strict=True):
+            columns[name] = pc.if_else(pa.array((tags & bit) != 0), self._column(self.kinds[name], rows), None)
+        pq.write_table(pa.table(columns), path, row_group_size=128 * 1024, compression="zstd")
+        return path
+
+    def _column(self, kind: type, rows: int) -> pa.Array:
+        if kind is float:
+            return pa.array(self._rng.random(rows))
+        if kind is bool:
+            return pa.array(self._rng.random(rows) < 0.5)
+        numbers = pa.array(self._rng.integers(0, 1000 if kind is int else 500, rows))
+        return numbers if kind is int else pa.array([f"t{number}" for number in range(500)]).take(numbers)
+
+    def subscriptions(self, count: int) -> list[RouteEntry]:
+        """A quarter without a predicate, the others with one to four tests of any attribute."""
+        return [RouteEntry(f"s{number}", self._subscription()) for number in range(count)]
+
+    def _subscription(self) -> Subscription:
+        names, share = self.chosen.sample(list(self.kinds), 4), self.chosen.random()
+        has, lacks = self.chosen.randrange(3), self.chosen.randrange(2)
+        where = None if share < 0.25 else self._test()
+        where = where & self._test() if where is not None and share > 0.55 else where
+        where = where & (self._test() | self._test()) if where is not None and share > 0.75 else where
+        cls = self.chosen.choice(self.types)
+        return Subscription(cls, has=tuple(names[:has]), lacks=tuple(names[has : has + lacks]), where=where)
+
+    def _test(self) -> Predicate:
+        name = self.chosen.choice(list(self.kinds))
+        term, kind, number = this[name], self.kinds[name], self.chosen.randrange(1000)
+        tests: list[Predicate]
+        if kind is float:
+            low = number / 1000
+            tests = [term > low, term < low, term.between(low, low + 0.05)]
+        elif kind is int:
+            others = [number, number + 3, 7]
+            tests = [term == number, term > number, term.isin(others), term.between(number, number + 20), term % 7 == 1]
+        elif kind is str:
+            text = f"t{number // 2}"
+            tests = [term == text, term != text, term.startswith(text[:2]), term.isin([text, "t1"])]
+        else:
+            tests = [term == (number < 500)]
+        return self.chosen.choice(tests)
+
+
+def mixed_table(spark: SparkSession, sizes: Sequence[int]) -> str:
+    """Mixed subscriptions over very many shapes: seconds to plan and to count, on a session that has just begun."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        world = MixedWorld(Path(folder))
+        lake: Any = SimpleNamespace(
+            spark=spark, path=folder, catalog=world.catalog, store=Store(folder, LocalFileSystem())
+        )
+        for size in sizes:
+            asked = world.subscriptions(size)
+            started = time.perf_counter()
+            plan = plan_routes(asked, world.shapes, world.catalog)
+            planned_s = time.perf_counter() - started
+            matches = RouteJob(lake, plan).count(world.family, world.parts())
+            both = time.perf_counter() - started
+            rows.append([f"{size:,}", f"{planned_s:.1f}", f"{both:.1f}", f"{matches / 1e6:,.0f}M"])
+    head = f"mixed subscriptions, {MIXED_SHAPES:,} shapes, {MIXED_EVENTS:,} events"
+    return markdown([head, "plan s", "plan and count s", "matches"], rows)
+
+
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
@@ -376,7 +511,7 @@ def arena_of(events: int) -> Iterator[Arena]:
         options: dict[str, bool | float | int | str | None] = {
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.driver.memory": "3g",
+            "spark.driver.memory": "2g",
             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
@@ -398,6 +533,7 @@ def tables(quick: bool = False, only: str | None = None) -> dict[str, str]:
             "attributes": lambda: attribute_table(arena, sizes),
             "predicates": lambda: predicate_table(arena, sizes[1:3]),
             "growth": lambda: growth_table(arena, sizes[2]),
+            "mixed": lambda: mixed_table(arena.spark, (200,) if quick else (2000, 20_000)),
         }
         return {name: make() for name, make in makers.items() if only in (None, name)}
 
@@ -405,6 +541,6 @@ def tables(quick: bool = False, only: str | None = None) -> dict[str, str]:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="a million events, up to 10,000 subscriptions")
-    options.add_argument("--only", choices=["attributes", "predicates", "growth"], help="one of the tables")
+    options.add_argument("--only", choices=["attributes", "predicates", "growth", "mixed"], help="one of the tables")
     given = options.parse_args()
     print(*tables(given.quick, given.only).values(), sep="\n\n")
