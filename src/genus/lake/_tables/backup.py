@@ -17,7 +17,8 @@ from genus.errors import LakeDamaged, LakeError
 from genus.lake._tables.commits import StoredFile
 from genus.lake._tables.files import LocalFileSystem, absolute_path, file_error, hidden_path, local_path, sync
 from genus.lake._tables.lake_catalog import CATALOG_FILE
-from genus.lake._tables.ledger import LOG_FOLDER, Ledger
+from genus.lake._tables.ledger import Ledger
+from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 

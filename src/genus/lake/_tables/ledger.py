@@ -4,29 +4,34 @@ A writer puts its files into new folders, which readers do not look at, and then
 names them. Creating a file succeeds for one writer only. So commits are ordered, a store changes atomically, and files
 that a killed writer left behind are in no commit. A lake, its inboxes and its derived tables each have a ledger.
 
-A commit is sealed with a checksum and names the seal of the commit before; `head.json` names the newest. So a commit
-that is changed, replaced or removed is noticed. After every `FOLD_EVERY` commits they are folded into one file, and
-after `RADIX` such files these into a larger one. So opening a store reads few files, and a commit costs the same
-however many there are. If a fold is damaged or of another ledger, smaller ones or the commits are read instead.
+A commit names the seal of the commit before, so that one that is changed, replaced or removed is noticed. After every
+`FOLD_EVERY` commits they are folded into one file, and after `RADIX` such files these into a larger one. So opening a
+store reads few files, and a commit costs the same however many there are. If a fold is damaged or of another ledger,
+smaller ones or the commits are read instead.
 """
 
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cached_property, partial
-from typing import NamedTuple
+from functools import partial
 
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import DELETION, Commit, CommitConflict, CommitDraft, IngestedFile, checksum, fold
+from genus.lake._tables.commits import DELETION, Commit, CommitConflict, CommitDraft, IngestedFile, fold
 from genus.lake._tables.files import FileSystem
+from genus.lake._tables.ledger_folder import (
+    LOG_FOLDER,
+    Head,
+    LedgerFolder,
+    Listing,
+    SealedCommit,
+    commit_name,
+    fold_name,
+)
 from genus.lake._tables.state import LedgerState
 
-LOG_FOLDER = "_log"
-DIGITS = 12
-FOLD_SUFFIX = ".fold.json"
 FOLD_EVERY = 64
 RADIX = 8
 """A larger fold covers as many smaller ones."""
@@ -36,70 +41,18 @@ SET_BACK = "clock"
 """The note with the versions of commits whose time is earlier than that of the commit before."""
 
 
-class SealedCommit(NamedTuple):
-    """A commit or a fold, and the checksum of the commit or of the last folded one."""
-
-    commit: Commit
-    seal: str
-
-
-class _Envelope(msgspec.Struct, frozen=True):
-    """The content of a commit file."""
-
-    seal: str
-    """The checksum of the text of the commit, and of `last`."""
-    commit: msgspec.Raw
-    last: str | None = None
-    """In a fold: the seal of its last commit."""
-
-
-class _Head(msgspec.Struct, frozen=True):
-    """The newest commit that its writer could note; it may be older than the newest one, not newer."""
-
-    version: int
-    seal: str
-    check: str
-    """The checksum of both, so that a damaged note is not taken for a missing commit."""
-
-    @classmethod
-    def of(cls, version: int, seal: str) -> "_Head":
-        """The note of a commit."""
-        return cls(version, seal, checksum(f"{version} {seal}".encode()))
-
-
-class _Listing:
-    """The commits and folds in the folder of a ledger."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.commits = {int(name[:-5]) for name in names if _is_commit(name)}
-        self.folds: dict[int, list[int]] = {}
-        """For each version that folds begin with: the versions they end with, the largest first."""
-        for first, last in sorted(map(_range_of, filter(_is_fold, names)), reverse=True):
-            self.folds.setdefault(first, []).append(last)
-
-    def without_folds(self) -> "_Listing":
-        """The commits alone."""
-        return _Listing([_name(version) for version in self.commits])
-
-    @cached_property
-    def last(self) -> int:
-        """The newest version that is there; 0 if there is none."""
-        return max([*self.commits, *(last for ends in self.folds.values() for last in ends)], default=0)
-
-
 class Ledger:
     """The commits of one store."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
-        self._files = files
-        self._folder = f"{path}/{LOG_FOLDER}"
+        self._folder = LedgerFolder(files, path)
         self._state = LedgerState()
         self._lock = threading.Lock()
 
     @property
     def exists(self) -> bool:
         """Whether the store has any commit."""
-        return self._head() is not None or self._list().last > 0
+        return self._folder.head() is not None or self._folder.listing().last > 0
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -121,24 +74,24 @@ class Ledger:
         if version == now.version:
             return now
         if not 0 < version < now.version:
-            raise LakeError(f"{self._folder}: there is no version {version}; the last one is {now.version}")
+            raise LakeError(f"{self._folder.path}: there is no version {version}; the last one is {now.version}")
         try:
             found = self._read_listed(LedgerState(), version)
-            if (following := self._decode(self._file(version + 1))) is not None:
+            if (following := self._folder.commit(version + 1)) is not None:
                 self._after(found, following)  # raises if the fold that was read is of another ledger
             return found
         except LakeDamaged:
-            if version < min(self._list().commits):
-                raise LakeError(f"{self._folder}: version {version} is too old; its commits were folded") from None
+            if version < min(self._folder.listing().commits):
+                raise LakeError(f"{self._folder.path}: version {version} is too old; its commits were folded") from None
             raise
 
     def version_at(self, at_us: int) -> int:
         """The version of the last commit with a time at or before one; LakeError if there is none, or no longer."""
-        first = min(self._list().commits, default=1)
+        first = min(self._folder.listing().commits, default=1)
         found = self._last_at(first, at_us)
         if found < first:
             what = "the first commit was made later" if first == 1 else "its commits were folded and removed"
-            raise LakeError(f"{self._folder}: there is no version at that time; {what}")
+            raise LakeError(f"{self._folder.path}: there is no version at that time; {what}")
         return found
 
     def _last_at(self, first: int, at_us: int) -> int:
@@ -172,27 +125,24 @@ class Ledger:
         return self._sealed_at(version).commit
 
     def _sealed_at(self, version: int) -> SealedCommit:
-        found = self._decode(self._file(version))
+        found = self._folder.commit(version)
         if found is None:
-            if version > min(self._list().commits, default=0):
-                raise LakeDamaged(f"{self._file(version)} is missing; restore it from a backup")
-            raise LakeError(f"{self._folder}: version {version} is too old; its commit was folded")
+            if version > min(self._folder.listing().commits, default=0):
+                raise LakeDamaged(f"{self._folder.file(version)} is missing; restore it from a backup")
+            raise LakeError(f"{self._folder.path}: version {version} is too old; its commit was folded")
         return found
 
     def _check_seal(self, found: SealedCommit, seal: str) -> None:
         """Raise LakeDamaged if the commit that follows was made after another one."""
         if found.seal != seal:
-            raise LakeDamaged(
-                f"{self._file(found.commit.version)} is another commit than the one that was made; restore it from a "
-                "backup"
-            )
+            raise self._replaced(found.commit.version)
 
     def history(self) -> Iterator[Commit]:
         """The commits that were not folded and removed, the newest first."""
         state = self.state()
         seal = state.seal
         for version in range(state.version, 0, -1):
-            found = self._decode(self._file(version))
+            found = self._folder.commit(version)
             if found is None:
                 return
             self._check_seal(found, seal)
@@ -201,66 +151,63 @@ class Ledger:
 
     def folds(self) -> Iterator[Commit]:
         """The folds that can be read, those of the latest commits first."""
-        for first, ends in sorted(self._list().folds.items(), reverse=True):
-            for last in ends:
-                with suppress(LakeDamaged):
-                    if found := self._decode(self._fold_file(first, last)):
-                        yield found.commit
+        for first, last in sorted(self._folder.listing().fold_ranges, key=lambda each: (-each[0], -each[1])):
+            with suppress(LakeDamaged):
+                if found := self._folder.fold(first, last):
+                    yield found.commit
 
     def _open(self) -> LedgerState:
         """The state by all files in the folder; the head is read first, because writers note it last."""
-        head = self._head()
+        head = self._folder.head()
         state = self._read_listed(LedgerState(), head=head)
         if head is not None and head.version > state.version:
             raise LakeDamaged(
-                f"{self._file(head.version)} is missing; it was the last commit; restore it from a backup. If this is "
-                f"a copy that was made while the lake was written, remove {self._head_file}: commits after "
-                f"{state.version} are not in the copy; `genus lake backup` makes complete ones"
+                f"{self._folder.file(head.version)} is missing; it was the last commit; restore it from a backup. If "
+                f"this is a copy that was made while the lake was written, remove {self._folder.head_file}: commits "
+                f"after {state.version} are not in the copy; `genus lake backup` makes complete ones"
             )
         is_folded = state.version > 0 and state.version % FOLD_EVERY == 0
-        if is_folded and self._files.read(self._file(state.version)) is None:  # the newest commits are never forgotten
+        if is_folded and not self._folder.has_commit(state.version):  # the newest commits are never forgotten
             raise LakeDamaged(
-                f"{self._file(state.version)} is missing, and all commits after it; restore `{LOG_FOLDER}` from a "
-                "backup"
+                f"{self._folder.file(state.version)} is missing, and all commits after it; restore `{LOG_FOLDER}` "
+                "from a backup"
             )
         return state
 
     def _read_next(self, state: LedgerState) -> LedgerState:
         """Add the commits after a state, looked up by name."""
         for _ in range(FOLD_EVERY):
-            found = self._decode(self._file(state.version + 1))
+            found = self._folder.commit(state.version + 1)
             if found is None:
                 return state
             state = self._after(state, found)
         return self._read_listed(state)
 
-    def _read_listed(self, state: LedgerState, upto: int | None = None, head: _Head | None = None) -> LedgerState:
+    def _read_listed(self, state: LedgerState, upto: int | None = None, head: Head | None = None) -> LedgerState:
         """Add the commits in the folder, up to a version; if a fold is of another ledger, the commits are read."""
         try:
             return self._add_steps(state, self._steps(state.version, upto), head)
         except LakeDamaged as problem:
             with suppress(LakeError):
-                commits = self._steps(state.version, upto, self._list().without_folds(), relist=False)
+                commits = self._steps(state.version, upto, self._folder.listing().without_folds(), relist=False)
                 return self._add_steps(state, commits, head)
             raise problem
 
-    def _add_steps(self, state: LedgerState, steps: Iterator[SealedCommit], head: _Head | None) -> LedgerState:
+    def _add_steps(self, state: LedgerState, steps: Iterator[SealedCommit], head: Head | None) -> LedgerState:
         for step in steps:
             state = self._after(state, step)
         if head is not None and head.version == state.version and head.seal != state.seal:
-            raise LakeDamaged(
-                f"{self._file(head.version)} is another commit than the one that was made; restore it from a backup"
-            )
+            raise self._replaced(head.version)
         return state
 
     def _steps(
-        self, after: int, upto: int | None = None, expected: _Listing | None = None, *, relist: bool = True
+        self, after: int, upto: int | None = None, expected: Listing | None = None, *, relist: bool = True
     ) -> Iterator[SealedCommit]:
         """Folds and commits that follow each other after a version, as few as possible.
 
         With `expected` files, the folder is listed only if one of them is missing; folds may just have been removed.
         """
-        listing, listed_at = expected or self._list(), -1
+        listing, listed_at = expected or self._folder.listing(), -1
         while True:
             last = listing.last if upto is None else upto
             if after >= last:
@@ -269,39 +216,47 @@ class Ledger:
             if step is None:
                 if listed_at == after or not relist:
                     raise self._missing(after + 1, listing.last)
-                listing, listed_at = self._list(), after
+                listing, listed_at = self._folder.listing(), after
                 continue
             yield step
             after = step.commit.version
 
-    def _step(self, listing: _Listing, first: int, last: int) -> SealedCommit | None:
+    def _step(self, listing: Listing, first: int, last: int) -> SealedCommit | None:
         """The largest fold that begins with a version, or the commit; a damaged fold is passed over if it can be."""
         damage: LakeDamaged | None = None
         for end in [end for end in listing.folds.get(first, []) if end <= last]:
             try:
-                if found := self._decode(self._fold_file(first, end)):
+                if found := self._folder.fold(first, end):
                     return found
             except LakeDamaged as problem:
                 damage = problem
         if first not in listing.commits and damage is not None:
             raise damage
-        return self._decode(self._file(first)) if first in listing.commits else None
+        return self._folder.commit(first) if first in listing.commits else None
 
     def _after(self, state: LedgerState, found: SealedCommit) -> LedgerState:
         commit = found.commit
         if commit.since != state.version + 1:
             raise self._missing(state.version + 1, commit.since)
         if commit.previous != state.seal or (state.lake and commit.lake != state.lake):
-            path = self._file(commit.version) if commit.first is None else self._fold_file(commit.first, commit.version)
+            path = (
+                self._folder.file(commit.version)
+                if commit.first is None
+                else self._folder.fold_file(commit.first, commit.version)
+            )
             raise LakeDamaged(
                 f"{path} was not made after commit {state.version} of this ledger; the ledger was changed, or restored "
                 "from a backup while it was in use; open it again, and see `genus lake check`"
             )
         return state.after(commit, found.seal)
 
+    def _replaced(self, version: int) -> LakeDamaged:
+        path = self._folder.file(version)
+        return LakeDamaged(f"{path} is another commit than the one that was made; restore it from a backup")
+
     def _missing(self, version: int, later: int) -> LakeDamaged:
         return LakeDamaged(
-            f"{self._file(version)}: commit {version} is missing, but {later} exists; restore it from a backup"
+            f"{self._folder.file(version)}: commit {version} is missing, but {later} exists; restore it from a backup"
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -318,10 +273,9 @@ class Ledger:
                 previous=state.seal,
                 lake=state.lake or draft.id,
             )
-            content, seal = _sealed(made)
-            if self._create(self._file(made.version), content):
+            if (seal := self._folder.create(made)) is not None:
                 with suppress(LakeError):  # the commit is made; folds and head can be made again
-                    self._note_head(_Head.of(made.version, seal))
+                    self._folder.note_head(made.version, seal)
                     self._fold(made.version)
                 return made
 
@@ -329,27 +283,12 @@ class Ledger:
         """Raise LakeDamaged if the last commit is not there any more, so that no commit follows a gap."""
         if state.version == 0:
             return
-        found = self._decode(self._file(state.version))
+        found = self._folder.commit(state.version)
         if found is None or found.seal != state.seal:
             raise LakeDamaged(
-                f"{self._file(state.version)} was removed or replaced since it was read; if the store was restored "
-                "from a backup, open it again"
+                f"{self._folder.file(state.version)} was removed or replaced since it was read; if the store was "
+                "restored from a backup, open it again"
             )
-
-    def _create(self, path: str, content: bytes) -> bool:
-        """Create a file; also True if it has this content already, as after a retry inside the file system."""
-        return self._files.create(path, content) or self._files.read(path) == content
-
-    def _note_head(self, head: _Head) -> None:
-        self._files.replace(self._head_file, msgspec.json.encode(head), durable=False)
-
-    def _head(self) -> _Head | None:
-        """The newest commit that was noted; None if there is no such note, or a damaged one."""
-        content = self._files.read(self._head_file)
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            head = None if content is None else msgspec.json.decode(content, type=_Head)
-            return head if head is not None and head == _Head.of(head.version, head.seal) else None
-        return None
 
     # -- folds -------------------------------------------------------------------------------------------------------
 
@@ -358,26 +297,25 @@ class Ledger:
         size = FOLD_EVERY
         while version % size == 0:
             steps = list(self._steps(version - size, version, self._expected(version - size, version, size // RADIX)))
-            content, _ = _sealed(fold(step.commit for step in steps), last=steps[-1].seal)
-            self._files.create(self._fold_file(version - size + 1, version), content)
+            self._folder.create_fold(fold(step.commit for step in steps), steps[-1].seal)
             if size > FOLD_EVERY:
                 self._remove_folds(version - 2 * size, version - size, size // RADIX)
             size *= RADIX
 
-    def _expected(self, after: int, upto: int, size: int) -> _Listing:
+    def _expected(self, after: int, upto: int, size: int) -> Listing:
         """The files that a fold of some versions is made of: commits, or folds of `size` commits."""
         if size < FOLD_EVERY:
-            return _Listing([_name(version) for version in range(after + 1, upto + 1)])
-        return _Listing([_fold_name(first, first + size - 1) for first in range(after + 1, upto + 1, size)])
+            return Listing.of_commits(after + 1, upto)
+        return Listing.of_folds(after + 1, upto, size)
 
     def _remove_folds(self, after: int, upto: int, size: int) -> None:
         """Remove small folds; the newest ones are kept, because a reader may be opening them."""
         for first in range(max(after, 0) + 1, upto + 1, size):
-            self._files.delete(self._fold_file(first, first + size - 1))
+            self._folder.delete(self._folder.fold_file(first, first + size - 1))
 
     def forget(self, before_us: int) -> int:
         """Remove commits that are older than a time and folded; returns their number."""
-        listing = self._list()
+        listing = self._folder.listing()
         folded, removed = self._folded_upto(listing), 0
         if folded <= FOLD_EVERY:
             return 0
@@ -385,36 +323,38 @@ class Ledger:
         for version in sorted(listing.commits):
             if version > upto:
                 break
-            self._files.delete(self._file(version))
+            self._folder.delete(self._folder.file(version))
             removed += 1
         return removed
 
-    def _folded_upto(self, listing: _Listing) -> int:
+    def _folded_upto(self, listing: Listing) -> int:
         """The last version up to which all commits are in folds that can be read and that follow each other."""
         state = LedgerState()
         with suppress(LakeDamaged):
             while ends := listing.folds.get(state.version + 1):
-                found = self._decode(self._fold_file(state.version + 1, ends[0]))
+                found = self._folder.fold(state.version + 1, ends[0])
                 if found is None:
                     break
                 state = self._after(state, found)
-        same = self._decode(self._file(state.version))
+        same = self._folder.commit(state.version)
         return state.version if same is not None and same.seal == state.seal else 0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """The paths of commits, folds and a head that are not what was written, and why."""
-        listing = self._list()
-        folds = [(first, last) for first, ends in listing.folds.items() for last in ends]
+        listing = self._folder.listing()
         seals: dict[int, str] = {}
-        for path in [*map(self._file, sorted(listing.commits)), *(self._fold_file(*each) for each in sorted(folds))]:
+        for path in [
+            *map(self._folder.file, sorted(listing.commits)),
+            *(self._folder.fold_file(*each) for each in listing.fold_ranges),
+        ]:
             try:
-                found = self._decode(path)
+                found = self._folder.decode(path)
                 if found is not None and self._contradicts(found, seals):
                     yield path, f"was not made after commit {found.commit.since - 1} of this ledger"
             except LakeDamaged as problem:
                 yield path, str(problem).removeprefix(f"{path}: ")
-        if self._head() is None and self._files.read(self._head_file) is not None:
-            yield self._head_file, "is damaged; the next commit makes it again"
+        if self._folder.head_is_damaged:
+            yield self._folder.head_file, "is damaged; the next commit makes it again"
 
     def _contradicts(self, found: SealedCommit, seals: dict[int, str]) -> bool:
         """Whether a commit or fold is not of this ledger, by the seals of the commits; those of a commit are noted."""
@@ -430,12 +370,12 @@ class Ledger:
 
         LakeError if it is of another store, or has commits that the other one does not have in a state.
         """
-        head = self._head()
+        head = self._folder.head()
         if head is None:
             return 0
-        last = self._decode(self._file(head.version))
+        last = self._folder.commit(head.version)
         if last is None or last.commit.lake != state.lake or not of.has_made(last):
-            raise LakeError(f"{self._folder} is not an earlier backup of this store; choose another folder")
+            raise LakeError(f"{self._folder.path} is not an earlier backup of this store; choose another folder")
         return head.version
 
     def has_made(self, found: SealedCommit) -> bool:
@@ -450,78 +390,14 @@ class Ledger:
 
     def names_upto(self, version: int) -> list[str]:
         """The names of the files with commits up to a version: the newest first, folds after all commits."""
-        listing = self._list()
-        folds = [(first, last) for first, ends in listing.folds.items() for last in ends if last <= version]
+        listing = self._folder.listing()
+        folds = [each for each in listing.fold_ranges if each[1] <= version]
         commits = sorted((each for each in listing.commits if each <= version), reverse=True)
-        return [*map(_name, commits), *(_fold_name(*each) for each in sorted(folds, reverse=True))]
+        return [*map(commit_name, commits), *(fold_name(*each) for each in reversed(folds))]
 
     def note(self, state: LedgerState) -> None:
         """Note that a state is the newest."""
-        self._note_head(_Head.of(state.version, state.seal))
-
-    # -- files -------------------------------------------------------------------------------------------------------
-
-    def _list(self) -> _Listing:
-        return _Listing([found.name for found in self._files.list_folder(self._folder)])
-
-    def _decode(self, path: str) -> SealedCommit | None:
-        """The commit or fold in a file; None if there is no such file, LakeDamaged if it is not what was written."""
-        content = self._files.read(path)
-        if content is None:
-            return None
-        try:
-            envelope = msgspec.json.decode(content, type=_Envelope)
-            if _seal_of(bytes(envelope.commit), envelope.last) != envelope.seal:
-                raise LakeDamaged(f"{path}: the content was changed, its checksum differs; restore it from a backup")
-            commit = msgspec.json.decode(envelope.commit, type=Commit)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            raise LakeDamaged(f"{path}: {problem}; restore it from a backup") from problem
-        if path not in (self._file(commit.version), self._fold_file(commit.since, commit.version)):
-            raise LakeDamaged(f"{path}: the file holds version {commit.version}; restore it from a backup")
-        return SealedCommit(commit, envelope.last or envelope.seal)
-
-    def _file(self, version: int) -> str:
-        return f"{self._folder}/{_name(version)}"
-
-    def _fold_file(self, first: int, last: int) -> str:
-        return f"{self._folder}/{_fold_name(first, last)}"
-
-    @property
-    def _head_file(self) -> str:
-        return f"{self._folder}/head.json"
-
-
-def _sealed(commit: Commit, last: str | None = None) -> tuple[bytes, str]:
-    """The content of a commit file, and the seal."""
-    text = msgspec.json.encode(commit)
-    seal = _seal_of(text, last)
-    return msgspec.json.encode(_Envelope(seal, msgspec.Raw(text), last)), seal
-
-
-def _seal_of(text: bytes, last: str | None) -> str:
-    return checksum(text if last is None else text + last.encode())
-
-
-def _name(version: int) -> str:
-    return f"{version:0{DIGITS}}.json"
-
-
-def _fold_name(first: int, last: int) -> str:
-    return f"{first:0{DIGITS}}-{last:0{DIGITS}}{FOLD_SUFFIX}"
-
-
-def _is_commit(name: str) -> bool:
-    return name.endswith(".json") and name[:-5].isdigit()
-
-
-def _is_fold(name: str) -> bool:
-    digits = name.removesuffix(FOLD_SUFFIX)
-    return digits != name and digits.replace("-", "", 1).isdigit() and "-" in digits
-
-
-def _range_of(name: str) -> tuple[int, int]:
-    first, _, last = name.removesuffix(FOLD_SUFFIX).partition("-")
-    return int(first), int(last)
+        self._folder.note_head(state.version, state.seal)
 
 
 def _in_order(draft: CommitDraft, state: LedgerState) -> CommitDraft:

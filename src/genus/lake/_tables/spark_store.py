@@ -29,7 +29,7 @@ from genus.lake._tables.files import (
     walk_files,
 )
 from genus.lake._tables.hadoop import file_system_for
-from genus.lake._tables.ledger import LOG_FOLDER
+from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.store import Store
 
 COMPRESSION = "zstd"

@@ -23,7 +23,8 @@ from genus.lake._tables.files import (
     sync,
     walk_files,
 )
-from genus.lake._tables.ledger import LOG_FOLDER, Ledger
+from genus.lake._tables.ledger import Ledger
+from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.names import COMMIT
 from genus.lake._tables.objects import direct_file_system
 from genus.lake._tables.state import LedgerState
