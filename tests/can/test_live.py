@@ -342,7 +342,7 @@ def run_rate(multicast: Callable[[int], str], catalog: Path, tmp_path: Path, rat
 def test_events_between_processes_arrive_once_or_are_counted(
     multicast: Callable[[int], str], catalog: Path, tmp_path: Path
 ) -> None:
-    run_rate(multicast, catalog, tmp_path, 2000, 2000)
+    run_rate(multicast, catalog, tmp_path, 500, 500)
 
 
 @pytest.mark.slow
