@@ -225,7 +225,9 @@ def check(target: str, subscriptions: Sequence[Subscription], events: Sequence[E
 
 
 EVERY = 7
-"""On Spark, where a case costs most, `make test` has one of so many; it divides no number of tests of a value."""
+"""Where a case costs most, `make test` has one of so many; it divides no number of tests of a value."""
+COSTLY = ("spark", "local")
+"""Targets that read files for every subscription."""
 
 
 OTHERS = ("mqtt", "nats")
@@ -233,12 +235,12 @@ OTHERS = ("mqtt", "nats")
 
 
 def edge_cases() -> Iterator[Any]:
-    """Every target with every attribute; on Spark, one of each type, and a part of the tests, unless time allows."""
+    """Every target with every attribute; of costly ones, in the fast suite, one of each type and some of the tests."""
     for target in TARGETS:
         seen: set[object] = set()
         for attribute in (one for one in vector(Sampler) if one.name not in ("late", "extra")):
             name = f"{attribute.name}-{target}"
-            if target != "spark":
+            if target not in COSTLY:
                 yield pytest.param(target, attribute.name, 1, id=name, marks=[pytest.mark.slow] * (target in OTHERS))
                 continue
             yield pytest.param(target, attribute.name, 1, id=name, marks=[pytest.mark.slow])
