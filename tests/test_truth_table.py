@@ -230,7 +230,7 @@ COSTLY = ("spark", "local")
 """Targets that read files for every subscription."""
 
 
-OTHERS = ("mqtt", "nats")
+SAME_VALUES = ("mqtt", "nats")
 """Targets that differ from zenoh's only in keys, which hold no values; their edge values are left to the long run."""
 
 
@@ -241,7 +241,9 @@ def edge_cases() -> Iterator[Any]:
         for attribute in (one for one in vector(Sampler) if one.name not in ("late", "extra")):
             name = f"{attribute.name}-{target}"
             if target not in COSTLY:
-                yield pytest.param(target, attribute.name, 1, id=name, marks=[pytest.mark.slow] * (target in OTHERS))
+                yield pytest.param(
+                    target, attribute.name, 1, id=name, marks=[pytest.mark.slow] * (target in SAME_VALUES)
+                )
                 continue
             yield pytest.param(target, attribute.name, 1, id=name, marks=[pytest.mark.slow])
             if attribute.type not in seen:

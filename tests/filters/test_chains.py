@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from genus.targets.index import SubscriptionIndex
 from genus.testing import Generator, Sampler, compiled_expressions, spark_session
 from tests.examples import examples
 from tests.lake.stored import stored_frame
-from tests.test_truth_table import TARGETS, check
+from tests.test_truth_table import COSTLY, SAME_VALUES, TARGETS, check
 
 LONG, SHORT = 2000, 100
 EVENTS = Generator(5).events(12, Sampler)
@@ -35,6 +35,7 @@ def chain(length: int, names: tuple[str, ...], *signs: Callable[[Any, Any], Any]
     return result
 
 
+@cache
 def long_ones(length: int) -> dict[str, Predicate]:
     """Predicates with chains of a length."""
     numbers = range(length)
@@ -51,7 +52,7 @@ def long_ones(length: int) -> dict[str, Predicate]:
     }
 
 
-@pytest.mark.parametrize("target", [one for one in TARGETS if one != "spark"])
+@pytest.mark.parametrize("target", [one for one in TARGETS if one not in ("spark", *SAME_VALUES)])
 @pytest.mark.parametrize("form", long_ones(1))
 def test_long_chains_run_on_every_target(target: str, form: str) -> None:
     check(target, [Subscription(Sampler, where=long_ones(LONG)[form])], EVENTS)
@@ -91,7 +92,7 @@ DEEP: dict[str, Callable[[Any, int], Any]] = {
 
 @pytest.mark.parametrize("form", DEEP)
 @pytest.mark.parametrize(
-    "target", [*(t for t in TARGETS if t != "spark"), pytest.param("spark", marks=pytest.mark.slow)]
+    "target", [*(t for t in TARGETS if t not in COSTLY), *(pytest.param(t, marks=pytest.mark.slow) for t in COSTLY)]
 )
 def test_the_deepest_values_run_on_every_target(target: str, form: str) -> None:
     value = nested(DEEP[form], MAX_VALUE_DEPTH - 1, this.number)

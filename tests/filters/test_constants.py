@@ -24,7 +24,7 @@ from genus.filters._expression import AttributeRef
 from genus.testing import Generator, Sampler
 from genus.testing._generators import Colour, Level
 from tests.examples import examples
-from tests.test_truth_table import TARGETS, check
+from tests.test_truth_table import COSTLY, SAME_VALUES, TARGETS, check
 
 
 class Word(StrEnum):
@@ -116,12 +116,12 @@ def accepted(name: str, constant: Any) -> Iterator[Subscription]:
             continue
 
 
-LOCAL = tuple(target for target in TARGETS if target not in ("spark", "replay"))
+FAST = tuple(target for target in TARGETS if target not in ("replay", *COSTLY, *SAME_VALUES))
 EVENTS = [Sampler(), *Generator(7).events(25, Sampler)]
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
-@pytest.mark.parametrize("target", [*LOCAL, pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("target", [*FAST, *(pytest.param(target, marks=pytest.mark.slow) for target in COSTLY)])
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_every_constant_in_every_operator(target: str, name: str) -> None:
     """Refused at creation, or the same answer everywhere."""
@@ -143,7 +143,7 @@ constants = st.one_of(
 def test_any_constant(name: str, constant: Any, seed: int) -> None:
     made = list(accepted(name, constant))
     events = Generator(seed).events(4, Sampler)
-    for target in LOCAL if made else ():
+    for target in FAST if made else ():
         check(target, made, events)
 
 
