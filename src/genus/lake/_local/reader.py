@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from genus.catalog import Catalog, TypeEntry
 from genus.errors import LakeError
@@ -36,6 +36,8 @@ class LakeReader(LakeFolder):
     Raises:
         LakeError: There is no lake at the path, or it is neither a local one nor in s3://.
     """
+
+    _declares_subtypes: ClassVar[bool] = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(Store(path))

@@ -210,13 +210,24 @@ class SubscriptionResolver:
 
     A subscription means what the catalog says. Classes of this process are used where they have all that the catalog
     has; instead of one that is older, or has other names, a class is generated from the catalog.
+
+    Args:
+        catalog: The catalog.
+        parse: How a text is parsed.
+        declares_subtypes: Whether all types of the catalog are declared for a text, as targets ask for subtypes.
+            Without, only those that it needs, for who asks the catalog for subtypes: most texts name one type.
     """
 
     def __init__(
-        self, catalog: Catalog, parse: Callable[[str, Iterable[type]], Subscription] = Subscription.parse
+        self,
+        catalog: Catalog,
+        parse: Callable[[str, Iterable[type]], Subscription] = Subscription.parse,
+        *,
+        declares_subtypes: bool = True,
     ) -> None:
         self._catalog = catalog
         self._parse = parse
+        self._declares_subtypes = declares_subtypes
         self._outdated: dict[type, bool] = {}
         self._hidden: dict[type, frozenset[str]] = {}
 
@@ -249,7 +260,7 @@ class SubscriptionResolver:
     def _resolve_text(self, text: str) -> Subscription:
         """The subscription of a text; only a class of this process may have properties that the text names."""
         words = set(_WORDS.findall(text))
-        if (only := self._only_type(words)) is not None:
+        if not self._declares_subtypes and (only := self._only_type(words)) is not None:
             return self._parse(text, [only])
         named = [name for name in words if name in self._own]
         own = [self._own[name] for name in named]
