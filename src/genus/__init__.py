@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from genus._lazy import lazy
-from genus.bus import Bus, Collection, EventChannel, Hard, Inbox, Listener, NonReal, Soft, open_bus
 from genus.errors import GenusError
 from genus.filters import Subscription, all_of, this
 from genus.model import (
@@ -24,7 +23,20 @@ from genus.model import (
 )
 
 if TYPE_CHECKING:
-    from genus.bus import read_recording, record, replay
+    from genus.bus import (
+        Bus,
+        Collection,
+        EventChannel,
+        Hard,
+        Inbox,
+        Listener,
+        NonReal,
+        Soft,
+        open_bus,
+        read_recording,
+        record,
+        replay,
+    )
     from genus.catalog import Catalog
 
 __all__ = [
@@ -63,4 +75,8 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__, bus="read_recording record replay", catalog="Catalog")
+    __getattr__ = lazy(
+        __name__,
+        bus="Bus Collection EventChannel Hard Inbox Listener NonReal Soft open_bus read_recording record replay",
+        catalog="Catalog",
+    )

@@ -82,3 +82,22 @@ def test_a_catalog_without_types_of_the_present_one_is_refused(file: CatalogFile
     with pytest.raises(CatalogConflict, match=r"other\.json lacks types of .*catalog\.json"):
         file.adopt(tmp_path / "other.json")
     assert file.text == text
+
+
+def test_a_text_that_names_one_type_declares_no_others() -> None:
+    """Opening a lake of many types is quick; attributes of subtypes are known all the same."""
+    catalog = Catalog()
+    catalog.register(*TYPES)
+    parsed = Catalog.parse(catalog.text())
+    declared: list[str] = []
+    original = parsed.declare
+
+    def declare(name: str, *, generated: bool = False) -> type:
+        declared.append(name)
+        return original(name, generated=generated)
+
+    parsed.declare = declare  # type: ignore[method-assign]
+    assert SubscriptionResolver(parsed, declares_subtypes=False).resolve("Bell has time").has == ("time",)
+    assert declared == ["Bell"]
+    assert SubscriptionResolver(parsed, declares_subtypes=False).resolve("Sampler has extra").has == ("extra",)
+    assert "MarkedSampler" in declared

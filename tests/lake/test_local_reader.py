@@ -97,8 +97,10 @@ def positions(found: LocalEvents) -> list[int]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(kilns | furnaces, max_size=20), min_size=1, max_size=3))
-def test_it_gives_what_matches(tmp_path_factory: pytest.TempPathFactory, commits: list[list[Event]]) -> None:
+@given(st.lists(st.lists(kilns | furnaces, max_size=20), min_size=1, max_size=3), st.sampled_from([1, 7, 1 << 17]))
+def test_it_gives_what_matches(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Event]], at_once: int
+) -> None:
     """Rows and counts, over several commits, days and families, in row groups so small that some are skipped."""
     with patch.object(writer, "ROW_GROUP", 3):
         store = create_lake(tmp_path_factory.mktemp("lakes") / "lake", *TYPES)
@@ -109,8 +111,9 @@ def test_it_gives_what_matches(tmp_path_factory: pytest.TempPathFactory, commits
         asked = Subscription.parse(text, (*TYPES, Event))
         found = lake.read(asked)
         right = sorted(n for events in commits for n, event in enumerate(events) if asked.matches(event))
-        assert positions(found) == right, text
-        assert found.count() == len(right), text
+        with patch.object(scan, "ROWS_AT_ONCE", at_once):
+            assert positions(found) == right, text
+            assert found.count() == len(right), text
 
 
 @pytest.mark.parametrize("text", ["Kiln", "Heated", "Furnace where level > 0", "TunnelKiln has time", "Heated & Kiln"])

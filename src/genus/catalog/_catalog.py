@@ -63,6 +63,7 @@ class Catalog:
         self._etag_readers: dict[type, Callable[[Any], int]] = {}
         self._vectors: dict[str, Vector] = {}
         self._owners: dict[int, str] | None = None
+        self._entries: Mapping[str, TypeEntry] | None = None
         self._declarations, self._generated = ClassCache(), ClassCache(find=False)
 
     @classmethod
@@ -91,7 +92,7 @@ class Catalog:
             except HierarchyError as problem:
                 raise CatalogConflict(str(problem)) from problem
             self._table = registration.table
-            self._vectors, self._owners, self._generated = {}, None, ClassCache(find=False)
+            self._vectors, self._owners, self._entries, self._generated = {}, None, None, ClassCache(find=False)
             self._classes |= {name_of(cls): cls for cls in classes}
             return registration.result
 
@@ -110,7 +111,7 @@ class Catalog:
         """
         with self._lock:
             given = self._numbers.give_etags([self._name(each) for each in types], self._table)
-            self._owners = None
+            self._owners = self._entries = None
             return given
 
     def deprecate(self, name: type | str, note: str | None = None) -> None:
@@ -126,6 +127,7 @@ class Catalog:
                 raise CatalogConflict(f"{known.name} is deprecated already, with the note {known.deprecated!r}")
             self._numbers.codes.deprecate(known.name)
             self._table.put(msgspec.structs.replace(known, deprecated=note or ""))
+            self._entries = None
 
     def check(self, *what: type | ModuleType) -> list[Finding]:
         """What registering would add or refuse, and what the catalog has beyond the classes; changes nothing.
@@ -180,6 +182,13 @@ class Catalog:
     @property
     def entries(self) -> Mapping[str, TypeEntry]:
         """The entry of each type, by name, in the order of registration."""
+        entries = self._entries
+        if entries is None:
+            with self._lock:
+                entries = self._entries = self._make_entries()
+        return entries
+
+    def _make_entries(self) -> Mapping[str, TypeEntry]:
         codes, blocks = self._numbers.codes.codes, self._numbers.blocks()
         return MappingProxyType(
             {

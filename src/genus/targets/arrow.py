@@ -58,7 +58,7 @@ Columns: TypeAlias = Mapping[str, Datum]
 Step: TypeAlias = Callable[[Columns], Datum]
 """A compiled expression: a function of the columns."""
 
-UNKNOWN, FALSE = constant(None, pa.bool_()), constant(False, pa.bool_())
+UNKNOWN, FALSE, TRUE = (constant(value, pa.bool_()) for value in (None, False, True))
 ZERO, SMALLEST = constant(0.0, pa.float64()), constant(INT64_MIN, pa.int64())
 
 _STORED: dict[type, pa.DataType] = {
@@ -215,7 +215,7 @@ class ArrowFilter:
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
         where = subscription.where
-        self._contents: Step | None = None if where is None else ArrowCompiler().visit(where)
+        self._contents: Step | None = None if where is None else ArrowCompiler().compile_match(where)
         tested = [node.name for node in where.walk() if isinstance(node, x.AttributeRef)] if where is not None else []
         wanted = {*subscription.has, *subscription.lacks, *tested}
         self._reads = tuple(attribute for attribute in subscription.vector if attribute.name in wanted)
@@ -228,14 +228,22 @@ class ArrowFilter:
         An attribute whose column the batch lacks is absent from every row. Raises SubscriptionError if a column has
         another Arrow type than `arrow_schema` says, or there is no column `_type`.
         """
-        columns = {attribute.name: _read(batch, attribute) for attribute in self._reads}
-        found = self._match_shape(batch, columns, self._type_names() if types is None else types)
-        if self._contents is None or found.true_count == 0:
+        columns = self._columns(batch)
+        found = self.match_types(batch, self._type_names() if types is None else types)
+        if (not columns and self._contents is None) or found.true_count == 0:
             return found
         if found.true_count < batch.num_rows // 2:
             columns = {name: _select(column, found) for name, column in columns.items()}
-            return pc.replace_with_mask(found, found, _fill_unknown(self._contents(columns), found.true_count))
-        return pc.and_(found, _fill_unknown(self._contents(columns), batch.num_rows))
+            return pc.replace_with_mask(found, found, self._match(columns, found.true_count))
+        return pc.and_(found, self._match(columns, batch.num_rows))
+
+    def match_types(self, batch: pa.RecordBatch, types: Sequence[str]) -> pa.BooleanArray:
+        """Whether the type of each row is one of these; the first of the two tests of `mask`."""
+        return _fill_unknown(_match_type(batch, constants(types, pa.string())), batch.num_rows)
+
+    def match_contents(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Whether each row has the attributes, and the predicate holds; the second of the two tests of `mask`."""
+        return self._match(self._columns(batch), batch.num_rows)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that match; raises the errors of `mask`."""
@@ -264,12 +272,15 @@ class ArrowFilter:
         """The names of the matching types; found again for each batch, as types may have been declared since."""
         return sorted({name_of(cls) for cls in self.subscription.classes()})
 
-    def _match_shape(self, batch: pa.RecordBatch, columns: Columns, types: Sequence[str]) -> pa.BooleanArray:
-        """Whether each row has a matching type and attributes."""
-        tests = [_match_type(batch, constants(types, pa.string()))]
-        tests += [pc.is_valid(columns[name]) for name in self.subscription.has]
+    def _columns(self, batch: pa.RecordBatch) -> Columns:
+        return {attribute.name: _read(batch, attribute) for attribute in self._reads}
+
+    def _match(self, columns: Columns, rows: int) -> pa.BooleanArray:
+        """Whether each row has the attributes, and the predicate holds."""
+        tests = [pc.is_valid(columns[name]) for name in self.subscription.has]
         tests += [pc.is_null(columns[name]) for name in self.subscription.lacks]
-        return _fill_unknown(reduce(pc.and_kleene, tests), batch.num_rows)
+        tests += [] if self._contents is None else [self._contents(columns)]
+        return _fill_unknown(reduce(pc.and_kleene, tests) if tests else TRUE, rows)
 
 
 def _match_type(batch: pa.RecordBatch, names: pa.Array) -> Datum:
@@ -344,6 +355,21 @@ class ArrowCompiler(Compiler):
     }  # fmt: skip
     """The function of pyarrow.compute for each operator; there is none for // and %, which numpy computes."""
 
+    def compile_match(self, node: x.Predicate) -> Step:
+        """A step that is true where a predicate is; elsewhere it may be false instead of unknown, which costs less.
+
+        Comparisons of floats with NaN are unknown, and false in Arrow, but for `!=`.
+        """
+        match node:
+            case x.And(operands):
+                return _fold(pc.and_kleene, [self.compile_match(operand) for operand in operands])
+            case x.Or(operands):
+                return _fold(pc.or_kleene, [self.compile_match(operand) for operand in operands])
+            case x.Compare() if node.op != "!=":
+                return self._comparison(node)
+        step: Step = self.visit(node)
+        return step
+
     def visit_And(self, node: x.And) -> Step:
         """`and_kleene` over all operands."""
         return _fold(pc.and_kleene, [self.visit(operand) for operand in node.operands])
@@ -363,15 +389,20 @@ class ArrowCompiler(Compiler):
 
     def visit_Compare(self, node: x.Compare) -> Step:
         """A comparison; of floats, only where both are numbers."""
-        left, right, compare = self.visit(node.left), self.visit(node.right), getattr(pc, self.operators[node.op])
         if not isinstance(type_of(node.left), FloatType):
-            return lambda columns: compare(left(columns), right(columns))
+            return self._comparison(node)
+        left, right, compare = self.visit(node.left), self.visit(node.right), getattr(pc, self.operators[node.op])
 
         def run(columns: Columns) -> Datum:
             first, second = left(columns), right(columns)
             return _where(_is_number(first), _where(_is_number(second), compare(first, second)))
 
         return run
+
+    def _comparison(self, node: x.Compare) -> Step:
+        """A comparison as Arrow has it."""
+        left, right, compare = self.visit(node.left), self.visit(node.right), getattr(pc, self.operators[node.op])
+        return lambda columns: compare(left(columns), right(columns))
 
     def visit_OneOf(self, node: x.OneOf) -> Step:
         """`is_in`, null where the item is; zeros lose their sign first, as `is_in` takes -0.0 and 0.0 for different."""

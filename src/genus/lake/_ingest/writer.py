@@ -39,7 +39,9 @@ from genus.lake._tables.files import WrittenContent, write_file
 from genus.lake._tables.shapes import MAX_SHAPES, Shape, shape_number
 
 ROWS_PER_FILE = 2_000_000
-ROW_GROUP = 128 * 1024
+LETTERS_PER_FILE = 128 * 1024
+ROW_GROUP = 32 * 1024
+"""Rows of a row group: few, so that a question about one type of many reads little; see `docs/benchmarks.md`."""
 _MICROS_PER_DAY = 86_400_000_000
 
 Write: TypeAlias = Callable[[str, Callable[[Any], None]], WrittenContent]
@@ -124,7 +126,7 @@ class TableWriter:
         """Add dead letters."""
         self.report.dead += len(letters)
         self._letters += letters
-        if len(self._letters) >= ROW_GROUP:
+        if len(self._letters) >= LETTERS_PER_FILE:
             self._flush_letters()
 
     def take_over(self, other: "TableWriter") -> None:

@@ -11,6 +11,7 @@ from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._local.plan import LocalPlan
 from genus.lake._tables.commits import Part, count_bytes, count_files
+from genus.lake._tables.files import local_path
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.state import LedgerState
 from genus.model import Attribute, Vector
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from genus.lake._local.scan import DataFile, RowGroup, TableScan
+    from genus.lake._local.scan import DataFile, RowGroups, TableScan
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,8 +42,8 @@ class FoundTable(NamedTuple):
     vector: Vector
     types: tuple[str, ...]
     """The types that can match."""
-    is_every_type: bool
-    """Whether the family has events of these types only."""
+    others: list[str]
+    """Other types of the family that there are events of."""
     columns: dict[str, Attribute]
     """The attributes of the result that this family has, by the names of their columns."""
     parts: list[FoundPart]
@@ -111,7 +112,7 @@ class LocalEvents:
         return counted + sum(self._run(lambda scan, group: scan.count(group), only_undecided=True))
 
     def batches(self) -> "Generator[pa.RecordBatch, None, None]":
-        """The events in batches of at most a row group, 128 Ki rows; a few are in memory at a time.
+        """The events in batches of at most 128 Ki rows, or a row group; a few are in memory at a time.
 
         Rows are in the order of families, commits and files, which is the same in every call.
         """
@@ -160,17 +161,16 @@ class LocalEvents:
 
     def explain(self) -> LocalPlan:
         """What is opened and tested; the footers of files are read, no events."""
-        from genus.lake._local.scan import compressed_bytes, open_file
+        from genus.lake._local.scan import read_footer
         from genus.targets import arrow
 
         opened, read, whole, size = 0, 0, 0, 0
         for scan, files in self._scans():
             for file in files:
-                groups = scan.row_groups(file)
-                with open_file(file) as parquet:
-                    opened += parquet.metadata.num_row_groups
-                    size += sum(compressed_bytes(parquet.metadata.row_group(group.number)) for group in groups)
-                read, whole = read + len(groups), whole + sum(group.is_whole for group in groups)
+                opened += read_footer(file).metadata.num_row_groups
+                for groups in scan.row_groups(file):
+                    size += groups.bytes
+                    read, whole = read + len(groups.numbers), whole + len(groups.numbers) * groups.is_whole
         parts = [found.part for found in self._parts()]
         every = self._state.parts.values()
         families = {family: table.types for family, table in self._tables.items()}
@@ -203,7 +203,7 @@ class LocalEvents:
                 table.types,
                 self.schema,
                 sources,
-                is_every_type=table.is_every_type,
+                others=table.others,
             )
             parts = [found.part for found in table.parts if not only_undecided or found.rows is None]
             with self._lake.reading(self._state):
@@ -211,14 +211,15 @@ class LocalEvents:
             yield scan, files
 
     def _run(
-        self, work: "Callable[[TableScan, RowGroup], Result]", *, only_undecided: bool = False
+        self, work: "Callable[[TableScan, RowGroups], Result]", *, only_undecided: bool = False
     ) -> Iterator[Result]:
-        """The results of work on each row group that can have matches, in order, made by several threads."""
+        """The results of work on the row groups that can have matches, in order, made by several threads."""
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(threads) as pool:
             for scan, files in self._scans(only_undecided):
-                found = in_order(pool, scan.row_groups, files, 2 * threads)
-                groups = (group for each in found for group in each)
+                is_local = local_path(self._lake.path) is not None  # then footers are read in less than a millisecond
+                found = map(scan.row_groups, files) if is_local else in_order(pool, scan.row_groups, files, 2 * threads)
+                groups = (each for listed in found for each in listed)
                 yield from in_order(pool, partial(work, scan), groups, threads + 1)
 
 

@@ -30,7 +30,7 @@ class PartCounts:
         bits = {attribute.name: 1 << bit for bit, attribute in enumerate(vector)}
         self._tested = {name: bits[name] for name in tested_attributes(subscription.where) if name in bits}
         has, lacks = (sum(bits[name] for name in set(names)) for names in (subscription.has, subscription.lacks))
-        listed = [(number, shape) for number, shape in state.shapes.items() if shape.type in types]
+        listed = [each for name in types for each in state.shapes_of.get(name, ())]
         self._is_complete = all(shape.tag is not None for _, shape in listed)
         """Whether all shapes of the types are listed; a type with very many is listed once, without presence bits."""
         relevant = sum(self._tested.values())

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from genus.catalog import Catalog, TypeEntry
 from genus.errors import LakeError
@@ -36,6 +36,8 @@ class LakeReader(LakeFolder):
     Raises:
         LakeError: There is no lake at the path, or it is neither a local one nor in s3://.
     """
+
+    _declares_subtypes: ClassVar[bool] = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(Store(path))
@@ -121,7 +123,7 @@ def find_events(
     """The events of a state of a lake that match."""
     catalog = lake.catalog
     entries = catalog.entries
-    unregistered = (shape for shape in state.shapes.values() if shape.type not in entries)
+    unregistered = [shape for name in state.shape_counts if name not in entries for _, shape in state.shapes_of[name]]
     families = matching_types(subscription, catalog, unregistered)
     named = subtype_columns(families, catalog) if subtypes else {}
     own = {name: name for name in attribute_columns(subscription)}
@@ -149,14 +151,14 @@ def _find_table(
     counts = PartCounts(subscription, vector, frozenset(types), state)
     found = [FoundPart(part, counts.count(part)) for part in state.table(family)] if types else []
     attributes = {column: _attribute(vector.get(name), name, family) for name, column in columns.items()}
-    is_every_type = _has_only(family, frozenset(types), catalog.entries, state)
-    return FoundTable(vector, types, is_every_type, attributes, [each for each in found if each.rows != 0])
+    others = _other_types(family, frozenset(types), catalog.entries, state)
+    return FoundTable(vector, types, others, attributes, [each for each in found if each.rows != 0])
 
 
-def _has_only(family: str, types: frozenset[str], entries: Mapping[str, TypeEntry], state: LedgerState) -> bool:
-    """Whether all events of a family are of some types, by the shapes in the ledger."""
+def _other_types(family: str, types: frozenset[str], entries: Mapping[str, TypeEntry], state: LedgerState) -> list[str]:
+    """The other types that a family may have events of, by the shapes in the ledger."""
     others = [name for name in state.shape_counts if name not in types]
-    return all(name in entries and (entries[name].family or name) != family for name in others)
+    return [name for name in others if name not in entries or (entries[name].family or name) == family]
 
 
 def _attribute(found: Attribute | None, name: str, family: str) -> Attribute:

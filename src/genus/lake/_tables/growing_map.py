@@ -40,7 +40,8 @@ class GrowingMap(Mapping[K, V]):
             return self
         made: GrowingMap[K, V] = GrowingMap.__new__(GrowingMap)
         made._base = self._base
-        made._count = self._count - len(gone) + sum(key not in self or key in gone for key in added)
+        known = sum(key in self and key not in gone for key in added) if self._count else 0
+        made._count = self._count - len(gone) + len(added) - known
         made._recent = {**self._recent, **gone, **added}
         if len(made._recent) > RECENT:
             made._base, made._recent = made._merged(), {}

@@ -159,7 +159,7 @@ def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterabl
     entries = catalog.entries
     found: dict[str, set[str]] = {}
     for family, name, code in _known_types(entries, shapes):
-        if all(code % each == 0 for each in codes) and _is_direct(subscription, catalog, name):
+        if not any(code % each for each in codes) and _is_direct(subscription, catalog, name):
             found.setdefault(family, set()).add(name)
     return {family: sorted(names) for family, names in sorted(found.items())}
 
@@ -170,9 +170,9 @@ def _wanted_name(wanted: type, subscription: Subscription, catalog: Catalog) -> 
     return exact_name(name_of(wanted), catalog) if subscription.exact else name_of(wanted)
 
 
-def _known_types(entries: Mapping[str, TypeEntry], shapes: Iterable[Shape]) -> set[tuple[str, str, int]]:
-    registered = {(entry.family or entry.name, entry.name, entry.code) for entry in entries.values() if not entry.kind}
-    return registered | {(shape.family, shape.type, int(shape.code)) for shape in shapes}
+def _known_types(entries: Mapping[str, TypeEntry], shapes: Iterable[Shape]) -> Iterator[tuple[str, str, int]]:
+    yield from ((each.family or each.name, each.name, each.code) for each in entries.values() if not each.kind)
+    yield from ((shape.family, shape.type, int(shape.code)) for shape in shapes)
 
 
 def _is_direct(subscription: Subscription, catalog: Catalog, name: str) -> bool:
@@ -210,13 +210,24 @@ class SubscriptionResolver:
 
     A subscription means what the catalog says. Classes of this process are used where they have all that the catalog
     has; instead of one that is older, or has other names, a class is generated from the catalog.
+
+    Args:
+        catalog: The catalog.
+        parse: How a text is parsed.
+        declares_subtypes: Whether all types of the catalog are declared for a text, as targets ask for subtypes.
+            Without, only those that it needs, for who asks the catalog for subtypes: most texts name one type.
     """
 
     def __init__(
-        self, catalog: Catalog, parse: Callable[[str, Iterable[type]], Subscription] = Subscription.parse
+        self,
+        catalog: Catalog,
+        parse: Callable[[str, Iterable[type]], Subscription] = Subscription.parse,
+        *,
+        declares_subtypes: bool = True,
     ) -> None:
         self._catalog = catalog
         self._parse = parse
+        self._declares_subtypes = declares_subtypes
         self._outdated: dict[type, bool] = {}
         self._hidden: dict[type, frozenset[str]] = {}
 
@@ -249,6 +260,8 @@ class SubscriptionResolver:
     def _resolve_text(self, text: str) -> Subscription:
         """The subscription of a text; only a class of this process may have properties that the text names."""
         words = set(_WORDS.findall(text))
+        if not self._declares_subtypes and (only := self._only_type(words)) is not None:
+            return self._parse(text, [only])
         named = [name for name in words if name in self._own]
         own = [self._own[name] for name in named]
         if not any(self._is_outdated(cls) or not words.isdisjoint(self._hidden_by(cls)) for cls in own):
@@ -261,6 +274,20 @@ class SubscriptionResolver:
             except SubscriptionError:
                 pass
             raise
+
+    def _only_type(self, words: set[str]) -> type | None:
+        """The class of the only type that a text names, if its meaning needs no other class to be declared.
+
+        That is so if the class has all that the catalog has, and the text names no other attributes of the family.
+        """
+        named = [word for word in words if word in self._catalog]
+        if len(named) != 1:
+            return None
+        cls = self._catalog.declare(named[0])
+        others = {attribute.name for attribute in self._catalog.vector(named[0])}.difference(
+            attribute.name for attribute in attributes(cls)
+        )
+        return cls if words.isdisjoint(others) and not self._is_outdated(cls) else None
 
     def _hidden_by(self, cls: type) -> frozenset[str]:
         """The attributes that the family of a type has in the catalog and not in this process."""

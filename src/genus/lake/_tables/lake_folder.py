@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ from genus.model._types import micros_of_time
 
 class LakeFolder:
     """Base of `Lake` and `LakeReader`: what all of them know of a lake without reading events."""
+
+    _declares_subtypes: ClassVar[bool] = True
+    """Whether a subscription by text declares classes for all types of the catalog."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -156,7 +159,8 @@ class LakeFolder:
         NotRegistered if the catalog lacks a type, LakeError if it lacks an attribute; with `strict`, SubscriptionError
         if no event can match.
         """
-        resolver = SubscriptionResolver(self.catalog, partial(Subscription.parse, strict=strict))
+        parse = partial(Subscription.parse, strict=strict)
+        resolver = SubscriptionResolver(self.catalog, parse, declares_subtypes=self._declares_subtypes)
         found = resolver.resolve(what)
         if strict:
             resolver.report_never(found, strict=True)

@@ -1,6 +1,7 @@
 """The state of a store: the result of all its commits up to a version."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -9,7 +10,7 @@ from genus.lake._tables.growing_map import GrowingMap
 from genus.lake._tables.shapes import Shape
 
 
-class LedgerState(msgspec.Struct, frozen=True):
+class LedgerState(msgspec.Struct, frozen=True, dict=True):
     """The result of all commits up to a version. A state costs little to make from the one before."""
 
     version: int = 0
@@ -46,7 +47,8 @@ class LedgerState(msgspec.Struct, frozen=True):
     def after(self, commit: Commit, seal: str) -> "LedgerState":
         """The state after one more commit, or after several folded ones; `seal` is the checksum of the last."""
         sources = {each.number: each for each in sources_of(commit)}
-        new_shapes = {number: shape for shape in commit.shapes if (number := shape.id) not in self.shapes}
+        known: Mapping[int, Shape] = self.shapes or {}  # a plain dictionary answers faster
+        new_shapes = {number: shape for shape in commit.shapes if (number := shape.id) not in known}
         return LedgerState(
             version=commit.version,
             commit=commit.id,
@@ -82,6 +84,14 @@ class LedgerState(msgspec.Struct, frozen=True):
         for shape in shapes:
             counts[shape.type] = counts.get(shape.type, self.shape_counts.get(shape.type, 0)) + 1
         return {**self.shape_counts, **counts} if counts else self.shape_counts
+
+    @cached_property
+    def shapes_of(self) -> Mapping[str, list[tuple[int, Shape]]]:
+        """The shapes of each type, with their numbers in `shapes`."""
+        found: dict[str, list[tuple[int, Shape]]] = {}
+        for number, shape in self.shapes.items():
+            found.setdefault(shape.type, []).append((number, shape))
+        return found
 
     @property
     def now(self) -> Cursor:
