@@ -1,6 +1,7 @@
 """Pairing of each event of one frame with an earlier one of another, by key and time.
 
-Halves of pairs are shuffled by key, sorted, and paired in one pass by Python workers (`pair_kernel`).
+Halves of pairs are shuffled by key, sorted, and paired in one pass by Python workers (`pair_kernel`); few events are
+sorted and paired in this process.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Time windows with counts and exact quantiles, as native Spark aggregation.
+"""Time windows with counts and exact quantiles, as native Spark aggregation; of few events, as one of Arrow.
 
 A window is [start, start + every); starts are multiples of the slide since 1970 in UTC. Figures that depend on the
 order of values are computed from the sorted list of values, so that results do not depend on how rows are partitioned.
