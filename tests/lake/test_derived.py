@@ -89,7 +89,7 @@ def test_durations_are_intervals_whoever_wrote_them(
 ) -> None:
     """In results and in rows that wait, written by Spark or without it."""
     lake.register(Meter)
-    meters = [Meter(time=event.time, lane=1, pause=n * SECOND) for n, event in enumerate(traffic(40))]
+    meters: list[Event] = [Meter(time=event.time, lane=1, pause=n * SECOND) for n, event in enumerate(traffic(40))]
     following = DerivedTable(lake, tmp_path / "pairs", PAIRS, Meter, Meter)
     for number, small_rows in enumerate([HERE, BY_SPARK, HERE, BY_SPARK]):
         monkeypatch.setattr(derived_module, "SMALL_ROWS", small_rows)
