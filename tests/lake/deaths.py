@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from genus.lake._ingest import job
+from genus.lake._stream import part_files
 from genus.lake._tables import drafts
 from genus.lake._tables.spark_store import SparkStore
 
@@ -75,6 +76,7 @@ def dying(death: Death) -> Iterator[None]:
     patches = [patch.object(os, name, death.around(getattr(os, name))) for name in changes]
     patches += [
         patch.object(job, "write_file", death.around(write)),
+        patch.object(part_files, "write_file", death.around(write)),
         patch.object(SparkStore, "write", death.around(SparkStore.write)),
         patch.object(drafts.Drafts, "begin", note),
         patch.object(drafts.Drafts, "forget", lambda *_: None),

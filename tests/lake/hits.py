@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.lake import END_OF_STREAM, Analysis, union_waiting, watermark_of
+from genus.lake._analytics.analysis import LocalAnalysis
 
 INSTANT = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 3, 29, 0, 59, 50, tzinfo=UTC)  # ten seconds before Berlin's clocks go forward
@@ -47,8 +48,8 @@ def micros(at: int) -> int:
     return int(START.timestamp()) * 1_000_000 + at
 
 
-def frame(spark: SparkSession, given_hits: Iterable[Hit]) -> DataFrame:
-    """A frame of hits with the columns of `Lake.read`, out of order."""
+def table(given_hits: Iterable[Hit]) -> pa.Table:
+    """A table of hits with the columns of `Lake.read`, out of order."""
     rows = [
         {
             "time": micros(hit.at),
@@ -60,7 +61,12 @@ def frame(spark: SparkSession, given_hits: Iterable[Hit]) -> DataFrame:
         for hit in given_hits
     ]
     random.Random(5).shuffle(rows)
-    return spark.createDataFrame(pa.Table.from_pylist(rows, EVENTS)).repartition(3)
+    return pa.Table.from_pylist(rows, EVENTS)
+
+
+def frame(spark: SparkSession, given_hits: Iterable[Hit]) -> DataFrame:
+    """The table as a frame of several partitions."""
+    return spark.createDataFrame(table(given_hits)).repartition(3)
 
 
 def sides(spark: SparkSession, given_hits: Sequence[Hit]) -> tuple[DataFrame, DataFrame]:
@@ -111,6 +117,26 @@ def followed(
     rest = analysis.settle(waiting, END_OF_STREAM)
     assert rest.waiting.isEmpty()
     return [*given_out, *rest.results.toArrow().to_pylist()]
+
+
+def followed_here(
+    analysis: LocalAnalysis, batches: Iterable[list[Hit]], tables: Callable[[list[Hit]], Sequence[pa.Table]]
+) -> list[dict[str, Any]]:
+    """As `followed`, without Spark."""
+    waiting: pa.Table | None = None
+    given_out: list[dict[str, Any]] = []
+    recorded = 0
+    for batch in batches:
+        recorded = max([recorded, *(hit.recorded for hit in batch)])
+        taken = analysis.take_arrow(*tables(batch))
+        rows = taken if waiting is None else pa.concat_tables([taken, waiting])
+        watermark = watermark_of(START + timedelta(microseconds=recorded), analysis.lateness)
+        results, waiting = analysis.settle_arrow(rows, watermark)
+        given_out += results.to_pylist()
+    assert waiting is not None
+    rest = analysis.settle_arrow(waiting, END_OF_STREAM)
+    assert not rest.waiting.num_rows
+    return [*given_out, *rest.results.to_pylist()]
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:

@@ -5,15 +5,20 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType
 
-from genus import Subscription, this
+from genus import Event, Maybe, Subscription, UInt8, this
 from genus.errors import LakeError
-from genus.lake import DerivedTable, Lake, Pairing, Windows, read_results
+from genus.lake import DerivedTable, Lake, Pairing, Walk, Windows, read_results
+from genus.lake._stream import derived as derived_module
+from tests.lake.bursts import GIVES, bursts
 from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
+from tests.lake.test_jobs import descriptions
 
 SECOND = timedelta(seconds=1)
 MINUTES = Windows(every=timedelta(minutes=1), by=("lane",), values={"speed": ("count", "mean", 0.85)}, lateness=SECOND)
 PAIRS = Pairing(by=("lane",), within=timedelta(seconds=30), choose="last", lateness=SECOND)
+BURSTS = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=SECOND)
 SLOW, FAST = Subscription(Counter, where=this.speed < 40), Subscription(Counter, where=this.speed >= 40)
 
 
@@ -26,22 +31,85 @@ def rows(frame: DataFrame) -> list[str]:
     return sorted(str(row) for row in frame.toArrow().to_pylist())
 
 
-@pytest.mark.slow
-def test_step_by_step_is_the_same_as_at_once(lake: Lake, tmp_path: Path) -> None:
-    """Windows and pairs over three ingests, each in a new object as after a restart, equal the batch, row for row."""
-    for number in range(3):
+class Meter(Event):
+    lane: UInt8
+    pause: Maybe[timedelta] = None
+
+
+HERE, BY_SPARK = derived_module.SMALL_ROWS, 0
+
+
+@pytest.mark.parametrize(
+    "engines",
+    [
+        pytest.param([HERE] * 3, id="in this process"),
+        pytest.param([BY_SPARK] * 3, id="by Spark", marks=pytest.mark.slow),
+        pytest.param([HERE, BY_SPARK, HERE], id="in turns", marks=pytest.mark.slow),
+    ],
+)
+def test_step_by_step_is_the_same_as_at_once(
+    lake: Lake, tmp_path: Path, engines: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Analyses over three ingests, each in a new object as after a restart, equal the batch, row for row."""
+    for number, small_rows in enumerate(engines):
+        monkeypatch.setattr(derived_module, "SMALL_ROWS", small_rows)
         lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(100, first=100 * number)))
         DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter).update()
         DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST).update()
+        DerivedTable(lake, tmp_path / "bursts", BURSTS, SLOW, FAST).update()
     minutes = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
     assert 0 < minutes.read().count() < MINUTES.all(lake.read(Counter)).count(), "what is not over yet still waits"
     pairs = DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST)
+    walked = DerivedTable(lake, tmp_path / "bursts", BURSTS, SLOW, FAST)
     minutes.finish()
     pairs.finish()
+    walked.finish()
+    at_once = PAIRS.all(lake.read(SLOW), lake.read(FAST))
     assert rows(minutes.read()) == rows(MINUTES.all(lake.read(Counter)))
-    assert rows(pairs.read()) == rows(PAIRS.all(lake.read(SLOW), lake.read(FAST)))
+    assert rows(pairs.read()) == rows(at_once)
+    assert dict(pairs.read().dtypes) == dict(at_once.dtypes), "intervals are intervals"
+    assert rows(walked.read()) == rows(BURSTS.all(lake.read(SLOW), lake.read(FAST)))
     assert rows(read_results(lake.spark, pairs.path)) == rows(pairs.read())
     assert pairs.update().rows == 0
+
+
+def test_few_events_need_no_spark_job(lake: Lake, tmp_path: Path) -> None:
+    """A job takes longer to start than they take; events of other families are not counted."""
+    lake.ingest(write_recording(tmp_path / "a.genus", traffic(100)))
+    before = set(descriptions(lake.spark))
+    assert DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter).finish().rows
+    assert DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST).finish().rows
+    assert DerivedTable(lake, tmp_path / "bursts", BURSTS, Counter).finish().rows
+    assert set(descriptions(lake.spark)) == before
+
+
+@pytest.mark.slow
+def test_durations_are_intervals_whoever_wrote_them(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In results and in rows that wait, written by Spark or without it."""
+    lake.register(Meter)
+    meters: list[Event] = [Meter(time=event.time, lane=1, pause=n * SECOND) for n, event in enumerate(traffic(40))]
+    following = DerivedTable(lake, tmp_path / "pairs", PAIRS, Meter, Meter)
+    for number, small_rows in enumerate([HERE, BY_SPARK, HERE, BY_SPARK]):
+        monkeypatch.setattr(derived_module, "SMALL_ROWS", small_rows)
+        lake.ingest(write_recording(tmp_path / f"{number}.genus", meters[10 * number : 10 * number + 10]))
+        following.update()
+    following.finish()
+    at_once = PAIRS.all(lake.read(Meter), lake.read(Meter))
+    assert rows(following.read()) == rows(at_once)
+    assert dict(following.read().dtypes) == dict(at_once.dtypes)
+
+
+def test_columns_of_different_types_are_left_to_spark(lake: Lake, tmp_path: Path) -> None:
+    """A column that two families have with different types gets one that holds both, as in batch."""
+    lake.register(Meter)
+    meters = [Meter(time=event.time, lane=1) for event in traffic(20)]
+    lake.ingest(write_recording(tmp_path / "a.genus", [*traffic(20), *meters]))
+    walked = DerivedTable(lake, tmp_path / "bursts", BURSTS, Counter, Meter)
+    walked.finish()
+    assert rows(walked.read()) == rows(BURSTS.all(lake.read(Counter), lake.read(Meter)))
+    assert walked.read().schema["lane"].dataType == LongType()
 
 
 def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from genus.lake import DerivedTable, Lake, Windows
 from genus.lake._ingest import job
 from genus.lake._jobs import DESCRIPTION, MAX_LENGTH, is_connect, job_description
-from genus.lake._stream import small_delivery
+from genus.lake._stream import derived, small_delivery
 from tests.lake.roads import ALL, Counter, traffic, write_recording
 
 
@@ -84,6 +84,7 @@ def test_every_operation_describes_its_jobs(
     """By the listing of Spark's own status store; afterwards the thread has no description."""
     monkeypatch.setattr(job, "SMALL_BYTES", 0)
     monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 0)
+    monkeypatch.setattr(derived, "SMALL_ROWS", 0)
     lake = Lake.create(spark, tmp_path / "city", *ALL)
     before = max(descriptions(spark), default=-1)
     for number in range(2):

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +28,7 @@ from pyspark.sql import SparkSession
 
 from genus import Subscription, this
 from genus.lake import DerivedTable, Inboxes, Lake, LakeReader, Walk, Windows
+from genus.lake._stream import derived
 from genus.lake._tables import ledger as ledger_module
 from genus.lake._tables.commits import count_rows
 from genus.lake._tables.store import Store
@@ -84,6 +86,14 @@ class Folder:
 
     def walk(self) -> None:
         DerivedTable(self.lake(), self.path / "walk", BURSTS, Counter).update()
+
+    def windows_by_spark(self) -> None:
+        with patch.object(derived, "SMALL_ROWS", 0):
+            self.windows()
+
+    def walk_by_spark(self) -> None:
+        with patch.object(derived, "SMALL_ROWS", 0):
+            self.walk()
 
     def copy(self, path: Path) -> "Folder":
         return Folder(self.spark, shutil.copytree(self.path, path))
@@ -176,7 +186,20 @@ def test_an_ingest_killed_at_any_point_can_be_repeated(template: Folder, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["ingest", "deliver", "compact", "compact_inboxes", "delete", "expire", "mirror", "clean", "windows", "walk"],
+    [
+        "ingest",
+        "deliver",
+        "compact",
+        "compact_inboxes",
+        "delete",
+        "expire",
+        "mirror",
+        "clean",
+        "windows",
+        "windows_by_spark",
+        "walk",
+        "walk_by_spark",
+    ],
 )
 def test_killed_at_every_point_nothing_is_lost_or_doubled(name: str, template: Folder, tmp_path: Path) -> None:
     """All operations that change a lake or what follows it."""

@@ -20,7 +20,7 @@ from genus.lake._analytics import pair_kernel
 from genus.lake._analytics.pair_kernel import PairRule, join_halves
 from genus.lake._analytics.pairing import Choice
 
-from .hits import INSTANT, START, Hit, followed, frame, in_order, increments, sides, traffic
+from .hits import INSTANT, START, Hit, followed, followed_here, frame, in_order, increments, sides, table, traffic
 
 FOREVER = (1 << 63) - 1
 LANES = ("a", "b", None)
@@ -197,9 +197,15 @@ def test_batch_and_increments_agree_row_for_row(spark: SparkSession, choose: Cho
         lateness=timedelta(microseconds=30),
     )
     batch = analysis.all(*sides(spark, given_hits)).toArrow().to_pylist()
-    batches = increments(given_hits, cuts=3, seed=CHOICES.index(choose))
+    batches = list(increments(given_hits, cuts=3, seed=CHOICES.index(choose)))
     assert in_order(followed(analysis, batches, lambda new: sides(spark, new))) == in_order(batch)
+    assert in_order(followed_here(analysis, batches, tables)) == in_order(batch)
     assert 100 < len(batch) < sum(hit.left + hit.right for hit in given_hits)
+
+
+def tables(given_hits: list[Hit]) -> tuple[pa.Table, pa.Table]:
+    """Lefts and rights in a table each."""
+    return table(hit for hit in given_hits if hit.left), table(hit for hit in given_hits if hit.right)
 
 
 def test_results_do_not_depend_on_partitions_or_batches(spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from genus.lake._analytics import walk
 from genus.lake._analytics.walk import KEPT, STATE, WAITING, WalkSteps, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
-from .hits import Hit, followed, frame, in_order, increments, traffic
+from .hits import Hit, followed, followed_here, frame, in_order, increments, table, traffic
 
 TAKES = pa.schema([("lane", pa.string()), ("_at_us", pa.int64()), ("_position", pa.int64())])
 FOREVER = 1 << 62
@@ -99,8 +99,9 @@ def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) ->
     given_hits = traffic(600, seed=9, delay=40)
     analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=30 * MICRO)
     batch = analysis.all(frame(spark, given_hits)).toArrow().to_pylist()
-    batches = increments(given_hits, cuts=3, seed=1)
+    batches = list(increments(given_hits, cuts=3, seed=1))
     assert in_order(followed(analysis, batches, lambda new: [frame(spark, new)])) == in_order(batch)
+    assert in_order(followed_here(analysis, batches, lambda new: [table(new)])) == in_order(batch)
     on_time = [(hit.lane, hit.at, hit.position) for hit in given_hits if hit.lane is not None and hit.delay <= 30]
     assert {(row["lane"], row["first"], row["hits"]) for row in batch} == bursts_by_definition(on_time)
     assert len(batch) > 50

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,7 @@ from genus.errors import LakeError
 from genus.lake import END_OF_STREAM, Pairing, Windows, pair, seconds, union_waiting, watermark_of, windows
 from genus.lake._analytics.windows import Statistic
 
-from .hits import START, Hit, followed, frame, in_order, increments, micros, sides, traffic
+from .hits import START, Hit, followed, followed_here, frame, in_order, increments, micros, sides, table, traffic
 
 MICRO = timedelta(microseconds=1)
 SHAPES = [(20, None), (20, 7), (30, 10)]
@@ -107,6 +108,35 @@ def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
     assert len(both) == 5
     for row in both:
         assert [row[name] for name in names] == pytest.approx(row["found"], nan_ok=True)
+
+
+def table_with_speeds(hits: Iterable[Hit]) -> pa.Table:
+    rows = table(hits)
+    which = [position * 7919 % 10007 % len(SPEEDS) for position in rows.column("_position").to_pylist()]
+    return rows.append_column("speed", pa.array([SPEEDS[number] for number in which], pa.float64()))
+
+
+@pytest.mark.parametrize(("every", "slide"), SHAPES)
+def test_increments_without_spark_give_what_the_batch_gives(spark: SparkSession, every: int, slide: int | None) -> None:
+    """Every figure is the same to the last digit, with NULL in the key, NaN, infinity and two zeros in the values."""
+    step = None if slide is None else slide * MICRO
+    lateness = 30 * MICRO
+    analysis = Windows(every=every * MICRO, by=("lane",), values={"speed": FIGURES}, slide=step, lateness=lateness)
+    hits = traffic(300, seed=every, delay=40)
+    batch = analysis.all(with_speeds(spark, hits)).toArrow().to_pylist()
+    streamed = followed_here(analysis, increments(hits, cuts=4, seed=every), lambda new: [table_with_speeds(new)])
+    assert len(streamed) == len(batch)
+    assert {(row["lane"], row["start"]): row for row in streamed} == {(row["lane"], row["start"]): row for row in batch}
+
+
+def test_keys_of_floating_point_are_the_same_without_spark(spark: SparkSession) -> None:
+    """Both zeros are one key, and so is NaN; values that are integers stay integers."""
+    analysis = Windows(every=40 * MICRO, by=("speed",), values={"_position": ["min", "mean"]}, lateness=30 * MICRO)
+    hits = traffic(200, seed=3, delay=1)
+    batch = analysis.all(with_speeds(spark, hits)).toArrow().to_pylist()
+    settled = analysis.settle_arrow(analysis.take_arrow(table_with_speeds(hits)), END_OF_STREAM)
+    assert in_order(settled.results.to_pylist()) == in_order(batch)
+    assert not settled.waiting.num_rows
 
 
 @pytest.mark.slow

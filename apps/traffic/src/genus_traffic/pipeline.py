@@ -104,8 +104,8 @@ def same_tables(one: Tables, other: Tables) -> bool:
 
 def same_rows(one: "DataFrame", other: "DataFrame") -> bool:
     """Whether two frames have the same rows, equally often, in any order."""
-    other = other.select(*one.columns)
-    return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
+    signed = one.selectExpr("*", "1 AS sign").unionByName(other.select(*one.columns).selectExpr("*", "-1 AS sign"))
+    return signed.groupBy(*one.columns).sum("sign").where("`sum(sign)` != 0").isEmpty()
 
 
 def speeds_by_minute(passages: "DataFrame") -> "DataFrame":

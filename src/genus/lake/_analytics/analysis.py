@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
+import pyarrow as pa
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
@@ -54,6 +55,33 @@ class Analysis(Protocol):
 
     def all(self, *events: DataFrame) -> DataFrame:
         """The results over all events."""
+
+
+class SettledTables(NamedTuple):
+    """Result of `LocalAnalysis.settle_arrow`."""
+
+    results: pa.Table
+    """Rows that are final."""
+    waiting: pa.Table
+    """Rows for the next increment, with the columns of `LocalAnalysis.take_arrow`."""
+
+
+@runtime_checkable
+class LocalAnalysis(Analysis, Protocol):
+    """Interface of analyses that process few events in this process, as Arrow tables; the rows are the same.
+
+    `Pairing`, `Windows` and `Walk` implement it. If several tables have a column, it has the same type in all.
+    """
+
+    @property
+    def rows_per_event(self) -> int:
+        """How many rows an event can become."""
+
+    def take_arrow(self, *events: pa.Table) -> pa.Table:
+        """The rows that the analysis works on, as `take`."""
+
+    def settle_arrow(self, rows: pa.Table, watermark: datetime) -> SettledTables:
+        """The results that are final and the rows that wait, as `settle`."""
 
 
 def persist(frame: DataFrame) -> DataFrame:
@@ -109,10 +137,10 @@ def key_column(field: spark.StructField) -> Column:
     return F.when(~F.isnan(column), column + F.lit(0.0)).cast(field.dataType).alias(field.name)
 
 
-def require_columns(frame: DataFrame, names: Iterable[str]) -> None:
-    """Raise LakeError unless a frame has some columns."""
-    if missing := [name for name in names if name not in frame.columns]:
-        raise LakeError(f"the frame has no column {', '.join(missing)}; it has {', '.join(frame.columns)}")
+def require_columns(columns: Sequence[str], names: Iterable[str]) -> None:
+    """Raise LakeError unless the columns of a frame include some names."""
+    if missing := [name for name in names if name not in columns]:
+        raise LakeError(f"the frame has no column {', '.join(missing)}; it has {', '.join(columns)}")
 
 
 def require_distinct(names: Sequence[str], hint: str) -> None:
@@ -188,7 +216,7 @@ def watermark_of(recorded: datetime, lateness: timedelta | None) -> datetime:
 
 def drop_late(events: DataFrame, lateness: timedelta | None, keep_late: bool) -> DataFrame:
     """The events of a frame without late ones, or all if `keep_late` is set."""
-    require_columns(events, CONTEXT)
+    require_columns(events.columns, CONTEXT)
     return events if keep_late else events.where(~is_late(lateness))
 
 

@@ -74,7 +74,7 @@ def _rows(numbers: list[int]) -> Rows:
 LEFT, RIGHT = "left_", "right_"
 LEFT_TIME, RIGHT_TIME, ELAPSED, STATE = "left_time", "right_time", "elapsed", "_state"
 PAIRED, ALONE, WAITING, _HELD = range(4)
-_DURATION = pa.duration("us")
+DURATION = pa.duration("us")
 
 BLOCK_ROWS = 1 << 16
 """New rows of a block; it has at least twice as many as were kept from the last one, so that copying stays cheap."""
@@ -167,11 +167,11 @@ def _pairs(rule: PairRule, table: pa.Table, at: Rows, matched: MatchedRows) -> l
     left, right, _ = matched
     sides = {name: left if name.startswith(LEFT) and name not in rule.by else right for name in table.schema.names}
     pairs = pa.table({name: table.column(name).take(rows) for name, rows in sides.items()})
-    return _output(pairs, pa.array(at[right] - at[left], _DURATION), PAIRED)
+    return _output(pairs, pa.array(at[right] - at[left], DURATION), PAIRED)
 
 
 def _halves(table: pa.Table, rows: Rows, state: int) -> list[pa.RecordBatch]:
-    return _output(table.take(rows), pa.nulls(len(rows), _DURATION), state)
+    return _output(table.take(rows), pa.nulls(len(rows), DURATION), state)
 
 
 def _output(rows: pa.Table, elapsed: pa.Array, state: int) -> list[pa.RecordBatch]:

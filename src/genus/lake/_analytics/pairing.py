@@ -1,14 +1,17 @@
 """Pairing of each event of one frame with an earlier one of another, by key and time.
 
-Halves of pairs are shuffled by key, sorted, and paired in one pass by Python workers (`pair_kernel`).
+Halves of pairs are shuffled by key, sorted, and paired in one pass by Python workers (`pair_kernel`); few events are
+sorted and paired in this process.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
@@ -17,6 +20,7 @@ from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     TIME,
+    SettledTables,
     SettleResult,
     as_tuple,
     check_lateness,
@@ -28,7 +32,9 @@ from genus.lake._analytics.analysis import (
     require_columns,
     require_distinct,
 )
+from genus.lake._analytics.arrow_events import drop_late_rows, drop_null_rows, event_times, key_array, sort_rows
 from genus.lake._analytics.pair_kernel import (
+    DURATION,
     ELAPSED,
     LEFT,
     LEFT_TIME,
@@ -39,10 +45,11 @@ from genus.lake._analytics.pair_kernel import (
     PairRule,
     join_halves,
 )
-from genus.lake._tables.columns import COMMIT, DAY, EVENT_ID
+from genus.lake._tables.columns import COMMIT, DAY, EVENT_ID, INSTANT
 from genus.model._types import micros_of_duration
 
 Choice: TypeAlias = Literal["first", "last"]
+Events = TypeVar("Events", DataFrame, pa.Table)
 _FILES = (COMMIT, DAY)
 """Columns that are not part of a result, because compaction changes them."""
 
@@ -80,23 +87,15 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
 
     def take(self, *events: DataFrame) -> DataFrame:
         """The halves of pairs, made from the left and the right frame."""
-        if len(events) != 2:
-            raise LakeError(f"pairing takes two frames, the left and the right one, not {len(events)}")
-        left, right = (self._half(*side) for side in zip(events, (LEFT, RIGHT), (RIGHT_TIME, LEFT_TIME), strict=True))
+        left, right = (self._half(*side) for side in _sides(events))
         halves = left.unionByName(right, allowMissingColumns=True)
         require_distinct([*halves.columns, ELAPSED], "rename one before pairing")
         return halves
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
-        rule = PairRule(
-            self.by,
-            micros_of_duration(self.within),
-            self.choose == "first",
-            self.outer,
-            final_before(watermark, self.keep_late),
-        )
-        joined = _in_order(rows, self.by).mapInArrow(partial(join_halves, rule), _joined_schema(rows.schema))
+        join = partial(join_halves, self._rule(watermark))
+        joined = _in_order(rows, self.by).mapInArrow(join, _joined_schema(rows.schema))
         results = joined.where(F.col(STATE) != WAITING).select(*_result_columns(rows.columns, self.by))
         return SettleResult(results, joined.where(F.col(STATE) == WAITING).select(*rows.columns), joined)
 
@@ -104,16 +103,52 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         """All pairs of a left and a right frame."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
+    # -- in this process ---------------------------------------------------------------------------------------------
+
+    rows_per_event: ClassVar[int] = 1
+
+    def take_arrow(self, *events: pa.Table) -> pa.Table:
+        """The halves of pairs, made from the left and the right table."""
+        halves = pa.concat_tables([self._arrow_half(*side) for side in _sides(events)], promote_options="default")
+        require_distinct([*halves.column_names, ELAPSED], "rename one before pairing")
+        return halves
+
+    def settle_arrow(self, rows: pa.Table, watermark: datetime) -> SettledTables:
+        """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
+        made = join_halves(self._rule(watermark), _sort_halves(rows, self.by).to_batches())
+        joined = pa.Table.from_batches(made, pa.schema([*rows.schema, (ELAPSED, DURATION), (STATE, pa.int8())]))
+        waits = pc.equal(joined.column(STATE), WAITING)
+        results = joined.filter(pc.invert(waits)).select(_result_columns(rows.column_names, self.by))
+        return SettledTables(results, joined.filter(waits).select(rows.column_names))
+
+    def _arrow_half(self, events: pa.Table, side: str, other_time: str) -> pa.Table:
+        require_columns(events.column_names, self.by)
+        counted = drop_late_rows(events, self.lateness, self.keep_late)
+        keys = {name: key_array(counted.column(name)) for name in self.by}
+        times = {f"{side}time": event_times(counted), other_time: pa.nulls(counted.num_rows, INSTANT)}
+        rest = {f"{side}{name}": counted.column(name) for name in self._rest(events.column_names)}
+        half = pa.table({**keys, LEFT_TIME: times[LEFT_TIME], RIGHT_TIME: times[RIGHT_TIME], **rest})
+        return half if self.outer else drop_null_rows(half, self.by)
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    def _rule(self, watermark: datetime) -> PairRule:
+        limit_us = final_before(watermark, self.keep_late)
+        return PairRule(self.by, micros_of_duration(self.within), self.choose == "first", self.outer, limit_us)
+
+    def _rest(self, columns: Iterable[str]) -> list[str]:
+        """The columns of a frame besides the key and the time."""
+        return [name for name in columns if name not in (*self.by, *_FILES, TIME)]
+
     def _half(self, events: DataFrame, side: str, other_time: str) -> DataFrame:
-        require_columns(events, self.by)
+        require_columns(events.columns, self.by)
         counted = drop_late(events, self.lateness, self.keep_late)
         keyed = counted if self.outer else counted.dropna(subset=list(self.by))
-        rest = [name for name in events.columns if name not in (*self.by, *_FILES, TIME)]
         times = {f"{side}time": event_time(), other_time: F.lit(None).cast("timestamp")}
         return keyed.select(
             *(key_column(events.schema[name]) for name in self.by),
             *(times[name].alias(name) for name in (LEFT_TIME, RIGHT_TIME)),
-            *(F.col(name).alias(f"{side}{name}") for name in rest),
+            *(F.col(name).alias(f"{side}{name}") for name in self._rest(events.columns)),
         )
 
 
@@ -161,6 +196,21 @@ def _in_order(halves: DataFrame, by: Iterable[str]) -> DataFrame:
     event = (F.coalesce(f"{LEFT}{name}", f"{RIGHT}{name}") for name in EVENT_ID)
     order = (F.coalesce(LEFT_TIME, RIGHT_TIME), F.col(RIGHT_TIME).isNull(), *event)
     return group_by_key(halves, by).sortWithinPartitions(*by, *order)
+
+
+def _sort_halves(halves: pa.Table, by: Iterable[str]) -> pa.Table:
+    """The halves in the order that `join_halves` needs."""
+    times = [halves.column(name) for name in (LEFT_TIME, RIGHT_TIME)]
+    event = [pc.coalesce(halves.column(f"{LEFT}{name}"), halves.column(f"{RIGHT}{name}")) for name in EVENT_ID]
+    order = [*map(halves.column, by), pc.coalesce(*times), times[1].is_null(), *event]
+    return sort_rows(halves, pa.table(order, [str(number) for number in range(len(order))]))
+
+
+def _sides(events: Sequence[Events]) -> Iterator[tuple[Events, str, str]]:
+    """The left and the right events, each with the prefix of its columns and the name of the other's time."""
+    if len(events) != 2:
+        raise LakeError(f"pairing takes two frames, the left and the right one, not {len(events)}")
+    return zip(events, (LEFT, RIGHT), (RIGHT_TIME, LEFT_TIME), strict=True)
 
 
 def _joined_schema(halves: spark.StructType) -> spark.StructType:

@@ -8,11 +8,12 @@ holds a block and the waiting rows, not the history of a key.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial, reduce
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import DataFrame
@@ -22,6 +23,7 @@ from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     TIME,
+    SettledTables,
     SettleResult,
     as_tuple,
     check_lateness,
@@ -33,6 +35,7 @@ from genus.lake._analytics.analysis import (
     require_columns,
     require_distinct,
 )
+from genus.lake._analytics.arrow_events import drop_late_rows, drop_null_rows, event_times, key_array, sort_rows
 from genus.lake._analytics.pair_kernel import key_starts
 from genus.lake._tables.columns import EVENT_ID, TYPE
 from genus.lake._tables.spark_columns import spark_schema
@@ -204,14 +207,12 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         if not events:
             raise LakeError("a walk takes at least one frame of events")
         rows = reduce(_union, (self._rows(frame) for frame in events))
-        require_columns(rows, self.columns)
+        require_columns(rows.columns, self.columns)
         return rows.dropna(subset=list(self.by))
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The results that are final at the watermark, and the rows that the function has to see again."""
-        steps = WalkSteps(
-            self.by, self.function, self.gives, _arrow(rows.schema), final_before(watermark, self.keep_late)
-        )
+        steps = self._steps(_arrow(rows.schema), watermark)
         ordered = group_by_key(rows, self.by).sortWithinPartitions(*self.by, AT_US, *EVENT_ID)
         made = ordered.mapInArrow(partial(walk_rows, steps), self._output(rows.schema))
         results = made.where(F.col(STATE) == RESULT).select(*self.by, *self.gives.names)
@@ -222,13 +223,52 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         """The results over all events of some frames."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
+    # -- in this process ---------------------------------------------------------------------------------------------
+
+    rows_per_event: ClassVar[int] = 1
+
+    def take_arrow(self, *events: pa.Table) -> pa.Table:
+        """The rows that the function sees, made from one or several tables."""
+        rows = pa.concat_tables([self._arrow_rows(each) for each in events], promote_options="default")
+        require_columns(rows.column_names, self.columns)
+        return drop_null_rows(rows, self.by)
+
+    def settle_arrow(self, rows: pa.Table, watermark: datetime) -> SettledTables:
+        """The results that are final at the watermark, and the rows that the function has to see again."""
+        steps = self._steps(rows.schema, watermark)
+        ordered = sort_rows(rows, rows.select(list(dict.fromkeys([*self.by, AT_US, *EVENT_ID]))))
+        made = pa.Table.from_batches(walk_rows(steps, ordered.to_batches()), steps.output)
+        results, waiting = (made.filter(pc.equal(made.column(STATE), state)) for state in (RESULT, WAITING))
+        kept = [name if name in self.by else KEPT + name for name in rows.column_names]
+        return SettledTables(
+            results.select([*self.by, *self.gives.names]), waiting.select(kept).rename_columns(rows.column_names)
+        )
+
+    def _arrow_rows(self, events: pa.Table) -> pa.Table:
+        timed = drop_late_rows(events, self.lateness, self.keep_late)
+        columns = dict(zip(timed.column_names, timed.columns, strict=True)) | {TIME: event_times(timed)}
+        keys = {name: key_array(columns[name]) for name in self._key(columns)}
+        others = {name: columns[name] for name in self._others(columns)}
+        return pa.table({**keys, **others, AT_US: columns[TIME].cast(pa.int64())})
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    def _steps(self, takes: pa.Schema, watermark: datetime) -> WalkSteps:
+        return WalkSteps(self.by, self.function, self.gives, takes, final_before(watermark, self.keep_late))
+
     def _rows(self, events: DataFrame) -> DataFrame:
-        require_columns(events, self.by)
         timed = drop_late(events, self.lateness, self.keep_late).withColumn(TIME, event_time())
+        keys = (key_column(events.schema[name]) for name in self._key(events.columns))
+        return timed.select(*keys, *self._others(events.columns), F.unix_micros(TIME).alias(AT_US))
+
+    def _key(self, columns: Iterable[str]) -> tuple[str, ...]:
+        require_columns(list(columns), self.by)
+        return self.by
+
+    def _others(self, columns: Iterable[str]) -> list[str]:
+        """The columns besides the key that the function sees of a frame."""
         seen = dict.fromkeys([TIME, TYPE, *self.columns, *EVENT_ID])
-        others = (name for name in seen if name in events.columns and name not in self.by)
-        keys = (key_column(events.schema[name]) for name in self.by)
-        return timed.select(*keys, *others, F.unix_micros(TIME).alias(AT_US))
+        return [name for name in seen if name in set(columns) and name not in self.by]
 
     def _output(self, rows: spark.StructType) -> spark.StructType:
         key = [spark.StructField(name, rows[name].dataType) for name in self.by]

@@ -11,6 +11,7 @@ from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.lake._local.events import FoundPart, FoundTable, LocalEvents
 from genus.lake._local.part_counts import PartCounts
 from genus.lake._query.result_columns import ADDED, attribute_columns, family_of, subtype_columns
+from genus.lake._tables.commits import Part
 from genus.lake._tables.files import local_path
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_folder import LakeFolder
@@ -118,22 +119,28 @@ class LakeReader(LakeFolder):
 
 
 def find_events(
-    lake: LakeFolder, subscription: Subscription, state: LedgerState, *, subtypes: bool = False
+    lake: LakeFolder,
+    subscription: Subscription,
+    state: LedgerState,
+    *,
+    subtypes: bool = False,
+    parts: Iterable[Part] | None = None,
 ) -> LocalEvents:
-    """The events of a state of a lake that match."""
+    """The events of a state of a lake that match; `parts` are those that are read, by default all."""
     catalog = lake.catalog
     entries = catalog.entries
     unregistered = [shape for name in state.shape_counts if name not in entries for _, shape in state.shapes_of[name]]
     families = matching_types(subscription, catalog, unregistered)
     named = subtype_columns(families, catalog) if subtypes else {}
     own = {name: name for name in attribute_columns(subscription)}
+    found = None if parts is None else list(parts)
     tables = {
-        family: _find_table(subscription, catalog, family, tuple(types), named.get(family, own), state)
+        family: _find_table(subscription, catalog, family, tuple(types), named.get(family, own), state, found)
         for family, types in families.items()
     }
     if not tables:
         family = family_of(subscription, catalog)
-        tables = {family: _find_table(subscription, catalog, family, (), own, state)}
+        tables = {family: _find_table(subscription, catalog, family, (), own, state, found)}
     columns = dict.fromkeys(name for table in tables.values() for name in table.columns)
     return LocalEvents(lake, state, subscription, tables, [*columns, *ADDED])
 
@@ -145,11 +152,13 @@ def _find_table(
     types: tuple[str, ...],
     columns: dict[str, str],
     state: LedgerState,
+    parts: list[Part] | None,
 ) -> FoundTable:
     """The parts of a family that can have matches; `columns` has the names of the columns of its attributes."""
     vector = catalog.vector(family)
     counts = PartCounts(subscription, vector, frozenset(types), state)
-    found = [FoundPart(part, counts.count(part)) for part in state.table(family)] if types else []
+    read = state.table(family) if parts is None else [part for part in parts if part.table == family]
+    found = [FoundPart(part, counts.count(part)) for part in read] if types else []
     attributes = {column: _attribute(vector.get(name), name, family) for name, column in columns.items()}
     others = _other_types(family, frozenset(types), catalog.entries, state)
     return FoundTable(vector, types, others, attributes, [each for each in found if each.rows != 0])

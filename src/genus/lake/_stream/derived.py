@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -19,6 +20,7 @@ from genus.filters import Subscription
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     Analysis,
+    LocalAnalysis,
     check_lateness,
     in_one_task,
     is_late,
@@ -27,14 +29,17 @@ from genus.lake._analytics.analysis import (
     union_waiting,
     watermark_of,
 )
+from genus.lake._analytics.arrow_events import late_rows, overtaken_rows, select_rows
 from genus.lake._jobs import folder_name, job_description
+from genus.lake._local.reader import find_events
 from genus.lake._query.reading import read_events, select_matches
 from genus.lake._query.result_columns import family_of, result_columns
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment
+from genus.lake._stream.part_files import read_rows, write_rows
 from genus.lake._tables.columns import COMMIT
 from genus.lake._tables.commits import START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.compaction import ROWS_PER_FILE
-from genus.lake._tables.files import spark_path
+from genus.lake._tables.files import arrow_opens, spark_path
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.spark_store import SparkStore, spark_errors
@@ -43,7 +48,7 @@ from genus.model._types import micros_of_duration
 
 RESULTS, WAITING = "results", "waiting"
 SMALL_ROWS = 200_000
-"""New and waiting rows that are processed in one task."""
+"""New and waiting rows that are processed in this process; if the analysis cannot do that, in one task."""
 IDLE = timedelta(minutes=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -153,7 +158,7 @@ class DerivedTable:
         families = [self._family(each) for each in self.subscriptions]
         has_events = any(new.parts_of(family) for family, _ in families)
         if has_events or (waiting and watermark != before):
-            written = self._settle(new, waiting, before, watermark, draft)
+            written = self._settle(_Step(new, waiting, before, watermark, draft))
             removed = tuple(part.folder for part in waiting)
         else:
             written, removed = _NOTHING_WRITTEN, ()
@@ -167,21 +172,46 @@ class DerivedTable:
         results = [part for part in written.parts if part.table == RESULTS]
         return UpdateResult(new.upto.version, new.rows, count_rows(results), left_out)
 
-    def _settle(
-        self, new: Increment, waiting: list[Part], before: datetime | None, watermark: datetime, draft: CommitDraft
-    ) -> "_Written":
-        """Write the results that are final and the rows that wait; few rows are processed in one task."""
-        is_small = new.rows + count_rows(waiting) <= SMALL_ROWS
-        is_behind = is_overtaken(before) if before else F.lit(False)
-        seen = [self._observe(each, new, is_behind) for each in self.subscriptions]
+    def _settle(self, step: "_Step") -> "_Written":
+        """Write the results that are final and the rows that wait; few rows are processed without Spark."""
+        families = {self._family(each)[0] for each in self.subscriptions}
+        rows = count_rows([*step.waiting, *(part for part in step.new.parts if part.table in families)])
+        if isinstance(self.analysis, LocalAnalysis) and rows * self.analysis.rows_per_event <= SMALL_ROWS:
+            events = self._local_events(step.new)
+            if events is not None:
+                return self._settle_here(self.analysis, events, step)
+        return self._settle_by_spark(step, is_small=rows <= SMALL_ROWS)
+
+    def _local_events(self, new: Increment) -> list[pa.Table] | None:
+        """The new events of each frame; None if the files cannot be read here, or Spark has to make types equal."""
+        if not arrow_opens(self.lake.path) or not arrow_opens(self.path):
+            return None
+        state = self.lake.state()
+        found = [find_events(self.lake, each, state, parts=new.parts) for each in self.subscriptions]
+        types = {(field.name, field.type) for each in found for field in each.schema}
+        return [each.to_arrow() for each in found] if len(types) == len({name for name, _ in types}) else None
+
+    def _settle_here(self, analysis: LocalAnalysis, events: list[pa.Table], step: "_Step") -> "_Written":
+        behind = [overtaken_rows(each, step.before) for each in events]
+        late = [late_rows(each, analysis.lateness) & ~mask for each, mask in zip(events, behind, strict=True)]
+        taken = analysis.take_arrow(*(select_rows(each, ~mask) for each, mask in zip(events, behind, strict=True)))
+        rows = pa.concat_tables([taken, read_rows(self._store, step.waiting, taken.schema)])
+        settled = analysis.settle_arrow(rows, step.watermark)
+        results = write_rows(self._store, settled.results, step.draft, RESULTS)
+        kept = write_rows(self._store, settled.waiting, step.draft, WAITING)
+        return _Written((*results, *kept), *(int(sum(mask.sum() for mask in masks)) for masks in (behind, late)))
+
+    def _settle_by_spark(self, step: "_Step", *, is_small: bool) -> "_Written":
+        is_behind = is_overtaken(step.before) if step.before else F.lit(False)
+        seen = [self._observe(each, step.new, is_behind) for each in self.subscriptions]
         with in_one_task(is_small):
             taken = self.analysis.take(*(events.where(~is_behind) for events, _ in seen))
-            rows = union_waiting(self._waiting(waiting, taken.schema), taken)
-            settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, watermark)
+            rows = union_waiting(self._waiting(step.waiting, taken.schema), taken)
+            settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, step.watermark)
         persist(settled.shared)
         try:
-            results = self._store.write(settled.results, draft, RESULTS)
-            kept = self._store.write(settled.waiting, draft, WAITING)
+            results = self._store.write(settled.results, step.draft, RESULTS)
+            kept = self._store.write(settled.waiting, step.draft, WAITING)
         finally:
             settled.shared.unpersist()
         counts = [count.get for _, count in seen if count is not None]
@@ -248,6 +278,17 @@ class DerivedTable:
         paths = self._store.spark_paths(parts)
         with spark_errors(self.path):
             return self._store.spark.read.schema(schema).parquet(*paths) if paths else None
+
+
+class _Step(NamedTuple):
+    """What is to be processed in one step."""
+
+    new: Increment
+    waiting: list[Part]
+    before: datetime | None
+    """The watermark of the step before."""
+    watermark: datetime
+    draft: CommitDraft
 
 
 class _Written(NamedTuple):

@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from genus.errors import LakeDamaged
 from genus.lake._ingest.writer import ROW_GROUP, write_tables
 from genus.lake._query.lookup import Matches
 from genus.lake._query.route_plan import RoutePlan
+from genus.lake._stream.part_files import read_rows
 from genus.lake._tables.columns import SUBSCRIBER, SUBSCRIPTION, file_schema
 from genus.lake._tables.commits import Part, StoredFile
-from genus.lake._tables.files import arrow_opens, open_input, write_file
+from genus.lake._tables.files import arrow_opens, write_file
 from genus.lake._tables.store import Store
 from genus.model import Vector
 
@@ -46,7 +45,7 @@ class SmallDelivery:
     def match(self, lake: Store, family: str, vector: Vector, parts: Sequence[Part]) -> "FoundMatches | None":
         """The matches of the events in some parts, in order of subscriber and time; None if there are too many."""
         schema = file_schema(vector)
-        events = _read_parts(lake, parts, schema)
+        events = read_rows(lake, parts, schema)
         plan = self.plan.family(family)
         found: list[Matches] = []
         count = 0
@@ -111,29 +110,6 @@ def first_numbers(subscribers: Sequence[str], texts: Sequence[str]) -> list[int]
 def is_small(lake: Store, inboxes: Store, events: int) -> bool:
     """Whether so many events can be delivered without Spark."""
     return events <= SMALL_EVENTS and arrow_opens(lake.path) and arrow_opens(inboxes.path)
-
-
-def _read_parts(store: Store, parts: Sequence[Part], schema: pa.Schema) -> pa.Table:
-    """The rows of some parts with the columns of a schema; columns that a file lacks are NULL."""
-    tables = [_conform(_read_file(path), schema) for path in store.file_paths(parts)]
-    return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
-
-
-def _read_file(path: str) -> pa.Table:
-    try:
-        with open_input(path) as file, pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            return opened.read()
-    except (pa.ArrowInvalid, OSError) as problem:
-        raise LakeDamaged(f"{path} cannot be read: {problem}; restore it from a backup") from problem
-
-
-def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    there = set(table.schema.names)
-    columns = [
-        table.column(field.name).cast(field.type) if field.name in there else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _with_present_names(events: pa.Table, vector: Vector) -> pa.Table:

@@ -22,6 +22,7 @@ _SPARK: dict[pa.DataType, spark.DataType] = {
     pa.binary(): spark.BinaryType(),
     INSTANT: spark.TimestampType(),
     pa.duration("us"): spark.DayTimeIntervalType(),
+    pa.date32(): spark.DateType(),
 }
 _PATHS: dict[str, spark.DataType] = {COMMIT: spark.StringType(), DAY: spark.DateType()}
 
