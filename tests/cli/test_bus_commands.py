@@ -293,7 +293,7 @@ def test_explain_and_bindings() -> None:
         (["pub", "Loop", "lane=1", "--stdin"], "not both"),
         (["pub", "Loop", "lane=1", "--bus", "local:"], "local: stays within this command"),
         (["replay", "road.py", "--json"], "--json goes with --print"),
-        (["bindings", "junk.bin"], "junk.bin is not UTF-8 text"),
+        (["bindings", "junk.bin"], "junk.bin, line 1: not UTF-8 text"),
         (["bindings", "empty.txt"], "empty.txt: has no subscription"),
     ],
 )

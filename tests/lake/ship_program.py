@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from genus import Event, Maybe
 from genus.errors import LakeError
 from genus.lake import Lake
+from genus.lake._ingest import job
 from genus.lake._worker_package import ship
 from tests.lake.roads import MORNING, write_recording
 
@@ -39,7 +40,8 @@ def main(folder: Path, python: str) -> None:
 
 
 def run(spark: SparkSession, folder: Path) -> dict[str, object]:
-    """Ingest without Genus on the workers, then with it."""
+    """Ingest without Genus on the workers, then with it; small files, too, are ingested by Spark."""
+    job.SMALL_BYTES = 0
     lamps = [Lamp(watts=float(number), time=MORNING) for number in range(50)]
     recording = write_recording(folder / "lamps.genus", list(lamps))
     lake = Lake.create(spark, folder / "lake", Lamp)

@@ -215,6 +215,25 @@ def test_a_range_of_few_floats_around_zero_has_each_match_once(tmp_path: Path, c
     assert tiny.matches(plan) == tiny.expected(subscriptions)
 
 
+@pytest.mark.parametrize("values", [(INT64_MIN,), (INT64_MIN, INT64_MIN + 1), (INT64_MAX - 1, INT64_MAX)])
+def test_the_ends_of_64_bits_alone_are_keys(tmp_path: Path, catalog: Catalog, values: tuple[int, ...]) -> None:
+    """A table of neighbouring values may begin or end with the least or greatest integer."""
+    numbers = (INT64_MIN, INT64_MIN + 1, -1, 0, INT64_MAX - 1, INT64_MAX, None)
+    ends = Stored(tmp_path, catalog, [Sampler(number=number) for number in numbers])
+    subscriptions = [Subscription(Sampler, where=this.number.isin(values))] * 20
+    plan = ends.plan(subscriptions)
+    assert {each.method for each in lookups(plan, "Sampler")} == {"equal"}
+    assert ends.matches(plan) == ends.expected(subscriptions)
+
+
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+def test_a_subscription_that_contradicts_itself_may_be_the_only_one_with_its_attributes(stored: Stored) -> None:
+    """No constants are known then, by which to choose a key."""
+    never = Subscription(Sampler, where=(this.tiny > 3) & (this.tiny < 2) & (this.real > 5.0))
+    subscriptions = [never, Subscription(Sampler)]
+    assert stored.matches(stored.plan(subscriptions)) == stored.expected(subscriptions)
+
+
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stored) -> None:
     """For types without listed presence bits, presence is tested on events; other types are not affected."""

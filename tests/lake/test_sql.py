@@ -10,9 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from genus import Event
 from genus.errors import LakeError
 from genus.lake import Lake
-from tests.lake.roads import ALL, Counter, Gate, Radar, Streetside, traffic, write_recording
+from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,19 @@ def test_is_a_selects_what_a_subscription_selects(lake: Lake) -> None:
 def test_is_a_refuses_a_name_that_the_lake_does_not_have(lake: Lake) -> None:
     with pytest.raises(PySparkException, match="no event type of the lake is called Countr"):
         count(lake, "sql_is_a(_type, 'Countr')")
+
+
+def test_names_with_any_letters_have_views(spark: SparkSession, tmp_path: Path) -> None:
+    """SQL has them in backquotes; a metastore does not take them."""
+
+    class Ölstand(Event):
+        größe: float
+
+    lake = Lake.create(spark, tmp_path / "lake", Ölstand)
+    lake.ingest(write_recording(tmp_path / "a.genus", [Ölstand(größe=1.5, time=MORNING)]))
+    assert "sql_Ölstand" in lake.views("sql_")
+    query = "SELECT `größe` FROM `sql_Ölstand` WHERE sql_is_a(_type, 'Ölstand')"
+    assert [tuple(row) for row in spark.sql(query).collect()] == [(1.5,)]
 
 
 def test_tables_are_refused_by_a_session_without_a_metastore(lake: Lake) -> None:

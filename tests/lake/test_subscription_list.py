@@ -1,6 +1,7 @@
 """Subscriptions are read from lines, text files and tables; errors name the line or row."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,8 +83,26 @@ def test_a_file_that_is_not_there_or_is_no_text_is_refused(tmp_path: Path, catal
     with pytest.raises(LakeError, match=r"cannot read .*none.txt: No such file"):
         read_entries(tmp_path / "none.txt", catalog)
     (tmp_path / "noise").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(LakeError, match="noise is not UTF-8 text"):
+    with pytest.raises(LakeError, match="noise, line 1: not UTF-8 text"):
         read_entries(tmp_path / "noise", catalog)
+
+
+def test_a_byte_that_is_no_text_sets_aside_its_line_only(tmp_path: Path, catalog: Catalog) -> None:
+    """A byte order mark at the beginning is not part of the first name."""
+    file = tmp_path / "subscriptions.txt"
+    file.write_bytes(b"\xef\xbb\xbfann: Sampler\r\nbj\xf6rn: Stranger\n# \xe4\ncid: Stranger\n")
+    found = read_entries(file, catalog)
+    assert [entry.subscriber for entry in found.entries] == ["ann", "cid"]
+    assert found.problem == f"1 of 3 subscriptions not used: {file}, line 2: not UTF-8 text"
+
+
+def test_a_day_that_is_none_is_not_part_of_the_name(tmp_path: Path, catalog: Catalog) -> None:
+    file = tmp_path / "subscriptions.txt"
+    file.write_text("ann since 2026-05-01: Sampler\nbob since 2026-5-1: Sampler\ncid since 2026-02-30: Sampler\n")
+    found = read_entries(file, catalog)
+    assert found.entries == [RouteEntry("ann", Subscription(Sampler), datetime(2026, 5, 1, tzinfo=UTC))]
+    assert "bob since 2026-5-1: since '2026-5-1' is not a day; write it like 2026-05-01" in str(found.problem)
+    assert "cid since 2026-02-30: since '2026-02-30' is not a day" in str(found.problem)
 
 
 def test_a_table_has_a_subscription_in_each_row(spark: SparkSession, catalog: Catalog) -> None:

@@ -31,8 +31,8 @@ def read_subscriptions(
         on_error: Called with the error of each line that cannot be read; the other lines are returned.
 
     Raises:
-        SubscriptionError: A line cannot be read; the message names it. Not with `on_error`. Also for a file that is not
-            text or cannot be opened.
+        SubscriptionError: A line cannot be read; the message names it. Not with `on_error`. Also for a file that cannot
+            be opened.
 
     >>> from genus import Event
     >>> class EbbTide(Event):
@@ -58,11 +58,9 @@ def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterabl
         return "line", source
     path = os.fspath(source)
     try:
-        return f"{path}, line", Path(path).read_text("utf-8").split("\n")
+        return f"{path}, line", Path(path).read_bytes().decode("utf-8-sig", "surrogateescape").split("\n")
     except OSError as problem:
         raise SubscriptionError(f"cannot read {path}: {problem.strerror or problem}") from problem
-    except UnicodeDecodeError as problem:
-        raise SubscriptionError(f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}") from problem
 
 
 def _significant(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -75,6 +73,8 @@ def _read_line(line: str, where: str, parse: Parse) -> tuple[str, Subscription]:
     """A colon may end the name of a subscriber, or be part of a time or a text in the subscription."""
     before, colon, rest = line.partition(":")
     try:
+        if any("\ud800" <= sign <= "\udfff" for sign in line):
+            raise SubscriptionError("not UTF-8 text")
         if colon and not before.strip():
             raise SubscriptionError(f"{line!r} names no subscriber before the colon")
         if not colon:

@@ -20,7 +20,7 @@ from genus.lake._query.dead_letters import delete_dead_letters
 from genus.lake._query.expiry import policy_rules
 from genus.lake._query.reading import ReadPlan, plan_read, read_events
 from genus.lake._query.removal import RemovalResult, RemovalRule, remove_events, tables_of
-from genus.lake._query.sql import create_is_a, create_tables, view_names
+from genus.lake._query.sql import create_is_a, create_tables, quoted, view_names
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.route import Route
 from genus.lake._stream.stream import Progress, Stream
@@ -242,7 +242,7 @@ class Lake(LakeTables):
         catalog = self.catalog
         names = view_names(catalog, prefix)
         for name, view in names.items():
-            self.read(catalog.declare(name), subtypes=subtypes).createOrReplaceTempView(view)
+            self.read(catalog.declare(name), subtypes=subtypes).createOrReplaceTempView(quoted(view))
         create_is_a(self.spark, catalog, self.state().shapes.values(), prefix)
         return list(names.values())
 
@@ -257,7 +257,8 @@ class Lake(LakeTables):
             subtypes: Views have the attributes of subtypes too, as in `read`.
 
         Raises:
-            LakeError: The session has no metastore, or two types would have the same view.
+            LakeError: The session has no metastore, it cannot have a view of that name, or two types would have the
+                same view.
         """
         return create_tables(self, database, subtypes=subtypes)
 

@@ -52,6 +52,7 @@ class KeyDimension:
             self.domain.low = INT64_MIN  # no key is reserved for unknown here
         self._seen: list[int] = []
         self._sorted: list[int] = []
+        self._distinct = 0
 
     def spans(self, part: x.Predicate) -> Spans | None:
         """The intervals where a test of the attribute is true; None if it cannot be written as intervals."""

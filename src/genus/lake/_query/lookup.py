@@ -191,13 +191,13 @@ class NumberValues:
     def __init__(self, values: Ints) -> None:
         distinct, self.given = np.unique(values, return_inverse=True)
         self._size = len(distinct)
-        self._least = int(distinct[0])
-        span = int(distinct[-1]) - self._least + 1
+        self._least = distinct[:1].view(np.uint64)
+        span = int(distinct[-1]) - int(distinct[0]) + 1
         self._direct: npt.NDArray[np.int32] | None = None
         self._table: IntTable | None = None
         if span <= DIRECT * len(distinct) + 1024:
-            self._direct = np.full(span + 2, -1, np.int32)
-            self._direct[distinct - self._least + 1] = np.arange(len(distinct))
+            self._direct = np.full(span + 1, -1, np.int32)
+            self._direct[distinct - distinct[0]] = np.arange(len(distinct))
         else:
             self._table = IntTable(distinct)
 
@@ -218,8 +218,9 @@ class NumberValues:
         if self._direct is None:
             assert self._table is not None
             return self._table.find(values)
-        last = self._least + len(self._direct) - 2
-        return self._direct[np.clip(values, self._least - 1, last) - (self._least - 1)]
+        offset = values.view(np.uint64) - self._least  # modulo 2**64: values below the least one become large
+        found: Numbers = self._direct[np.minimum(offset, np.uint64(len(self._direct) - 1))]
+        return found
 
 
 class TextValues:

@@ -43,7 +43,7 @@ def create_is_a(spark: SparkSession, catalog: Catalog, shapes: Iterable[Shape], 
     cases = " ".join(f"WHEN {_text(wanted)} THEN type IN ({_texts(names)})" for wanted, names in below.items())
     unknown = "raise_error(concat('no event type of the lake is called ', wanted))"
     spark.sql(
-        f"CREATE OR REPLACE TEMPORARY FUNCTION {_name(prefix + IS_A)}(type STRING, wanted STRING) RETURNS BOOLEAN "
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {quoted(prefix + IS_A)}(type STRING, wanted STRING) RETURNS BOOLEAN "
         f"RETURN CASE wanted {cases} ELSE CAST({unknown} AS BOOLEAN) END"
     )
 
@@ -72,20 +72,22 @@ def create_tables(lake: LakeTables, database: str, *, subtypes: bool) -> list[st
         )
     catalog, state = lake.catalog, lake.state()
     views = view_names(catalog, "")
+    if refused := [name for name in views if not name.isascii()]:
+        raise LakeError(f"a metastore takes names of ASCII letters only, not {refused[0]}; use lake.views()")
     with job_description(spark, f"list the files of {folder_name(lake.path)} in the metastore"):
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_name(database)}")
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
         for family in catalog.families:
-            _update_table(lake, f"{_name(database)}.{_table(family)}", family, state.table(family))
+            _update_table(lake, f"{quoted(database)}.{_table(family)}", family, state.table(family))
         for name, view in views.items():
             query = _select_type(lake, database, name, subtypes=subtypes)
-            spark.sql(f"CREATE OR REPLACE VIEW {_name(database)}.{_name(view)} AS {query}")
+            spark.sql(f"CREATE OR REPLACE VIEW {quoted(database)}.{quoted(view)} AS {query}")
     return [f"{database}.{view}" for view in views.values()]
 
 
 def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Part]) -> None:
     """Make an external table have the parts of the lake as its partitions, and no others."""
     schema = table_schema(lake.catalog.vector(family))
-    columns = ", ".join(f"{_name(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
+    columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
     known = _columns_of(lake.spark, table)
     if known is not None and known != [field.name for field in schema.fields]:
         lake.spark.sql(f"DROP TABLE {table}")  # the files of an external table stay
@@ -97,7 +99,7 @@ def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Par
     present = {row[0] for row in lake.spark.sql(f"SHOW PARTITIONS {table}").collect()}
     _change_partitions(lake.spark, table, "ADD IF NOT EXISTS", " ", {p: wanted[p] for p in wanted if p not in present})
     _change_partitions(lake.spark, table, "DROP IF EXISTS", ", ", dict.fromkeys(present - wanted.keys()))
-    lake.spark.catalog.refreshTable(table.replace("`", ""))
+    lake.spark.catalog.refreshTable(table)
 
 
 def _change_partitions(
@@ -135,7 +137,7 @@ def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) 
     columns = subtype_columns(families, catalog) if subtypes else dict.fromkeys(families, own)
     every = list(dict.fromkeys(column for family in families for column in columns[family].values()))
     return " UNION ALL ".join(
-        _select_family(catalog, f"{_name(database)}.{_table(family)}", family, names, columns[family], every)
+        _select_family(catalog, f"{quoted(database)}.{_table(family)}", family, names, columns[family], every)
         for family, names in families.items()
     )
 
@@ -145,17 +147,18 @@ def _select_family(
 ) -> str:
     """The rows of some types of a family; columns that it does not have are NULL."""
     stored = {each.name: each.first_name for each in catalog.vector(family)}
-    source = {column: _name(stored[attribute]) for attribute, column in columns.items()}
-    shown = [f"{source.get(column, 'NULL')} AS {_name(column)}" for column in every]
+    source = {column: quoted(stored[attribute]) for attribute, column in columns.items()}
+    shown = [f"{source.get(column, 'NULL')} AS {quoted(column)}" for column in every]
     is_wanted = f"{TYPE} IN ({_texts(types)})" if types else "false"
     return f"SELECT {', '.join([*shown, *OWN_SCHEMA.names, DAY])} FROM {table} WHERE {is_wanted}"
 
 
 def _table(family: str) -> str:
-    return _name(family.replace(".", "_") + FILES)
+    return quoted(family.replace(".", "_") + FILES)
 
 
-def _name(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL has it; without quotes, Spark takes letters of ASCII only."""
     return f"`{name.replace('`', '``')}`"
 
 

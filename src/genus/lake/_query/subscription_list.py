@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,7 +30,7 @@ MOST_NAMED = 3
 
 
 SINCE = "since"
-_SINCE = re.compile(r"(.*\S)\s+since\s+(\d{4}-\d\d-\d\d)")
+_SINCE = re.compile(r"(.*\S)\s+since\s+(\S+)")
 """A subscriber and a day in a line of a file."""
 
 
@@ -226,7 +226,11 @@ def _dated_entry(subscriber: str, subscription: Subscription) -> RouteEntry:
     found = _SINCE.fullmatch(subscriber)
     if found is None:
         return RouteEntry(subscriber, subscription)
-    return RouteEntry(found[1], subscription, datetime.fromisoformat(found[2]).replace(tzinfo=UTC))
+    try:
+        day = date.fromisoformat(found[2])
+    except ValueError:
+        raise ValueError(f"since {found[2]!r} is not a day; write it like 2026-05-01") from None
+    return RouteEntry(found[1], subscription, datetime(day.year, day.month, day.day, tzinfo=UTC))
 
 
 def _cached_parser(catalog: Catalog) -> Callable[[str], Subscription]:

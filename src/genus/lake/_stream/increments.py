@@ -100,10 +100,12 @@ def last_common(lake: LakeTables, follower: Store) -> "Rewind":
 
     LakeError if it was compacted, or rows were deleted, after such a version: then its files have rows of both.
     """
-    state, folders = lake.state(), list[str]()
+    state, known, folders = lake.state(), follower.state(), list[str]()
+    if known.cursor == START or _has(lake, state, known.cursor):
+        return Rewind(known.cursor, (), known.notes)
     for commit in follower.ledger.history():
         if commit.kind == "create" or (commit.upto is not None and _has(lake, state, commit.upto)):
-            there = tuple(folder for folder in folders if folder in follower.state().parts)
+            there = tuple(folder for folder in folders if folder in known.parts)
             return Rewind(commit.upto or START, there, follower.ledger.state_at(commit.version).notes)
         if commit.kind not in ("deliver", "rewind"):
             raise LakeError(
