@@ -21,7 +21,7 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
-from genus.lake._query import lookup, route_job, route_plan
+from genus.lake._query import int_table, lookup, route_job, route_plan
 from genus.lake._query.bins import POSITION_BITS, positions_for
 from genus.lake._query.int_table import IntTable
 from genus.lake._query.lookup import Lookup
@@ -257,10 +257,12 @@ def test_where_shapes_would_take_too_much_space_types_are_looked_up(
 
 
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
-def test_candidates_are_tested_in_pieces(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many candidates a batch has, memory is limited."""
+def test_events_and_candidates_are_processed_in_blocks(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many events a batch has, and candidates they have, memory is limited; the matches are the same."""
     subscriptions = [*keyed_subscriptions(17, 100), *Generator(18).subscriptions(100)]
-    monkeypatch.setattr(lookup, "MAX_CANDIDATES", 7)
+    for module in (int_table, lookup, route_plan):
+        monkeypatch.setattr(module, "BLOCK", 7)
+    monkeypatch.setattr(route_plan, "TESTED", 50)
     assert stored.matches(stored.plan(subscriptions)) == stored.expected(subscriptions)
 
 

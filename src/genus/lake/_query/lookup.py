@@ -7,7 +7,7 @@ evaluated. There is one lookup for subscriptions that only ask for a shape, and 
 ranges of each attribute.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.lake._query.bins import Bounds, Positions, bin_of, bins_per_group, positions_for
-from genus.lake._query.columns_read import EventColumns, Flags
+from genus.lake._query.columns_read import EventColumns, Values
 from genus.lake._query.decompose import KeyColumns, KeyDimension
-from genus.lake._query.int_table import Ints, IntTable
+from genus.lake._query.int_table import BLOCK, Ints, IntTable
 from genus.lake._query.shape_match import Groups, expand_runs
 from genus.lake._query.templates import ValueType, without_class
 from genus.model import AttributeType
@@ -33,8 +33,6 @@ DENSE = 8
 """Cells per entry up to which cells are an array; beyond that a hash table has those that are not empty."""
 DIRECT = 4
 """A table of integers is an array by value if it has at most this many places per value."""
-MAX_CANDIDATES = 4_000_000
-"""Candidates that are tested at once, to limit memory."""
 
 
 class Matches(NamedTuple):
@@ -42,6 +40,28 @@ class Matches(NamedTuple):
 
     rows: Rows
     subscriptions: Numbers
+
+
+def join_matches(found: Iterable[Matches], size: int) -> Iterator[Matches]:
+    """The same matches in fewer pieces: each but the last has at least `size`."""
+    waiting: list[Matches] = []
+    together = 0
+    for piece in found:
+        waiting.append(piece)
+        together += len(piece.rows)
+        if together >= size:
+            yield concat_matches(waiting)
+            waiting, together = [], 0
+    if waiting:
+        yield concat_matches(waiting)
+
+
+def concat_matches(pieces: Sequence[Matches]) -> Matches:
+    """All matches of some pieces, at least one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    rows, subscriptions = zip(*pieces, strict=True)
+    return Matches(np.concatenate(rows), np.concatenate(subscriptions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +119,8 @@ class Lookup:
 
     def __init__(self, groups: Groups, cells: Cells) -> None:
         self.by_type, self.tests_masks = groups.by_type, groups.tests_masks
-        self._group_of, self.cells = groups.group_of, cells
+        self._group_of, self.cells = np.append(groups.group_of, np.int32(-1)), cells
+        """The group of each shape or type; the last one is that of none."""
 
     @property
     def nbytes(self) -> int:
@@ -114,29 +135,27 @@ class Lookup:
     def candidates(self, events: EventColumns, kinds: npt.NDArray[np.int32]) -> Iterator[Matches]:
         """Pairs of an event and a subscription, a limited number at once; `kinds` are shapes or types, -1 for none."""
         group = self._group_of[kinds]
-        group[kinds < 0] = -1
         rows = np.flatnonzero(group >= 0)
-        if len(rows) < len(group):
-            group = group[rows]
-        yield from self._find(events, rows, group)
+        yield from self._find(events, rows, group if len(rows) == len(group) else group[rows])
 
     def _find(self, events: EventColumns, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
         for chosen, start, counts in self._pieces(group):
             yield Matches(np.repeat(rows[chosen], counts), self.cells.columns[0][expand_runs(start, counts)])
 
     def _pieces(self, cell: Ints | Numbers) -> Iterator[tuple[Rows, Ints, Ints]]:
-        """Positions of cells with subscriptions, and their runs; together not many more than MAX_CANDIDATES at once."""
-        start, counts = self.cells.runs(cell)
-        chosen = np.flatnonzero(counts)
-        start, counts = start[chosen], counts[chosen].astype(np.int64)
-        total = np.cumsum(counts)
-        cuts = np.arange(MAX_CANDIDATES, total[-1] if len(total) else 0, MAX_CANDIDATES)
-        ends = np.unique(np.append(np.searchsorted(total, cuts), len(chosen)))
-        begin = 0
-        for end in ends.tolist():
-            piece = slice(begin, end)
-            yield chosen[piece], start[piece], counts[piece]
-            begin = end
+        """Positions of cells with subscriptions, and their runs; together about BLOCK candidates at once."""
+        for at in range(0, len(cell), BLOCK):
+            start, counts = self.cells.runs(cell[at : at + BLOCK])
+            chosen = np.flatnonzero(counts)
+            start, counts = start[chosen], counts[chosen].astype(np.int64)
+            chosen += at
+            total = np.cumsum(counts)
+            cuts = np.arange(BLOCK, total[-1] if len(total) else 0, BLOCK)
+            ends = np.unique(np.append(np.searchsorted(total, cuts), len(chosen)))
+            begin = 0
+            for end in ends.tolist():
+                yield chosen[begin:end], start[begin:end], counts[begin:end]
+                begin = end
 
 
 class ShapeLookup(Lookup):
@@ -151,12 +170,12 @@ class ShapeLookup(Lookup):
     def per_kind(self) -> Ints:
         """The number of subscriptions of each shape or type."""
         _, counts = self.cells.runs(np.arange(len(self.cells)))
-        totals: Ints = np.append(counts, 0).astype(np.int64)[self._group_of]
+        totals: Ints = np.append(counts, 0).astype(np.int64)[self._group_of[:-1]]
         return totals
 
     def count_events(self, events_per_kind: Ints, subscriptions: int) -> Ints:
         """The number of events of each subscription, given the number of events of each shape or type."""
-        known = self._group_of >= 0
+        known = np.flatnonzero(self._group_of >= 0)
         per_group = np.bincount(self._group_of[known], events_per_kind[known], minlength=len(self.cells))
         _, counts = self.cells.runs(np.arange(len(self.cells)))
         found = np.bincount(self.cells.columns[0], np.repeat(per_group, counts), minlength=subscriptions)
@@ -295,13 +314,17 @@ class RangeLookup(Lookup):
         assert self.key is not None
         values, known = events.numbers(self.key.name, self.key.type, self.key.value_type)
         if known is not None:
-            mine: Flags = known[rows]
+            mine = np.flatnonzero(known[rows])
             rows, group = rows[mine], group[mine]
-        values = values if len(rows) == len(values) else values[rows]
+        for at in range(0, len(rows), BLOCK):
+            chosen = rows[at : at + BLOCK]
+            yield from self._find_values(values[chosen], chosen, group[at : at + BLOCK])
+
+    def _find_values(self, values: Values, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
         cell = self._base[group] + bin_of(self._positions.of(values), self._bins[group])
         subscription, low, high = self.cells.columns
         for chosen, start, counts in self._pieces(cell):
-            entry = expand_runs(start, counts)
-            value = np.repeat(values[chosen], counts)
+            which, entry = np.repeat(chosen, counts), expand_runs(start, counts)
+            value = values[which]
             inside = np.flatnonzero((low[entry] <= value) & (value <= high[entry]))
-            yield Matches(np.repeat(rows[chosen], counts)[inside], subscription[entry[inside]])
+            yield Matches(rows[which[inside]], subscription[entry[inside]])

@@ -40,7 +40,7 @@ MAX_OPEN = 200
 TASK_BYTES = 16 * 1024 * 1024
 """A task reads at least this much, so that small files do not become a task each."""
 MIN_TASKS, MAX_TASKS = 8, 4096
-OUTPUT_ROWS = 128 * 1024
+OUTPUT_ROWS = 192 * 1024
 
 _COUNT = StructType([StructField(MATCHES, LongType())])
 _COUNTS = StructType([StructField(SUBSCRIPTION, IntegerType()), StructField(MATCHES, LongType())])

@@ -5,8 +5,9 @@ of files, and the driver for small batches.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters._expression import format_expression
 from genus.lake._query.columns_read import EventColumns
 from genus.lake._query.decompose import DecomposedSubscriptions, KeyColumns, decompose
-from genus.lake._query.int_table import ROOM, Ints, IntTable
+from genus.lake._query.int_table import BLOCK, ROOM, Ints, IntTable
 from genus.lake._query.lookup import (
     KeyAttribute,
     Lookup,
@@ -28,7 +29,9 @@ from genus.lake._query.lookup import (
     Rows,
     ShapeLookup,
     ValueLookup,
+    concat_matches,
     find_texts,
+    join_matches,
     key_attribute,
 )
 from genus.lake._query.shape_match import (
@@ -55,6 +58,8 @@ UNKEYED_ROOM, KEYED_ROOM = 4_000_000, 50_000
 """Entries that the table of a lookup may always have, without and with a key."""
 REPEATS = 8
 """Entries per subscription that a larger table may have."""
+TESTED = 1 << 20
+"""Candidates that residual predicates are evaluated for at once, template by template."""
 
 
 def plan_routes(subscriptions: "Sequence[RouteEntry]", shapes: Mapping[int, Shape], catalog: Catalog) -> "RoutePlan":
@@ -199,6 +204,8 @@ class Residuals:
 
     def templates_in(self, lookup: Lookup) -> list[int]:
         """The templates of the subscriptions that a lookup finds, most frequent first."""
+        if not self.templates:
+            return []
         used = self.template_of[np.unique(lookup.cells.columns[0])]
         return [number for number, _ in Counter(used[used >= 0].tolist()).most_common()]
 
@@ -244,7 +251,7 @@ class ListPlan:
 
     def candidates(
         self, events: EventColumns, ordinals: npt.NDArray[np.int32], lookups: Sequence[Lookup]
-    ) -> Iterator[Matches]:
+    ) -> Iterator[tuple[Lookup, Iterable[Matches]]]:
         """Candidates whose type, attributes and key match; `ordinals` are -1 for events of other lists."""
         types = words = None
         for lookup in lookups:
@@ -252,10 +259,13 @@ class ListPlan:
                 types = np.where(ordinals >= 0, self._type_of[ordinals], np.int32(-1))
             if lookup.tests_masks and words is None:
                 words = self._words_of(events, ordinals)
-            for found in lookup.candidates(events, types if lookup.by_type and types is not None else ordinals):
-                yield self._test_masks(found, words) if lookup.tests_masks and words is not None else found
+            found = lookup.candidates(events, types if lookup.by_type and types is not None else ordinals)
+            if lookup.tests_masks and words is not None:
+                yield lookup, map(partial(self._test_masks, words), found)
+            else:
+                yield lookup, found
 
-    def _test_masks(self, found: Matches, words: Words) -> Matches:
+    def _test_masks(self, words: Words, found: Matches) -> Matches:
         fits = np.flatnonzero(self._masks.fit(self._mask_of[found.subscriptions], words[found.rows]))
         return Matches(found.rows[fits], found.subscriptions[fits])
 
@@ -291,6 +301,7 @@ class FamilyPlan:
         self.numbers = numbers
         """The numbers of the shapes with presence bits, in the order of their ordinals."""
         self._ordinal_of, self._untagged = IntTable(numbers), pa.array(untagged, pa.string())
+        self._templates = {lookup: residuals.templates_in(lookup) for each in lists for lookup in each.lookups}
 
     @property
     def is_plain(self) -> bool:
@@ -301,21 +312,17 @@ class FamilyPlan:
         """The columns that matching reads, by the present names of attributes."""
         names = [SHAPE, *([TYPE] if len(self._untagged) else [])]
         names += [name for each in self.lists for name in each.columns()]
-        names += [name for number in self.templates() for name, _ in self.residuals.templates[number].attributes]
+        used = sorted({number for templates in self._templates.values() for number in templates})
+        names += [name for number in used for name, _ in self.residuals.templates[number].attributes]
         return list(dict.fromkeys(names))
 
-    def templates(self) -> list[int]:
-        """The templates of the subscriptions that any lookup finds, by number."""
-        lookups = [lookup for each in self.lists for lookup in each.lookups]
-        return sorted({number for lookup in lookups for number in self.residuals.templates_in(lookup)})
+    def templates(self, lookup: Lookup) -> Sequence[int]:
+        """The templates of the subscriptions that a lookup finds, most frequent first."""
+        return self._templates[lookup]
 
     def match(self, batch: pa.Table | pa.RecordBatch) -> Matches:
         """All matches of a batch."""
-        found = list(self.iter_matches(batch))
-        return Matches(
-            np.concatenate([np.empty(0, np.int64), *(each.rows for each in found)]),
-            np.concatenate([np.empty(0, np.int32), *(each.subscriptions for each in found)]),
-        )
+        return concat_matches([NO_MATCHES, *self.iter_matches(batch)])
 
     def iter_matches(self, batch: pa.Table | pa.RecordBatch) -> Iterator[Matches]:
         """The matches of a batch, a limited number at once."""
@@ -326,10 +333,10 @@ class FamilyPlan:
     def _test(
         self, each: ListPlan, events: EventColumns, ordinals: npt.NDArray[np.int32], lookups: Sequence[Lookup]
     ) -> Iterator[Matches]:
-        for found in each.candidates(events, ordinals, lookups):
-            tested = self.residuals.test(events, found)
-            if len(tested.rows):
-                yield tested
+        for lookup, found in each.candidates(events, ordinals, lookups):
+            if self._templates[lookup]:
+                found = (self.residuals.test(events, piece) for piece in join_matches(found, TESTED))
+            yield from (piece for piece in join_matches(found, BLOCK // 2) if len(piece.rows))
 
     def count(self, batch: pa.Table | pa.RecordBatch) -> int:
         """The number of matches; where type and attributes decide, without listing them."""
@@ -479,13 +486,12 @@ def describe_plan(plan: FamilyPlan) -> Iterator[str]:
         for lookup in each.lookups:
             found = len(np.unique(lookup.cells.columns[0]))
             yield f"  {format_count(found, 'subscription')} found {_how(lookup)}: {_sizes(lookup)}"
-            yield from _describe_residuals(plan.residuals, lookup)
+            yield from _describe_residuals(plan, plan.templates(lookup))
 
 
-def _describe_residuals(residuals: Residuals, lookup: Lookup) -> Iterator[str]:
-    numbers = residuals.templates_in(lookup)
+def _describe_residuals(plan: FamilyPlan, numbers: Sequence[int]) -> Iterator[str]:
     if numbers:
-        shown = "; ".join(residuals.examples[number] for number in numbers[:SHOWN])
+        shown = "; ".join(plan.residuals.examples[number] for number in numbers[:SHOWN])
         more = f"; and {len(numbers) - SHOWN:,} more" if len(numbers) > SHOWN else ""
         yield f"    what is found is tested by {format_count(len(numbers), 'predicate')}, such as {shown}{more}"
 
