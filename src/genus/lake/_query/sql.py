@@ -44,7 +44,7 @@ def create_is_a(spark: SparkSession, catalog: Catalog, shapes: Iterable[Shape], 
     unknown = "raise_error(concat('no event type of the lake is called ', wanted))"
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY FUNCTION {quoted(prefix + IS_A)}(type STRING, wanted STRING) RETURNS BOOLEAN "
-        f"RETURN CASE wanted {cases} ELSE CAST({unknown} AS BOOLEAN) END"
+        f"RETURN if(wanted IS NULL, NULL, CASE wanted {cases} ELSE CAST({unknown} AS BOOLEAN) END)"
     )
 
 
