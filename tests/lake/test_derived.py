@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType
 
-from genus import Event, Subscription, UInt8, this
+from genus import Event, Maybe, Subscription, UInt8, this
 from genus.errors import LakeError
 from genus.lake import DerivedTable, Lake, Pairing, Walk, Windows, read_results
 from genus.lake._stream import derived as derived_module
@@ -33,6 +33,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 class Meter(Event):
     lane: UInt8
+    pause: Maybe[timedelta] = None
 
 
 HERE, BY_SPARK = derived_module.SMALL_ROWS, 0
@@ -80,6 +81,24 @@ def test_few_events_need_no_spark_job(lake: Lake, tmp_path: Path) -> None:
     assert DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST).finish().rows
     assert DerivedTable(lake, tmp_path / "bursts", BURSTS, Counter).finish().rows
     assert set(descriptions(lake.spark)) == before
+
+
+@pytest.mark.slow
+def test_durations_are_intervals_whoever_wrote_them(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In results and in rows that wait, written by Spark or without it."""
+    lake.register(Meter)
+    meters: list[Event] = [Meter(time=event.time, lane=1, pause=n * SECOND) for n, event in enumerate(traffic(40))]
+    following = DerivedTable(lake, tmp_path / "pairs", PAIRS, Meter, Meter)
+    for number, small_rows in enumerate([HERE, BY_SPARK, HERE, BY_SPARK]):
+        monkeypatch.setattr(derived_module, "SMALL_ROWS", small_rows)
+        lake.ingest(write_recording(tmp_path / f"{number}.genus", meters[10 * number : 10 * number + 10]))
+        following.update()
+    following.finish()
+    at_once = PAIRS.all(lake.read(Meter), lake.read(Meter))
+    assert rows(following.read()) == rows(at_once)
+    assert dict(following.read().dtypes) == dict(at_once.dtypes)
 
 
 def test_columns_of_different_types_are_left_to_spark(lake: Lake, tmp_path: Path) -> None:
