@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from genus.errors import LakeError
 from genus.filters import Subscription
@@ -35,7 +35,7 @@ from genus.lake._local.reader import find_events
 from genus.lake._query.reading import read_events, select_matches
 from genus.lake._query.result_columns import family_of, result_columns
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment
-from genus.lake._stream.part_files import read_rows, write_rows
+from genus.lake._stream.part_files import read_rows, write_rows, written_schema
 from genus.lake._tables.columns import COMMIT
 from genus.lake._tables.commits import START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.compaction import ROWS_PER_FILE
@@ -327,6 +327,9 @@ def _read_store(store: SparkStore) -> DataFrame:
 
 def _read_parts(store: SparkStore, parts: Sequence[Part]) -> DataFrame:
     """The results in some parts; later ones may have more columns, if the family got attributes meanwhile."""
+    schema = written_schema(store, parts)
+    if schema is not None:
+        return store.frame(parts, schema.add(COMMIT, StringType()), RESULTS).drop(COMMIT)
     reader = store.spark.read.option("mergeSchema", "true").option("basePath", spark_path(f"{store.path}/{RESULTS}"))
     with spark_errors(store.path):
         return reader.parquet(*store.spark_paths(parts)).drop(COMMIT)
