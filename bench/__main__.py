@@ -169,7 +169,8 @@ machines.
 
 10,000,000 events of 1,110 types on ten days, one file a day, read by `LakeReader` and by DuckDB in the same process on
 two threads; seconds of the clock, and of the processors. DuckDB is given the list of files and the names of the types.
-The last rows are whole processes: `genus lake read --count`, and a program that imports DuckDB and asks it.
+`LakeReader` keeps parsed footers between the rounds; DuckDB can do so, too, and does not by default. The
+last rows are whole processes: `genus lake read --count`, and a program that imports DuckDB and asks it.
 
 {local_reader}
 
