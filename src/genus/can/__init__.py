@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         HardResumed,
         HardStopped,
         NotBound,
+        NotConfirmed,
         NotSent,
         NumberLost,
         OffTheBus,
@@ -153,6 +154,7 @@ __all__ = [
     "MonitorSnapshot",
     "NodeDown",
     "NotBound",
+    "NotConfirmed",
     "NotSent",
     "NumberConflict",
     "NumberLost",
@@ -232,8 +234,8 @@ if not TYPE_CHECKING:
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
-            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
-            "OffTheBus Trouble"
+            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotConfirmed NotSent "
+            "NumberLost OffTheBus Trouble"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "

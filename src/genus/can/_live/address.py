@@ -12,7 +12,7 @@ from genus.can._wire.length import Timing
 from genus.errors import BusError
 
 _INTEGERS = ("uid", "number", "bitrate", "data_bitrate", "banks")
-_OWN_OPTIONS = (*_INTEGERS, "name", "catalog", "plan", "synchronised", "granularity")
+_OWN_OPTIONS = (*_INTEGERS, "name", "catalog", "plan", "synchronised", "granularity", "confirm")
 """Options of Genus; all others are python-can's."""
 
 
@@ -38,6 +38,8 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
     synchronised: bool = True
     granularity_ns: int = 1_000_000
     """How long this computer may take to notice a frame."""
+    confirm: str | None = None
+    """`echo` or `send`: how the interface confirms what was sent; None if the table of interfaces says it."""
 
     @property
     def fd(self) -> bool:
@@ -74,6 +76,7 @@ def parse_address(text: str) -> CanAddress:
         timing=_timing(text, numbers.get("bitrate", 1_000_000), numbers.get("data_bitrate")),
         banks=numbers.get("banks"),
         granularity_ns=nanoseconds(own.get("granularity", "1ms"), f"can:{text}: granularity"),
+        confirm=_parse_confirm(text, own.get("confirm")),
         synchronised=_parse_yes_or_no(text, own.get("synchronised", "yes")),
     )
 
@@ -106,6 +109,12 @@ def _parse_yes_or_no(text: str, value: str) -> bool:
     if value not in ("yes", "no"):
         raise BusError(f"can:{text}: synchronised is {value!r}; write yes or no")
     return value == "yes"
+
+
+def _parse_confirm(text: str, value: str | None) -> str | None:
+    if value not in (None, "echo", "send"):
+        raise BusError(f"can:{text}: confirm is {value!r}; write echo or send")
+    return value
 
 
 def _make_uid(name: str) -> int:

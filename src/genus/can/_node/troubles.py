@@ -85,6 +85,16 @@ class OffTheBus(msgspec.Struct, frozen=True):
     at_ns: int
 
 
+class NotConfirmed(msgspec.Struct, frozen=True):
+    """To all publishers of a node: its driver took a frame, but does not confirm that it was sent; others wait for it.
+
+    The bus is cut, or too busy for this frame, or the driver has lost it. Events that wait are reported as late and
+    expired, as always.
+    """
+
+    at_ns: int
+
+
 Trouble: TypeAlias = (
     DeadlineMissed
     | Expired
@@ -94,6 +104,7 @@ Trouble: TypeAlias = (
     | HardStopped
     | HardResumed
     | NotBound
+    | NotConfirmed
     | NumberLost
     | OffTheBus
 )
