@@ -13,7 +13,11 @@ from genus.model import Event
 
 
 class DeadlineMissed(msgspec.Struct, frozen=True):
-    """To a soft publisher: the event was not on the bus by its deadline; it is still being sent."""
+    """To a soft publisher: the event was not on the bus by its deadline; it is still being sent.
+
+    On a live bus that is known when the controller confirms it: one that was sent just before its deadline may be
+    reported because this computer read the confirmation after it.
+    """
 
     channel: str
     event: Event
@@ -21,7 +25,10 @@ class DeadlineMissed(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """To a soft publisher: the event expired before it could be sent, and was dropped."""
+    """To a soft publisher: the event expired before it could be sent, and was dropped.
+
+    A driver that queues frames cannot drop one; `TxCounts.sent_expired` counts events that expired there.
+    """
 
     channel: str
     event: Event

@@ -46,7 +46,9 @@ class DriverTimes:
         self._longest = [0] * (Priority.SOFT_LAST.bit_length() + 1)
 
     def add(self, priority: int, took_ns: int) -> None:
-        """A frame of this priority was in the driver for so long until it was sent."""
+        """A frame of this priority was in the driver for so long until it was sent; counts if it is soft."""
+        if priority > Priority.SOFT_LAST:
+            return
         band = priority.bit_length()
         faded = self._longest[band]
         self._longest[band] = max(took_ns, faded - faded // 64)
@@ -205,7 +207,8 @@ class TxQueue:
 
     def mailbox_emptied(self) -> None:
         """The controller lost what was in the mailbox; `resume` loads it again."""
-        self.loaded, self._owner, self._replaced, self._taken = None, None, [], None
+        self._release_taken()
+        self.loaded, self._owner, self._replaced = None, None, []
 
     def resume(self) -> None:
         """Load the mailbox again."""
@@ -219,28 +222,33 @@ class TxQueue:
 
     def frame_gone(self, frame: Frame) -> None:
         """The driver has not confirmed a frame and has it no longer; it may have been sent, with its number."""
-        taken, self._taken = self._taken, None
-        if taken is not None and taken.frame is frame:
-            if isinstance(taken.owner, OutgoingEvent) and taken.owner.done:
-                self._commit(taken.owner)
+        if self._is_taken(frame):
+            self._release_taken()
             self._changed = True
+
+    def _release_taken(self) -> None:
+        """The driver has lost the frame; an event that would have expired there by now expires at the next `wake`."""
+        taken, self._taken = self._taken, None
+        if taken is not None and isinstance(taken.owner, OutgoingEvent) and taken.owner.expires is not None:
+            heappush(self._timers, (taken.owner.expires, next(self._order), taken.owner))
 
     def frame_sent(self, frame: Frame, now: int) -> None:
         """A frame was sent."""
         taken, self._taken = self._taken, None
+        was_taken = taken is not None and taken.frame is frame
+        owner: OutgoingEvent | OutgoingFrame | None
         if frame is self.loaded:
             owner, self.loaded, self._owner = self._owner, None, None
-        elif taken is not None and taken.frame is frame:
+        elif taken is not None and was_taken:
             owner = taken.owner
         else:
             owner = next((owner for old, owner in self._replaced if old is frame), None)
-        if taken is not None and taken.frame is frame and isinstance(owner, OutgoingEvent) and owner.deadline:
-            assert self._driver_times is not None
+        if taken is not None and was_taken and self._driver_times is not None:
             self._driver_times.add(frame.priority, now - taken.at)
         self._replaced.clear()
         self._changed = True
         if isinstance(owner, OutgoingEvent):
-            self._advance(owner, now)
+            self._advance(owner, now, was_taken=was_taken)
         elif owner is not None:
             self._remove(owner)
             if owner.on_sent is not None:
@@ -271,7 +279,7 @@ class TxQueue:
             if not event.done:
                 if at >= event.deadline:
                     self._miss(event)
-                if event.expires is not None and event.expires <= at:
+                if event.expires is not None and event.expires <= at and not self._is_in_driver(event):
                     self._expire(event)
 
     def update(self, now: int) -> bool:
@@ -312,12 +320,12 @@ class TxQueue:
 
     def _is_too_late(self, event: OutgoingEvent, now: int) -> bool:
         """Whether an event has expired, or would probably expire in the driver."""
-        if event.expires is None:
+        if event.expires is None or self._is_in_driver(event):
             return False
         left = event.expires - now
         if left <= 0:
             return True
-        if self._driver_times is None or left > event.most_lead or self._is_in_driver(event):
+        if self._driver_times is None or left > event.most_lead:
             return False
         return left < self._driver_times.longest(soft_priority(event.start_by - now, self._level_ns))
 
@@ -342,7 +350,7 @@ class TxQueue:
 
     # -- what becomes of an event ------------------------------------------------------------------------------------
 
-    def _advance(self, event: OutgoingEvent, now: int) -> None:
+    def _advance(self, event: OutgoingEvent, now: int, *, was_taken: bool) -> None:
         """One more frame of an event was sent."""
         event.position += 1
         if event.position < len(event.pieces):
@@ -352,13 +360,14 @@ class TxQueue:
                     self._rank(event)
             return
         self._commit(event)
-        if event.done:
-            event.on_sent_expired()
-            return
         if event.deadline and now > event.deadline:
             self._miss(event)
-        self._finish(event)
-        event.on_sent(now)
+        if was_taken and not event.done and event.expires is not None and now > event.expires:
+            self._expire(event)
+            event.on_sent_expired()
+        elif not event.done:
+            self._finish(event)
+            event.on_sent(now)
 
     def _commit(self, event: OutgoingEvent) -> None:
         """Advance the channel's sequence number; an event of it that was loaded meanwhile gets the next one."""
