@@ -36,8 +36,8 @@ class DriverTimes:
     >>> times = DriverTimes(level_ns=270_000)
     >>> times.add(1, 800_000)
     >>> times.add(60, 4_000_000)
-    >>> times.longest(1), times.longest(3), times.longest(200)
-    (800000, 800000, 4000000)
+    >>> times.margin(1), times.margin(3), times.margin(200)
+    (1600000, 1600000, 8000000)
     """
 
     def __init__(self, level_ns: int) -> None:
@@ -53,9 +53,9 @@ class DriverTimes:
         faded = self._longest[band]
         self._longest[band] = max(took_ns, faded - faded // 64)
 
-    def longest(self, priority: int) -> int:
-        """How long a frame of this priority may take: as long as one of the same or a more urgent band did."""
-        return max(self._least, *self._longest[: priority.bit_length() + 1])
+    def margin(self, priority: int) -> int:
+        """How long a frame of this priority may take: twice as long as one of the same or a more urgent band did."""
+        return max(self._least, 2 * max(self._longest[: priority.bit_length() + 1]))
 
 
 class EventSource(Protocol):
@@ -327,7 +327,7 @@ class TxQueue:
             return True
         if self._driver_times is None or left > event.most_lead:
             return False
-        return left < self._driver_times.longest(soft_priority(event.start_by - now, self._level_ns))
+        return left < self._driver_times.margin(soft_priority(event.start_by - now, self._level_ns))
 
     def _is_taken(self, frame: Frame) -> bool:
         return self._taken is not None and self._taken.frame is frame
