@@ -137,7 +137,9 @@ class EmulatedCan:
     def _add_source(self, load: float, index: int, priorities: Sequence[int], size: int) -> FrameSource:
         rng = random.Random(self._random.random())
         frames = [
-            Frame(Identifier(rng.choice(priorities), 100 + index, 0x3000 + rng.randrange(256)).pack(), rng.randbytes(size))
+            Frame(
+                Identifier(rng.choice(priorities), 100 + index, 0x3000 + rng.randrange(256)).pack(), rng.randbytes(size)
+            )
             for _ in range(256)
         ]
         mean = sum(map(self.timing.exact_ns, frames)) / len(frames)

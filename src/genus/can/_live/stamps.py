@@ -6,12 +6,13 @@ difference between reading and stamp is the difference of the clocks plus the de
 estimate of the former (as in NTP's clock filter). The minimum rises slowly, so that a clock that drifts is followed.
 """
 
-import math
-
 MAX_AGE_NS = 100_000_000
 """A stamp that seems older is not believed: the interface's clock was set, or wrapped around."""
 DRIFT = 5_000
 """The minimum rises by a part in so many: 200 ppm, more than two crystals differ."""
+
+_LAST_STAMP_S = 1e11
+"""The year 5138: what is later, and what is no number, is no stamp."""
 
 
 class StampClock:
@@ -38,7 +39,7 @@ class StampClock:
         return found
 
     def _map(self, stamp_s: float, now: int) -> int:
-        if not stamp_s or not math.isfinite(stamp_s):
+        if not 0 < abs(stamp_s) < _LAST_STAMP_S:
             return now
         stamp = round(stamp_s * 1e9)
         seen = now - stamp
