@@ -454,13 +454,13 @@ def test_whatever_happens_the_rules_of_a_machine_are_kept(
         assert len(machine.in_driver) <= 2
 
 
-def test_a_machine_that_raises_stops_nothing_of_the_port() -> None:
+def test_a_machine_that_raises_stops_nothing_of_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup()
 
     def fail(*_: object) -> NoReturn:
         raise ZeroDivisionError
 
-    setup.machine.receive = fail  # type: ignore[method-assign]
+    monkeypatch.setattr(setup.machine, "receive", fail)
     with pytest.raises(ZeroDivisionError):
         setup.receive(frame(3, node=2))
     setup.load(frame(10))

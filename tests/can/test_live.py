@@ -10,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
 from genus.can._live.address import parse_address
+from genus.can._live.interfaces import PROFILES, UNKNOWN
 from genus.can._live.link import open_host
 from genus.can._node.troubles import EventMissing
 from genus.can._protocol.broker import Broker
@@ -173,10 +175,13 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         beacons.announce(troubles.append)
         arrivals: list[float] = []
         ship.collection(Beacon).subscribe(lambda event: arrivals.append(time.monotonic()), on_trouble=troubles.append)
-        for number in range(5):
-            beacons.publish(Beacon(number=number))
+
+        def has_arrivals_after_another() -> bool:
+            beacons.publish(Beacon(number=len(arrivals)))
             time.sleep(0.1)
-        assert eventually(lambda: len(arrivals) >= 3)
+            return len(arrivals) >= 3
+
+        assert eventually(has_arrivals_after_another)
         assert eventually(lambda: any(isinstance(trouble, EventMissing) for trouble in troubles))
 
 
@@ -265,6 +270,57 @@ def test_an_exception_in_a_thread_is_logged_and_does_not_stop_it(
         channel.publish(Beacon(number=1))
         assert inbox.get(5) == Beacon(number=1)
     assert "ZeroDivisionError" in caplog.text
+
+
+# -- what was sent -----------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_counts_as_sent_when_the_controller_returned_it(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as one, open_bus(virtual(number=2)) as two:
+        inbox = two.collection(Beacon).inbox()
+        beacons = one.channel(Beacon, Soft(deadline="5s", expires="10s"))
+        beacons.announce()
+        for number in range(200):
+            beacons.publish(Beacon(number=number))
+        assert [inbox.get(5).number for _ in range(200)] == list(range(200))
+        assert eventually(lambda: one.traffic().link["sent"] >= 202)
+        assert "echoes ignored" not in one.traffic().link
+
+
+def test_an_interface_that_does_not_confirm_warns_and_refuses_deadlines(
+    virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(PROFILES, "virtual", PROFILES["slcan"])  # type: ignore[arg-type]
+    with open_bus(virtual(number=1)) as bus, open_bus(virtual(number=2)) as other:
+        assert "does not confirm what was sent" in caplog.text
+        assert bus.traffic().link["interface does not confirm what was sent"] == 1
+        with pytest.raises(BusError, match=r"NonReal\(\), or add confirm=send"):
+            bus.channel(Beacon, Soft(deadline="1s")).announce()
+        inbox = other.collection(Beacon).inbox()
+        bus.collection(Beacon).publish(Beacon(number=1))
+        assert inbox.get(5) == Beacon(number=1)
+    with open_bus(virtual(number=1, confirm="send")) as bus:
+        bus.channel(Beacon, Soft(deadline="1s")).announce()
+
+
+def test_an_unknown_interface_that_returns_nothing_refuses_deadlines_after_its_first_frame(
+    virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROFILES, "virtual", replace(UNKNOWN, asks_for_echo=False))  # type: ignore[arg-type]
+    monkeypatch.setattr("genus.can._live.port.CONFIRM_TIMEOUT_NS", 20_000_000)
+    with open_bus(virtual(number=1)) as bus, pytest.raises(BusError, match="does not confirm"):
+        bus.channel(Beacon, Soft(deadline="1s")).announce()
+
+
+def test_closing_sends_what_waits(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=2)) as logger:
+        inbox = logger.collection(Beacon).inbox()
+        with open_bus(virtual(number=1)) as sensor:
+            beacons = sensor.channel(Beacon, NonReal())
+            beacons.announce()
+            for number in range(50):
+                beacons.publish(Beacon(number=number))
+        assert [inbox.get(5).number for _ in range(50)] == list(range(50))
 
 
 # -- between processes -------------------------------------------------------------------------------------------------

@@ -193,6 +193,10 @@ class EmulatedCanBus(can.BusABC):
         """ERROR while the controller is off the bus."""
         return can.BusState.ERROR if self._controller.off else can.BusState.ACTIVE
 
+    @state.setter
+    def state(self, new_state: can.BusState) -> None:
+        raise NotImplementedError("the state of an emulated controller follows from what happens on the bus")
+
     def send(self, msg: can.Message, timeout: float | None = None) -> None:
         """Put a message into the driver's queue; CanOperationError if it is full, or off the bus."""
         frame = Frame(msg.arbitration_id, bytes(msg.data), msg.is_fd, msg.is_extended_id)
@@ -226,10 +230,9 @@ class EmulatedCanBus(can.BusABC):
 
     def _recv_internal(self, timeout: float | None) -> tuple[can.Message | None, bool]:
         try:
-            message = self._received.get(timeout != 0, timeout)
+            return self._received.get(timeout != 0, timeout), True
         except queue.Empty:
-            return None, False
-        return message, message.is_error_frame  # filters do not apply to error frames
+            return None, True
 
     # -- what the controller does --------------------------------------------------------------------------------------
 
@@ -288,5 +291,6 @@ class EmulatedCanBus(can.BusABC):
         )
 
     def _put(self, message: can.Message) -> None:
-        self._received.put(message)
-        self.on_message()
+        if message.is_error_frame or self._matches_filters(message):
+            self._received.put(message)
+            self.on_message()
