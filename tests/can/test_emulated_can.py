@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Iterator
 
-import can
 import pytest
 
+import can
 from genus import Catalog, Event, NonReal, Soft, Subscription, UInt32
 from genus.can import DeadlineMissed, Expired, NotConfirmed, OffTheBus
 from genus.can._live.host import LiveHost
@@ -13,7 +13,7 @@ from genus.can._live.interfaces import PROFILES
 from genus.can._node.node import Node
 from genus.errors import BusError
 from genus.testing import EmulatedCan, EmulatedCanBus
-from tests.can.emulated_host import MS, EmulatedHost
+from tests.can.emulated_host import EmulatedHost
 
 
 class Beacon(Event):

@@ -1,15 +1,16 @@
 """`CanLink`: a node of this process on a CAN bus through python-can, for `open_bus("can:...")`."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from genus._extras import missing_extra
 from genus.bus._clock import SystemClock
 from genus.bus._qos import Hard, Keep, QoS, Soft
 from genus.can._live.address import CanAddress, parse_address
 from genus.can._live.host import LiveHost
-from genus.can._live.interfaces import Confirmation, profile_of
+from genus.can._live.interface_options import interface_arguments
+from genus.can._live.interfaces import UNKNOWN, Confirmation, profile_of
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, NodePublisher, log
 from genus.can._node.node import Node
@@ -29,14 +30,19 @@ except (ImportError, AttributeError) as missing:
     raise missing_extra("a live CAN bus needs python-can", "can") from missing
 
 
+_REFUSALS = (TypeError, ValueError, NotImplementedError)
+"""What interfaces raise that cannot return own frames."""
+
+
 def open_interface(address: CanAddress) -> "can.BusABC":
-    """Open the python-can bus of an address; BusError if that fails."""
-    own: dict[str, Any] = {"fd": True} if address.fd else {}
-    if profile_of(address.interface, address.confirm).asks_for_echo:
-        own["receive_own_messages"] = True
+    """Open the python-can bus of an address; BusError if that fails, or an option is unknown."""
+    arguments = interface_arguments(address)
+    profile = profile_of(address.interface, address.confirm)
     try:
-        options: dict[str, Any] = {"port": int(address.options["port"])} if "port" in address.options else {}
-        return can.Bus(interface=address.interface, **{**address.options, **options, **own})
+        if profile.asks_for_echo:
+            with suppress(*_REFUSALS if profile is UNKNOWN else ()):
+                return can.Bus(interface=address.interface, **{**arguments, "receive_own_messages": True})
+        return can.Bus(interface=address.interface, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
         where = "".join(f" {name}={value}" for name, value in address.options.items())
         why = f" ({problem.__cause__ or problem.__context__})" if problem.__context__ is not None else ""
