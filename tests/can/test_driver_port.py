@@ -1,9 +1,11 @@
 """`DriverPort`: one frame per mailbox in the driver, confirmations, time-outs, bus-off, filters, time stamps."""
 
 from collections import deque
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from can.interfaces import BACKENDS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -466,3 +468,14 @@ def test_a_machine_that_raises_stops_nothing_of_the_port(monkeypatch: pytest.Mon
     setup.load(frame(10))
     setup.echo()
     assert setup.kinds() == ["taken", "sent"]
+
+
+def test_the_page_has_the_table_of_interfaces() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "can-live.md").read_text()
+    for name, profile in PROFILES.items():
+        assert f"| `{name}` | {profile.confirmation} | {profile.why} |" in page
+
+
+def test_the_table_has_the_interfaces_of_python_can() -> None:
+    own = {name for name, (module, _) in BACKENDS.items() if module.startswith("can.interfaces.")}
+    assert own - PROFILES.keys() <= {"cantact"}, "say what they confirm"

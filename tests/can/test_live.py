@@ -353,6 +353,23 @@ def test_an_unknown_interface_that_returns_nothing_refuses_deadlines_after_its_f
         bus.channel(Beacon, Soft(deadline="1s")).announce()
 
 
+def test_the_walk_through_on_a_virtual_socketcan_bus(catalog: Path) -> None:
+    """`docs/can-live.md`: two nodes on vcan0, confirmed by the kernel's echo."""
+    address = f"can:socketcan?channel=vcan0&catalog={catalog}&synchronised=no&number="
+    try:
+        sensor = open_bus(f"{address}1")
+    except BusError as problem:
+        pytest.skip(f"no vcan0 here: {problem}")
+    with sensor, open_bus(f"{address}2") as logger:
+        inbox = logger.collection(Beacon).inbox()
+        beacons = sensor.channel(Beacon, Soft(deadline="5s", expires="10s"))
+        beacons.announce()
+        for number in range(50):
+            beacons.publish(Beacon(number=number))
+        assert [inbox.get(5).number for _ in range(50)] == list(range(50))
+        assert eventually(lambda: sensor.traffic().link["sent"] >= 52)
+
+
 def test_closing_sends_what_waits(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=2)) as logger:
         inbox = logger.collection(Beacon).inbox()
