@@ -21,7 +21,15 @@ from genus.can._live.error_frames import (
     parse_error,
 )
 from genus.can._live.interfaces import PROFILES, UNKNOWN, Confirmation, InterfaceProfile, profile_of
-from genus.can._live.port import CONFIRM_TIMEOUT_NS, FIRST_RETRY_NS, GIVE_UP_NS, DriverPort, DriverRefused, Filter
+from genus.can._live.port import (
+    CONFIRM_TIMEOUT_NS,
+    FIRST_RETRY_NS,
+    GIVE_UP_NS,
+    PROBE_NS,
+    DriverPort,
+    DriverRefused,
+    Filter,
+)
 from genus.can._machine import Call
 from genus.can._wire.frame import NODE_MASK, Frame
 from genus.errors import BusError
@@ -259,11 +267,27 @@ def test_an_unknown_interface_is_known_after_its_first_frame() -> None:
     for setup in (echoing, silent):
         setup.load(frame(10))
     echoing.echo()
-    silent.wait(CONFIRM_TIMEOUT_NS)
+    silent.wait(PROBE_NS)
     assert (echoing.port.confirmation, silent.port.confirmation) == (Confirmation.ECHO, Confirmation.NONE)
     assert not echoing.driver.warnings
     assert "does not confirm" in silent.driver.warnings[0]
-    assert silent.kinds() == ["taken", "sent"]
+    assert silent.kinds() == ["taken", "unconfirmed", "sent"]
+
+
+def test_an_unknown_interface_may_return_frames_without_marking_them() -> None:
+    setup = Setup(UNKNOWN)
+    setup.load(frame(10))
+    setup.receive(setup.driver.frames.popleft())
+    assert setup.kinds() == ["taken", "sent"]
+    assert setup.port.confirmation is Confirmation.ECHO
+
+
+def test_an_equal_frame_of_another_node_confirms_nothing_where_echoes_are_marked() -> None:
+    """Nodes without a number send equal frames while they are configured."""
+    setup = Setup()
+    setup.load(frame(10))
+    setup.receive(frame(10))
+    assert setup.kinds() == ["taken", "receive", "lost"]
 
 
 def test_frames_that_udp_multicast_returns_are_ignored() -> None:

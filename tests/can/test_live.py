@@ -349,6 +349,7 @@ def test_an_unknown_interface_that_returns_nothing_refuses_deadlines_after_its_f
 ) -> None:
     monkeypatch.setitem(PROFILES, "virtual", replace(UNKNOWN, asks_for_echo=False))  # type: ignore[arg-type]
     monkeypatch.setattr("genus.can._live.port.CONFIRM_TIMEOUT_NS", 20_000_000)
+    monkeypatch.setattr("genus.can._live.port.PROBE_NS", 40_000_000)
     with open_bus(virtual(number=1)) as bus, pytest.raises(BusError, match="does not confirm"):
         bus.channel(Beacon, Soft(deadline="1s")).announce()
 
