@@ -331,7 +331,7 @@ def test_a_frame_counts_as_sent_when_the_controller_returned_it(virtual: Callabl
 def test_an_interface_that_does_not_confirm_warns_and_refuses_deadlines(
     virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(PROFILES, "virtual", PROFILES["slcan"])  # type: ignore[arg-type]
+    monkeypatch.setitem(PROFILES, "virtual", PROFILES["slcan"])
     with open_bus(virtual(number=1)) as bus, open_bus(virtual(number=2)) as other:
         assert "does not confirm what was sent" in caplog.text
         assert bus.traffic().link["interface does not confirm what was sent"] == 1
@@ -347,7 +347,7 @@ def test_an_interface_that_does_not_confirm_warns_and_refuses_deadlines(
 def test_an_unknown_interface_that_returns_nothing_refuses_deadlines_after_its_first_frame(
     virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PROFILES, "virtual", replace(UNKNOWN, asks_for_echo=False))  # type: ignore[arg-type]
+    monkeypatch.setitem(PROFILES, "virtual", replace(UNKNOWN, asks_for_echo=False))
     monkeypatch.setattr("genus.can._live.port.CONFIRM_TIMEOUT_NS", 20_000_000)
     monkeypatch.setattr("genus.can._live.port.PROBE_NS", 40_000_000)
     with open_bus(virtual(number=1)) as bus, pytest.raises(BusError, match="does not confirm"):
