@@ -60,6 +60,13 @@ class Machine(Protocol):
         Also after an error frame while a frame of this machine waits: all stations take part in error signalling.
         """
 
+    def error_passive(self, now: int, passive: bool) -> None:
+        """The controller became error passive, or is error active again.
+
+        A driver says so as early as it can: when an error counter reaches the warning limit of 96, if the controller
+        reports that, and else above 127.
+        """
+
     def bus_off(self, now: int) -> None:
         """The controller went off the bus after too many errors; the mailboxes are empty."""
 

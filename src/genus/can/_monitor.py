@@ -239,6 +239,9 @@ class Monitor:
     def lost(self, now: int) -> None:
         """Never: nothing is sent."""
 
+    def error_passive(self, now: int, passive: bool) -> None:
+        """Nothing to do: nothing is sent."""
+
     def bus_off(self, now: int) -> None:
         """Nothing to stop."""
 

@@ -218,6 +218,9 @@ class Broker:
     def lost(self, now: int) -> None:
         """Another frame won the arbitration; nothing to do."""
 
+    def error_passive(self, now: int, passive: bool) -> None:
+        """The controller became error passive, or active again; nothing to do: a broker has no hard channels."""
+
     def bus_off(self, now: int) -> None:
         """The controller is off the bus: drop everything that waits."""
         self._tx_queue.reset()
