@@ -227,7 +227,9 @@ def test_files_that_cannot_be_read_at_all_are_one_clear_error(tmp_path: Path) ->
         read_log(tmp_path / "none.log")
     with pytest.raises(RecordingError, match="'mf5' is no format of CAN logs; known: log, candump, asc, trc, "):
         read_log(tmp_path / "some.mf4", "mf5")
-    with pytest.raises(RecordingError, match="no CAN log that is known: none of the first 1 lines is a frame of log, "):
+    with pytest.raises(
+        RecordingError, match="not recognised as a CAN log: none of the first 1 lines is a frame of log, "
+    ):
         log_of(tmp_path, b"hello", "some.txt")
     (tmp_path / "folder.log").mkdir()
     with pytest.raises(RecordingError, match="directory"):

@@ -38,7 +38,7 @@ from genus.can._logs.line_fields import (
     read_time,
 )
 from genus.can._logs.log_file import BAD_TIME, HARMLESS, LAST_US, LINE_TOO_LONG, LONGEST_LINE, decode_text
-from genus.can._logs.text_block import BLANKS, Rows, TextBlock, split_line
+from genus.can._logs.text_block import BLANKS, Rows, TextBlock, split_line, without_colours
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
 
 FEW_LINES = 8
@@ -171,7 +171,8 @@ class _LayoutReader:
 
     def __init__(self, block: TextBlock, layout: Layout, rows: Rows) -> None:
         self._block, self._layout, self._fields = block, layout, layout.fields
-        self._rows = rows[block.tokens.count[rows] >= layout.needed]
+        count = block.tokens.count[rows]
+        self._rows = rows[count == layout.needed if self._fields.is_whole else count >= layout.needed]
         for literal in layout.literals:
             self._keep(self._has(literal))
 
@@ -388,7 +389,7 @@ class TextReader:
             text: Whole lines; the last one of a log may lack its newline.
             at: The byte of the log at which `text` begins.
         """
-        block = TextBlock(text, self.format.delimiter)
+        block = TextBlock(without_colours(text), self.format.delimiter)
         found = LogBlock([], [], Counter())
         start = 0
         while start < len(block):

@@ -34,7 +34,6 @@ FIRST_DATE_US = 631_152_000 * SECOND_US
 """1990: no log is older, so a smaller time stamp does not count from 1970."""
 _ERROR_FLAG = 0x2000_0000
 _COMMENTS = ("#", "//", ";", "$", "interface = ", "Disabled standard")
-_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _LINE = re.compile(
     r"\s*(?:\((?P<time>[^()]*)\)\s+)?(?P<channel>[^\s()\[\]#]+)\s+(?:(?P<dir>[RT]X)\s+(?:(?P<flags>[B-]\s+[E-])\s+)?)?"
     r"(?P<id>[0-9A-F]{3,8})\s+(?:\[(?P<length>\d{1,2})\]|\{(?P<code>\d{1,2})\})(?P<rest>\s+(?P<word>remote|ERRORFRAME))?",
@@ -57,28 +56,27 @@ class CandumpTextFormat:
 
     def _stamp(self, text: str) -> int | None:
         fields = self.match(text)
-        return read_time(_COLOURS.sub("", text), fields.time) if isinstance(fields, Fields) else None
+        return read_time(text, fields.time) if isinstance(fields, Fields) else None
 
     def read_header(self, text: str) -> HeaderLine | None:
         """Comments, and what a shell shows before the first line."""
         return HeaderLine() if text.lstrip().startswith(_COMMENTS) else None
 
     def match(self, text: str) -> Fields | NoFrame:
-        """The fields of a line; colours are left out."""
-        plain = _COLOURS.sub("", text) if "\x1b" in text else text
-        found = _LINE.match(plain)
+        """The fields of a line."""
+        found = _LINE.match(text)
         if found is None:
             return NoFrame(DAMAGED_LINE)
-        time = TimeFields() if found["time"] is None else find_time(plain, found.span("time"))
+        time = TimeFields() if found["time"] is None else find_time(text, found.span("time"))
         if time is None:
             return NoFrame(DAMAGED_LINE)
         word = (found["word"] or "").lower()
         if word == "remote":
             return NoFrame(REMOTE_FRAME, time)
         identifier = int(found["id"], 16)
-        if word or (len(found["id"]) > 3 and identifier & _ERROR_FLAG) or _ERROR_LINE.match(plain, found.end()):
+        if word or (len(found["id"]) > 3 and identifier & _ERROR_FLAG) or _ERROR_LINE.match(text, found.end()):
             return NoFrame(ERROR_FRAME, time)
-        return self._fields(plain, found, time)
+        return self._fields(text, found, time)
 
     def _fields(self, text: str, found: re.Match[str], time: TimeFields) -> Fields | NoFrame:
         size = found["length"] or found["code"]
@@ -87,7 +85,17 @@ class CandumpTextFormat:
             return NoFrame(LENGTHS_DISAGREE, time)
         end = data[-1][1] if data else found.end()
         fd = len(size) == 2 or int(size) > 8
-        return Fields(found.span("id"), data, int(size), end, time, found.span("channel"), standard_digits=3, by_value=False, fd=fd)
+        return Fields(
+            found.span("id"),
+            data,
+            int(size),
+            end,
+            time,
+            found.span("channel"),
+            standard_digits=3,
+            by_value=False,
+            fd=fd,
+        )
 
 
 def _kind_of(stamps: Sequence[int]) -> KindOfTimes:

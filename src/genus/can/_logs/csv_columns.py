@@ -21,7 +21,8 @@ _NAMES = {
     "error": "error er err iserror iserrorframe errorframe",
     "dlc": "dlc datalengthcode",
     "length": "len length datalength size datalen nbytes msglen dl bytecount databytecount datasize payloadlength",
-    "data": "data databytes payload datafield datahex bytes message msg framedata datahexadecimal rawdata candata "
+    "kind": "type msgtype frametype format idformat messagetype",
+    "data": "data databytes payload datafield datahex bytes framedata datahexadecimal rawdata candata "
     "datapayload hexdata messagedata payloadhex dataashex rawpayload datafieldhex",
     "channel": "bus channel chan chn ch network interface iface buschannel bussrc busid busnumber channelid port "
     "canchannel canbus src",
@@ -56,8 +57,8 @@ class CsvColumns(NamedTuple):
     base: int = 16
     data_base: int = 16
     packing: Literal["bytes", "hex", "base64"] = "hex"
-    header: bool = False
-    """Whether the log has a header; otherwise there may be more bytes than the first row has."""
+    kind: int = -1
+    """A column that may say in words whether identifiers are extended, among other things."""
 
 
 def plain_name(text: str) -> str:
@@ -97,7 +98,7 @@ def columns_of_header(cells: Sequence[str]) -> CsvColumns | None:
         "length" in roles or "dlc" not in roles,
         _unit_of(cells, names, roles.get("time", -1)),
         10 if "dec" in names[roles["id"]] or names[roles["id"]] in ("addr", "address") else 16,
-        header=True,
+        kind=roles.get("kind", -1),
     )
 
 
@@ -141,7 +142,9 @@ def refine(columns: CsvColumns, rows: Sequence[Sequence[str]]) -> CsvColumns:
     columns = columns._replace(base=base, unit=_unit_of_values(columns, rows))
     if columns.bytes or columns.first_byte >= 0:
         cells = [cell for row in rows for cell in byte_cells(columns, row)]
-        return columns._replace(packing="bytes", data_base=_base_of_bytes(cells))
+        data_base = _base_of_bytes(cells)
+        is_decimal = data_base == 10 and all(text.isdecimal() and (text[0] != "0" or text == "0") for text in ids)
+        return columns._replace(packing="bytes", data_base=data_base, base=10 if is_decimal else base)
     cells = [row[columns.data] for row in rows if len(row) > columns.data and row[columns.data]]
     if all(_JOINED.fullmatch(cell) for cell in cells):
         return columns._replace(packing="hex")
@@ -163,12 +166,14 @@ def byte_cells(columns: CsvColumns, row: Sequence[str]) -> list[str]:
 
 
 def _base_of_ids(ids: Sequence[str]) -> int:
-    """Decimal, if several identifiers have decimal digits only and none has a prefix or leading zeros."""
+    """Decimal, if several identifiers have decimal digits only, and differ in length or are no hexadecimal ones."""
     plain = [text for text in ids if text]
     if any(not text.isdecimal() or (len(text) > 1 and text.startswith("0")) for text in plain):
         return 16
-    is_wide = any(len(text) > 8 or int(text, 16) > 0x1FFF_FFFF for text in plain)
-    return 10 if is_wide or len(set(plain)) >= 4 or any(len(text) == 4 and int(text) < 2048 for text in plain) else 16
+    if any(len(text) > 8 or (len(text) < 5 and int(text, 16) > 0x7FF) for text in plain):
+        return 10
+    is_padded = len({len(text) for text in plain}) == 1 and all(len(text) >= 3 for text in plain)
+    return 16 if is_padded or len(set(plain)) < 4 else 10
 
 
 def _base_of_bytes(cells: Sequence[str]) -> int:
@@ -203,10 +208,16 @@ def columns_of_values(rows: Sequence[Sequence[str]]) -> CsvColumns | None:
         return CsvColumns(1, 0, 2, 3, 4, 5, 6)  # python-can's
     times = [at for at in range(min(width, 3)) if all(_is_time(row[at]) for row in rows)]
     for time in [*times[:2], -1]:
-        for id_ in range(time + 1, min(width, time + 5)):
-            if all(_is_id(row[id_]) for row in rows) and (found := _with_data(rows, time, id_, width)):
-                return found
+        ids = [id_ for id_ in range(time + 1, min(width, time + 5)) if all(_is_id(row[id_]) for row in rows)]
+        found = [columns for id_ in ids if (columns := _with_data(rows, time, id_, width))]
+        if found:
+            return max(found, key=lambda columns: (*_likely_id([row[columns.id] for row in rows]), columns.id))
     return None
+
+
+def _likely_id(cells: Sequence[str]) -> tuple[bool, int]:
+    """Of several columns that could be the identifier, it is the one with three digits and the most values."""
+    return all(len(cell) >= 3 for cell in cells), len(set(cells))
 
 
 def _with_data(rows: Sequence[Sequence[str]], time: int, id_: int, width: int) -> CsvColumns | None:

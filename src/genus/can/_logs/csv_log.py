@@ -24,13 +24,13 @@ ROWS_ENOUGH = 200
 _TRUE = {"1", "true", "t", "yes", "y", "x", "ext", "extended", "eff", "xtd", "tff", "rtr", "r", "29"}
 _FALSE = {"", "0", "false", "f", "no", "n", "s", "std", "standard", "sff", "-", "11", "fff", "ftf", "ftt", "fft", "d"}
 _PREFIX = re.compile("0[xX]")
-_BEFORE, _BEHIND = " \t\"'=\x0b\x0c\r", " \t\"'\x0b\x0c\r"
+_BEFORE, _BEHIND = " \t\"'=(\x0b\x0c\r", " \t\"')\x0b\x0c\r"
 """What may be around a value; spreadsheets write `="1"`, and base 64 ends in `=`."""
 _BYTE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,3})(?=[\s:_.-]|$)")
 
 
 class CsvFormat:
-    """State: the columns of a CSV log, and whether rows have begun. Times below 1990 count from the start of the log."""
+    """State: the columns of a CSV log, and whether rows have begun. Times below 1990 count from the log's start."""
 
     name = "csv"
     is_divisible = True
@@ -75,6 +75,8 @@ class CsvFormat:
         if time is None:
             return NoFrame(DAMAGED_LINE)
         flags = {role: _flag(text, spans, getattr(columns, role)) for role in ("remote", "error", "extended", "fd")}
+        if flags["extended"] is None:
+            flags["extended"] = _kind(text, spans, columns.kind)
         if flags["error"]:
             return NoFrame(ERROR_FRAME, time)
         if flags["remote"]:
@@ -95,8 +97,10 @@ class CsvFormat:
         self._has_begun = True
         fields, length, packing = data
         used = {columns.id, columns.time, columns.data, columns.channel, columns.dlc}
-        used |= {columns.extended, columns.remote, columns.error, columns.fd}
-        used |= set(range(columns.first_byte, columns.first_byte + length)) if columns.first_byte >= 0 else set()
+        used |= {columns.extended, columns.remote, columns.error, columns.fd, columns.kind}
+        if columns.first_byte >= 0:
+            count = length if columns.dlc >= 0 else columns.bytes or 64
+            used |= set(range(columns.first_byte, columns.first_byte + count))
         channel = spans[columns.channel] if 0 <= columns.channel < len(spans) else None
         return Fields(
             identifier,
@@ -205,6 +209,12 @@ def _flag(text: str, spans: list[Span], column: int) -> bool | None:
         return None
     value = re.sub(r"[\s-]", "", text[slice(*spans[column])].lower())
     return True if value in _TRUE or value.startswith("t") else False if value in _FALSE else None
+
+
+def _kind(text: str, spans: list[Span], column: int) -> bool | None:
+    """Whether a column such as `Type` says in words that the identifier is extended."""
+    value = text[slice(*spans[column])] if 0 <= column < len(spans) else ""
+    return None if value.isdigit() else _flag(text, spans, column)
 
 
 def _trimmed(text: str, span: Span) -> Span:

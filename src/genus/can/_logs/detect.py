@@ -26,13 +26,15 @@ from genus.can._logs.other_lines import (
     TableFormat,
 )
 from genus.can._logs.peak_trc import TrcFormat
-from genus.can._logs.text_block import BLANKS
+from genus.can._logs.text_block import BLANKS, without_colours
 from genus.can._logs.vector_asc import AscFormat
 from genus.errors import RecordingError
 
 HEAD_BYTES = 1 << 17
 """So much of a log is looked at."""
 HEAD_LINES = 1000
+FIRST_LINES = 60
+"""If a format reads frames in so many lines, no more are looked at."""
 BINARY: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
     {
         "blf": (b"LOGG",),
@@ -58,7 +60,7 @@ class Head(NamedTuple):
     @classmethod
     def of(cls, start: bytes) -> "Head":
         """The lines of the first bytes of a log."""
-        lines = start.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        lines = without_colours(start.removeprefix(b"\xef\xbb\xbf")).split(b"\n")
         whole = lines[:-1] if len(lines) > 1 and len(start) >= HEAD_BYTES else lines
         return cls(tuple(line.decode("latin-1") for line in whole[:HEAD_LINES] if line.strip(BLANKS.encode())))
 
@@ -114,7 +116,7 @@ class Detected(NamedTuple):
     frames: int = 0
     """How many frames of the head it reads."""
     lines: int = 0
-    """How many lines of the head are not blank."""
+    """How many lines were looked at, without blank ones."""
     tried: str = ""
     """What was tried, for messages."""
 
@@ -131,15 +133,21 @@ def detect(start: bytes) -> Detected:
         if start.startswith(magics):
             return Detected(name)
     head = Head.of(start)
-    best = Detected(CANDUMP, sum(_is_candump(text) for text in head.lines), len(head.lines))
-    for name in TEXT:
-        found = count_frames(TEXT[name](head), head.lines)
-        if found > best.frames:
-            best = Detected(name, found, len(head.lines))
-    if best.frames:
-        return best
+    for lines in (head.lines[:FIRST_LINES], head.lines[FIRST_LINES:]):
+        best = _most_frames(head, lines)
+        if best.frames:
+            return best
     tried = f"none of the first {len(head.lines)} lines is a frame of {', '.join(TEXT_FORMATS)}"
     return Detected(_by_header(head.lines), 0, len(head.lines), tried)
+
+
+def _most_frames(head: Head, lines: Sequence[str]) -> Detected:
+    best = Detected(CANDUMP, sum(_is_candump(text) for text in lines), len(lines))
+    for name, made in TEXT.items():
+        found = count_frames(made(head), lines)
+        if found > best.frames:
+            best = Detected(name, found, len(lines))
+    return best
 
 
 def _is_candump(text: str) -> bool:

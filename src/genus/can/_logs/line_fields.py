@@ -55,7 +55,7 @@ class Fields(NamedTuple):
     """A field for each byte, or one with all bytes (see `packing`)."""
     length: int
     end: int
-    """Where the frame ends; what is behind it in the line does not matter."""
+    """Where the frame ends; what is behind it in the line does not matter, unless `is_whole`."""
     time: TimeFields = TimeFields()
     channel: Span | None = None
     base: int = 16
@@ -71,6 +71,8 @@ class Fields(NamedTuple):
     """Decimal numbers without a meaning, such as line numbers."""
     free: tuple[Span, ...] = ()
     """Fields without a meaning, whatever they contain."""
+    is_whole: bool = False
+    """Whether nothing can follow, because the line does not say how many bytes it has."""
 
 
 class NoFrame(NamedTuple):
@@ -138,6 +140,9 @@ _CLOCK = re.compile(
 )
 
 
+_COMPACT = re.compile(r"(\d{1,2})T(\d{2})(\d{2})(\d{2})(\d{3})", re.ASCII)
+
+
 def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
     """The numbers of a time stamp: `1436509052.249713`, `00:00:01:2345`, `2020-12-19 12:04:45.485261`.
 
@@ -153,6 +158,9 @@ def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
     if found := _NUMBER.fullmatch(text, *span):
         micros, divisor = _UNITS[unit]
         return TimeFields((TimePart(found.span(1), micros, divisor), *_fraction(found, 2, micros, divisor)))
+    if found := _COMPACT.fullmatch(text, *span):
+        parts = zip(range(1, 6), (86_400_000, 3_600_000, 60_000, 1000, 1), strict=True)
+        return TimeFields(tuple(TimePart(found.span(part), millis * 1000) for part, millis in parts))
     if (found := _CLOCK.fullmatch(text, *span)) is None:
         return None
     clock = (("h", 3600), ("m", 60), ("s", 1))

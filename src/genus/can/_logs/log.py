@@ -125,6 +125,7 @@ class CanLog:
         lines = 0
         for at, text in self._file.lines():
             block = reader.parse(text, at)
+            self.times = reader.times
             self._note(block, text, at, lines)
             lines += text.count(b"\n")
             yield block

@@ -7,7 +7,7 @@ import mmap
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -138,13 +138,23 @@ class LogFile:
 
 def read_head(path: Path, size: int) -> bytes:
     """The first unpacked bytes of a log, as `LogFile.lines` gives them if they are text."""
-    found = b""
-    with closing(LogFile(path, SkippedRecords())) as file:
-        for chunk in file.chunks(size):
+    with path.open("rb") as file:
+        return head_of(file, size)
+
+
+def head_of(file: IO[bytes], size: int) -> bytes:
+    """The first unpacked bytes of a log that is open at its beginning."""
+    packing = packing_of(file.read(8))
+    file.seek(0)
+    source, found = unpacked(file, packing), b""
+    try:
+        while len(found) < size and (chunk := source.read(size)):
             found += chunk
-            if len(found) >= size:
-                break
-    return b"".join(plain_text([found[:size]])) if looks_like_utf_16(found) or b"\n" not in found else found[:size]
+    except (EOFError, *UNPACKING_ERRORS):
+        pass  # a damaged file shows what comes before the damage
+    text = found[:size]
+    is_plain = looks_like_utf_16(text) is None and (b"\n" in text or b"\r" not in text)
+    return text if is_plain else b"".join(plain_text([text]))
 
 
 def decode_text(raw: bytes) -> str:

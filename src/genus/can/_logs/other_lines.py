@@ -32,10 +32,12 @@ class PatternFormat:
     def __init__(self, name: str, first_stamp: int | None) -> None:
         self.name = name
         self.times = LineTimes(_kind(first_stamp))
+        self._has_begun = False
 
     def read_header(self, text: str) -> HeaderLine | None:
-        """Comments."""
-        return HeaderLine() if _COMMENT.match(text) else None
+        """Comments, and titles before the first frame."""
+        is_title = not self._has_begun and not any(letter.isdigit() for letter in text)
+        return HeaderLine() if is_title or _COMMENT.match(text) else None
 
     def match(self, text: str) -> Fields | NoFrame:
         """The fields of a line, by the groups `time`, `channel`, `id`, `dlc` and `data` of the pattern."""
@@ -77,6 +79,7 @@ class PatternFormat:
         packed = self.data(text, found, groups)
         if packed is None:
             return NoFrame(LENGTHS_DISAGREE, time)
+        self._has_begun = True
         spans, length, packing = packed
         end = max(spans[-1][1] if spans else 0, found.end("id"), found.end("dlc") if groups.get("dlc") else 0)
         return Fields(
@@ -91,7 +94,7 @@ class PatternFormat:
             standard_digits=self.standard_digits,
             by_value=self.by_value,
             fd=self.is_fd(groups, length),
-            free=(found.span("type"),) if groups.get("type") else (),
+            is_whole=not groups.get("dlc") and packing == "bytes",
         )
 
 
@@ -158,7 +161,7 @@ class HashFormat(PatternFormat):
     """`can0 123#11223344` without the brackets of `candump -L`: with or without a time, a channel and a direction."""
 
     pattern = re.compile(
-        rf"\s*(?:\(?(?P<time>{_NUMBER})\)?\s+)?(?:(?P<channel>[A-Za-z][\w.:-]*)\s+)?(?P<id>[0-9A-F]{{3}}|[0-9A-F]{{8}})"
+        rf"\s*(?:\(?(?P<time>{_NUMBER})\)?\s+)?(?:(?P<channel>\w[\w.:-]*)\s+)?(?P<id>[0-9A-F]{{3}}|[0-9A-F]{{8}})"
         r"#(?:(?P<remote>R[0-9A-F]?)|(?:\#(?P<fd>[0-9A-F]))?(?P<data>(?:[0-9A-F]{2}){0,64}))(?:\s+[RT])?\s*$",
         re.ASCII | re.IGNORECASE,
     )

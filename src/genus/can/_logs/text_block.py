@@ -96,6 +96,14 @@ class TextBlock:
         return np.ascontiguousarray(rows[:, :, :2]).reshape(len(starts), 2 * count), is_apart
 
 
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*[mK]")
+
+
+def without_colours(text: bytes) -> bytes:
+    """Text with blanks in place of what sets the colours of a terminal."""
+    return _COLOUR.sub(lambda found: b" " * len(found[0]), text) if b"\x1b" in text else text
+
+
 _TOKEN = re.compile(f"[^{BLANKS}]+")
 
 

@@ -162,7 +162,7 @@ class AscFormat:
         )
 
 
-_LOOKS_LIKE_A_FRAME = re.compile(r"\s*\d+[.,]\d+\s+(?:CANFD\s+)?(?:CAN\s*)?\d+\s+.*\b(?:Rx|Tx|TxRq)\b", re.IGNORECASE)
+_LOOKS_LIKE_A_FRAME = re.compile(r"\s*\d+[.,]\d+\s+(?:CANFD\s+)?(?:CAN\s*)?\d+\s+\S+\s+(?:Rx|Tx|TxRq)\b", re.IGNORECASE)
 
 
 def _number(text: str | None, base: int) -> int | None:
