@@ -21,7 +21,7 @@ from bench.timing import markdown
 from genus.can import ColumnDecoder, DecodedFrames, Frame, LoggedFrame, load_dbc, read_log
 from tests.can.log_writers import START_US, WRITERS
 
-FRAMES = 40_000
+FRAMES = 100_000
 BY_CANTOOLS = 5_000
 ROUNDS = 1
 CANTOOLS = ("candump -L", "candump -t a", "candump -t A", "candump -t d", "candump", "trc 1.1", "trc 1.3", "trc 2.1")

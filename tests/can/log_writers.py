@@ -181,7 +181,7 @@ def vehicle_spy(number: int, each: LoggedFrame) -> str:
     frame = each.frame
     data = ",".join([*(f"{byte:02X}" for byte in frame.data), *[""] * (8 - len(frame.data))])
     xtd = "T" if frame.extended else "F"
-    description = f'"HS CAN, ${frame.id:X}"' if number % 7 == 3 else f"HS CAN ${frame.id:X}"
+    description = f'"HS CAN, ${frame.id:X}"' if number % 97 == 3 else f"HS CAN ${frame.id:X}"
     return f"{number},{_seconds(each.at_us)},0.0001,67371008,F,F,{description},{each.channel},,{frame.id:X},F,{xtd},{data},,,"
 
 

@@ -173,17 +173,20 @@ class _LayoutReader:
         self._block, self._layout, self._fields = block, layout, layout.fields
         count = block.tokens.count[rows]
         self._rows = rows[count == layout.needed if self._fields.is_whole else count >= layout.needed]
+        self._first = block.tokens.first[self._rows]
+        self._found: dict[int, tuple[Offsets, Offsets]] = {}
         for literal in layout.literals:
             self._keep(self._has(literal))
 
     def _keep(self, mask: Mask) -> None:
         if not mask.all():
-            self._rows = self._rows[mask]
+            self._rows, self._first, self._found = self._rows[mask], self._first[mask], {}
 
     def _bounds(self, token: int) -> tuple[Offsets, Offsets]:
-        tokens = self._block.tokens
-        which = tokens.first[self._rows] + token
-        return tokens.start[which], tokens.end[which]
+        if token not in self._found:
+            tokens, which = self._block.tokens, self._first + token
+            self._found[token] = tokens.start[which], tokens.end[which]
+        return self._found[token]
 
     def _has(self, literal: _Literal) -> Mask:
         start, end = self._bounds(literal.token)
@@ -265,10 +268,9 @@ class _LayoutReader:
             return np.zeros(every, np.int32), (None,), np.ones(every, np.bool_)
         start, end = self._span(span)
         channel, names = np.full(every, -1, np.int32), []
-        for width in np.unique(end - start).tolist():
-            if not 0 < width <= LONGEST_CHANNEL:
-                continue
-            same = np.flatnonzero(end - start == width)
+        widths = end - start
+        for width in range(max(int(widths.min()), 1), min(int(widths.max()), LONGEST_CHANNEL) + 1):
+            same = np.flatnonzero(widths == width)
             for text, which in distinct(self._block.buffer, start[same], width):
                 if text.isalnum() or not set(text) & set(BLANKS.encode()):
                     channel[same[which]] = len(names)
@@ -294,7 +296,7 @@ class _LayoutReader:
         start, end = self._span(span)
         digits = 2 * self._fields.length
         text = windows_at(self._block.buffer, start, digits)
-        return hex_bytes(text), (end - start == digits) & is_hex(text).all(axis=1)
+        return hex_bytes(text), (end - start == digits) & _all_hex(text)
 
     def _base64(self) -> tuple[Bytes, Mask]:
         (span,) = self._fields.data
@@ -316,7 +318,7 @@ class _LayoutReader:
         first, last = self._span(fields.data[0]), self._span(fields.data[-1])
         if fields.data_base == 16 and step > 2 and (last[1] - first[0] == step * (count - 1) + 2).all():
             text, is_apart = self._block.pairs_apart(first[0], count, step)
-            is_valid = is_apart & ~(~is_hex(text)).any(axis=1)
+            is_valid = is_apart & _all_hex(text)
             if is_valid.all():
                 return hex_bytes(text), is_valid
         return self._one_by_one()
@@ -329,6 +331,12 @@ class _LayoutReader:
             is_valid &= is_number & (found < 256)
             data[:, number] = found & 0xFF
         return data, is_valid
+
+
+def _all_hex(text: Bytes) -> Mask:
+    """The rows of hexadecimal digits only; in most cases that is all of them."""
+    found = is_hex(text)
+    return np.ones(len(text), np.bool_) if found.all() else found.all(axis=1)
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
@@ -363,8 +371,10 @@ class _Part:
 class TextReader:
     """State: reads the blocks of a text log, one after the other, and remembers the layouts of its lines."""
 
-    def __init__(self, format: TextFormat) -> None:
+    def __init__(self, format: TextFormat, *, learns: bool = True) -> None:
+        """With `learns` false every line is read alone, which is slow and gives the same."""
         self.format = format
+        self._learns = learns
         self._layouts: dict[object, Layout] = {}
 
     @property
@@ -396,13 +406,13 @@ class TextReader:
             part = _Part()
             start = self._parse_lines(block, start, part, found, at)
             self._finish(block, part, found, at)
-        return found
+        return found._replace(lines=len(block))
 
     def _parse_lines(self, block: TextBlock, start: int, part: _Part, found: LogBlock, at: int) -> int:
         """Read lines up to a header that changes how lines are read; gives the line after it."""
         is_read = np.zeros(len(block), np.bool_)
-        learned, useless = len(block) - start >= FEW_LINES, 0
-        can_learn = np.ones(len(block), np.bool_) if (whole := block.whole_fields()) is None else whole
+        learned, useless = self._learns and len(block) - start >= FEW_LINES, 0
+        can_learn = block.whole_fields()
         if learned:
             for layout in list(self._layouts.values()):
                 self._read_layout(block, layout, start, is_read, can_learn, part)
@@ -427,8 +437,9 @@ class TextReader:
                 continue
             fields = self.format.match(text)
             part.alone.append(_alone(row, text, fields))
-            if learned and useless < USELESS_EXAMPLES and isinstance(fields, Fields) and can_learn[row]:
-                layout = learn(fields, text, block.delimiter)
+            if learned and useless < USELESS_EXAMPLES and isinstance(fields, Fields):
+                is_whole = can_learn is None or can_learn[row]
+                layout = learn(fields, text, block.delimiter) if is_whole else None
                 if layout is not None and layout.key not in self._layouts and len(self._layouts) < MOST_LAYOUTS:
                     count = self._read_layout(block, layout, row + 1, is_read, can_learn, part)
                     if count:
@@ -438,9 +449,10 @@ class TextReader:
         return len(block)
 
     def _read_layout(
-        self, block: TextBlock, layout: Layout, start: int, is_read: Mask, can_learn: Mask, part: _Part
+        self, block: TextBlock, layout: Layout, start: int, is_read: Mask, can_learn: Mask | None, part: _Part
     ) -> int:
-        rows = np.flatnonzero(~is_read[start:] & can_learn[start:]) + start
+        unread = ~is_read[start:] if can_learn is None else ~is_read[start:] & can_learn[start:]
+        rows = np.flatnonzero(unread) + start
         read = _LayoutReader(block, layout, rows).read() if len(rows) else None
         if read is None:
             return 0
@@ -459,9 +471,12 @@ class TextReader:
         rows = np.concatenate([np.array([each.row for each in alone], np.intp), *(read.rows for read in part.read)])
         stamps = np.array([each.stamp or 0 for each in alone], np.int64)
         stamps = np.concatenate([stamps, *(read.frames.at_us for read in part.read)])
-        order = np.argsort(rows, kind="stable")
-        times = np.empty(len(rows), np.int64)
-        times[order] = self.format.times.resolve(stamps[order])
+        if self.format.times.is_ordered:
+            order = np.argsort(rows, kind="stable")
+            times = np.empty(len(rows), np.int64)
+            times[order] = self.format.times.resolve(stamps[order])
+        else:
+            times = self.format.times.resolve(stamps)
         at_us = dict(zip([each.row for each in alone], times[: len(alone)].tolist(), strict=True))
         self._finish_alone(block, part.alone, at_us, found, at)
         done = len(alone)

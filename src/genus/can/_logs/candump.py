@@ -132,7 +132,7 @@ def parse_candump(text: bytes, at: int = 0) -> LogBlock:
     rest = np.flatnonzero(is_other)
     others = _parse_others(text, starts[rest].tolist(), ends[rest].tolist(), at)
     parts = [part for part in (*frames, *others.frames) if len(part.at_us)]
-    return LogBlock(parts, others.damaged, skipped + others.skipped)
+    return LogBlock(parts, others.damaged, skipped + others.skipped, len(starts))
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE
 
 FIRST_DATE_US = 631_152_000 * SECOND_US
 """1990: no log is older, so a smaller time stamp does not count from 1970."""
+STAMPS = 200
+"""So many time stamps show what they count from."""
 _ERROR_FLAG = 0x2000_0000
 _COMMENTS = ("#", "//", ";", "$", "interface = ", "Disabled standard")
 _LINE = re.compile(
@@ -50,7 +52,7 @@ class CandumpTextFormat:
 
     def __init__(self, head: Sequence[str] = ()) -> None:
         """`head` are the first lines of the log; they show what its time stamps count from."""
-        stamps = [stamp for text in head if (stamp := self._stamp(text)) is not None]
+        stamps = [stamp for text in head[:STAMPS] if (stamp := self._stamp(text)) is not None]
         self.times = LineTimes(_kind_of(stamps))
         self.is_divisible = self.times.kind != "deltas"
 

@@ -32,7 +32,7 @@ from genus.errors import RecordingError
 
 HEAD_BYTES = 1 << 17
 """So much of a log is looked at."""
-HEAD_LINES = 1000
+HEAD_LINES = 500
 FIRST_LINES = 60
 """If a format reads frames in so many lines, no more are looked at."""
 BINARY: Mapping[str, tuple[bytes, ...]] = MappingProxyType(

@@ -76,7 +76,11 @@ def numbers(buffer: Bytes, starts: Offsets, ends: Offsets, base: int) -> tuple[O
     widths = ends - starts
     found, is_valid = _last_eight(buffer, ends, np.clip(widths, 0, 8), base)
     is_valid &= (widths >= 1) & (widths <= WIDEST)
-    if (wide := np.flatnonzero(widths > 8)).size:
+    is_wide = widths > 8
+    if is_wide.all():
+        high, is_high = _last_eight(buffer, ends - 8, np.clip(widths - 8, 0, 8), base)
+        return found + high * base**8, is_valid & is_high
+    if (wide := np.flatnonzero(is_wide)).size:
         high, is_high = _last_eight(buffer, ends[wide] - 8, np.clip(widths[wide] - 8, 0, 8), base)
         found[wide] += high * base**8
         is_valid[wide] &= is_high

@@ -126,6 +126,8 @@ class LogBlock(NamedTuple):
     damaged: list[DamagedLine]
     skipped: Counter[str]
     """Error and remote frames."""
+    lines: int = 0
+    """How many lines there are; 0 in binary formats."""
 
     def rows(self) -> list[tuple[int, LoggedFrame]]:
         """The frames one by one with their positions, in the order of the log."""

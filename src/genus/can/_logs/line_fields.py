@@ -230,6 +230,11 @@ class LineTimes:
         """Count from another start, for example in a new session of the log."""
         self.kind, self.start_us, self._passed, self._last = kind or self.kind, start_us, 0, 0
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a time depends on the lines before it."""
+        return self.kind in ("deltas", "day")
+
     def resolve(self, stamps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The times of successive lines, in microseconds since 1970."""
         if not len(stamps):

@@ -127,7 +127,7 @@ class CanLog:
             block = reader.parse(text, at)
             self.times = reader.times
             self._note(block, text, at, lines)
-            lines += text.count(b"\n")
+            lines += block.lines
             yield block
 
     def _note(self, block: LogBlock, text: bytes, at: int, lines: int) -> None:

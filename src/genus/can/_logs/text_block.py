@@ -57,7 +57,7 @@ class TextBlock:
     def _split(self, size: int) -> Tokens:
         used = self.buffer[:size]
         if not self.delimiter:
-            is_blank = _IS_BLANK[used]
+            is_blank = _blanks(used)
             edges = np.flatnonzero(is_blank[1:] != is_blank[:-1]) + 1
             start, end = edges[0::2], edges[1::2]
         else:
@@ -72,11 +72,22 @@ class TextBlock:
         quotes = np.flatnonzero(self.buffer == _QUOTE)
         if not self.delimiter or not len(quotes):
             return None
+        found = np.searchsorted(quotes, self.start) == np.searchsorted(quotes, self.end)
+        quoted = np.flatnonzero(~found)
+        found[quoted] = self._are_whole(quotes, quoted)
+        return found
+
+    def _are_whole(self, quotes: Offsets, rows: Rows) -> Mask:
+        """The lines among some with quotes in which every token has none, or one at each end."""
         tokens = self.tokens
-        count = np.searchsorted(quotes, tokens.end) - np.searchsorted(quotes, tokens.start)
-        is_quoted = (self.buffer[tokens.start] == _QUOTE) & (self.buffer[tokens.end - 1] == _QUOTE) & (count == 2)
-        torn = np.append(0, np.cumsum((count > 0) & ~is_quoted))
-        found: Mask = torn[tokens.first + tokens.count] == torn[tokens.first]
+        count = tokens.count[rows]
+        last = np.cumsum(count)
+        which = np.repeat(tokens.first[rows] - last + count, count) + np.arange(last[-1] if len(last) else 0)
+        start, end = tokens.start[which], tokens.end[which]
+        inside = np.searchsorted(quotes, end) - np.searchsorted(quotes, start)
+        is_quoted = (self.buffer[start] == _QUOTE) & (self.buffer[end - 1] == _QUOTE) & (inside == 2)
+        torn = np.append(0, np.cumsum((inside > 0) & ~is_quoted))
+        found: Mask = torn[last] == torn[last - count]
         return found
 
     def has_bytes(self, starts: Offsets, wanted: bytes) -> Mask:
@@ -92,8 +103,17 @@ class TextBlock:
         """The characters of `count` pairs that begin `step` apart, and where only separators are between them."""
         rows = windows_at(self.buffer, starts, step * count).reshape(len(starts), count, step)
         between = rows[:, :-1, 2:].reshape(len(starts), -1)
-        is_apart = (_IS_BLANK[between] | (between == ord(self.delimiter or " "))).all(axis=1)
+        is_between = _IS_BLANK[between] | (between == ord(self.delimiter or " "))
+        is_apart = np.ones(len(starts), np.bool_) if is_between.all() else is_between.all(axis=1)
         return np.ascontiguousarray(rows[:, :, :2]).reshape(len(starts), 2 * count), is_apart
+
+
+def _blanks(text: Bytes) -> Mask:
+    """Which characters are blanks: by comparing, unless there are control characters that are none."""
+    found: Mask = text <= ord(" ")
+    if ((text < ord("\t")) | ((text > ord("\r")) & (text < ord(" ")))).any():
+        found = _IS_BLANK[text]
+    return found
 
 
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*[mK]")
