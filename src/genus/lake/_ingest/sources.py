@@ -39,7 +39,8 @@ def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
 
 
 RECORDING = "recording"
-CAN_ENDINGS = ("log", "asc", "blf", "trc")
+CAN_ENDINGS = ("log", "asc", "blf", "trc", "mf4", "mdf", "pcap", "pcapng", "crtd")
+"""Endings of CAN logs; with a DBC file, a file of any ending that is no other format is one if its content is."""
 
 PathLike = str | os.PathLike[str]
 Unknown = Literal["dead", "pass"]
@@ -114,8 +115,8 @@ class FormatChooser:
         ending = self._format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
-        if ending in CAN_ENDINGS or (self._dbc_path is not None and ending == "csv"):
-            return self._can_logs(path, ending)
+        if ending in CAN_ENDINGS or (self._dbc_path is not None and (ending == "csv" or ending not in ENDINGS)):
+            return self._can_logs(path)
         if ending in ENDINGS:
             return mapped_format(path, ending, self._mapping)
         known = ", ".join(("genus", *ENDINGS, *CAN_ENDINGS))
@@ -126,12 +127,12 @@ class FormatChooser:
         if self._mapping is not None:
             self._mapping.check(types)
 
-    def _can_logs(self, path: str, ending: str) -> Format:
+    def _can_logs(self, path: str) -> Format:
         if self._dbc is None:
             raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
-        from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
+        from genus.lake._ingest.can_logs import CanLogs, find_log_format  # needs cantools, an extra
 
-        return CanLogs.of(self._dbc, ending, unknown=self._unknown)
+        return CanLogs.of(self._dbc, self._format or find_log_format(path), unknown=self._unknown)
 
 
 def ending_of(path: str) -> str:
