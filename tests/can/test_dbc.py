@@ -221,7 +221,7 @@ def test_two_messages_of_one_identifier_are_said(tmp_path: Path) -> None:
 def test_a_file_that_is_no_dbc_is_one_clear_error(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.dbc"
     path.write_text(text)
-    with pytest.raises(DbcError, match=r"bad\.dbc: cantools cannot read it: ") as raised:
+    with pytest.raises(DbcError, match=r"bad\.dbc: cantools cannot read it as DBC: ") as raised:
         load_dbc(path)
     assert "\n" not in str(raised.value)
 

@@ -105,7 +105,7 @@ def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
         signals=tuple(_named(found, type_name, message, layouts)),
         fd=message.is_fd,
         j1939=message.protocol == "j1939",
-        senders=tuple(map(found.file.name, message.senders)),
+        senders=tuple(found.file.name(sender) for sender in message.senders if sender),
         cycle_time_ms=round(message.cycle_time) if isinstance(message.cycle_time, int | float) else None,
         comment=message.comment or None,
     )

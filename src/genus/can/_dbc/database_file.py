@@ -34,13 +34,17 @@ _LONG = rf"0*\d{{{MOST_DIGITS + 1},}}"
 _HUGE = re.compile(
     rf"^\s*BO_\s+\S+\s+[^:\n]*:\s*{_LONG}"  # the bytes of a message in DBC
     rf"|:\s*(?:\d+\s*\|\s*{_LONG}|{_LONG}\s*\|\s*\d+)\s*@"  # the bits of a signal
-    rf"|^\s*SG_MUL_VAL_[^;]*-\s*{_LONG}"  # the values of a multiplexer
+    rf"|^\s*SG_MUL_VAL_\s+\d[^;\n]*-\s*{_LONG}"  # the values of a multiplexer
     rf"|\b(?:length|offset|count|bl)\s*=\s*[\"']{_LONG}"  # KCD and CDD
     rf"|<(?:LENGTH|FRAME-LENGTH|START-POSITION)>\s*{_LONG}"  # ARXML
     rf"|^\s*(?:Len|Var|Sig)\s*=[^/\n]*\b{_LONG}",  # SYM
     re.MULTILINE,
 )
 """Sizes with which cantools would use up all memory."""
+_DECLARED = re.compile(r"^\s*(?:BO_\s+\d+\s+\w+\s*:|SG_\s+\w+[^\":\n]*:\s*\d+\s*\|)", re.MULTILINE)
+"""Lines that declare messages and signals, also in comments."""
+_END: Mapping[str, str] = MappingProxyType({"dbc": "\nBS_:\n"})
+"""An empty statement to end with: cantools does not tell of an incomplete statement at the end of a DBC file."""
 _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, 65279), " ")
 
 
@@ -56,9 +60,14 @@ class DatabaseFile:
     repairs: tuple[str, ...] = ()
     """What was repaired or left out so that cantools could read the file."""
 
-    def name(self, name: str) -> str:
-        """The name in the file for a name that cantools gives."""
-        return self.placeholders.get(name, name)
+    @property
+    def size(self) -> int:
+        """The number of messages and signals."""
+        return sum(1 + len(message.signals) for message in self.messages)
+
+    def name(self, name: str | None) -> str:
+        """The name in the file for a name that cantools gives; empty if the file has none."""
+        return self.placeholders.get(name, name) if name else ""
 
 
 def read_database(path: Path) -> DatabaseFile:
@@ -69,10 +78,8 @@ def read_database(path: Path) -> DatabaseFile:
         raise DbcError(f"cannot read {path}: {problem.strerror}") from None
     text = decode_text(data)
     format = detect_format(text, path)
-    if format == "dbc":
-        return _read_dbc(path, text)
     try:
-        return _load(text, format)
+        return _read_dbc(text) if format == "dbc" else _load(text, format)
     except _Refused as refused:
         raise DbcError(f"{path}: cantools cannot read it as {format.upper()}: {refused}") from refused.__cause__
 
@@ -145,7 +152,7 @@ def _load(text: str, format: str) -> DatabaseFile:
     with suppress_warnings("cantools"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cantools deprecates diagnostic data, and warns for each
         try:
-            found = cantools.database.load_string(text, database_format=format, strict=False)
+            found = cantools.database.load_string(text + _END.get(format, ""), database_format=format, strict=False)
         except Exception as problem:
             raise _Refused(_reason(problem)) from problem
     if isinstance(found, Database):
@@ -165,32 +172,30 @@ def _reason(problem: Exception) -> str:
 # -- DBC ---------------------------------------------------------------------------------------------------------------
 
 
-def _read_dbc(path: Path, text: str) -> DatabaseFile:
+def _read_dbc(text: str) -> DatabaseFile:
     """What cantools reads of a DBC file, if need be of a repaired one."""
     try:
-        return _load(text, "dbc")
+        found = _load(text, "dbc")
     except _Refused as refused:
-        return _read_repaired(path, text, refused)
+        repaired = _load_repaired(text, refused)
+        if not repaired.messages:
+            raise
+        return repaired
+    if len(_DECLARED.findall(text)) <= found.size:
+        return found
+    repaired = _load_repaired(text, _Refused("a quote that is not closed hides messages or signals"))
+    return repaired if repaired.size > found.size else found
 
 
-def _read_repaired(path: Path, text: str, refused: _Refused) -> DatabaseFile:
+def _load_repaired(text: str, refused: _Refused) -> DatabaseFile:
     repaired = repair_dbc(text)
-    if not repaired.messages:
-        raise DbcError(f"{path}: cantools cannot read it: {refused}") from refused.__cause__
     try:
         found = _load(repaired.text, "dbc")
     except _Refused:
         _leave_out_refused(repaired)
-        found = _load_isolated(path, repaired)
+        found = _load(repaired.text, "dbc")
     repairs = repaired.repairs or (f"read statement by statement, because cantools refuses it: {refused}",)
     return replace(found, placeholders=repaired.placeholders, repairs=repairs)
-
-
-def _load_isolated(path: Path, repaired: Repaired) -> DatabaseFile:
-    try:
-        return _load(repaired.text, "dbc")
-    except _Refused as refused:
-        raise DbcError(f"{path}: cantools cannot read it: {refused}") from refused.__cause__
 
 
 def _leave_out_refused(repaired: Repaired) -> None:

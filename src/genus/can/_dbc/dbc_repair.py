@@ -164,8 +164,18 @@ class _Repair:
             self._tables[name] = pairs
         elif statement.keyword in ("BA_DEF_", "BA_DEF_DEF_"):
             self.attributes.define(statement)
+        elif statement.keyword == "BU_":
+            self._nodes(statement)
+        elif statement.keyword == "BS_" and statement.body.strip(": "):
+            self.done.leave_out(statement, "event types need no bit rate")
         elif statement.keyword == UNKNOWN:
             self.done.leave_out(statement, "no statement of DBC begins like this")
+
+    def _nodes(self, statement: Statement) -> None:
+        """Only look at the names: messages say who sends them."""
+        nodes = re.split(r"[\s,]+", statement.body.lstrip(":").strip())
+        if bad := [node for node in nodes if node and not is_name(node)]:
+            self.done.note(statement.line, f"node names that DBC does not allow: {shown(', '.join(bad))}")
 
     def _message(self, statement: Statement) -> MessageParts | None:
         found = _MESSAGE.match(statement.body)
@@ -192,6 +202,8 @@ class _Repair:
 
     def _identifier(self, statement: Statement, number: int) -> int | None:
         """The identifier with its flag as DBC has it; None if it cannot be one."""
+        if "x" in statement.body.split()[0].lower():
+            self.done.note(statement.line, f"identifier {number:#x} is hexadecimal")
         if 0 <= number <= STANDARD_ID_MASK or EXTENDED_FLAG <= number <= EXTENDED_FLAG | ID_MASK:
             return number
         if not 0 <= number < 1 << 32:
