@@ -67,7 +67,7 @@ def read_layouts(path: str | os.PathLike[str], *, truncated: bool = False) -> La
     names = [found.rename(name, found.types.allocate(name)) for name in wanted]
     found.name = found.rename(found.path.stem, found.types.allocate(found.path.stem))
     layouts = [
-        (_message if isinstance(message, Message) else _did)(found, name, message)
+        _message(found, name, message) if isinstance(message, Message) else _did(found, name, message)
         for name, message in zip(names, messages, strict=True)
     ]
     layouts = [msgspec.structs.replace(layout, truncated=truncated) for layout in layouts]

@@ -29,6 +29,7 @@ ENDINGS = ("dbc", "arxml", "kcd", "sym", "cdd")
 
 _PROLOG = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>\s*)*"
 _XML_ROOT = re.compile(rf"{_PROLOG}<(?:\w+:)?(\w[\w.-]*)", re.DOTALL)
+_DBC = re.compile(r"^\s*(?:BO_|BU_|CM_|NS_|VERSION)(?=[\s:])", re.MULTILINE)
 _SYM = re.compile(r"\s*(?://[^\n]*\n\s*)*FormatVersion\s*=", re.IGNORECASE)
 _LONG = rf"0*\d{{{MOST_DIGITS + 1},}}"
 _HUGE = re.compile(
@@ -77,6 +78,8 @@ def read_database(path: Path) -> DatabaseFile:
     except OSError as problem:
         raise DbcError(f"cannot read {path}: {problem.strerror}") from None
     text = decode_text(data)
+    if not text.strip():
+        raise DbcError(f"{path}: is empty")
     format = detect_format(text, path)
     try:
         return _read_dbc(text) if format == "dbc" else _load(text, format)
@@ -135,7 +138,7 @@ def detect_format(text: str, path: Path) -> str:
     if _SYM.match(text):
         return "sym"
     ending = path.suffix.lower().removeprefix(".")
-    return ending if ending in ENDINGS and not text.strip() else "dbc"
+    return ending if ending in ENDINGS and not _DBC.search(text) else "dbc"
 
 
 # -- cantools ----------------------------------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ def _load(text: str, format: str) -> DatabaseFile:
             raise _Refused(_reason(problem)) from problem
     if isinstance(found, Database):
         return DatabaseFile(tuple(found.messages))
-    return DatabaseFile((), tuple(found.dids))
+    return DatabaseFile((), tuple(found.dids or ()))
 
 
 def _reason(problem: Exception) -> str:
