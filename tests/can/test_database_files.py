@@ -205,3 +205,16 @@ def test_a_module_declares_the_same_types(name: str) -> None:
 def test_the_ending_decides_if_the_content_does_not() -> None:
     assert detect_format("[Drive]\nID=100h\n", Path("bus.SYM")) == "sym"
     assert detect_format('VERSION ""\n', Path("bus.sym")) == "dbc"
+
+
+def test_the_commands_decode_truncated_frames_where_asked(tmp_path: Path) -> None:
+    (tmp_path / "drive.log").write_text("(1.0) can0 100#F431\n")
+    asked = ["can", "decode", "--dbc", str(GOLDEN / "motor.kcd"), str(tmp_path / "drive.log"), "--json"]
+    refused = CliRunner().invoke(genus, asked)
+    assert "Drive: too short: 2 of 8 bytes" in refused.stderr
+    done = CliRunner().invoke(genus, [*asked, "--truncated"])
+    assert json.loads(done.stdout)["speed"] == 50.0
+    shown = CliRunner().invoke(genus, ["can", "types", str(GOLDEN / "motor.kcd"), "--truncated"])
+    assert "speed: float64? [km/h]" in " ".join(shown.stdout.split())
+    lake = CliRunner().invoke(genus, ["lake", "ingest", str(tmp_path), str(tmp_path / "drive.log"), "--truncated"])
+    assert "--truncated goes with --dbc" in lake.stderr

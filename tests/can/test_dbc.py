@@ -23,6 +23,7 @@ from genus import Catalog, Event, Subscription, check
 from genus.bus._codec import Rejected, encode_event
 from genus.bus._recording import read_recording
 from genus.can._dbc import Dbc, SignalLayout, decode_log, load_dbc, python_source, read_log
+from genus.can._dbc.message_types import MessageDecoder
 from genus.cli import genus
 from genus.cli._can_dbc import types_
 from genus.errors import DbcError
@@ -296,6 +297,34 @@ def test_a_frame_may_be_longer_than_its_message(house: Dbc) -> None:
     assert meter.serial == b"\xff" * 8
 
 
+def test_a_truncated_frame_decodes_as_far_as_it_reaches_where_asked() -> None:
+    """A signal is there if all of its bits are; what a multiplexer selects, only if the multiplexer is there too."""
+    dbc = load_dbc(HOUSE, truncated=True)
+    assert all("?" in text for name in dbc.types for text in described(dbc, name).values())
+
+    def present(frame_id: int, data: bytes) -> set[str]:
+        event = dbc.decode(frame_id, data)
+        assert isinstance(event, Event)
+        check(event)
+        return {each.name for each in attributes(type(event)) if getattr(event, each.name) is not None}
+
+    whole = bytes([0xC8, 0x10, 0xFF, 1, 2, 0x0F, 0xFF, 0xFF])
+    assert present(256, b"") == {"source"}
+    assert present(256, whole[:1]) == {"source"}
+    assert present(256, whole[:2]) == {"source", "watts", "mode", "mode_label_2"}
+    assert present(256, whole) == {"source", *described(dbc, "Lamp")} - {"celsius_label"}
+    assert present(512, b"\x01\x03") == {"which", "more"}
+    assert dbc.decode(512, b"\x02") == Rejected("Event_: multiplexer which selects nothing")
+    assert dbc.decode(512, b"") == dbc.types["Event_"]()
+
+
+def test_a_frame_that_is_not_truncated_decodes_the_same_either_way(house: Dbc) -> None:
+    either = load_dbc(HOUSE, truncated=True)
+    for frame_id, data in ((256, bytes(range(8))), (512, b"\x01\x03\x04" + bytes(5))):
+        one, other = house.decode(frame_id, data), either.decode(frame_id, data)
+        assert repr(one) == repr(other)
+
+
 def test_j1939_messages_are_known_by_their_parameter_group(house: Dbc) -> None:
     """Whatever priority and source address; the event's source is then the address."""
     data = bytes([0, 0, 0, 0x40, 0x1F, 0, 0, 0])
@@ -459,6 +488,30 @@ def test_the_tesla_frames_decode_to_the_given_signals_exactly(tesla: Dbc) -> Non
         assert message.name == expected["msg"]
         found = {signal.name: getattr(event, signal.attribute) for signal in message.signals}
         assert {name: value for name, value in found.items() if value is not None} == expected["sig"]
+
+
+@needs_data
+def test_truncated_frames_of_every_real_message_decode_as_cantools_decodes_them(databases: dict[str, Database]) -> None:
+    rng = random.Random(13)
+    compared = 0
+    for name, database in databases.items():
+        dbc = load_dbc(
+            next(path for path in [*dbc_files(), TESLA / "Model3CAN.dbc"] if path.name == name), truncated=True
+        )
+        for at, message in enumerate(dbc.messages):
+            for length in rng.sample(range(message.length + 1), min(4, message.length + 1)):
+                data = bytes(rng.choice((0, 1, rng.randrange(256))) for _ in range(length))
+                try:
+                    wanted: Any = database.messages[at].decode(data, decode_choices=False, allow_truncated=True)
+                except (cantools.database.DecodeError, ValueError, NotImplementedError):
+                    continue
+                values = MessageDecoder(message, dbc.types[message.type_name]).values(data)
+                assert isinstance(values, dict), (name, message.name, values)
+                found = {s.name: number(values[s.attribute]) for s in message.signals if s.attribute in values}
+                assert found.keys() == wanted.keys(), (name, message.name)
+                assert all(same(found[each], wanted[each]) for each in found), (name, message.name)
+                compared += len(found)
+    assert compared > 1000
 
 
 # -- the module ----------------------------------------------------------------------------------------------------
