@@ -29,20 +29,20 @@ ENDINGS = ("dbc", "arxml", "kcd", "sym", "cdd")
 
 _PROLOG = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>\s*)*"
 _XML_ROOT = re.compile(rf"{_PROLOG}<(?:\w+:)?(\w[\w.-]*)", re.DOTALL)
-_DBC = re.compile(r"^\s*(?:BO_|BU_|CM_|NS_|VERSION)(?=[\s:])", re.MULTILINE)
+_DBC = re.compile(r"^[^\S\n]*(?:BO_|BU_|CM_|NS_|VERSION)(?=[\s:])", re.MULTILINE)
 _SYM = re.compile(r"\s*(?://[^\n]*\n\s*)*FormatVersion\s*=", re.IGNORECASE)
 _LONG = rf"0*\d{{{MOST_DIGITS + 1},}}"
 _HUGE = re.compile(
-    rf"^\s*BO_\s+\S+\s+[^:\n]*:\s*{_LONG}"  # the bytes of a message in DBC
+    rf"^[^\S\n]*BO_\s+\S+\s+[^:\n]*:\s*{_LONG}"  # the bytes of a message in DBC
     rf"|:\s*(?:\d+\s*\|\s*{_LONG}|{_LONG}\s*\|\s*\d+)\s*@"  # the bits of a signal
-    rf"|^\s*SG_MUL_VAL_\s+\d[^;\n]*-\s*{_LONG}"  # the values of a multiplexer
+    rf"|^[^\S\n]*SG_MUL_VAL_\s+\d[^;\n]*-\s*{_LONG}"  # the values of a multiplexer
     rf"|\b(?:length|offset|count|bl)\s*=\s*[\"']{_LONG}"  # KCD and CDD
     rf"|<(?:LENGTH|FRAME-LENGTH|START-POSITION)>\s*{_LONG}"  # ARXML
-    rf"|^\s*(?:Len|Var|Sig)\s*=[^/\n]*\b{_LONG}",  # SYM
+    rf"|^[^\S\n]*(?:Len|Var|Sig)\s*=[^/\n]*\b{_LONG}",  # SYM
     re.MULTILINE,
 )
 """Sizes with which cantools would use up all memory."""
-_DECLARED = re.compile(r"^\s*(?:BO_\s+\d+\s+\w+\s*:|SG_\s+\w+[^\":\n]*:\s*\d+\s*\|)", re.MULTILINE)
+_DECLARED = re.compile(r"^[^\S\n]*(?:BO_\s+\d+\s+\w+\s*:|SG_\s+\w+[^\":\n]*:\s*\d+\s*\|)", re.MULTILINE)
 """Lines that declare messages and signals, also in comments."""
 _END: Mapping[str, str] = MappingProxyType({"dbc": "\nBS_:\n"})
 """An empty statement to end with: cantools does not tell of an incomplete statement at the end of a DBC file."""

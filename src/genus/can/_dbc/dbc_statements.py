@@ -28,10 +28,11 @@ _KEYWORD = re.compile(rf'(?:{_WORDS})(?=[\s:"]|\Z)')
 _GAP = re.compile(r"(?:[\s;]|//[^\n]*)*+")
 _SYMBOLS = re.compile(r"NS_\s*:?[^\S\n]*+(?:\n\s*[A-Z_]+[^\S\n]*(?=\n|\Z))*+")
 """The section of new symbols: keywords alone on their lines."""
-_TO_SEMICOLON = re.compile(r'(?:[^";]|"(?:\\.|[^"\\])*+")*+;', re.DOTALL)
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TO_SEMICOLON = re.compile(rf'(?:[^";]++|{_STRING})*+;', re.DOTALL)
 _LONGEST = 1 << 16
-"""A longer statement is damaged; a bound, because the search for a missing quote would read the file to its end."""
-_COMMENT = re.compile(r'CM_\s+(?:(?:SG_|BO_|BU_|EV_)[^";]*)?"(?:\\.|[^"\\])*+"\s*;', re.DOTALL)
+"""A longer comment is damaged; a bound, because the search for a missing quote would read the file to its end."""
+_COMMENT = re.compile(rf'CM_\s+(?:(?:SG_|BO_|BU_|EV_)[^";]*)?{_STRING}\s*;', re.DOTALL)
 _NEXT_ON_LINE = re.compile(r"(?<=\s)(?:SG_\s+[^\":\n]+:\s*\d+\s*\||BO_\s+\d+\s+[^\":\n]+:\s*\d)")
 _LINE_COMMENT = re.compile(r'^((?:[^"/]|"[^"]*"|/(?!/))*+)//.*')
 
@@ -91,10 +92,10 @@ def _end_of(text: str, at: int, keyword: str, most: int) -> tuple[int, bool]:
         return symbols.end(), True
     if keyword in ONE_LINE or keyword == UNKNOWN:
         return _end_of_line(text, at, most), True
-    found = _TO_SEMICOLON.match(text, at, min(len(text), at + _LONGEST))
-    if found and (found.end() <= most or (keyword == "CM_" and _COMMENT.fullmatch(found.group()))):
-        return found.end(), True
-    return most, False
+    found = _TO_SEMICOLON.match(text, at, most)
+    if found is None and keyword == "CM_":
+        found = _COMMENT.match(text, at, at + _LONGEST)
+    return (found.end(), True) if found else (most, False)
 
 
 def _end_of_line(text: str, at: int, most: int) -> int:
