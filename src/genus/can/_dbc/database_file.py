@@ -19,7 +19,7 @@ from cantools.database.diagnostics.did import Did
 
 from genus.can._dbc.dbc_repair import MOST_DIGITS, MessageParts, Repaired, dbc_text, repair_dbc, shown
 from genus.can._dbc.dbc_statements import Part
-from genus.can._dbc.log_file import suppress_warnings
+from genus.can._logs.log_file import suppress_warnings
 from genus.errors import DbcError
 
 XML_ROOTS: Mapping[str, str] = MappingProxyType({"AUTOSAR": "arxml", "NetworkDefinition": "kcd", "CANDELA": "cdd"})
