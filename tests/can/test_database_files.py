@@ -162,6 +162,36 @@ def test_damaged_files_raise_nothing_but_a_dbc_error(name: str, tmp_path: Path) 
             load_dbc(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "repair"),
+    [
+        ("motor.kcd", 'id="0x100"', 'id="0x20000000"', "message Drive (0x20000000) is left out: Standard frame id"),
+        ("motor.kcd", 'offset="12"', 'offset="twelve"', "message Drive (0x100) is left out: invalid literal for int"),
+        ("motor.kcd", 'id="0x100" ', "", "message Drive (no identifier) is left out"),
+        ("motor.sym", "Sig=speed 0\n", "Sig=slip 0\n", "line 17: message Drive is left out: 'slip' is missing"),
+        ("motor.sym", "Len=8\nCycleTime", "Len=eight\nCycleTime", "line 17: message Drive is left out: Invalid syntax"),
+    ],
+)
+def test_one_message_with_an_error_does_not_lose_the_others(
+    name: str, good: str, bad: str, repair: str, tmp_path: Path
+) -> None:
+    text = (GOLDEN / name).read_text(encoding="utf-8")
+    assert good in text
+    (tmp_path / name).write_text(text.replace(good, bad, 1), encoding="utf-8")
+    dbc, whole = load_dbc(tmp_path / name), load_dbc(GOLDEN / name)
+    assert dbc.messages == whole.messages[1:]
+    assert len(dbc.repairs) == 1
+    assert repair in dbc.repairs[0]
+
+
+def test_an_identifier_of_more_than_11_bits_is_extended_in_kcd_too(tmp_path: Path) -> None:
+    text = (GOLDEN / "motor.kcd").read_text(encoding="utf-8").replace(' format="extended"', "")
+    (tmp_path / "motor.kcd").write_text(text, encoding="utf-8")
+    dbc = load_dbc(tmp_path / "motor.kcd")
+    assert dbc.messages == load_dbc(GOLDEN / "motor.kcd").messages
+    assert dbc.repairs == ("message Pages (0x1000) is taken as extended: its identifier has more than 11 bits",)
+
+
 # -- where they are used -------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 The format is recognised by the content. cantools checks neither overlapping signals nor signals beyond the end of their
 message here: overlapping signals are common in real files, and each of them can be decoded. A DBC file that cantools
-refuses is repaired; if it refuses that too, messages are tried one by one, and what it refuses is left out.
+refuses is repaired; if it refuses that too, messages are tried one by one, and what it refuses is left out. Messages of
+KCD and SYM files are tried one by one too.
 """
 
 import re
@@ -19,6 +20,7 @@ from cantools.database.diagnostics.did import Did
 
 from genus.can._dbc.dbc_repair import MOST_DIGITS, MessageParts, Repaired, dbc_text, repair_dbc, shown
 from genus.can._dbc.dbc_statements import Part
+from genus.can._dbc.message_parts import messages_of
 from genus.can._logs.log_file import suppress_warnings
 from genus.errors import DbcError
 
@@ -82,7 +84,7 @@ def read_database(path: Path) -> DatabaseFile:
         raise DbcError(f"{path}: is empty")
     format = detect_format(text, path)
     try:
-        return _read_dbc(text) if format == "dbc" else _load(text, format)
+        return _read_dbc(text) if format == "dbc" else _read_other(text, format)
     except _Refused as refused:
         raise DbcError(f"{path}: cantools cannot read it as {format.upper()}: {refused}") from refused.__cause__
 
@@ -172,6 +174,30 @@ def _reason(problem: Exception) -> str:
     return re.sub(r'^[A-Z]+: "(.*)"$', r"\1", text)
 
 
+def _read_other(text: str, format: str) -> DatabaseFile:
+    """What cantools reads of a file, if need be without the messages that it refuses."""
+    try:
+        return _load(text, format)
+    except _Refused:
+        choice = messages_of(text, format)
+        if choice is None:
+            raise
+        refused = {at: why for at in range(len(choice.names)) if (why := _why_refused(choice.text_with([at]), format))}
+        accepted = [at for at in range(len(choice.names)) if at not in refused]
+        if not accepted:
+            raise
+        left_out = [f"{choice.names[at]} is left out: {why}" for at, why in refused.items()]
+        return replace(_load(choice.text_with(accepted), format), repairs=(*choice.repairs, *left_out))
+
+
+def _why_refused(text: str, format: str = "dbc") -> str | None:
+    try:
+        _load(text, format)
+    except _Refused as refused:
+        return str(refused)
+    return None
+
+
 # -- DBC ---------------------------------------------------------------------------------------------------------------
 
 
@@ -205,7 +231,7 @@ def _leave_out_refused(repaired: Repaired) -> None:
     """Leave out the statements that cantools refuses, message by message."""
     attributes: list[Part] = []
     for part in repaired.attributes:
-        if why := _why_refused([*attributes, part], []):
+        if why := _why_refused(dbc_text([*attributes, part], [])):
             repaired.note(part.line, f"{shown(part.text)} is left out: {why}")
         else:
             attributes.append(part)
@@ -215,25 +241,17 @@ def _leave_out_refused(repaired: Repaired) -> None:
 
 def _accepted(repaired: Repaired, message: MessageParts) -> Iterator[MessageParts]:
     """The message without what cantools refuses of it; nothing if it refuses the message itself."""
-    if not _why_refused(repaired.attributes, [message]):
+    if not _why_refused(dbc_text(repaired.attributes, [message])):
         yield message
         return
     kept = replace(message, signals=[], extras=[])
-    if why := _why_refused(repaired.attributes, [kept]):
+    if why := _why_refused(dbc_text(repaired.attributes, [kept])):
         repaired.note(message.head.line, f"{shown(message.head.text)} is left out: {why}")
         return
     for parts, accepted in ((message.signals, kept.signals), (message.extras, kept.extras)):
         for part in parts:
             accepted.append(part)
-            if why := _why_refused(repaired.attributes, [kept]):
+            if why := _why_refused(dbc_text(repaired.attributes, [kept])):
                 accepted.pop()
                 repaired.note(part.line, f"{shown(part.text)} is left out: {why}")
     yield kept
-
-
-def _why_refused(attributes: list[Part], messages: list[MessageParts]) -> str | None:
-    try:
-        _load(dbc_text(attributes, messages), "dbc")
-    except _Refused as refused:
-        return str(refused)
-    return None
