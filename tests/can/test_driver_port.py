@@ -17,6 +17,7 @@ from genus.can._live.error_frames import (
     RESTARTED,
     TX_PASSIVE,
     TX_TIMEOUT,
+    TX_WARNING,
     ErrorReport,
     parse_error,
 )
@@ -354,7 +355,7 @@ def test_an_attempt_that_fails_and_a_state_that_changes_are_told() -> None:
     setup.error(NO_ACKNOWLEDGEMENT)
     setup.load(frame(10))
     setup.error(NO_ACKNOWLEDGEMENT)
-    for flags in (TX_PASSIVE, TX_PASSIVE, ACTIVE):
+    for flags in (TX_WARNING, TX_PASSIVE, TX_WARNING, ACTIVE):
         setup.error(CONTROLLER, bytes([0, flags]))
     assert setup.kinds() == ["taken", "failed", "error_passive", "error_active"]
 
