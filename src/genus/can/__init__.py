@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         NumberLost,
         OffTheBus,
         Trouble,
+        WrongCatalog,
     )
     from genus.can._plan import (
         Advice,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
         estimate_clock,
     )
     from genus.can._protocol.messages import Claim, GetEtag, QosClass, Supply, parse_message
-    from genus.can._protocol.notices import EtagsRefused, NumberConflict, RoleChanged, StoreFailed
+    from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NumberConflict, RoleChanged, StoreFailed
     from genus.can._protocol.time_service import (
         ClockStepped,
         MasterChanged,
@@ -113,6 +114,7 @@ __all__ = [
     "Calendar",
     "CanLog",
     "CandumpBlock",
+    "ChannelConflict",
     "ChannelResult",
     "ChannelSpec",
     "ChannelStatistics",
@@ -191,6 +193,7 @@ __all__ = [
     "Trouble",
     "Verdict",
     "World",
+    "WrongCatalog",
     "calendar_lines",
     "decode_log",
     "draw_plan",
@@ -233,7 +236,7 @@ if not TYPE_CHECKING:
         _node__reports="Report",
         _node__troubles=(
             "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
-            "OffTheBus Trouble"
+            "OffTheBus Trouble WrongCatalog"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
@@ -249,7 +252,7 @@ if not TYPE_CHECKING:
             "ClockAssumptions ClockEstimate ClockLine ClockSample UNBOUNDED_PRECISION estimate_clock"
         ),
         _protocol__messages="Claim GetEtag QosClass Supply parse_message",
-        _protocol__notices="EtagsRefused NumberConflict RoleChanged StoreFailed",
+        _protocol__notices="ChannelConflict EtagsRefused NumberConflict RoleChanged StoreFailed",
         _protocol__time_service=(
             "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
         ),

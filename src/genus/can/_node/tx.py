@@ -18,6 +18,7 @@ from genus.can._node.troubles import (
     OffTheBus,
     Trouble,
     TroubleHandler,
+    WrongCatalog,
 )
 from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._plan.calendar import Slot
@@ -84,13 +85,13 @@ class Transmitter:
                 raise BusError(f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}")
 
     def open(self, channel: TxChannel) -> None:
-        """The channel is bound: it is ready once its first report was sent, which says how its events come."""
-        self.reporter.report(channel, partial(self._ready, channel))
+        """The channel is bound: it is ready once signature and first report were sent: what its events are, and how."""
+        self.reporter.sign(channel, partial(self.reporter.report, channel, partial(self._ready, channel)))
 
     def _ready(self, channel: TxChannel, now: int) -> None:
         if channel.state != "binding" or self.channels.get(channel.cls) is not channel:
             return
-        channel.state = "ready"
+        channel.state, channel.reason, channel.opened_at = "ready", "", now
         if isinstance(channel.qos, Hard):
             channel.slot_sender = SlotSender(
                 self._slot_of(channel.name, channel.qos),
@@ -127,13 +128,13 @@ class Transmitter:
             self._report_last(channel)
         return True
 
-    def suspend(self) -> None:
+    def suspend(self, reason: str) -> None:
         """Send nothing until the channels are bound again: the node has no number."""
         for channel in self.channels.values():
             self._leave_calendar(channel)
-            channel.reporting = False
+            channel.reporting = channel.signing = False
             if channel.state == "ready":
-                channel.state = "binding"
+                channel.state, channel.reason = "binding", reason
 
     def renumber(self, number: int) -> None:
         """Send under another node number from now on."""
@@ -270,6 +271,12 @@ class Transmitter:
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 
+    def tell_wrong_catalog(self, channel: TxChannel, node: int, reason: str) -> None:
+        """Tell the publishers of a channel, once for each node, that this node has another catalog."""
+        if node not in channel.objectors:
+            channel.objectors.add(node)
+            self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
+
     def _report(self, announcements: Iterable[Announcement], trouble: Trouble) -> None:
         """Call the trouble handlers of some publishers."""
         for handler, what in trouble_calls(list(announcements), trouble):
@@ -286,6 +293,6 @@ def _why_not_ready(cls: type, channel: TxChannel | None) -> str:
     name = cls.__name__
     if channel is None:
         return f"{name} was not announced on this node; announce its channel first"
-    if channel.state == "binding":
+    if channel.state == "binding" and not channel.reason:
         return f"{name} is not bound yet; publish when its announcement is ready"
     return f"{name} cannot be published: {channel.reason}"

@@ -8,10 +8,11 @@ from typing import Protocol, TypeVar
 
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._qos import Keep, QoS
-from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher
+from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
 from genus.can._sim.simulation import Host
+from genus.catalog import Catalog
 from genus.errors import QueueFull
 from genus.filters import Subscription
 from genus.model import Event
@@ -93,6 +94,8 @@ class Station(NodeLink):
         """The node whose slots of the calendar it uses: itself, unless it replaces another one."""
         self.banks = banks
         self.last_filters: tuple[tuple[int, int], ...] = ()
+        self.catalog: Catalog | None = None
+        """A catalog of its own, if it does not have the world's or the broker's."""
         self.program: object = None
         """The program that opened it, if `World.start` runs that."""
         self._world = world
@@ -205,8 +208,7 @@ class Station(NodeLink):
 
         def handle(trouble: Trouble) -> None:
             self._observer.publisher_informed(self, cls, trouble)
-            if on_trouble is not None:
-                on_trouble(trouble)
+            (on_trouble or log_refusal)(trouble)
 
         return super().announce(cls, qos, handle, carries, keep)
 
@@ -246,8 +248,7 @@ class Station(NodeLink):
 
         def handle(trouble: Trouble) -> None:
             self._observer.subscriber_informed(self, trouble)
-            if on_trouble is not None:
-                on_trouble(trouble)
+            (on_trouble or log_refusal)(trouble)
 
         end = super().listen(subscription, handle)
         self._filters[handle] = PythonFilter(subscription)
