@@ -351,7 +351,7 @@ def test_programs_with_wrong_catalog_files_in_a_world(tmp_path: Path) -> None:
     """A program whose catalog file contradicts the others' cannot publish, and is told why."""
     catalog_of(Loop, Radar).save(tmp_path / "right.json")
     catalog_of(Radar, Loop).save(tmp_path / "wrong.json")
-    with World("town", catalog=tmp_path / "right.json") as world:
+    with World("town", catalog=tmp_path / "right.json"):
         logger = open_bus("sim:town?name=logger")
         sensor = open_bus(f"sim:town?name=sensor&catalog={tmp_path / 'wrong.json'}")
         told: list[Trouble] = []

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import QoS, Soft, nanoseconds
+from genus.bus._qos import Hard, QoS, Soft, nanoseconds
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import OutgoingEvent
@@ -93,6 +93,8 @@ class TxChannel:
         """Events that are published and neither sent nor dropped."""
         self.reporting = self.signing = False
         """Whether a report, and a signature, waits to be sent."""
+        self.published_at: int | None = None
+        """When the last sporadic event was published, in the bus's time."""
         self.opened_at: int | None = None
         """When it became ready."""
         self.objectors: set[int] = set()
@@ -105,6 +107,12 @@ class TxChannel:
         self._fd = fd
         self._sequence = 0
         self._transfer = 0
+
+    @property
+    def reported(self) -> int:
+        """How many events its reports count: those that were sent, and of sporadic ones all that were to be sent."""
+        sporadic = isinstance(self.qos, Hard) and self.qos.sporadic
+        return self.counts.sent + (self.counts.failed if sporadic else 0)
 
     @property
     def frames(self) -> int:

@@ -111,5 +111,7 @@ class Reporter:
 
     def _frame(self, channel: TxChannel) -> Frame:
         counts = channel.counts
-        report = Report(channel.etag, channel.segmented, counts.sent, counts.missed + counts.failed, counts.expired)
+        report = Report(
+            channel.etag, channel.segmented, channel.reported, counts.missed + counts.failed, counts.expired
+        )
         return Frame(Identifier(Priority.SYSTEM, self._context.queue.number, ProtocolEtag.REPORT).pack(), report.pack())

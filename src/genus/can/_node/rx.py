@@ -233,7 +233,7 @@ class Receiver:
             self.dropped["repeated"] += 1
             return
         is_hard = not frame.id >> PRIORITY_SHIFT
-        if gap and not is_hard:
+        if gap and not (is_hard and _is_periodic(channel)):
             self._report(channel.interests, EventsLost(channel.name, frame.id >> NODE_SHIFT & 0x7F, gap))
         event = channel.layout.decode(bits, payload)
         if isinstance(event, Rejected):
@@ -325,6 +325,11 @@ def _of_node(receivers: list[SlotReceiver], node: int) -> list[SlotReceiver]:
     next one.
     """
     return [receiver for receiver in receivers if receiver.slot.number == node] or receivers
+
+
+def _is_periodic(channel: RxChannel) -> bool:
+    """Whether a slot of a class without an event is an alarm, so that its losses are told already."""
+    return any(not receiver.slot.sporadic for receiver in channel.slot_receivers)
 
 
 def _is_planned_segmented(channel: RxChannel, node: int) -> bool | None:

@@ -33,7 +33,7 @@ class Occurrence(NamedTuple):
     deadline_ns: int
 
 
-class Slot(msgspec.Struct, frozen=True, kw_only=True):
+class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The slot of one hard channel; `offset_ns` is its first start after time 0 of the bus.
 
     >>> slot = Slot(channel="c", event="c", node="n", number=1, etag=128, offset_ns=1_000, period_ns=10_000,
@@ -56,6 +56,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     omissions: int
     used_ns: int
     """The bus time of an event if no frame fails."""
+    sporadic: bool = False
+    """Whether it may stay empty."""
 
     @classmethod
     def of(cls, channel: ChannelSpec, bus: BusSpec, offset_ns: int = 0) -> Self:
@@ -76,6 +78,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
             frames=channel.frames,
             omissions=channel.omissions,
             used_ns=channel.event_ns,
+            sporadic=channel.sporadic,
         )
 
     @property
