@@ -13,6 +13,7 @@ from genus.can._node.link import NodeLink, log
 from genus.can._node.node import Node
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
+from genus.can._protocol.clock_model import known_precision
 from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
 from genus.errors import BusError
@@ -84,4 +85,7 @@ class CanLink(NodeLink):
             on_event=deliver,
         )
         host = open_host(node, address)
-        self.run(node, host, SystemClock(lambda: node.time.global_time(host.clock())))
+        clock = SystemClock(
+            lambda: node.time.global_time(host.clock()), lambda: known_precision(node.time.precision(host.clock()))
+        )
+        self.run(node, host, clock)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Clock
+from genus.bus._link import Clock, SlotTimes
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
@@ -234,6 +234,14 @@ class NodePublisher:
         """Announce the channel to the link's node."""
         node = self._link.node
         return node.announce(self._cls, self._qos, now, on_trouble=self._on_trouble, carries=self._carries)
+
+    @property
+    def slot(self) -> SlotTimes | None:
+        """The slots of the calendar that its events go in; None without."""
+        sender = self.announcement.channel.slot_sender
+        return (
+            None if sender is None else SlotTimes(sender.slot.period_ns, sender.slot.offset_ns, sender.slot.length_ns)
+        )
 
     def withdraw(self) -> None:
         """Publish no more."""

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -11,6 +10,7 @@ from genus.bus._qos import Keep, QoS
 from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
+from genus.can._protocol.clock_model import known_precision
 from genus.can._sim.simulation import Host
 from genus.catalog import Catalog
 from genus.errors import QueueFull
@@ -19,7 +19,6 @@ from genus.model import Event
 from genus.targets.python import PythonFilter
 
 R = TypeVar("R")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StationWorld(Protocol):
@@ -357,6 +356,10 @@ class StationClock:
         """The bus's time in nanoseconds since 1970."""
         return self._station.bus_time(self._world.now_ns)
 
+    def precision_ns(self) -> int | None:
+        """A bound on the error of `time_ns`; None while there is none, or the station is down."""
+        return known_precision(self._station.precision_ns) if self._station.is_up else None
+
     def sleep(self, seconds: float) -> None:
         """Block in virtual time."""
         self._world.wait_for(lambda: False, seconds)
@@ -389,11 +392,6 @@ class StationTimer:
     def cancel(self) -> None:
         """Do not make the call."""
         self.is_cancelled = True
-
-
-def datetime_of(time_ns: int) -> datetime:
-    """A time in nanoseconds since 1970 as a datetime."""
-    return _EPOCH + timedelta(microseconds=(time_ns + 500) // 1000)
 
 
 def _ignore(event: Event) -> None:

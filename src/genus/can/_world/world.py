@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
+from genus.bus._clock import datetime_of
 from genus.bus._qos import Span, nanoseconds
 from genus.can._node.node import SYNC_PERIOD_NS, Node
 from genus.can._plan import Plan, System, load_system
@@ -33,7 +34,7 @@ from genus.can._world.guards import guardian_of
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, Outcome, result_of
 from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
-from genus.can._world.station import HandlerQueue, Station, datetime_of
+from genus.can._world.station import HandlerQueue, Station
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
 from genus.errors import BusError, did_you_mean
