@@ -418,6 +418,8 @@ class SimBus:
             sender.finish_failed(frame, now)
             if sender.bus is self:
                 self._confinement.check_sender(sender, now)
+        # all stations take part in error signalling: those whose frames came during the corrupted one are called too
+        self._losers = [each for each in self.pending if each not in senders]
 
 
 def _ranked_key(rank: Callable[[Frame], int]) -> Callable[[Frame], int]:
