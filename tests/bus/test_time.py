@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from genus import Event, open_bus
 from genus.bus import LateStart, PeriodicTask, TimeReading
+from genus.bus._link import WaitFor
 from genus.errors import BusError
 
 MS = 1_000_000
@@ -31,7 +32,7 @@ class Timer:
 class ManualClock:
     """A clock that a test moves; it shows the time with an error, which may change."""
 
-    wait_for = None
+    wait_for: WaitFor | None = None
 
     def __init__(self, start: int = 0) -> None:
         self.true_ns = start

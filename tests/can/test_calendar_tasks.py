@@ -1,6 +1,7 @@
 """The global time and the calendar for programs: readings, tasks at points of the calendar, tasks before slots."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -49,11 +50,12 @@ def test_the_precision_is_unknown_until_clocks_are_synchronised() -> None:
 def test_tasks_of_all_nodes_start_at_the_same_instant_within_their_precisions() -> None:
     starts: dict[str, list[int]] = {"one": [], "two": [], "three": []}
     with World("plant", seed=3) as world:
+
+        def note(name: str) -> None:
+            starts[name].append(world.now_ns)
+
         buses = {name: open_bus(f"sim:plant?name={name}") for name in starts}
-        tasks = [
-            bus.every("20ms", lambda name=name: starts[name].append(world.now_ns), offset="3ms")
-            for name, bus in buses.items()
-        ]
+        tasks = [bus.every("20ms", partial(note, name), offset="3ms") for name, bus in buses.items()]
         world.run("100ms")
         assert not any(starts.values())  # there is no common time yet
         world.run("2s")
