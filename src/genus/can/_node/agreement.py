@@ -43,6 +43,8 @@ class Agreement:
     ) -> None:
         self._context, self._tx, self._rx, self._number = context, tx, rx, number
         self._told: set[tuple[int, int, str]] = set()
+        self._has_asked = False
+        """Whether all publishers were asked for their signatures under this number."""
         self._broker_at: int | None = None
         """When the broker was heard last."""
         self._watch = SignatureWatch(
@@ -58,10 +60,15 @@ class Agreement:
     # -- changes of this node ----------------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """The node has a number: ask all publishers what their events are."""
+        """The node has a number: ask all publishers what their events are, if it reads any."""
+        self._has_asked = False
+        self._ask_all()
+
+    def _ask_all(self) -> None:
         number = self._number()
-        assert number is not None
-        self._context.queue.add_frame(Question(number, 0, QuestionKind.SIGNATURE, 0).frame())
+        if number is not None and self._rx.interests and not self._has_asked:
+            self._has_asked = True
+            self._context.queue.add_frame(Question(number, 0, QuestionKind.SIGNATURE, 0).frame())
 
     def leave(self) -> None:
         """The node has no number: answer nothing."""
@@ -75,6 +82,7 @@ class Agreement:
     def review(self, interest: Interest | None = None) -> None:
         """There is a new channel, or a new subscription, which is told of conflicts that are known."""
         if interest is not None:
+            self._ask_all()
             for conflict in self._watch.conflicts:
                 self._rx.tell_wrong_catalog(conflict.names, conflict.node, _advise(conflict.text), interest)
         self._watch.review(self._context.now)
