@@ -17,6 +17,7 @@ from genus.can._node.node import Node
 from genus.can._node.troubles import NotBound, NumberLost, Trouble, WrongCatalog
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
+from genus.can._protocol.etags import EtagSource, FileEtags
 from genus.can._protocol.layouts import Layout, conflict_between
 from genus.can._protocol.messages import (
     Claim,
@@ -69,12 +70,19 @@ class Bench:
         self.bus = SimBus(Timing(1_000_000))
         self._hosts = 0
 
-    def node(self, catalog: Catalog, number: int | None = None, *, asks_broker: bool = False) -> "Seat":
+    def node(
+        self,
+        catalog: Catalog,
+        number: int | None = None,
+        *,
+        asks_broker: bool = False,
+        etags: EtagSource | None = None,
+    ) -> "Seat":
         self._hosts += 1
         seat = Seat(self)
         seat.node = Node(
             1000 + self._hosts, timing=Timing(1_000_000), catalog=catalog, synchronised=False, on_event=seat.take,
-            number=None if asks_broker else number or self._hosts,
+            number=None if asks_broker else number or self._hosts, etags=etags,
         )  # fmt: skip
         seat.host = self.host(seat.node)
         seat.host.call(seat.node.start)
@@ -311,6 +319,24 @@ def test_a_type_that_the_reader_does_not_know_is_no_conflict() -> None:
     publisher.publish(Gate(open=1))
     assert reader.told == publisher.told == []
     assert reader.node.counts().dropped["unknown event tag"] == 1
+
+
+def test_nodes_that_share_a_catalog_file_ask_for_no_layout(tmp_path: Path) -> None:
+    """The publisher gives the event tag in the file; the reader takes it over when it hears the signature."""
+    path = tmp_path / "city.json"
+    Catalog.update(path, Loop)
+    bench = Bench()
+    reader, publisher = (bench.node(Catalog.load(path), etags=FileEtags(path)) for _ in range(2))
+    heard: list[Frame] = []
+    bench.bus.attach(Controller(90)).connect(receive=lambda frame, now: heard.append(frame))
+    reader.subscribe(Event)
+    publisher.announce(Loop)
+    publisher.publish(Loop(lane=1))
+    assert reader.events == [Loop(lane=1)]
+    messages = [parse_message(frame) for frame in heard]
+    assert Signature in map(type, messages)
+    assert Objection not in map(type, messages)
+    assert not any(isinstance(each, Question) and each.kind is QuestionKind.LAYOUT for each in messages)
 
 
 # -- with a broker -----------------------------------------------------------------------------------------------------

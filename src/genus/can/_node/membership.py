@@ -15,7 +15,7 @@ from genus.can._protocol.catalog_queries import CatalogClient
 from genus.can._protocol.configuration import ConfigurationClient
 from genus.can._protocol.etags import EtagSource
 from genus.can._protocol.layouts import conflict_between
-from genus.can._protocol.messages import Announce, QosClass, RefusalReason, catalog_digest, parse_message
+from genus.can._protocol.messages import Announce, QosClass, RefusalReason, Signature, catalog_digest, parse_message
 from genus.can._protocol.notices import (
     BindingRefused,
     Bound,
@@ -103,6 +103,8 @@ class Membership:
     def receive(self, frame: Frame) -> None:
         """Receive a frame of the protocols."""
         self.configuration.receive(frame, self._context.now)
+        if isinstance(signature := parse_message(frame), Signature):
+            self.find_new_etags(signature.etag)
         self.agreement.receive(frame)
         if self.needs_broker:
             self.binding.receive(frame, self._context.now)

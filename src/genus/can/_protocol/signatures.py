@@ -198,6 +198,8 @@ class SignatureWatch:
         if own is not None and (own.etag != signature.etag or here != known):
             self._verdicts[key] = _other_type(signature, own, names, known)
             return True
+        if own is None and known is not None and not catalog.has_etag(known):
+            return False  # it has got its event tag elsewhere; the catalog will have it too
         layout = self._layouts.get(_anonymous(signature))
         if layout is None:
             self._ask(key, QuestionKind.LAYOUT, now)
