@@ -24,7 +24,7 @@ from genus.can._protocol.messages import (
     parse_message,
 )
 from genus.can._protocol.notices import BROKER_TIMEOUT, PROBATION
-from genus.can._protocol.signatures import SAME_CATALOG, Conflict, SignatureWatch
+from genus.can._protocol.signatures import MAX_PUBLISHERS, SAME_CATALOG, Conflict, SignatureWatch
 from genus.can._wire.frame import BROKER_NODE, Frame, Identifier, Priority, ProtocolEtag
 from genus.catalog import Catalog
 
@@ -127,7 +127,7 @@ class Agreement:
         """What a publisher signed contradicts the catalog: object, and tell those it is about, once."""
         self._watch.object(conflict, self._context.now)
         key = (conflict.node, conflict.etag, conflict.text)
-        if key in self._told:
+        if key in self._told or len(self._told) >= MAX_PUBLISHERS:
             return
         self._told.add(key)
         self._rx.tell_wrong_catalog(conflict.names, conflict.node, _advise(conflict.text))

@@ -195,7 +195,7 @@ class SignatureWatch:
         if own is not None and own.sign(signature.node) == signature:
             self._verdicts[key] = None
             return True
-        if own is not None and (own.etag != signature.etag or here != known):
+        if own is not None and (own.etag, own.sign(0).subject) != (signature.etag, signature.subject):
             self._verdicts[key] = _other_type(signature, own, names, known)
             return True
         if own is None and known is not None and not catalog.has_etag(known):
