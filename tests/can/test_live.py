@@ -7,12 +7,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
+from genus.can import ChannelConflict, NotBound, open_broker
 from genus.can._live.address import parse_address
 from genus.can._live.interface_options import interface_arguments, known_options
 from genus.can._live.interfaces import PROFILES, UNKNOWN
@@ -32,6 +34,10 @@ class Beacon(Event):
 
 class Flare(Beacon):
     colour: Maybe[UInt8] = None
+
+
+class Siren(Event):
+    volume: UInt8
 
 
 TYPES = """
@@ -252,6 +258,7 @@ class TestInterfaceOptions:
             ),
             ("socketcan?channel=can0&bitrate=500k", {"channel": "can0"}),
             ("slcan?channel=x&f_clock=8000000&brp=1", {"channel": "x", "f_clock": "8000000", "brp": "1"}),
+            ("kvaser?channel=0&tseg1=5", {"channel": "0", "tseg1": "5", "bitrate": 1_000_000}),
         ],
     )
     def test_an_interface_that_sets_the_bit_rate_gets_it(self, address: str, expected: dict[str, object]) -> None:
@@ -270,6 +277,39 @@ def test_a_named_node_keeps_its_uid() -> None:
     one, again = (parse_address("virtual?name=loop-1").uid for _ in range(2))
     assert one == again != parse_address("virtual?name=loop-2").uid
     assert parse_address("virtual").uid != parse_address("virtual").uid
+
+
+def test_a_broker_and_a_node_with_a_wrong_catalog_tell_each_other(
+    virtual: Callable[..., str], catalog: Path, tmp_path: Path
+) -> None:
+    """The wrong catalog has the event tag of a Beacon for a Siren: the channel is refused, and the broker says so."""
+    Catalog.update_etags(catalog, Beacon)
+    Catalog.update(tmp_path / "wrong.json", Siren)
+    notices: list[object] = []
+    with open_broker(virtual(number=None, catalog=None), catalog, tmp_path / "t.json", on_notice=notices.append):
+        troubles: list[object] = []
+        with open_bus(virtual(number=3, catalog=tmp_path / "wrong.json")) as stranger:
+            sirens = stranger.channel(Siren, "soft:1s")
+            with suppress(BusError):  # the broker may be quicker than the announcement
+                sirens.announce(troubles.append)
+                assert eventually(lambda: any(isinstance(each, NotBound) for each in troubles))
+            assert eventually(lambda: any(isinstance(each, ChannelConflict) for each in notices))
+    (conflict,) = [each for each in notices if isinstance(each, ChannelConflict)]
+    assert conflict.node == 3
+    assert "is another type there, and Beacon here" in conflict.reason
+
+
+def test_the_time_of_a_live_bus_has_a_precision_and_starts_tasks(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as bus:
+        assert bus.time().precision_ns == 0  # synchronised=no: the computer's clock is the time of the bus
+    with open_bus(virtual(number=1, synchronised="yes", granularity="2ms")) as bus:
+        starts: list[int] = []
+        task = bus.every("20ms", lambda: starts.append(bus.time_ns()), offset="5ms")
+        assert eventually(lambda: len(starts) >= 3)
+        assert bus.time().precision_ns == 2_000_000  # alone on its bus, it is the master
+        task.cancel()
+        assert task.timing.starts >= 3
+        assert all(at >= 5_000_000 for at in starts)
 
 
 def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., str], catalog: Path) -> None:

@@ -17,6 +17,7 @@ from genus.can._node.node import Node
 from genus.can._node.troubles import TroubleHandler
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
+from genus.can._protocol.clock_model import known_precision
 from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
 from genus.errors import BusError
@@ -122,7 +123,10 @@ class CanLink(NodeLink):
             on_event=deliver,
         )
         self._host = host = open_host(node, address)
-        self.run(node, host, SystemClock(lambda: node.time.global_time(host.clock())))
+        clock = SystemClock(
+            lambda: node.time.global_time(host.clock()), lambda: known_precision(node.time.precision(host.clock()))
+        )
+        self.run(node, host, clock)
 
 
 def _banks_for_events(address: CanAddress) -> int | None:
