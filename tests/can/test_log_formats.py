@@ -1,6 +1,8 @@
+# ruff: noqa: E501 (lines of logs are long)
 """Logs in every format: what a tool writes is read back, in columns as line by line, and damage is told."""
 
 import bz2
+import gc
 import gzip
 import io
 import lzma
@@ -352,7 +354,7 @@ def test_compressed_logs_are_unpacked_and_a_cut_is_told(packing: str, name: str,
         with suppress(RecordingError):  # nothing is left of a CSV file that shows what its columns are
             found = list(log)
             assert found == list(read_log(plain))[: len(found)]
-        assert [reason for reason in log.skipped if reason == "file cut short" or "damaged" in reason]
+            assert [reason for reason in log.skipped if reason == "file cut short" or "damaged" in reason]
 
 
 # -- python-can and cantools are the oracles ---------------------------------------------------------------------------
@@ -439,6 +441,7 @@ def test_a_database_without_messages_is_one_clear_error(tmp_path: Path) -> None:
         list(read_log(tmp_path / "other.db"))
     with pytest.raises(RecordingError, match="no MF4 file that asammdf can read"):
         list(read_log(write(tmp_path / "some.mf4", b"MDF     4.10    " + bytes(100))))
+    gc.collect()
 
 
 # -- captures ----------------------------------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ class _LayoutReader:
     def __init__(self, format: TextFormat, block: TextBlock, layout: Layout, rows: Rows) -> None:
         self._format = format
         self._block, self._layout, self._fields = block, layout, layout.fields
-        count = block.tokens.count[rows]
+        count = block.tokens.number[rows]
         self._rows = rows[count == layout.needed if self._fields.is_whole else count >= layout.needed]
         self._first = block.tokens.first[self._rows]
         self._found: dict[int, tuple[Offsets, Offsets]] = {}
@@ -205,9 +205,10 @@ class _LayoutReader:
     def _has(self, literal: _Literal) -> Mask:
         start, end = self._bounds(literal.token)
         if literal.is_whole:
-            return (end - start == len(literal.text)) & self._block.has_bytes(start, literal.text)
+            is_same: Mask = (end - start == len(literal.text)) & self._block.has_bytes(start, literal.text)
+            return is_same
         at = end - literal.right if literal.left is None else start + literal.left
-        is_inside = (at >= start) & (at + len(literal.text) <= end)
+        is_inside: Mask = (at >= start) & (at + len(literal.text) <= end)
         return is_inside & self._block.has_bytes(np.maximum(at, start), literal.text)
 
     def _span(self, span: Span) -> tuple[Offsets, Offsets]:
@@ -283,7 +284,7 @@ class _LayoutReader:
         if span is None:
             return np.zeros(every, np.int32), (None,), np.ones(every, np.bool_)
         start, end = self._span(span)
-        channel, names = np.full(every, -1, np.int32), []
+        channel, names = np.full(every, -1, np.int32), list[str]()
         widths = end - start
         for width in range(max(int(widths.min()), 1), min(int(widths.max()), LONGEST_CHANNEL) + 1):
             same = np.flatnonzero(widths == width)
@@ -361,7 +362,8 @@ def _has_width(widths: Offsets, allowed: Sequence[int]) -> Mask:
 def _all_hex(text: Bytes) -> Mask:
     """The rows of hexadecimal digits only; in most cases that is all of them."""
     found = is_hex(text)
-    return np.ones(len(text), np.bool_) if found.all() else found.all(axis=1)
+    every: Mask = np.ones(len(text), np.bool_) if found.all() else np.all(found, axis=1)
+    return every
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
@@ -465,11 +467,11 @@ class TextReader:
             has_time = bool(fields.time.parts) or self.format.times.kind == "none"
             if learned and useless < USELESS_EXAMPLES and isinstance(fields, Fields) and has_time:
                 is_whole = can_learn is None or can_learn[row]
-                layout = learn(fields, text, block.delimiter) if is_whole else None
-                if layout is not None and layout.key not in self._layouts and len(self._layouts) < MOST_LAYOUTS:
-                    count = self._read_layout(block, layout, row + 1, is_read, can_learn, part)
+                new = learn(fields, text, block.delimiter) if is_whole else None
+                if new is not None and new.key not in self._layouts and len(self._layouts) < MOST_LAYOUTS:
+                    count = self._read_layout(block, new, row + 1, is_read, can_learn, part)
                     if count:
-                        self._layouts[layout.key] = layout
+                        self._layouts[new.key] = new
                         unread, next_ = np.flatnonzero(~is_read[row + 1 :]) + row + 1, 0
                     useless = 0 if count else useless + 1
         return len(block)

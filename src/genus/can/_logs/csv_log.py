@@ -157,11 +157,11 @@ class CsvFormat:
             return _hex_field(text, span, length)
         if columns.packing == "base64":
             count = (span[1] - span[0]) // 4 * 3 - text[slice(*span)].count("=")
-            found = ((span,) if count else ()), count, "base64"
+            parts: tuple[Span, ...] = (span,) if count else ()
         else:
             parts = tuple(part.span(1) for part in _BYTE.finditer(text, *span))
-            found = parts, len(parts), "bytes"
-        return found if length in (None, found[1]) else LENGTHS_DISAGREE
+            count = len(parts)
+        return (parts, count, columns.packing) if length in (None, count) else LENGTHS_DISAGREE
 
 
 def _hex_field(text: str, span: Span, length: int | None) -> tuple[tuple[Span, ...], int, str] | str:

@@ -163,8 +163,8 @@ def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
         micros, divisor = _UNITS[unit]
         return TimeFields((TimePart(found.span(1), micros, divisor), *_fraction(found, 2, micros, divisor)))
     if found := _COMPACT.fullmatch(text, *span):
-        parts = zip(range(1, 6), (86_400_000, 3_600_000, 60_000, 1000, 1), strict=True)
-        return TimeFields(tuple(TimePart(found.span(part), millis * 1000) for part, millis in parts))
+        millis = zip(range(1, 6), (86_400_000, 3_600_000, 60_000, 1000, 1), strict=True)
+        return TimeFields(tuple(TimePart(found.span(part), each * 1000) for part, each in millis))
     if (found := _CLOCK.fullmatch(text, *span)) is None:
         return None
     clock = (("h", 3600), ("m", 60), ("s", 1))
