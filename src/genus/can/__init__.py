@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (
         DeadlineMissed,
+        ErrorActive,
+        ErrorPassive,
         EventMissing,
         EventsLost,
         Expired,
         HardResumed,
         HardStopped,
         NotBound,
+        NotConfirmed,
         NotSent,
         NumberLost,
         OffTheBus,
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     )
     from genus.can._plan.admission import MAX_ADVISED
     from genus.can._plan.picture import CALENDAR_LEGEND, calendar_lines, draw_plan
-    from genus.can._plan.system import QosName
+    from genus.can._plan.system import ErrorPassivePolicy, QosName
     from genus.can._plan.units import format_bitrate, format_span
     from genus.can._protocol.broker import Broker
     from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, FileStore, MemoryStore, TableStore
@@ -126,6 +129,9 @@ __all__ = [
     "DeadlineMissed",
     "DecodedFrames",
     "Decoding",
+    "ErrorActive",
+    "ErrorPassive",
+    "ErrorPassivePolicy",
     "EtagsRefused",
     "EventMissing",
     "EventRecord",
@@ -151,6 +157,7 @@ __all__ = [
     "MonitorSnapshot",
     "NodeDown",
     "NotBound",
+    "NotConfirmed",
     "NotSent",
     "NumberConflict",
     "NumberLost",
@@ -231,8 +238,8 @@ if not TYPE_CHECKING:
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
-            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
-            "OffTheBus Trouble"
+            "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped NotBound "
+            "NotConfirmed NotSent NumberLost OffTheBus Trouble"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
@@ -240,7 +247,7 @@ if not TYPE_CHECKING:
         ),
         _plan__admission="MAX_ADVISED",
         _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",
-        _plan__system="QosName",
+        _plan__system="ErrorPassivePolicy QosName",
         _plan__units="format_bitrate format_span",
         _protocol__broker="Broker",
         _protocol__broker_tables="AnnouncedChannel BrokerTables FileStore MemoryStore TableStore",

@@ -7,12 +7,15 @@ from functools import partial
 from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, promises_same
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
 from genus.can._node.context import Context
+from genus.can._node.error_state import ErrorState
 from genus.can._node.reports import Reporter
 from genus.can._node.slots import SlotDispatcher, SlotSender
 from genus.can._node.troubles import (
     DeadlineMissed,
+    ErrorPassive,
     Expired,
     NotBound,
+    NotConfirmed,
     NotSent,
     NumberLost,
     OffTheBus,
@@ -41,6 +44,7 @@ class Transmitter:
         context: Context,
         dispatcher: SlotDispatcher,
         loop_back: Callable[..., None],
+        errors: ErrorState,
     ) -> None:
         self.channels: dict[type, TxChannel] = {}
         self._name = name
@@ -48,6 +52,8 @@ class Transmitter:
         self._context = context
         self._dispatcher = dispatcher
         self._loop_back = loop_back
+        self._errors = errors
+        self._recovering = False
         self.reporter = Reporter(context, self.channels.values)
 
     # -- announcing --------------------------------------------------------------------------------------------------
@@ -99,9 +105,13 @@ class Transmitter:
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
                 fd=self._context.fd,
+                may_send=self._errors.allows,
             )
             channel.slot_sender.number = self._context.queue.number
             self._dispatcher.join(channel.slot_sender, now)
+            if not self.may_use_slots:
+                self._report(channel.announcements, ErrorPassive(now, uses_slots=False))
+                self.recover()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
         """The channel cannot be used."""
@@ -129,6 +139,7 @@ class Transmitter:
 
     def suspend(self) -> None:
         """Send nothing until the channels are bound again: the node has no number."""
+        self._recovering = False
         for channel in self.channels.values():
             self._leave_calendar(channel)
             channel.reporting = False
@@ -209,6 +220,8 @@ class Transmitter:
             outgoing.expires = now + channel.expires_ns
         outgoing.on_missed = partial(self._missed, channel, event, outgoing.deadline)
         if outgoing.expires is not None:
+            outgoing.most_lead = (outgoing.expires - now) // 2
+            outgoing.on_sent_expired = partial(self._sent_expired, channel)
             outgoing.on_expired = partial(self._expired, channel, event, outgoing.expires)
             if outgoing.expires <= now:
                 return outgoing.on_expired()
@@ -226,6 +239,11 @@ class Transmitter:
         if loop_back:
             self._loop_back(event)
         self._report_last(channel)
+
+    def _sent_expired(self, channel: TxChannel) -> None:
+        """An event that expired in the driver was sent: receivers count it, so the reports must."""
+        channel.counts.sent += 1
+        channel.counts.sent_expired += 1
 
     def _report_last(self, channel: TxChannel) -> None:
         """Send the final report of a channel that was withdrawn, when none of its events wait any more."""
@@ -268,6 +286,31 @@ class Transmitter:
             if channel.slot_sender is not None and channel.slot_sender.failed(frame):
                 return
 
+    # -- errors of the controller ------------------------------------------------------------------------------------
+
+    @property
+    def may_use_slots(self) -> bool:
+        """Whether the node has few enough errors for all its hard slots."""
+        senders = (channel.slot_sender for channel in self.channels.values())
+        return all(sender is None or self._errors.allows(sender.slot) for sender in senders)
+
+    def recover(self) -> None:
+        """Send reports of a hard channel, one after the other with the lowest priority, until slots may be used again.
+
+        Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would
+        else not recover for minutes.
+        """
+        stopped = [channel for channel in self.channels.values() if channel.slot_sender is not None]
+        if self._recovering or self.may_use_slots or not stopped:
+            return
+        self._recovering = True
+        renew = partial(self.reporter.frame, stopped[0], Priority.BULK)
+        self._context.queue.add_frame(renew(), self._recovered_a_little, renew)
+
+    def _recovered_a_little(self, now: int) -> None:
+        self._recovering = False
+        self.recover()
+
     # -- troubles ----------------------------------------------------------------------------------------------------
 
     def _report(self, announcements: Iterable[Announcement], trouble: Trouble) -> None:
@@ -278,7 +321,7 @@ class Transmitter:
     def report_to_all(self, trouble: Trouble) -> None:
         """Call the trouble handlers of all publishers, or of the hard ones if it is about the calendar."""
         for channel in self.channels.values():
-            if isinstance(trouble, OffTheBus | NumberLost) or isinstance(channel.qos, Hard):
+            if isinstance(trouble, OffTheBus | NumberLost | NotConfirmed) or isinstance(channel.qos, Hard):
                 self._report(channel.announcements, trouble)
 
 

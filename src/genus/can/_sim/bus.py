@@ -4,7 +4,8 @@ A frame starts when the bus is idle and all callbacks of that instant were made.
 intermission; at that instant the controllers are called: first the receivers, then the sender, then those that lost
 arbitration. A corrupted frame ends at its bad bit and is followed by the error frame: flag 6, echo 0 to 6, delimiter 8,
 intermission 3. With `exact_lengths=False` every frame has its maximum length and every error takes the whole frame and
-31 bits, as in response-time analysis (Davis et al. 2007); an error passive sender is not suspended then.
+31 bits, as in response-time analysis (Davis et al. 2007); the last 8 of these are the suspension of a sender that is
+error passive, in which other stations may begin.
 
 Most frames take a quick path: one sender, no fault hooks, no restrictions. `use_slow_path` selects the other path for
 the frames that need more.
@@ -118,7 +119,7 @@ class SimBus:
     """
 
     __slots__ = (
-        "_arbitrate_callback", "_arbitration_at", "_bit_ns", "_confinement", "_cut_off_senders", "_delivery",
+        "_arbitrate_callback", "_arbitration_at", "_confinement", "_cut_off_senders", "_delivery",
         "_durations", "_end_callback", "_ends", "_fault_hooks", "_frame", "_heap", "_last", "_length_of", "_losers",
         "_order", "_ready", "_restricted", "_result", "_senders", "_slow_path", "_start_ns", "_with_errors",
         "allow_lone_sender", "busy_ns", "controllers", "errors", "exact_lengths", "frames", "key", "pending",
@@ -161,7 +162,6 @@ class SimBus:
         self._delivery = Delivery(self.controllers)
         self._durations = FrameDurations(self.timing, exact=exact_lengths)
         self._length_of = self._durations.cache.get
-        self._bit_ns = self.timing.bit_ns
         self._order = self.scheduler.add_bus()
         self._heap, self._last = self.scheduler.heap, self.scheduler.last
         self._arbitrate_callback, self._end_callback = self._arbitrate, self._finish
@@ -250,6 +250,10 @@ class SimBus:
         """Determine anew which controllers receive which frames."""
         self._delivery.clear_caches()
 
+    def error_counters_changed(self, controller: Controller) -> None:
+        """An error counter of a controller has another value."""
+        self._confinement.counters_changed(controller)
+
     def _cut_off(self, controller: Controller) -> None:
         """Remove a sender during or at the end of its frame; others that send the same frame continue."""
         controller.on_wire = -1
@@ -261,7 +265,7 @@ class SimBus:
             self._result = TransmissionResult(FrameOutcome.CUT)
             self._heap.remove((self._ends, self._order, self._end_callback))
             heapify(self._heap)
-            self._ends = self.now + ACTIVE_ERROR_BITS * self._bit_ns
+            self._ends = self.now + self.timing.bits_ns(ACTIVE_ERROR_BITS)
             heappush(self._heap, (self._ends, self._order, self._end_callback))
 
     # Arbitration
@@ -330,8 +334,11 @@ class SimBus:
             self._confinement.count_idle_bits(self._start_ns)
         if self._restricted:
             self._inform_guardians()
-        self._result = result = self._determine_result(length_ns // self._bit_ns)
-        return length_ns if result is None else self._durations.busy_ns(length_ns, result)
+        self._result = result = self._determine_result(self.timing.bits_in(length_ns))
+        if result is None:
+            return length_ns
+        suspended = any(map(self._confinement.suspends_after_failure, self._senders))
+        return self._durations.busy_ns(length_ns, result, suspended=suspended)
 
     def _inform_guardians(self) -> None:
         for sender in self._senders:
@@ -419,6 +426,8 @@ class SimBus:
             sender.finish_failed(frame, now)
             if sender.bus is self:
                 self._confinement.check_sender(sender, now)
+        # all stations take part in error signalling: those whose frames came during the corrupted one are called too
+        self._losers = [each for each in self.pending if each not in senders]
 
 
 def _ranked_key(rank: Callable[[Frame], int]) -> Callable[[Frame], int]:

@@ -28,6 +28,7 @@ from genus.can._sim.fault_hooks import (
 )
 from genus.can._sim.scheduler import NEVER
 from genus.can._sim.trace import TrafficClass
+from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE
 from genus.can._wire.frame import Frame, Identifier
 from genus.can._wire.length import Timing
 from genus.errors import BusError
@@ -39,6 +40,7 @@ class FaultyStation(Protocol):
     """What faults need of a station."""
 
     clock: SimClock
+    controller: Controller
 
     def crash(self) -> None:
         """Stop at once."""
@@ -240,17 +242,16 @@ class Bursts(Fault, frozen=True, kw_only=True):
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Add a fault hook to both segments of the bus."""
-        bit_ns = simulation.timing.bit_ns
         for bus in (simulation.bus, simulation.second_segment):
-            bus.add_fault_hook(partial(self._affect, bit_ns=bit_ns))
+            bus.add_fault_hook(partial(self._affect, timing=simulation.timing))
 
-    def _affect(self, transmission: Transmission, bit_ns: int) -> FaultEffect | None:
+    def _affect(self, transmission: Transmission, timing: Timing) -> FaultEffect | None:
         """An error at the first bit that is within a burst."""
         since = transmission.start_ns - self.from_ns
-        if since >= 0 and since % self.every_ns < self.bits * bit_ns:
+        if since >= 0 and since % self.every_ns < timing.bits_ns(self.bits):
             return Corrupt(1)
         begins = transmission.start_ns + (-since % self.every_ns if since >= 0 else -since)
-        bit = (begins - transmission.start_ns) // bit_ns + 1
+        bit = timing.bits_in(begins - transmission.start_ns) + 1
         return Corrupt(bit) if bit <= _last_bit(transmission) else None
 
 
@@ -281,7 +282,7 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Add a fault hook to the bus."""
-        simulation.bus.add_fault_hook(_blocking_hook(self._slots(simulation), simulation.timing.bit_ns))
+        simulation.bus.add_fault_hook(_blocking_hook(self._slots(simulation), simulation.timing))
 
     def _slots(self, simulation: FaultySystem) -> SlotStarts:
         if self.every_ns is not None:
@@ -291,10 +292,10 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
         return simulation.slots
 
 
-def _blocking_hook(slots: SlotStarts, bit_ns: int) -> FaultHook:
+def _blocking_hook(slots: SlotStarts, timing: Timing) -> FaultHook:
     def affect(transmission: Transmission) -> FaultEffect | None:
         """Hard frames are in their own slots and do not block any."""
-        blocks = slots.any_between(transmission.start_ns + 1, transmission.end_ns(bit_ns))
+        blocks = slots.any_between(transmission.start_ns + 1, transmission.end_ns(timing))
         if not blocks or TrafficClass.of(transmission.frame.id) is TrafficClass.HARD:
             return None
         return Corrupt(_last_bit(transmission), FLAG_ECHO_BITS)
@@ -309,6 +310,29 @@ def corrupt_randomly(transmission: Transmission, random: Random) -> Corrupt:
 
 def _last_bit(transmission: Transmission) -> int:
     return transmission.bits - AFTER_ACKNOWLEDGEMENT_BITS
+
+
+class ErrorCounters(Fault, frozen=True, kw_only=True):
+    """The error counters of some stations have these values at a time: error passive above 127."""
+
+    name: ClassVar[str] = "counters"
+    nodes: tuple[int, ...]
+    tec: int = 0
+    rec: int = 0
+    at_ns: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tec <= OFF_ABOVE or not 0 <= self.rec <= PASSIVE_ABOVE + 1:
+            raise BusError(f"counters: tec is 0 to {OFF_ABOVE} and rec 0 to {PASSIVE_ABOVE + 1}")
+
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
+        """Schedule the change of the counters."""
+        for number in self.nodes:
+            simulation.at(self.at_ns, partial(self._set, simulation.host(number).controller))
+
+    def _set(self, controller: Controller) -> None:
+        if not controller.off:
+            controller.tec, controller.rec = self.tec, self.rec
 
 
 class ClockStep(Fault, frozen=True, kw_only=True):

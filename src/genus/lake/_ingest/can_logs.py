@@ -269,9 +269,10 @@ def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
         labels = plan.vector.find(signal.label).type if signal.label is not None else None
         if isinstance(labels, ChoiceType) and (new := set(signal.labels) - set(labels.values)):
             return f"{plan.name}: {signal.label} has labels that are not in the catalog: {', '.join(sorted(new))}"
-    always = {signal.attribute for signal in message.signals if signal.multiplexer is None}
+    always = {signal.attribute for signal in message.signals if not message.is_optional(signal)}
     missing = sorted(set(plan.required) - always)
-    return f"{plan.name}: {', '.join(missing)} is required, but not in the DBC file" if missing else None
+    lacking = "may be absent in these frames" if message.truncated else "not in the DBC file"
+    return f"{plan.name}: {', '.join(missing)} is required, but {lacking}" if missing else None
 
 
 def _with_positions(part: DecodedFrames, frames: FrameColumns, has_times: bool) -> pa.RecordBatch:

@@ -91,19 +91,23 @@ class FormatChooser:
     """Chooses the format of each file: the one that was asked for, or by its ending."""
 
     def __init__(
-        self, format: str | None, mapping: Mapping | PathLike | None, dbc: PathLike | None, unknown: Unknown = "dead"
+        self,
+        format: str | None,
+        mapping: Mapping | PathLike | None,
+        dbc: "PathLike | Dbc | None",
+        unknown: Unknown = "dead",
     ) -> None:
         self._format = format
         self._mapping = mapping if mapping is None or isinstance(mapping, Mapping) else read_mapping(os.fspath(mapping))
-        self._dbc_path, self._unknown = dbc, unknown
+        self._given_dbc, self._unknown = dbc, unknown
 
     @cached_property
     def _dbc(self) -> "Dbc | None":
-        if self._dbc_path is None:
-            return None
+        if not isinstance(self._given_dbc, str | os.PathLike):
+            return self._given_dbc
         from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-        return load_dbc(self._dbc_path)
+        return load_dbc(self._given_dbc)
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -115,7 +119,7 @@ class FormatChooser:
         ending = self._format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
-        if ending in CAN_ENDINGS or (self._dbc_path is not None and (ending == "csv" or ending not in ENDINGS)):
+        if ending in CAN_ENDINGS or (self._given_dbc is not None and (ending == "csv" or ending not in ENDINGS)):
             return self._can_logs(path)
         if ending in ENDINGS:
             return mapped_format(path, ending, self._mapping)
