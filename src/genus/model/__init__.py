@@ -6,11 +6,13 @@ from genus.model._signature import (
     Signature,
     attributes,
     conforms,
+    hidden_attributes,
     is_event_type,
     is_type,
     name_of,
     parents,
     pure_kind,
+    retyped_attributes,
     signature,
     subtypes,
     tagged_attributes,
@@ -42,11 +44,12 @@ from genus.model._types import (
     micros_of_time,
     parse_type,
 )
-from genus.model._vector import Attribute, Vector
+from genus.model._vector import RETYPABLE, Attribute, Vector, hidden_names
 
 __all__ = [
     "MAX_TAGGED",
     "RESERVED_WORDS",
+    "RETYPABLE",
     "Attribute",
     "AttributeType",
     "BoolType",
@@ -77,6 +80,8 @@ __all__ = [
     "attributes",
     "check",
     "conforms",
+    "hidden_attributes",
+    "hidden_names",
     "is_attribute_name",
     "is_event_type",
     "is_type",
@@ -86,6 +91,7 @@ __all__ = [
     "parents",
     "parse_type",
     "pure_kind",
+    "retyped_attributes",
     "signature",
     "subtypes",
     "tagged_attributes",

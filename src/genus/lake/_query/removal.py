@@ -45,7 +45,7 @@ from genus.lake._tables.shapes import Shape
 from genus.lake._tables.spark_columns import table_schema, with_first_names, with_present_names
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
-from genus.model import Vector
+from genus.model import Vector, hidden_names
 from genus.model._types import micros_of_time
 from genus.targets import spark as target
 
@@ -84,9 +84,10 @@ class RemovalRule(NamedTuple):
     """The names of the types, by family."""
     before: datetime | None = None
 
-    def condition(self, family: str) -> Column:
+    def condition(self, family: str, vector: Vector) -> Column:
         """A column that is true for rows of a family's table that are removed, and false or NULL for others."""
-        matches = target.compile(self.subscription).condition(self.types[family])
+        hidden = hidden_names(vector, self.subscription.vector)
+        matches = target.compile(self.subscription).condition(self.types[family], hidden)
         if self.before is None:
             return matches
         before = F.timestamp_micros(F.lit(micros_of_time(self.before)))
@@ -124,6 +125,7 @@ class RemovalRule(NamedTuple):
         if shape.type not in self.types[shape.family]:
             return False
         carried = {each.name for bit, each in enumerate(vector) if shape.bits >> bit & 1}
+        carried -= hidden_names(vector, self.subscription.vector)
         return carried.issuperset(self.subscription.has) and carried.isdisjoint(self.subscription.lacks)
 
 
@@ -237,7 +239,8 @@ class _Attempt:
         return with_present_names(self._tables.frame(family, vector, parts), vector)
 
     def _condition(self, family: str) -> Column:
-        return reduce(or_, [rule.condition(family) for rule in self._rules if family in rule.types])
+        vector = self._catalog.vector(family)
+        return reduce(or_, [rule.condition(family, vector) for rule in self._rules if family in rule.types])
 
     def _folder(self, family: str) -> Column:
         """The folder of a row's part."""
