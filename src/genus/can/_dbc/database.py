@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import cantools.database
 import msgspec
 from cantools.database.can import Database, Message, Signal
 
+from genus.can._dbc.j1939 import J1939_WORDS, GroupIndex, j1939_hint, standard_messages
 from genus.can._dbc.layout import (
     ATTRIBUTE_WORDS,
     TYPE_WORDS,
@@ -25,8 +27,10 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
+from genus.can._j1939.fast_packet import LONGEST_FAST
+from genus.can._j1939.reassembly import LONGEST
 from genus.can._logs.log_file import suppress_warnings
-from genus.can._wire.frame import FD_BYTES
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
 from genus.errors import DbcError
 
 _SIZE = re.compile(r"^\s*BO_\s+\d+\s+\w+\s*:\s*(\d+)|:\s*(\d+)\s*\|\s*(\d+)\s*@", re.MULTILINE)
@@ -59,17 +63,55 @@ class Layouts:
         self.problems.append(problem)
 
 
-def read_layouts(path: str | os.PathLike[str]) -> Layouts:
-    """The layouts of the messages of a DBC file; DbcError if it cannot be read."""
+def read_layouts(path: str | os.PathLike[str], *, j1939: bool | None = None, nmea2000: bool = False) -> Layouts:
+    """The layouts of the messages of a DBC file; DbcError if it cannot be read.
+
+    `j1939` says whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says
+    it. With `nmea2000` they are, and those longer than a frame are sent in fast packets.
+    """
     found = Layouts(Path(path))
-    messages = _load_database(found, _read_text(found.path)).messages
+    database = _load_database(found, _read_text(found.path))
+    messages = database.messages
+    protocol = _Protocol(j1939 if not nmea2000 else True, nmea2000, says_j1939(database))
     names = [found.rename(message.name, found.types.allocate(message.name)) for message in messages]
     found.name = found.rename(found.path.stem, found.types.allocate(found.path.stem))
-    found.messages = tuple(_message(found, *named) for named in zip(names, messages, strict=True))
+    found.messages = tuple(_message(found, protocol, *named) for named in zip(names, messages, strict=True))
+    _complete_j1939(found, is_asked=j1939 is not None)
     for sharing in _same_identifier(found.messages):
         *others, last = (message.type_name for message in sharing)
         found.report(f"{last}: has the identifier of {' and '.join(others)}, and gets all of their frames")
     return found
+
+
+class _Protocol(NamedTuple):
+    """Which messages are J1939 messages: as was asked for, or as the file says."""
+
+    asked: bool | None
+    nmea2000: bool
+    is_said: bool
+
+    def is_j1939(self, message: Message) -> bool:
+        """Whether a message is one; only those with 29-bit identifiers can be."""
+        said = message.protocol == "j1939" or self.is_said
+        return message.is_extended_frame and (said if self.asked is None else self.asked)
+
+
+def says_j1939(database: Database) -> bool:
+    """Whether a file says that its bus is a J1939 bus, without saying it of single messages."""
+    if database.dbc is None or "VFrameFormat" in database.dbc.attribute_definitions:
+        return False
+    protocol = database.dbc.attributes.get("ProtocolType")
+    return protocol is not None and str(protocol.value).upper() in ("J1939", "NMEA2000")
+
+
+def _complete_j1939(found: Layouts, is_asked: bool) -> None:
+    """Add the messages of every J1939 bus, and report what is ambiguous about those of the file."""
+    if any(message.j1939 for message in found.messages):
+        for problem in GroupIndex(found.messages).problems():
+            found.report(problem)
+        found.messages += tuple(standard_messages(found.messages, found.types))
+    elif not is_asked and (hint := j1939_hint(found.messages)):
+        found.report(hint)
 
 
 def _read_text(path: Path) -> str:
@@ -117,18 +159,21 @@ def _one_line(problem: Exception) -> str:
     return " ".join(str(problem).split()) or type(problem).__name__
 
 
-def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
-    if not 0 <= message.length <= FD_BYTES:
-        found.report(f"{type_name}: has {message.length} bytes, but a frame has at most {FD_BYTES}")
+def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Message) -> MessageLayout:
+    is_j1939 = protocol.is_j1939(message)
+    most, what = (LONGEST, "J1939 message") if is_j1939 else (FD_BYTES, "frame")
+    if not 0 <= message.length <= most:
+        found.report(f"{type_name}: has {message.length} bytes, but a {what} has at most {most}")
     layout = MessageLayout(
         name=message.name,
         type_name=type_name,
         frame_id=message.frame_id,
         extended=message.is_extended_frame,
         length=max(0, message.length),
-        signals=tuple(_signals(found, type_name, message)),
+        signals=tuple(_signals(found, type_name, message, J1939_WORDS if is_j1939 else frozenset())),
         fd=message.is_fd,
-        j1939=message.protocol == "j1939",
+        j1939=is_j1939,
+        fast=is_j1939 and protocol.nmea2000 and CLASSIC_BYTES < message.length <= LONGEST_FAST,
         senders=tuple(message.senders),
         cycle_time_ms=message.cycle_time,
         comment=message.comment or None,
@@ -138,9 +183,9 @@ def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
     return layout
 
 
-def _signals(found: Layouts, owner: str, message: Message) -> Iterator[SignalLayout]:
-    """The signals of a message; labels are named after all signals are."""
-    names = NameAllocator(ATTRIBUTE_WORDS)
+def _signals(found: Layouts, owner: str, message: Message, words: frozenset[str]) -> Iterator[SignalLayout]:
+    """The signals of a message; labels are named after all signals are. `words` are attributes that it has besides."""
+    names = NameAllocator(ATTRIBUTE_WORDS | words)
     layouts = []
     for signal in message.signals:
         layout = _signal(signal, message)

@@ -13,7 +13,9 @@ from types import MappingProxyType
 
 from genus.bus._codec import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
-from genus.can._dbc.layout import MessageLayout, SignalLayout, pgn_of, unique_pgns
+from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex
+from genus.can._dbc.layout import MessageLayout, SignalLayout
+from genus.can._dbc.long_messages import LongMessages
 from genus.can._dbc.message_types import (
     UNKNOWN_ID,
     MessageDecoder,
@@ -21,6 +23,7 @@ from genus.can._dbc.message_types import (
     declare_kind,
     declare_type,
     describe,
+    j1939_defaults,
     member_names,
 )
 from genus.errors import DbcError
@@ -30,17 +33,25 @@ WIDTH = 120
 """The longest line of a generated module."""
 
 
-def load_dbc(path: str | os.PathLike[str], types: Iterable[type] = ()) -> "Dbc":
+def load_dbc(
+    path: str | os.PathLike[str],
+    types: Iterable[type] = (),
+    *,
+    j1939: bool | None = None,
+    nmea2000: bool = False,
+) -> "Dbc":
     """The messages of a DBC file as event types. Loading a file again declares its types again.
 
     Args:
         path: The DBC file.
         types: Classes to use for its messages, from a module made from the file (`genus can types --python`).
+        j1939: Whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says it.
+        nmea2000: They are, and messages longer than a frame are sent in the fast packets of NMEA 2000.
 
     Raises:
         DbcError: The file cannot be read, or a given class differs from its message.
     """
-    return Dbc(read_layouts(path), types)
+    return Dbc(read_layouts(path, j1939=j1939, nmea2000=nmea2000), types)
 
 
 class Dbc:
@@ -63,7 +74,7 @@ class Dbc:
         """The event types by name: the message's name, unless it was renamed."""
         decoders = [MessageDecoder(m, self.types[m.type_name]) for m in layouts.messages]
         self._by_id = {(m.frame_id, m.extended): each for m, each in zip(layouts.messages, decoders, strict=True)}
-        self._by_pgn = {pgn: decoders[number] for pgn, number in unique_pgns(layouts.messages).items()}
+        self._decoders, self._groups = decoders, GroupIndex(layouts.messages)
 
     @property
     def all_types(self) -> tuple[type, ...]:
@@ -76,12 +87,12 @@ class Dbc:
         A J1939 frame belongs to a message by its parameter group too, whatever its priority and addresses are.
         """
         decoder = self._find(frame_id, extended)
-        return decoder.layout if decoder else None
+        return decoder.layout if isinstance(decoder, MessageDecoder) else None
 
     def type_of(self, frame_id: int, extended: bool = False) -> type[Event] | None:
         """The event type of frames with an identifier; None if there is none."""
         decoder = self._find(frame_id, extended)
-        return decoder.cls if decoder else None
+        return decoder.cls if isinstance(decoder, MessageDecoder) else None
 
     def decode(
         self,
@@ -94,20 +105,27 @@ class Dbc:
     ) -> Event | Rejected:
         """The event of a frame, or the reason why there is none; never raises.
 
-        The event's `source` is the message's sender if there is only one; for a J1939 frame from another address, that
-        address.
+        The event's `source` is the message's sender if there is only one; of a J1939 frame, the address of its sender.
+        A J1939 message may have more data than a frame, as `long_messages` puts it together.
         """
         decoder = self._find(frame_id, extended)
-        if decoder is None:
-            return Rejected(UNKNOWN_ID)
+        if not isinstance(decoder, MessageDecoder):
+            return Rejected(UNKNOWN_ID if decoder is None else decoder.reason)
         values = decoder.values(data)
         if isinstance(values, Rejected):
             return values
-        return decoder.cls(time=time, source=decoder.source(frame_id), place=place, **values)
+        return decoder.cls(time=time, place=place, **decoder.context(frame_id), **values)
 
-    def _find(self, frame_id: int, extended: bool) -> MessageDecoder | None:
+    def long_messages(self) -> LongMessages | None:
+        """A new reassembler of the messages that are longer than a frame; None if the file has no J1939 messages."""
+        return LongMessages(self.messages) if self._groups else None
+
+    def _find(self, frame_id: int, extended: bool) -> MessageDecoder | AmbiguousGroup | None:
         exact = self._by_id.get((frame_id, extended))
-        return self._by_pgn.get(pgn_of(frame_id)) if exact is None and extended else exact
+        if exact is not None or not extended:
+            return exact
+        found = self._groups.find(frame_id)
+        return self._decoders[found] if isinstance(found, int) else found
 
     def __repr__(self) -> str:
         return f"<Dbc {self.path}: {len(self.messages)} messages>"
@@ -141,9 +159,11 @@ def _imports(dbc: Dbc) -> str:
     signals = [signal for message in dbc.messages for signal in message.signals]
     has_labels = any(signal.label is not None for signal in signals)
     has_units = any(signal.unit for signal in signals)
+    has_j1939 = any(message.j1939 for message in dbc.messages)
     ours = {"Event", "Kind", *(signal.annotation for signal in signals)} - {"bytes", "float"}
     ours |= {"Unit"} if has_units else set()
     ours |= {"Maybe"} if has_labels or any(signal.multiplexer is not None for signal in signals) else set()
+    ours |= {"Maybe", "UInt8", "UInt32"} if has_j1939 else set()
     standard = ["from enum import Enum"] * has_labels + ["from typing import Annotated"] * has_units
     parts = ["from __future__ import annotations", *(["\n".join(standard)] if standard else [])]
     return "\n\n".join([*parts, f"from genus import {', '.join(sorted(ours, key=_as_ruff_sorts))}"])
@@ -169,14 +189,26 @@ def _enumeration(signal: SignalLayout) -> str:
 
 def _body(message: MessageLayout) -> Iterator[str]:
     yield _docstring(describe(message), "    ")
-    if message.signals:
+    if message.signals or message.j1939:
         yield ""
+    if message.j1939:
+        yield from _j1939_attributes(message)
     for signal in message.signals:
         yield f"    {signal.attribute}: {_annotation(signal)}"
         if signal.comment:
             yield _docstring(" ".join(signal.comment.split()), "    ")
         if signal.label is not None:
             yield f"    {signal.label}: Maybe[{signal.enumeration}] = None"
+
+
+def _j1939_attributes(message: MessageLayout) -> Iterator[str]:
+    """The attributes of every J1939 message, with the values of the file's identifier."""
+    known = j1939_defaults(message)
+    yield f"    source: UInt8 = {known['source']}  # type: ignore[assignment]"
+    yield "    destination: Maybe[UInt8] = None"
+    yield f"    priority: UInt8 = {known['priority']}"
+    yield f"    pgn: UInt32 = {known['pgn']}"
+    yield "    sender: Maybe[str] = None"
 
 
 def _annotation(signal: SignalLayout) -> str:

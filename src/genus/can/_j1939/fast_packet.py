@@ -60,7 +60,7 @@ class FastPackets:
 
     def __init__(self, pgns: Collection[int], on_incomplete: Callable[[Incomplete], object] | None = None) -> None:
         self.counts: Counter[str] = Counter()
-        """What was lost, by reason, as that of a `Reassembler`."""
+        """What was lost, by reason, as that of a `J1939Reassembler`."""
         self.messages = 0
         self._pgns = frozenset(pgns)
         self._on_incomplete = on_incomplete

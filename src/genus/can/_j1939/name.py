@@ -24,10 +24,10 @@ NAME_FIELDS = (
 """The fields of a NAME and their numbers of bits, from the lowest; a frame has the lowest byte first."""
 
 
-class Name(NamedTuple):
+class J1939Name(NamedTuple):
     """The fields of a controller's NAME.
 
-    >>> name = Name.unpack(0x8000_8200_0B21_2345)
+    >>> name = J1939Name.unpack(0x8000_8200_0B21_2345)
     >>> name.manufacturer_code, name.function, name.arbitrary_address_capable, f"{name.pack():#x}"
     (89, 130, 1, '0x800082000b212345')
     """
@@ -44,7 +44,7 @@ class Name(NamedTuple):
     arbitrary_address_capable: int = 0
 
     @classmethod
-    def unpack(cls, number: int) -> "Name":
+    def unpack(cls, number: int) -> "J1939Name":
         """The fields of a NAME as an integer of 64 bits."""
         values = []
         for _, bits in NAME_FIELDS:
@@ -63,7 +63,7 @@ class Name(NamedTuple):
         return number
 
 
-class ClaimedNames(Mapping[int, Name]):
+class ClaimedNames(Mapping[int, J1939Name]):
     """State: the controllers of one bus, by the addresses that they claimed last.
 
     >>> names = ClaimedNames()
@@ -73,24 +73,24 @@ class ClaimedNames(Mapping[int, Name]):
     """
 
     def __init__(self) -> None:
-        self._names: dict[int, Name] = {}
+        self._names: dict[int, J1939Name] = {}
 
     def receive(self, frame_id: int, data: bytes) -> None:
         """Take a frame with an identifier of 29 bits; all but address claims are ignored."""
         if pgn_of(frame_id) != ADDRESS_CLAIMED or len(data) < 8:
             return
-        address, name = frame_id & 0xFF, Name.unpack(int.from_bytes(data[:8], "little"))
+        address, name = frame_id & 0xFF, J1939Name.unpack(int.from_bytes(data[:8], "little"))
         for former in [each for each, known in self._names.items() if known == name]:
             del self._names[former]  # it has moved, or cannot claim an address
         if address != NULL_ADDRESS:
             self._names[address] = self._winner(address, name)
 
-    def _winner(self, address: int, name: Name) -> Name:
+    def _winner(self, address: int, name: J1939Name) -> J1939Name:
         """Of two that claim one address, the smaller NAME has it."""
         known = self._names.get(address)
         return name if known is None or name.pack() <= known.pack() else known
 
-    def __getitem__(self, address: int) -> Name:
+    def __getitem__(self, address: int) -> J1939Name:
         return self._names[address]
 
     def __iter__(self) -> Iterator[int]:

@@ -104,12 +104,12 @@ class _Session:
         return b"".join(self.found[number] for number in range(1, self.packets + 1))
 
 
-class Reassembler:
+class J1939Reassembler:
     """State: the long messages in progress on one bus, as a listener knows them.
 
     `counts` has how many messages and frames were lost, by reason; `on_incomplete` is called with each.
 
-    >>> bus = Reassembler()
+    >>> bus = J1939Reassembler()
     >>> bus.receive(0x1CEC_FF03, bytes([32, 10, 0, 2, 255, 0xCA, 0xFE, 0]), 0)
     >>> bus.receive(0x1CEB_FF03, b"\\1abcdefg", 50_000)
     >>> message = bus.receive(0x1CEB_FF03, b"\\2hij\\xff\\xff\\xff\\xff", 100_000)

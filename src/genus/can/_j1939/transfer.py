@@ -1,7 +1,7 @@
 """Sending and receiving long messages as a node of the bus: the active sides of the J1939 transport protocol.
 
-`Broadcast` sends a message to all nodes at a steady pace (BAM). `Transfer` sends one to one node: it announces it
-(RTS), sends the packets that the receiver asks for (CTS), and ends with its acknowledgement. `TransferReceiver` is the
+`J1939Broadcast` sends a message to all nodes at a steady pace (BAM). `J1939Transfer` sends one to one node: it announces it
+(RTS), sends the packets that the receiver asks for (CTS), and ends with its acknowledgement. `J1939Receiver` is the
 other end: it asks for packets in windows, asks again for those that were lost, and acknowledges. All are state machines
 without I/O: they take frames and times in microseconds, and return the frames to send.
 """
@@ -71,10 +71,10 @@ def _packet(data: bytes, number: int) -> bytes:
     return bytes([number]) + part.ljust(PACKET_BYTES, _FILL)
 
 
-class Broadcast:
+class J1939Broadcast:
     """State: a message on its way to all nodes; iterating gives its frames and when to send each.
 
-    >>> [(at, frame.data.hex()) for at, frame in Broadcast(65226, b"abcdefghij", source=3).frames(0)]
+    >>> [(at, frame.data.hex()) for at, frame in J1939Broadcast(65226, b"abcdefghij", source=3).frames(0)]
     [(0, '200a0002ffcafe00'), (50000, '0161626364656667'), (100000, '0268696affffffff')]
     """
 
@@ -95,7 +95,7 @@ class Broadcast:
 
 
 @dataclass(slots=True)
-class Transfer:
+class J1939Transfer:
     """State: a message on its way to one node. `is_done` when it was acknowledged, `failure` if it was given up."""
 
     pgn: int
@@ -186,7 +186,7 @@ class _Incoming:
         return next((number for number in range(1, self.packets + 1) if number not in self.found), None)
 
 
-class TransferReceiver:
+class J1939Receiver:
     """State: the messages that are being sent to one node, which answers.
 
     `receive` and `wake` return the frames to send; messages that are complete are in `messages`, until they are taken.
