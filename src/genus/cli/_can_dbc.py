@@ -71,8 +71,8 @@ def _show_types(dbc: "Dbc", names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in dbc.types]
     if unknown:
         raise click.ClickException(f"the file has no type {', '.join(unknown)}")
-    if names or len(dbc.messages) <= MOST_ROWS:
-        chosen = [message for message in dbc.messages if not names or message.type_name in names]
+    if names or len(dbc.all_messages) <= MOST_ROWS:
+        chosen = [message for message in dbc.all_messages if not names or message.type_name in names]
         Console().print(_type_table(dbc, chosen))
     else:
         Console().print(_overview(dbc))
@@ -82,7 +82,7 @@ def _overview(dbc: "Dbc") -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title=f"{dbc.kind.__name__} (kind of all)")
     for heading in ("type", "frame", "bytes", "attributes"):
         table.add_column(heading, no_wrap=True, justify="left" if heading == "type" else "right")
-    for message in dbc.messages:
+    for message in dbc.all_messages:
         count = sum(1 for _ in _own(dbc, message))
         table.add_row(message.type_name, _frame(message), str(message.length), str(count))
     table.caption = "name types to see their attributes"
@@ -118,7 +118,7 @@ def _frame(message: "MessageLayout") -> str:
 def _as_json(dbc: "Dbc") -> dict[str, Any]:
     return {
         "kind": dbc.kind.__name__,
-        "types": [_message_as_json(message) for message in dbc.messages],
+        "types": [_message_as_json(message) for message in dbc.all_messages],
         "renamed": dict(dbc.renamed),
         "problems": list(dbc.problems),
     }

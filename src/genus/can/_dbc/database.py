@@ -48,6 +48,8 @@ class Layouts:
     """The names of messages, of the file and of enumerations, which share the namespace of a module."""
     name: str = ""
     messages: tuple[MessageLayout, ...] = ()
+    standard: tuple[MessageLayout, ...] = ()
+    """Messages that every J1939 bus has, and the file does not."""
     renamed: dict[str, str] = field(default_factory=dict)
     """Original and new names; a signal's original name has its message in front."""
     problems: list[str] = field(default_factory=list)
@@ -109,7 +111,7 @@ def _complete_j1939(found: Layouts, is_asked: bool) -> None:
     if any(message.j1939 for message in found.messages):
         for problem in GroupIndex(found.messages).problems():
             found.report(problem)
-        found.messages += tuple(standard_messages(found.messages, found.types))
+        found.standard = tuple(standard_messages(found.messages, found.types))
     elif not is_asked and (hint := j1939_hint(found.messages)):
         found.report(hint)
 

@@ -62,6 +62,8 @@ class Dbc:
         self.path = layouts.path
         self.messages: tuple[MessageLayout, ...] = layouts.messages
         """The messages with the bits of their signals, in the order of the file."""
+        self.all_messages = every = layouts.messages + layouts.standard
+        """The messages of the file, and those that every J1939 bus has: address claims and requests."""
         self.renamed: Mapping[str, str] = MappingProxyType(layouts.renamed)
         """Names of the file that could not be kept, and the new ones; signals as `Message.signal`."""
         self.problems: tuple[str, ...] = tuple(layouts.problems)
@@ -69,12 +71,12 @@ class Dbc:
         self.kind: type[Kind] = given.get(layouts.name) or declare_kind(layouts.name)
         """The kind of all its types, which has the name of the file."""
         self.types: Mapping[str, type[Event]] = MappingProxyType(
-            {m.type_name: _given_class(given, m) or declare_type(m, self.kind) for m in layouts.messages}
+            {m.type_name: _given_class(given, m) or declare_type(m, self.kind) for m in every}
         )
         """The event types by name: the message's name, unless it was renamed."""
-        decoders = [MessageDecoder(m, self.types[m.type_name]) for m in layouts.messages]
-        self._by_id = {(m.frame_id, m.extended): each for m, each in zip(layouts.messages, decoders, strict=True)}
-        self._decoders, self._groups = decoders, GroupIndex(layouts.messages)
+        decoders = [MessageDecoder(m, self.types[m.type_name]) for m in every]
+        self._by_id = {(m.frame_id, m.extended): each for m, each in zip(every, decoders, strict=True)}
+        self._decoders, self._groups = decoders, GroupIndex(every)
 
     @property
     def all_types(self) -> tuple[type, ...]:
@@ -118,7 +120,7 @@ class Dbc:
 
     def long_messages(self) -> LongMessages | None:
         """A new reassembler of the messages that are longer than a frame; None if the file has no J1939 messages."""
-        return LongMessages(self.messages) if self._groups else None
+        return LongMessages(self.all_messages) if self._groups else None
 
     def _find(self, frame_id: int, extended: bool) -> MessageDecoder | AmbiguousGroup | None:
         exact = self._by_id.get((frame_id, extended))
@@ -156,10 +158,10 @@ def python_source(dbc: Dbc) -> str:
 
 def _imports(dbc: Dbc) -> str:
     """The imports that are needed; annotations are evaluated late, so that an attribute cannot hide a type."""
-    signals = [signal for message in dbc.messages for signal in message.signals]
+    signals = [signal for message in dbc.all_messages for signal in message.signals]
     has_labels = any(signal.label is not None for signal in signals)
     has_units = any(signal.unit for signal in signals)
-    has_j1939 = any(message.j1939 for message in dbc.messages)
+    has_j1939 = any(message.j1939 for message in dbc.all_messages)
     ours = {"Event", "Kind", *(signal.annotation for signal in signals)} - {"bytes", "float"}
     ours |= {"Unit"} if has_units else set()
     ours |= {"Maybe"} if has_labels or any(signal.multiplexer is not None for signal in signals) else set()
@@ -177,7 +179,7 @@ def _as_ruff_sorts(name: str) -> tuple[str, int]:
 def _classes(dbc: Dbc) -> Iterator[str]:
     kind = dbc.kind.__name__
     yield f"class {kind}(Kind):\n{_docstring(f'A message of {kind}.', '    ')}"
-    for message in dbc.messages:
+    for message in dbc.all_messages:
         yield from (_enumeration(signal) for signal in message.signals if signal.label is not None)
         yield "\n".join([f"class {message.type_name}(Event, {kind}):", *_body(message)])
 

@@ -12,16 +12,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from genus.can._dbc import Dbc
-from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, MessageColumns, RefusedFrames
+from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, MessageColumns, PartFrames, RefusedFrames
 from genus.can._dbc.layout import MessageLayout
+from genus.can._dbc.long_columns import LONG_POSITION, LongColumns
+from genus.can._dbc.long_messages import INCOMPLETE
 from genus.can._dbc.message_types import UNKNOWN_ID
+from genus.can._j1939.reassembly import Incomplete
 from genus.can._logs.candump import parse_candump
 from genus.can._logs.frames import EXTENDED, FrameColumns, LoggedFrame
 from genus.can._logs.log import FORMATS
@@ -37,6 +40,8 @@ from genus.model import ChoiceType
 FRAMES_AT_ONCE = 1 << 18
 """How many frames are decoded together; with fewer, each of very many messages would have only a few frames."""
 LETTERS_AT_ONCE = 10_000
+FRAMES, LONG_MESSAGES = "frames", "long messages"
+"""What a split of a J1939 log is read for."""
 CANDUMP = "log"
 _GZIP = b"\x1f\x8b"
 
@@ -61,25 +66,40 @@ class CanLogs(msgspec.Struct, frozen=True):
             raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
         if unknown not in ("dead", "pass"):
             raise LakeError(f"unknown={unknown!r}; write 'dead' to get dead letters, or 'pass' to leave frames out")
-        return cls(tuple(map(_without_comments, dbc.messages)), log, unknown, channel)
+        return cls(tuple(map(_without_comments, dbc.all_messages)), log, unknown, channel)
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of a plain candump log; one split of any other file."""
+        """Ranges of a plain candump log; one split of any other file.
+
+        The frames of a long message may be in several ranges, so these messages are read by a split of their own.
+        """
         if self.log != CANDUMP:
             return [Split(path, 0, size)]
         with open_input(path) as file:
             gzipped = file.read(len(_GZIP)) == _GZIP
-        return byte_ranges(path, size, target, gzipped)
+        ranges = byte_ranges(path, size, target, gzipped)
+        if len(ranges) == 1 or not self._has_long_messages:
+            return ranges
+        frames = [msgspec.structs.replace(each, share=FRAMES) for each in ranges]
+        return [*frames, Split(path, 0, size, share=LONG_MESSAGES)]
+
+    @property
+    def _has_long_messages(self) -> bool:
+        return any(message.j1939 for message in self.messages)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events of a split, and dead letters for everything that is not an event."""
         chunks = _ChunkReader(self, types)
+        long = _LongReader(self, types) if self._has_long_messages and split.share != FRAMES else None
         for found in _read_candump(split) if self.log == CANDUMP else _read_frames(split, self.log):
             if isinstance(found, FrameColumns):
-                yield from chunks.add(self._of_channel(found))
-            elif found:
+                frames = self._of_channel(found)
+                yield from () if split.share == LONG_MESSAGES else chunks.add(frames)
+                yield from () if long is None else long.add(frames)
+            elif found and split.share != LONG_MESSAGES:
                 yield found
         yield from chunks.flush()
+        yield from () if long is None else long.flush()
 
     def _of_channel(self, frames: FrameColumns) -> FrameColumns:
         if self.channel is None or frames.channels == (self.channel,):
@@ -162,7 +182,8 @@ def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
 class _ChunkReader:
     """State: frames that wait until enough can be decoded together, by the width of their data."""
 
-    def __init__(self, format: CanLogs, types: Types) -> None:
+    def __init__(self, format: CanLogs, types: Types, *, are_whole: bool = False) -> None:
+        self._are_whole = are_whole
         self._leaves_out_unknown = format.unknown == "pass"
         self._types = types
         self._decoder = _decoder(format.messages)
@@ -183,7 +204,9 @@ class _ChunkReader:
             yield from self._decode(FrameColumns.concat(parts))
 
     def _decode(self, frames: FrameColumns) -> Iterator[Chunk]:
-        for part in self._decoder.decode(frames):
+        for part in self._decoder.decode(frames, are_whole=self._are_whole):
+            if isinstance(part, PartFrames):
+                continue  # it is read with the long messages
             if isinstance(part, RefusedFrames):
                 yield from self._dead_letters(part, frames)
             elif mismatch := self._mismatch(part.message):
@@ -205,6 +228,39 @@ class _ChunkReader:
         return self._mismatches[name]
 
 
+class _LongReader:
+    """State: the long messages of a log in progress, and those that wait to be decoded."""
+
+    def __init__(self, format: CanLogs, types: Types) -> None:
+        self._letters: list[DeadLetter] = []
+        self._bus = LongColumns(format.messages, self._add_letter)
+        self._chunks = _ChunkReader(format, types, are_whole=True)
+
+    def add(self, frames: FrameColumns) -> Iterator[Chunk]:
+        """Take frames in the order of the log."""
+        found = self._bus.add(frames)
+        if found is not None:
+            yield from self._chunks.add(found)
+        if len(self._letters) >= LETTERS_AT_ONCE:
+            yield self._take_letters()
+
+    def flush(self) -> Iterator[Chunk]:
+        """What is left; messages in progress are incomplete."""
+        self._bus.close()
+        yield from self._chunks.flush()
+        if self._letters:
+            yield self._take_letters()
+
+    def _take_letters(self) -> list[DeadLetter]:
+        letters, self._letters = self._letters, []
+        return letters
+
+    def _add_letter(self, incomplete: Incomplete) -> None:
+        position, at_us, channel, identifier, data = cast("tuple[int, int, str | None, int, bytes]", incomplete.mark)
+        line = f"({at_us // 1_000_000}.{at_us % 1_000_000:06}) {channel or '-'} {identifier:08X}#{data.hex().upper()}"
+        self._letters.append(DeadLetter.of(position + LONG_POSITION, INCOMPLETE + incomplete.reason, line))
+
+
 def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
     """How a message differs from the catalog's type of its name, for example after the DBC file was changed."""
     plan = types.plan(message.type_name)
@@ -220,6 +276,7 @@ def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
         if isinstance(labels, ChoiceType) and (new := set(signal.labels) - set(labels.values)):
             return f"{plan.name}: {signal.label} has labels that are not in the catalog: {', '.join(sorted(new))}"
     always = {signal.attribute for signal in message.signals if signal.multiplexer is None}
+    always |= {"source", "priority", "pgn"} if message.j1939 else set()
     missing = sorted(set(plan.required) - always)
     return f"{plan.name}: {', '.join(missing)} is required, but not in the DBC file" if missing else None
 
