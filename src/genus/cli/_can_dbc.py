@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from genus.bus import RecordingWriter
-from genus.cli._events import as_text
+from genus.cli._events import as_text, takes_j1939
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted
 from genus.filters import Subscription
@@ -41,7 +41,10 @@ MOST_ROWS = 20
     type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
     help="Write a Python module that declares the types to this file (- is the screen).",
 )
-def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | None) -> None:
+@takes_j1939
+def types_(
+    file: Path, names: tuple[str, ...], as_json: bool, module: Path | None, j1939: bool | None, nmea2000: bool
+) -> None:
     """Show the event types that the messages of a DBC file become.
 
     A large file is listed in short; name the TYPEs to see in full. Names that had to be changed and errors in the file
@@ -55,7 +58,7 @@ def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | Non
 
     if as_json and module:
         raise click.UsageError("give --json or --python, not both")
-    dbc = load_dbc(file)
+    dbc = load_dbc(file, j1939=j1939, nmea2000=nmea2000)
     if module is not None:
         with click.open_file(str(module), "w", encoding="utf-8") as target:
             target.write(python_source(dbc))
@@ -159,6 +162,7 @@ def _say_remarks(dbc: "Dbc") -> None:
     metavar="FORMAT",
     help="The log's format, if its name does not end in log, asc, blf, trc or csv.",
 )
+@takes_j1939
 def decode(
     log: Path,
     database: Path,
@@ -168,6 +172,8 @@ def decode(
     text: str | None,
     channel: str | None,
     format_: str | None,
+    j1939: bool | None,
+    nmea2000: bool,
 ) -> None:
     """Decode the frames of a CAN log to events.
 
@@ -182,7 +188,7 @@ def decode(
 
     if append and output is None:
         raise click.UsageError("--append goes with --out")
-    dbc = load_dbc(database)
+    dbc = load_dbc(database, j1939=j1939, nmea2000=nmea2000)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
     written = 0
@@ -237,6 +243,10 @@ def _summary(decoding: "Decoding") -> Table:
     table.add_row("events", f"{decoding.events.total():,}")
     if decoding.unwanted:
         table.add_row("  not asked for", f"{decoding.unwanted:,}")
+    if decoding.parts or decoding.long_messages:
+        table.add_row("parts of long messages", f"{decoding.parts:,}")
+        table.add_row("  messages", f"{decoding.long_messages:,}")
+    _add_rows(table, "long messages incomplete", decoding.incomplete)
     _add_rows(table, "rejected", decoding.rejected)
     _add_rows(table, "unknown identifiers", decoding.unknown_ids)
     _add_rows(table, "skipped in the log", decoding.skipped)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import GENUS_LAKE, complete_files
+from genus.cli._events import J1939_OPTIONS
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, print_json, rate, sized
 from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark, reading_in, started, working
@@ -39,6 +40,7 @@ FORMAT_OPTIONS = (
         show_default=True,
         help="Make frames that the DBC file does not know dead letters, or pass over them.",
     ),
+    *J1939_OPTIONS,
 )
 
 
@@ -65,6 +67,8 @@ def ingest(
     mapping: Path | None,
     dbc: Path | None,
     unknown: Literal["dead", "pass"],
+    j1939: bool | None,
+    nmea2000: bool,
     retry: bool,
     as_json: bool,
     spark: "SparkSession",
@@ -84,7 +88,7 @@ def ingest(
     path, sources = _lake_and_files(spark, words)
     lake = Lake(spark, path)
     before = lake.version
-    files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=dbc)
+    files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=dbc, j1939=j1939, nmea2000=nmea2000)
     if not files:
         raise click.ClickException(f"{', '.join(sources)}: no files to ingest")
     with (
@@ -97,6 +101,8 @@ def ingest(
             mapping=mapping,
             dbc=dbc,
             unknown=unknown,
+            j1939=j1939,
+            nmea2000=nmea2000,
             retry=retry,
             progress=progress,
         )

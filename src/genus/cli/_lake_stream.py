@@ -59,6 +59,8 @@ def stream(
     mapping: Path | None,
     dbc: Path | None,
     unknown: Literal["dead", "pass"],
+    j1939: bool | None,
+    nmea2000: bool,
     metrics: str | None,
     as_json: bool,
     spark: "SparkSession",
@@ -84,6 +86,8 @@ def stream(
         mapping=mapping,
         dbc=dbc,
         unknown=unknown,
+        j1939=j1939,
+        nmea2000=nmea2000,
     )
     if subscriptions and inboxes:
         routed = followed.route(Path(subscriptions))

@@ -143,6 +143,8 @@ class Lake(LakeTables):
         mapping: Mapping | PathLike | None = None,
         dbc: PathLike | None = None,
         unknown: Unknown = "dead",
+        j1939: bool | None = None,
+        nmea2000: bool = False,
         retry: bool = False,
         progress: ProgressHandler | None = None,
     ) -> IngestResult:
@@ -158,6 +160,9 @@ class Lake(LakeTables):
             mapping: For JSON, CSV and Parquet of other systems: a mapping or the path of a mapping file.
             dbc: For CAN logs: the DBC file that describes the frames. Its types are registered.
             unknown: What to do with CAN frames that the DBC file does not have: `"dead"` letters, or `"pass"` over.
+            j1939: Whether messages with 29-bit identifiers are J1939 messages; by default those of which the DBC file
+                says it.
+            nmea2000: They are, and long messages come in the fast packets of NMEA 2000.
             retry: Also try the dead letters of files that were ingested before, after registering types or correcting
                 the mapping. A file without any valid event is read again as a whole.
             progress: Called after each commit with the bytes done and the total.
@@ -166,7 +171,7 @@ class Lake(LakeTables):
             LakeError: A file cannot be read, has an unknown format or has grown since it was ingested, or the mapping
                 names types or attributes that the catalog lacks.
         """
-        options = FormatOptions(format, mapping, dbc, unknown)
+        options = FormatOptions(format, mapping, dbc, unknown, j1939, nmea2000)
         return ingest(self, sources, options, retry=retry, progress=progress)
 
     def find_sources(
@@ -176,9 +181,11 @@ class Lake(LakeTables):
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
         dbc: PathLike | None = None,
+        j1939: bool | None = None,
+        nmea2000: bool = False,
     ) -> dict[str, int]:
         """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
-        return find_sources(self, sources, FormatOptions(format, mapping, dbc))
+        return find_sources(self, sources, FormatOptions(format, mapping, dbc, "dead", j1939, nmea2000))
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
@@ -285,6 +292,8 @@ class Lake(LakeTables):
         mapping: Mapping | PathLike | None = None,
         dbc: PathLike | None = None,
         unknown: Unknown = "dead",
+        j1939: bool | None = None,
+        nmea2000: bool = False,
     ) -> Stream:
         """A stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
 
@@ -300,6 +309,8 @@ class Lake(LakeTables):
             mapping: A mapping or the path of a mapping file.
             dbc: The DBC file of CAN logs.
             unknown: What to do with CAN frames that the DBC file does not have.
+            j1939: Whether messages with 29-bit identifiers are J1939 messages.
+            nmea2000: They are, and long messages come in fast packets.
 
         Raises:
             LakeError: The landing folder does not exist.
@@ -307,7 +318,7 @@ class Lake(LakeTables):
         return Stream(
             self,
             landing,
-            FormatOptions(format, mapping, dbc, unknown),
+            FormatOptions(format, mapping, dbc, unknown, j1939, nmea2000),
             checkpoint=checkpoint,
             pattern=pattern,
             files_per_batch=files_per_batch,

@@ -55,10 +55,12 @@ class FormatOptions(msgspec.Struct, frozen=True):
     mapping: Mapping | PathLike | None = None
     dbc: PathLike | None = None
     unknown: Unknown = "dead"
+    j1939: bool | None = None
+    nmea2000: bool = False
 
     def chooser(self) -> FormatChooser:
         """Chooses the format of each file."""
-        return FormatChooser(self.format, self.mapping, self.dbc, self.unknown)
+        return FormatChooser(self.format, self.mapping, self.dbc, self.unknown, self.j1939, self.nmea2000)
 
 
 def ingest(

@@ -90,11 +90,18 @@ class FormatChooser:
     """Chooses the format of each file: the one that was asked for, or by its ending."""
 
     def __init__(
-        self, format: str | None, mapping: Mapping | PathLike | None, dbc: PathLike | None, unknown: Unknown = "dead"
+        self,
+        format: str | None,
+        mapping: Mapping | PathLike | None,
+        dbc: PathLike | None,
+        unknown: Unknown = "dead",
+        j1939: bool | None = None,
+        nmea2000: bool = False,
     ) -> None:
         self._format = format
         self._mapping = mapping if mapping is None or isinstance(mapping, Mapping) else read_mapping(os.fspath(mapping))
         self._dbc_path, self._unknown = dbc, unknown
+        self._j1939, self._nmea2000 = j1939, nmea2000
 
     @cached_property
     def _dbc(self) -> "Dbc | None":
@@ -102,7 +109,7 @@ class FormatChooser:
             return None
         from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-        return load_dbc(self._dbc_path)
+        return load_dbc(self._dbc_path, j1939=self._j1939, nmea2000=self._nmea2000)
 
     @property
     def types(self) -> tuple[type, ...]:

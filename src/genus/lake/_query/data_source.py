@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -32,7 +32,8 @@ from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow
 
-_OPTIONS = ("catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type")
+_OPTIONS = ("catalog", "dbc", "dead", "format", "j1939", "mapping", "nmea2000")
+_OPTIONS += ("path", "paths", "splitBytes", "subscription", "type")
 
 
 class GenusDataSource(DataSource):
@@ -145,8 +146,20 @@ def _catalog_text(options: Mapping[str, str]) -> str:
     from genus.can._dbc import load_dbc  # needs cantools, an extra
 
     catalog = Catalog.parse(text) if text else Catalog()
-    catalog.register(*load_dbc(dbc).all_types)
+    catalog.register(*load_dbc(dbc, **_protocol(options)).all_types)
     return catalog.text()
+
+
+class _Protocol(TypedDict):
+    j1939: bool | None
+    nmea2000: bool
+
+
+def _protocol(options: Mapping[str, str]) -> _Protocol:
+    """What the options say about the protocol of a CAN bus."""
+    asked = options.get("j1939")
+    is_asked = None if asked is None else asked.lower() == "true"
+    return _Protocol(j1939=is_asked, nmea2000=options.get("nmea2000", "false").lower() == "true")
 
 
 def _read_text(path: str) -> str:
@@ -197,7 +210,8 @@ class SourceSplit(msgspec.Struct, frozen=True):
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
     """The splits of all files given to `load`."""
-    choose = FormatChooser(options.get("format"), options.get("mapping"), options.get("dbc"))
+    protocol = _protocol(options)
+    choose = FormatChooser(options.get("format"), options.get("mapping"), options.get("dbc"), **protocol)
     paths = dict.fromkeys(path for given in _paths(options) for path in _list_files(given))
     return split_files(paths, choose, int(options.get("splitBytes", SPLIT_BYTES)))
 
