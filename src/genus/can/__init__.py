@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         HardResumed,
         HardStopped,
         NotBound,
+        NotConfirmed,
         NotSent,
         NumberLost,
         OffTheBus,
@@ -151,6 +152,7 @@ __all__ = [
     "MonitorSnapshot",
     "NodeDown",
     "NotBound",
+    "NotConfirmed",
     "NotSent",
     "NumberConflict",
     "NumberLost",
@@ -231,8 +233,8 @@ if not TYPE_CHECKING:
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
-            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
-            "OffTheBus Trouble"
+            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotConfirmed NotSent "
+            "NumberLost OffTheBus Trouble"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
