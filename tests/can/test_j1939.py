@@ -51,7 +51,9 @@ def test_an_identifier_is_its_fields(frame_id: int) -> None:
     assert (found.pgn, found.destination) == (pgn_of(frame_id), destination_of(frame_id))
 
 
-@pytest.mark.parametrize("fields", [(8, 0, 0, 0), (0, 1, 0, 0), (0, 1 << 18, 0, None), (0, 0, 256, 0), (0, 65226, 0, 1)])
+@pytest.mark.parametrize(
+    "fields", [(8, 0, 0, 0), (0, 1, 0, 0), (0, 1 << 18, 0, None), (0, 0, 256, 0), (0, 65226, 0, 1)]
+)
 def test_fields_that_fit_no_identifier_are_refused(fields: tuple[int, int, int, int | None]) -> None:
     with pytest.raises(ValueError, match=r"does not fit|has no destination"):
         J1939Id(*fields).pack()
@@ -207,7 +209,9 @@ def test_a_switch_makes_a_file_one_of_j1939(tmp_path: Path) -> None:
     plain = load(tmp_path, MESSAGES)
     assert plain.type_of(J1939Id(6, TSC1, 17, 3).pack(), True) is None
     (hint,) = plain.problems
-    assert hint.startswith("3 of 3 messages with 29-bit identifiers have parameter groups of J1939, such as TSC1 (PGN 0)")
+    assert hint.startswith(
+        "3 of 3 messages with 29-bit identifiers have parameter groups of J1939, such as TSC1 (PGN 0)"
+    )
     event: Any = load(tmp_path, MESSAGES, j1939=True).decode(J1939Id(6, TSC1, 17, 3).pack(), bytes(8), True)
     assert (event.source, event.destination) == (17, 3)
     assert load(tmp_path, TRUCK, j1939=False).type_of(J1939Id(6, TSC1, 17, 3).pack(), True) is None
@@ -247,7 +251,11 @@ def test_long_messages_of_a_log_are_events(truck: Dbc, tmp_path: Path) -> None:
 
 def test_the_frames_of_each_channel_are_put_together_alone(truck: Dbc, tmp_path: Path) -> None:
     lines = [line for line in traffic(5, 300) if line.frame_id >> 16 & 0xFF in (0xEB, 0xEC)]
-    both = [text for pair in zip(candump(lines).splitlines(), candump(lines, "can1").splitlines(), strict=True) for text in pair]
+    both = [
+        text
+        for pair in zip(candump(lines).splitlines(), candump(lines, "can1").splitlines(), strict=True)
+        for text in pair
+    ]
     log = tmp_path / "two.log"
     log.write_text("\n".join(both) + "\n")
     decoding = Decoding(truck, read_log(log))
@@ -284,7 +292,9 @@ BO_ {dbc_id(3, 129029, 0xFE)} Position: 43 GPS
     dbc = load(tmp_path, position, nmea2000=True)
     data = bytes(range(43))
     parts = [bytes([43]) + data[:6], *(data[at : at + 7] for at in range(6, 43, 7))]
-    frames = [Line(n * 1000, 0x0DF80523, True, bytes([n]) + part.ljust(7, b"\xff"), None) for n, part in enumerate(parts)]
+    frames = [
+        Line(n * 1000, 0x0DF80523, True, bytes([n]) + part.ljust(7, b"\xff"), None) for n, part in enumerate(parts)
+    ]
     log = tmp_path / "boat.log"
     log.write_text(candump(frames))
     decoding = Decoding(dbc, read_log(log))
@@ -317,7 +327,12 @@ def test_address_claims_are_events_of_every_j1939_database(truck: Dbc) -> None:
     assert fields == {name: value for name, value in NAME._asdict().items() if name != "reserved"}
     assert (event.source, int.from_bytes(event.name, "big")) == (11, NAME.pack())
     asked: Any = truck.decode(0x18EAFF21, bytes([0, 0xEE, 0]), True)
-    assert (type(asked).__name__, asked.source, asked.destination, asked.requested_pgn) == ("PgnRequested", 33, 255, 60928)
+    assert (type(asked).__name__, asked.source, asked.destination, asked.requested_pgn) == (
+        "PgnRequested",
+        33,
+        255,
+        60928,
+    )
 
 
 def test_a_log_tells_which_controller_has_which_address(truck: Dbc, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id
 from genus.can._j1939.transfer import J1939Broadcast, J1939Receiver, J1939Transfer
 
 TSC1, EEC1, VIN, DM1 = 0, 61444, 65260, 65226
-MARKED = 'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";\nBA_DEF_DEF_ "VFrameFormat" "J1939PG";\n'
+MARKED = """BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BA_DEF_DEF_ "VFrameFormat" "J1939PG";
+"""
 
 
 def dbc_id(priority: int, pgn: int, source: int, destination: int | None = None) -> int:

@@ -304,7 +304,9 @@ def _describe_change(known: Attribute, attribute: Attribute) -> str | None:
 def _retyped(cls: type) -> dict[str, Attribute]:
     """The attributes of `Event` that a family's root declares with another type, as a vector has them."""
     names = retyped_attributes(cls)
-    return {each.name: Attribute(each.name, each.type, True, each.unit) for each in attributes(cls) if each.name in names}
+    return {
+        each.name: Attribute(each.name, each.type, True, each.unit) for each in attributes(cls) if each.name in names
+    }
 
 
 def _own_attributes(cls: type) -> list[Attribute]:

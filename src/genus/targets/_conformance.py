@@ -60,6 +60,11 @@ def declared_tagged(cls: type, subscription: Subscription) -> tuple[str, ...]:
 
 def _as_asked(tagged: tuple[str, ...], family: Vector, subscription: Subscription) -> tuple[str, ...]:
     """Tagged attributes by the names of a subscription; one that it takes for absent has no name that it uses."""
-    own = family.pair(subscription.vector) if tagged else {}
-    hidden = hidden_names(family, subscription.vector) if tagged else frozenset()
-    return tuple(f"{each} of {family.scope}" if each in hidden else own[each].name if each in own else each for each in tagged)
+    if not tagged:
+        return ()
+    own, hidden = family.pair(subscription.vector), hidden_names(family, subscription.vector)
+    names = {
+        **{name: each.name for name, each in own.items()},
+        **{name: f"{name} of {family.scope}" for name in hidden},
+    }
+    return tuple(names.get(each, each) for each in tagged)

@@ -5,7 +5,7 @@ only examples. If several messages have one group, the addresses decide, the sou
 
 1. messages with the source of the frame; else those from the null address (254), which any node may send; else all;
 2. of these, messages with the destination of the frame; else those to all nodes (255); else all of these;
-3. if one is left, or those that are left have the same signals, it is the first of them. Otherwise the frame is refused.
+3. if one is left, or all that are left have the same signals, it is the first of them; otherwise the frame is refused.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -141,10 +141,9 @@ def _standard(name: str, pgn: int, length: int, signals: list[SignalLayout], com
 # -- files that do not say it ------------------------------------------------------------------------------------------
 
 _WELL_KNOWN: Final = frozenset(
-    (0, 256, 59392, 59904, 60160, 60416, 60928, 61184, 61440, 61441, 61442, 61443, 61444, 61445, 61449, 61450)
-    + (64892, 64933, 64946, 64948, 64965, 65110, 65128, 65131, 65132, 65164, 65170, 65198, 65207, 65213, 65215)
-    + (65217, 65226, 65227, 65237, 65244, 65247, 65248, 65251, 65252, 65253, 65254, 65255, 65256, 65257, 65258)
-    + (65259, 65260, 65261, 65262, 65263, 65264, 65265, 65266, 65267, 65268, 65269, 65270, 65271, 65272, 65276)
+    {0, 256, 59392, 59904, 60160, 60416, 60928, 61184, 61440, 61441, 61442, 61443, 61444, 61445, 61449, 61450}
+    | {64892, 64933, 64946, 64948, 64965, 65110, 65128, 65131, 65132, 65164, 65170, 65198, 65207, 65213, 65215}
+    | {65217, 65226, 65227, 65237, 65244, 65247, 65248, *range(65251, 65273), 65276}
 )
 """Parameter groups that many J1939 buses have: torque control, engine, brakes, transmission, hours, diagnosis."""
 

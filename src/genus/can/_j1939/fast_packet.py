@@ -76,7 +76,8 @@ class FastPackets:
         if not self.is_part(frame_id):
             return None
         if not data:
-            return self._lose(BAD_PACKET, mark)
+            self._lose(BAD_PACKET, mark)
+            return None
         key, number = (without_priority(frame_id), data[0] >> 5), data[0] & 0x1F
         if number == 0:
             return self._begin(key, frame_id, data, now_us, mark)
@@ -84,10 +85,9 @@ class FastPackets:
         if session is not None and now_us - session.last_us > BROADCAST_GAP_US:
             self._end(key, TIMED_OUT)
             session = None
-        if session is None:
-            return self._lose(STRAY, mark)
-        if number >= session.frames or len(data) <= session.needs(number):
-            return self._lose(BAD_PACKET, mark)
+        if session is None or number >= session.frames or len(data) <= session.needs(number):
+            self._lose(STRAY if session is None else BAD_PACKET, mark)
+            return None
         return self._take(key, session, number, bytes(data[1 : session.needs(number) + 1]), now_us)
 
     def expire(self, now_us: int) -> None:
@@ -100,12 +100,11 @@ class FastPackets:
         for key in list(self._sessions):
             self._end(key, NOT_FINISHED)
 
-    def _begin(
-        self, key: tuple[int, int], frame_id: int, data: bytes, now_us: int, mark: object
-    ) -> LongMessage | None:
+    def _begin(self, key: tuple[int, int], frame_id: int, data: bytes, now_us: int, mark: object) -> LongMessage | None:
         size = data[1] if len(data) > 1 else 0
         if not 1 <= size <= LONGEST_FAST or len(data) < 2 + min(size, FIRST_BYTES):
-            return self._lose(BAD_ANNOUNCEMENT, mark)
+            self._lose(BAD_ANNOUNCEMENT, mark)
+            return None
         if (former := self._sessions.get(key)) is not None:
             self._end(key, TIMED_OUT if now_us - former.last_us > BROADCAST_GAP_US else REPLACED)
         elif len(self._sessions) >= MOST_SESSIONS:
@@ -118,7 +117,8 @@ class FastPackets:
     ) -> LongMessage | None:
         session.last_us = max(session.last_us, now_us)
         if session.found.setdefault(number, part) != part:
-            return self._end(key, DIFFERENT)
+            self._end(key, DIFFERENT)
+            return None
         if len(session.found) < session.frames:
             return None
         del self._sessions[key]

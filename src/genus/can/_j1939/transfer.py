@@ -1,9 +1,9 @@
 """Sending and receiving long messages as a node of the bus: the active sides of the J1939 transport protocol.
 
-`J1939Broadcast` sends a message to all nodes at a steady pace (BAM). `J1939Transfer` sends one to one node: it announces it
-(RTS), sends the packets that the receiver asks for (CTS), and ends with its acknowledgement. `J1939Receiver` is the
-other end: it asks for packets in windows, asks again for those that were lost, and acknowledges. All are state machines
-without I/O: they take frames and times in microseconds, and return the frames to send.
+`J1939Broadcast` sends a message to all nodes at a steady pace (BAM). `J1939Transfer` sends one to one node: it
+announces it (RTS), sends the packets that the receiver asks for (CTS), and ends with its acknowledgement.
+`J1939Receiver` is the other end: it asks for packets in windows, asks again for those that were lost, and acknowledges.
+All are state machines without I/O: they take frames and times in microseconds, and return the frames to send.
 """
 
 from collections.abc import Iterator
