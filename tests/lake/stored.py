@@ -23,7 +23,8 @@ from genus.lake._tables.lake_catalog import CatalogFile
 from genus.lake._tables.shapes import new_shapes
 from genus.lake._tables.spark_columns import table_schema, with_present_names
 from genus.lake._tables.store import Store
-from genus.model import Event, hidden_names, name_of, vector
+from genus.model import Event, name_of, vector
+from genus.model._vector import hidden_names
 from genus.targets import arrow, spark
 
 COLUMNS_AT_ONCE = 200

@@ -9,7 +9,8 @@ from genus import Catalog, Event, Kind, Maybe, Subscription, UInt8, check, open_
 from genus.bus import RecordingWriter, read_recording
 from genus.can import PayloadCodec
 from genus.errors import CatalogConflict, DeclarationError, EventError
-from genus.model import Int32, attributes, hidden_attributes, retyped_attributes, vector
+from genus.model import Int32, attributes, vector
+from genus.model._signature import hidden_attributes, retyped_attributes
 from genus.net import CloudEventReader, CloudEventWriter
 from genus.net._envelope import Origin
 from genus.targets import arrow, can, python
@@ -73,7 +74,7 @@ def test_only_source_and_only_as_an_integer_and_only_in_the_root() -> None:
 
 def test_values_are_checked_as_numbers() -> None:
     check(EVENTS[0])
-    with pytest.raises(EventError, match="Torque.source is 'node', but must be uint8"):
+    with pytest.raises(EventError, match=r"Torque\.source is 'node', but must be uint8"):
         check(Torque(source="node", percent=1))  # type: ignore[arg-type]
 
 
@@ -109,7 +110,9 @@ def test_a_catalog_refuses_a_family_that_changes_its_mind() -> None:
     for first, second in ((Maybe[UInt8], Maybe[str]), (Maybe[str], Maybe[UInt8])):
         catalog = Catalog()
         catalog.register(declared(first))
-        with pytest.raises(CatalogConflict, match=r"Changing.source is (str|uint8), but (uint8|str) in family Changing"):
+        with pytest.raises(
+            CatalogConflict, match=r"Changing.source is (str|uint8), but (uint8|str) in family Changing"
+        ):
             catalog.register(declared(second))
 
 
@@ -122,7 +125,9 @@ def test_a_subscription_to_event_does_not_cover_one_that_means_the_number(wide: 
     assert Subscription.parse("Event has source", [Event]).covers(Subscription.parse("Named has source", [Named]))
 
 
-@pytest.mark.parametrize("text", ["Event has source", "Event lacks source", "Numbered lacks source", "Torque has source"])
+@pytest.mark.parametrize(
+    "text", ["Event has source", "Event lacks source", "Numbered lacks source", "Torque has source"]
+)
 def test_tagged_presence_is_that_of_the_family(text: str) -> None:
     """Controllers and topics filter on the presence of the number only for those who mean the number."""
     asked = Subscription.parse(text, [Event, Numbered, Torque])

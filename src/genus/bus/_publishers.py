@@ -11,7 +11,8 @@ from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublishe
 from genus.bus._link import ChannelLink, Link, Publisher, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.errors import BusError
-from genus.model import Event, name_of, retyped_attributes
+from genus.model import Event, name_of
+from genus.model._signature import retyped_attributes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute

@@ -29,7 +29,6 @@ from genus.errors import CatalogDamaged, CatalogUnavailable, HierarchyError
 from genus.model import (
     MAX_TAGGED,
     RESERVED_WORDS,
-    RETYPABLE,
     Attribute,
     AttributeType,
     IntType,
@@ -38,6 +37,7 @@ from genus.model import (
     parse_type,
 )
 from genus.model._types import is_encodable
+from genus.model._vector import RETYPABLE
 
 POLL_SECONDS = 0.01
 

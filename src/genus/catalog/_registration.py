@@ -13,17 +13,9 @@ import msgspec
 
 from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeRecord, TypeTable
 from genus.errors import CatalogConflict
-from genus.model import (
-    RETYPABLE,
-    Attribute,
-    ChoiceType,
-    attributes,
-    is_event_type,
-    name_of,
-    parents,
-    retyped_attributes,
-    tagged_attributes,
-)
+from genus.model import Attribute, ChoiceType, attributes, is_event_type, name_of, parents, tagged_attributes
+from genus.model._signature import retyped_attributes
+from genus.model._vector import RETYPABLE
 
 
 class Registration:

@@ -6,13 +6,11 @@ from genus.model._signature import (
     Signature,
     attributes,
     conforms,
-    hidden_attributes,
     is_event_type,
     is_type,
     name_of,
     parents,
     pure_kind,
-    retyped_attributes,
     signature,
     subtypes,
     tagged_attributes,
@@ -44,12 +42,11 @@ from genus.model._types import (
     micros_of_time,
     parse_type,
 )
-from genus.model._vector import RETYPABLE, Attribute, Vector, hidden_names
+from genus.model._vector import Attribute, Vector
 
 __all__ = [
     "MAX_TAGGED",
     "RESERVED_WORDS",
-    "RETYPABLE",
     "Attribute",
     "AttributeType",
     "BoolType",
@@ -80,8 +77,6 @@ __all__ = [
     "attributes",
     "check",
     "conforms",
-    "hidden_attributes",
-    "hidden_names",
     "is_attribute_name",
     "is_event_type",
     "is_type",
@@ -91,7 +86,6 @@ __all__ = [
     "parents",
     "parse_type",
     "pure_kind",
-    "retyped_attributes",
     "signature",
     "subtypes",
     "tagged_attributes",

@@ -41,7 +41,6 @@ from genus.model import (
     TimeType,
     attributes,
     name_of,
-    retyped_attributes,
 )
 from genus.model._check import (
     LONGEST,
@@ -52,6 +51,7 @@ from genus.model._check import (
     invalid_finders,
 )
 from genus.model._read_back import plain_value
+from genus.model._signature import retyped_attributes
 from genus.model._types import int_range, is_encodable
 from genus.net._envelope import NUMBERS, Origin
 from genus.records import RecordWriter, Rejected

@@ -2,18 +2,8 @@
 
 from genus.catalog import Catalog
 from genus.filters._subscription import Subscription
-from genus.model import (
-    Event,
-    Vector,
-    hidden_names,
-    is_event_type,
-    name_of,
-    parents,
-    pure_kind,
-    subtypes,
-    tagged_attributes,
-    vector,
-)
+from genus.model import Event, Vector, is_event_type, name_of, parents, pure_kind, subtypes, tagged_attributes, vector
+from genus.model._vector import hidden_names
 
 
 def registered_types(subscription: Subscription, catalog: Catalog) -> tuple[tuple[str, ...], bool]:

@@ -20,7 +20,6 @@ from genus.filters._evaluate import compute, normalize
 from genus.filters._like import read_pattern
 from genus.filters._subscription import Subscription
 from genus.model import (
-    RETYPABLE,
     Attribute,
     AttributeType,
     BoolType,
@@ -36,10 +35,11 @@ from genus.model import (
     attributes,
     is_event_type,
     name_of,
-    retyped_attributes,
     vector,
 )
+from genus.model._signature import retyped_attributes
 from genus.model._types import INT64_MIN, micros_of_duration
+from genus.model._vector import RETYPABLE
 from genus.targets._compiler import TYPE_COLUMN, Compiler
 
 try:

@@ -20,19 +20,8 @@ from genus.filters._covering import OPPOSITE, conjuncts
 from genus.filters._evaluate import DIVISIONS, normalize, raise_event_error, round_to_float32
 from genus.filters._like import matcher
 from genus.filters._subscription import Subscription
-from genus.model import (
-    AttributeType,
-    ChoiceType,
-    Event,
-    FloatType,
-    IntType,
-    TextType,
-    TimeType,
-    attributes,
-    hidden_attributes,
-    name_of,
-    retyped_attributes,
-)
+from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TextType, TimeType, attributes, name_of
+from genus.model._signature import hidden_attributes, retyped_attributes
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
 from genus.targets._compiler import Compiler
 

@@ -15,7 +15,8 @@ from genus.filters._expression import DURATION_UNITS
 from genus.lake._local.zones import ABSENT, PRESENT, TRUE, Values, outcomes
 from genus.lake._tables.commits import Part
 from genus.lake._tables.state import LedgerState
-from genus.model import Vector, hidden_names
+from genus.model import Vector
+from genus.model._vector import hidden_names
 
 _EPOCH = date(1970, 1, 1)
 _DAY_US = DURATION_UNITS["d"]

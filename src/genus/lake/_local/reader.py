@@ -19,7 +19,8 @@ from genus.lake._tables.objects import is_object_path
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store, StoreProblem
 from genus.lake._tables.table_stats import TableStats, table_stats
-from genus.model import Attribute, hidden_names
+from genus.model import Attribute
+from genus.model._vector import hidden_names
 
 if TYPE_CHECKING:
     from genus.lake._mirror.mirror import MirrorResult

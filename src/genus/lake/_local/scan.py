@@ -22,7 +22,8 @@ from genus.filters import Subscription
 from genus.lake._local.zones import ABSENT, ANY, TRUE, Values, Zone, outcomes
 from genus.lake._tables.columns import CODE, DAY, OWN_SCHEMA, TAG, TYPE, stored_type
 from genus.lake._tables.files import local_path, open_input
-from genus.model import Attribute, Vector, hidden_names
+from genus.model import Attribute, Vector
+from genus.model._vector import hidden_names
 from genus.targets import arrow
 from genus.targets._arrow_values import constant
 

@@ -16,7 +16,7 @@ from genus.lake._tables.commits import Part, count_files
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.state import LedgerState
-from genus.model import hidden_names
+from genus.model._vector import hidden_names
 from genus.targets import spark as target
 from genus.targets._intervals import Interval
 

@@ -45,8 +45,9 @@ from genus.lake._tables.shapes import Shape
 from genus.lake._tables.spark_columns import table_schema, with_first_names, with_present_names
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
-from genus.model import Vector, hidden_names
+from genus.model import Vector
 from genus.model._types import micros_of_time
+from genus.model._vector import hidden_names
 from genus.targets import spark as target
 
 SMALL_PART = 1_000_000

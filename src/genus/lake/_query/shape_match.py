@@ -24,9 +24,10 @@ from genus.catalog import Catalog
 from genus.lake._query.int_table import Ints
 from genus.lake._tables.lake_catalog import exact_name
 from genus.lake._tables.shapes import Shape
-from genus.model import Vector, hidden_names, name_of
+from genus.model import Vector, name_of
 from genus.model import vector as vector_of
 from genus.model._types import INT64_MAX
+from genus.model._vector import hidden_names
 from genus.targets._decompose import Profile
 
 Flags: TypeAlias = npt.NDArray[np.bool_]

@@ -44,8 +44,8 @@ from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import StoreProblem
-from genus.model import hidden_names
 from genus.model._types import micros_of_duration
+from genus.model._vector import hidden_names
 
 RESULTS, WAITING = "results", "waiting"
 SMALL_ROWS = 200_000

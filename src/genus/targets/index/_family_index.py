@@ -19,7 +19,8 @@ import numpy as np
 
 import genus.filters._expression as x
 from genus.filters import Subscription
-from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes, retyped_attributes
+from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
+from genus.model._signature import retyped_attributes
 from genus.targets._decompose import Parts, Profile, Spans, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
 from genus.targets.index._bitmaps import Keys, Slots

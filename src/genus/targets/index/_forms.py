@@ -14,7 +14,6 @@ import genus.filters._expression as x
 from genus.filters._covering import OPPOSITE
 from genus.filters._evaluate import COMPARE, COMPUTE, compute, evaluate, normalize, read_attribute, round_to_float32
 from genus.model import (
-    RETYPABLE,
     AttributeType,
     BoolType,
     BytesType,
@@ -27,6 +26,7 @@ from genus.model import (
     TimeType,
 )
 from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
+from genus.model._vector import RETYPABLE
 from genus.targets._floor_division import floor_division
 from genus.targets.index._columns import CodedColumn, Flags, NumberColumn, passes
 

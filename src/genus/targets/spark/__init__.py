@@ -20,7 +20,8 @@ import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._covering import conjuncts
 from genus.filters._subscription import Subscription
-from genus.model import RETYPABLE, TextType, name_of
+from genus.model import TextType, name_of
+from genus.model._vector import RETYPABLE
 from genus.targets._compiler import TYPE_COLUMN
 from genus.targets.spark._compiler import SparkCompiler, all_of_these, reaches_files
 
