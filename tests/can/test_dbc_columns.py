@@ -227,7 +227,7 @@ def test_any_tree_of_multiplexers_chooses_and_refuses_as_frame_by_frame(
         if isinstance(part, DecodedFrames):
             batch = part.batch.drop_columns(["time", "place"])
             found |= {row: present(each) for row, each in zip(part.rows.tolist(), batch.to_pylist(), strict=True)}
-        else:
+        elif isinstance(part, RefusedFrames):
             found |= dict.fromkeys(part.rows.tolist(), Rejected(part.reason))
     assert [found[row] for row in range(len(payloads))] == [single.values(payload) for payload in payloads]
 

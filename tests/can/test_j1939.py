@@ -65,7 +65,7 @@ def test_fields_that_fit_no_identifier_are_refused(fields: tuple[int, int, int, 
 def test_source_is_a_number(truck: Dbc) -> None:
     cls = truck.types["TSC1"]
     event: Any = truck.decode(J1939Id(3, TSC1, 11, 0).pack(), bytes(8), True)
-    assert isinstance(event, cls)
+    assert type(event).__name__ == "TSC1"
     assert (event.source, event.destination, event.priority, event.pgn, event.sender) == (11, 0, 3, 0, "Brakes")
     for text, answer in {
         "TSC1 where source == 11": True,
@@ -96,7 +96,8 @@ def test_other_messages_of_the_file_keep_the_name_of_their_sender(truck: Dbc) ->
 
 
 def test_an_event_that_states_no_addresses_has_those_of_the_file(truck: Dbc) -> None:
-    made: Any = truck.types["TSC1"](mode=1, speed=600.0, torque=5)
+    tsc1: Any = truck.types["TSC1"]
+    made = tsc1(mode=1, speed=600.0, torque=5)
     assert (made.source, made.destination, made.priority, made.pgn) == (11, None, 3, 0)
 
 
@@ -106,7 +107,8 @@ def test_a_bus_does_not_stamp_its_name_where_sources_are_numbers(truck: Dbc) -> 
     with open_bus("local:", source="node", check=True) as bus:
         bus.collection(Event).subscribe(found.append)
         bus.publish(event)
-        bus.publish(truck.types["Local"](level=1.0))
+        local: Any = truck.types["Local"]
+        bus.publish(local(level=1.0))
     assert [each.source for each in found] == [17, "node"]
 
 
@@ -170,7 +172,7 @@ def test_the_source_decides_between_messages_of_a_group(tmp_path: Path) -> None:
 
     def name(source: int, priority: int = 3) -> str | None:
         found = dbc.message_of(J1939Id(priority, EEC1, source).pack(), True)
-        return found and found.name
+        return None if found is None else found.name
 
     assert [name(0), name(0, 6), name(17), name(17, 0), name(33), name(0xFE)] == ["M0", "M0", "M1", "M1", "M2", "M2"]
     assert dbc.problems == (f"M0 and M1 and M2: have PGN {EEC1}; frames from other sources are M2",)
@@ -182,7 +184,7 @@ def test_the_destination_decides_after_the_source(tmp_path: Path) -> None:
 
     def name(source: int, destination: int) -> str | None:
         found = dbc.message_of(J1939Id(0, TSC1, source, destination).pack(), True)
-        return found and found.name
+        return None if found is None else found.name
 
     assert [name(11, 0), name(11, 15), name(11, 3), name(17, 15), name(17, 0)] == ["M0", "M1", "M2", "M3", "M3"]
     assert [name(33, 0), name(33, 3)] == ["M0", "M2"], "of all sources, the destination is left"

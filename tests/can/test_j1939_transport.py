@@ -28,14 +28,15 @@ from genus.can._j1939.reassembly import (
 )
 from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
 
-from .j1939_traffic import SentMessage, Traffic, is_expected
+from .j1939_traffic import BusFrame, SentMessage, Traffic, is_expected
 
 Counted = dict[str, int]
 
 
 def check(traffic: Traffic, count: int, pairs: int) -> int:
     """Compare what a listener puts together with what was sent; returns how many messages were complete."""
-    listener, given_, seen = J1939Reassembler(), [], {}
+    listener, given_ = J1939Reassembler(), []
+    seen: dict[int, list[BusFrame]] = {}
     for each in traffic.frames(count, pairs):
         seen.setdefault(id(each.message), []).append(each)
         found = listener.receive(*each.frame, each.at_us)
@@ -95,7 +96,7 @@ DATA = bytes(range(20))
 
 def broadcast(data: bytes = DATA, source: int = 3, pgn: int = 65226) -> list[tuple[int, bytes]]:
     """The frames of a broadcast: identifiers and data."""
-    return [tuple(frame) for _, frame in J1939Broadcast(pgn, data, source).frames(0)]
+    return [(frame.frame_id, frame.data) for _, frame in J1939Broadcast(pgn, data, source).frames(0)]
 
 
 def listen(*frames: tuple[int, bytes], step_us: int = 10_000) -> tuple[list[bytes], Counted]:

@@ -32,8 +32,19 @@ from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow
 
-_OPTIONS = ("catalog", "dbc", "dead", "format", "j1939", "mapping", "nmea2000")
-_OPTIONS += ("path", "paths", "splitBytes", "subscription", "type")
+_CAN_OPTIONS = ("dbc", "j1939", "nmea2000")
+_OPTIONS = (
+    "catalog",
+    "dead",
+    "format",
+    "mapping",
+    "path",
+    "paths",
+    "splitBytes",
+    "subscription",
+    "type",
+    *_CAN_OPTIONS,
+)
 
 
 class GenusDataSource(DataSource):
