@@ -4,7 +4,7 @@ Their rows are found in columns, and taken one by one: parts are rare, and their
 of frames again, as long as the longest of them, so that `ColumnDecoder` decodes them like frames.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +21,10 @@ LONG_POSITION = 1 << 40
 
 
 class _Whole(NamedTuple):
-    """A message that is complete, and the row of its last frame."""
+    """A message that is complete, and its last part, by its number among the parts."""
 
     message: LongMessage
-    row: int
+    part: int
 
 
 class LongColumns:
@@ -42,26 +42,29 @@ class LongColumns:
         The mark of an incomplete message is the position, time, channel, identifier and data of its first frame.
         """
         rows = part_rows(frames.identifier, self._pgns)
-        found = [_Whole(message, row) for row in rows.tolist() if (message := self._receive(frames, row)) is not None]
-        return _columns_of(found, frames) if found else None
+        rows = rows[frames.length[rows] <= CLASSIC_BYTES]
+        found = [each for each in self._receive_all(frames.take(rows)) if each is not None]
+        return _columns_of(found, rows, frames) if found else None
 
     def close(self) -> None:
         """Give up all messages in progress."""
         self.bus.close()
 
-    def _receive(self, frames: FrameColumns, row: int) -> LongMessage | None:
-        identifier, at_us = int(frames.identifier[row]) & ~EXTENDED, int(frames.at_us[row])
-        length, channel = int(frames.length[row]), frames.channels[frames.channel[row]]
-        if length > CLASSIC_BYTES:
-            return None
-        data = frames.data[row, :length].tobytes()
-        mark = int(frames.position[row]), at_us, channel, identifier, data
-        return self.bus.receive(channel, identifier, data, at_us, mark)
+    def _receive_all(self, parts: FrameColumns) -> Iterator[_Whole | None]:
+        """Give the parts to the bus, one by one."""
+        data, receive, channels = parts.data[:, :CLASSIC_BYTES].tobytes(), self.bus.receive, parts.channels
+        columns = (parts.position, parts.at_us, parts.channel, parts.identifier, parts.length)
+        for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            position, at_us, channel, identifier, length = row
+            frame_id, name, start = identifier & ~EXTENDED, channels[channel], CLASSIC_BYTES * number
+            payload = data[start : start + length]
+            message = receive(name, frame_id, payload, at_us, (position, at_us, name, frame_id, payload))
+            yield None if message is None else _Whole(message, number)
 
 
-def _columns_of(found: list[_Whole], frames: FrameColumns) -> FrameColumns:
-    """Messages as frames that are as long as they need to be."""
-    rows: Rows = np.array([each.row for each in found], np.intp)
+def _columns_of(found: list[_Whole], parts: Rows, frames: FrameColumns) -> FrameColumns:
+    """Messages as frames that are as long as they need to be; `parts` are the rows of all parts."""
+    rows = parts[[each.part for each in found]]
     lengths = [len(each.message.data) for each in found]
     width = -(-max(lengths) // 8) * 8
     padded = b"".join(each.message.data.ljust(width, b"\0") for each in found)

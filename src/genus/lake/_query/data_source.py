@@ -32,19 +32,8 @@ from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow
 
-_CAN_OPTIONS = ("dbc", "j1939", "nmea2000")
-_OPTIONS = (
-    "catalog",
-    "dead",
-    "format",
-    "mapping",
-    "path",
-    "paths",
-    "splitBytes",
-    "subscription",
-    "type",
-    *_CAN_OPTIONS,
-)
+_CAN = ("dbc", "j1939", "nmea2000")
+_OPTIONS = ("catalog", *_CAN, "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type")
 
 
 class GenusDataSource(DataSource):
