@@ -89,6 +89,6 @@ def test_a_file_that_does_not_say_it_is_ingested_by_the_switch(spark: SparkSessi
     (tmp_path / "truck.log").write_text(candump(traffic(4, 100)))
     (tmp_path / "plain.dbc").write_text(MESSAGES)
     lake = Lake.create(spark, tmp_path / "lake")
-    lake.ingest(tmp_path / "truck.log", dbc=tmp_path / "plain.dbc", j1939=True)
+    lake.ingest(tmp_path / "truck.log", dbc=load_dbc(tmp_path / "plain.dbc", j1939=True))
     assert lake.read("TSC1 where source == 11").count() > 0
     assert Subscription.parse("TSC1 where source == 11", [lake.catalog.declare("TSC1")]).has == ()

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from genus.cli._exit import stopped_gracefully
 from genus.cli._format import Span, counted, plain_table, rate
-from genus.cli._lake_ingest import takes_formats
+from genus.cli._lake_ingest import database_of, takes_formats
 from genus.cli._lake_session import lake_and, on_spark, started
 from genus.cli._metrics import is_place, serve
 
@@ -58,6 +58,7 @@ def stream(
     format_: str | None,
     mapping: Path | None,
     dbc: Path | None,
+    truncated: bool,
     unknown: Literal["dead", "pass"],
     j1939: bool | None,
     nmea2000: bool,
@@ -84,10 +85,8 @@ def stream(
         on_progress=done.put,
         format=format_,
         mapping=mapping,
-        dbc=dbc,
+        dbc=database_of(dbc, truncated, j1939, nmea2000),
         unknown=unknown,
-        j1939=j1939,
-        nmea2000=nmea2000,
     )
     if subscriptions and inboxes:
         routed = followed.route(Path(subscriptions))

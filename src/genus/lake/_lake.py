@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +36,9 @@ from genus.lake._tables.store import HOLDS, StoreProblem
 from genus.lake._tables.table_stats import TableStats, table_stats
 from genus.model import Event
 from genus.records import Mapping
+
+if TYPE_CHECKING:
+    from genus.can import Dbc
 
 MIRROR_NOTE, OFF = "mirror", "off"
 """A note in the ledger of a lake whose commits are not mirrored."""
@@ -141,10 +144,8 @@ class Lake(LakeTables):
         *,
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
-        dbc: PathLike | None = None,
+        dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
-        j1939: bool | None = None,
-        nmea2000: bool = False,
         retry: bool = False,
         progress: ProgressHandler | None = None,
     ) -> IngestResult:
@@ -158,11 +159,9 @@ class Lake(LakeTables):
             sources: Files, folders or patterns.
             format: Name of the format, such as `"jsonl"` or `"csv"`; by default the ending of each file.
             mapping: For JSON, CSV and Parquet of other systems: a mapping or the path of a mapping file.
-            dbc: For CAN logs: the DBC file that describes the frames. Its types are registered.
+            dbc: For CAN logs: the DBC, ARXML, KCD or SYM file that describes the frames, or what `load_dbc` made of it,
+                such as with `truncated=True`. Its types are registered.
             unknown: What to do with CAN frames that the DBC file does not have: `"dead"` letters, or `"pass"` over.
-            j1939: Whether messages with 29-bit identifiers are J1939 messages; by default those of which the DBC file
-                says it.
-            nmea2000: They are, and long messages come in the fast packets of NMEA 2000.
             retry: Also try the dead letters of files that were ingested before, after registering types or correcting
                 the mapping. A file without any valid event is read again as a whole.
             progress: Called after each commit with the bytes done and the total.
@@ -171,7 +170,7 @@ class Lake(LakeTables):
             LakeError: A file cannot be read, has an unknown format or has grown since it was ingested, or the mapping
                 names types or attributes that the catalog lacks.
         """
-        options = FormatOptions(format, mapping, dbc, unknown, j1939, nmea2000)
+        options = FormatOptions(format, mapping, dbc, unknown)
         return ingest(self, sources, options, retry=retry, progress=progress)
 
     def find_sources(
@@ -180,12 +179,10 @@ class Lake(LakeTables):
         *,
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
-        dbc: PathLike | None = None,
-        j1939: bool | None = None,
-        nmea2000: bool = False,
+        dbc: "PathLike | Dbc | None" = None,
     ) -> dict[str, int]:
         """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
-        return find_sources(self, sources, FormatOptions(format, mapping, dbc, "dead", j1939, nmea2000))
+        return find_sources(self, sources, FormatOptions(format, mapping, dbc))
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
@@ -290,10 +287,8 @@ class Lake(LakeTables):
         on_progress: Callable[[Progress], object] | None = None,
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
-        dbc: PathLike | None = None,
+        dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
-        j1939: bool | None = None,
-        nmea2000: bool = False,
     ) -> Stream:
         """A stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
 
@@ -307,10 +302,8 @@ class Lake(LakeTables):
             on_progress: Called after every batch.
             format: As in `ingest`, like the other arguments.
             mapping: A mapping or the path of a mapping file.
-            dbc: The DBC file of CAN logs.
+            dbc: The DBC file of CAN logs, or what `load_dbc` made of it.
             unknown: What to do with CAN frames that the DBC file does not have.
-            j1939: Whether messages with 29-bit identifiers are J1939 messages.
-            nmea2000: They are, and long messages come in fast packets.
 
         Raises:
             LakeError: The landing folder does not exist.
@@ -318,7 +311,7 @@ class Lake(LakeTables):
         return Stream(
             self,
             landing,
-            FormatOptions(format, mapping, dbc, unknown, j1939, nmea2000),
+            FormatOptions(format, mapping, dbc, unknown),
             checkpoint=checkpoint,
             pattern=pattern,
             files_per_batch=files_per_batch,

@@ -100,7 +100,7 @@ class Decoding:
     def _decode_data(
         self, at_us: int, channel: str | None, frame_id: int, data: bytes, extended: bool
     ) -> Iterator[Recorded]:
-        time = EPOCH + timedelta(microseconds=at_us)
+        time = None if self.log.times == "none" else EPOCH + timedelta(microseconds=at_us)
         event = self.dbc.decode(frame_id, data, extended, time=time, place=channel)
         if isinstance(event, Rejected):
             self._reject(event.reason, f"{frame_id:0{8 if extended else 3}X}")

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -32,8 +32,21 @@ from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow
 
-_CAN = ("dbc", "j1939", "nmea2000")
-_OPTIONS = ("catalog", *_CAN, "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type")
+_DBC_SWITCHES = ("truncated", "j1939", "nmea2000")
+"""Options of `load_dbc`."""
+_OPTIONS = (
+    "catalog",
+    "dbc",
+    "dead",
+    "format",
+    "mapping",
+    "path",
+    "paths",
+    "splitBytes",
+    "subscription",
+    "type",
+    *_DBC_SWITCHES,
+)
 
 
 class GenusDataSource(DataSource):
@@ -143,23 +156,20 @@ def _catalog_text(options: Mapping[str, str]) -> str:
     text = "" if path is None else _read_text(path if path.endswith(".json") else f"{path.rstrip('/')}/{CATALOG_FILE}")
     if dbc is None:
         return text
-    from genus.can._dbc import load_dbc  # needs cantools, an extra
-
     catalog = Catalog.parse(text) if text else Catalog()
-    catalog.register(*load_dbc(dbc, **_protocol(options)).all_types)
+    catalog.register(*chooser_of(options).types)
     return catalog.text()
 
 
-class _Protocol(TypedDict):
-    j1939: bool | None
-    nmea2000: bool
+def chooser_of(options: Mapping[str, str]) -> FormatChooser:
+    """Chooses the formats of files by options."""
+    path = options.get("dbc")
+    switches = {name: options[name].lower() == "true" for name in _DBC_SWITCHES if name in options}
+    if path is None or not switches:
+        return FormatChooser(options.get("format"), options.get("mapping"), path)
+    from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-
-def _protocol(options: Mapping[str, str]) -> _Protocol:
-    """What the options say about the protocol of a CAN bus."""
-    asked = options.get("j1939")
-    is_asked = None if asked is None else asked.lower() == "true"
-    return _Protocol(j1939=is_asked, nmea2000=options.get("nmea2000", "false").lower() == "true")
+    return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, **switches))
 
 
 def _read_text(path: str) -> str:
@@ -210,8 +220,7 @@ class SourceSplit(msgspec.Struct, frozen=True):
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
     """The splits of all files given to `load`."""
-    protocol = _protocol(options)
-    choose = FormatChooser(options.get("format"), options.get("mapping"), options.get("dbc"), **protocol)
+    choose = chooser_of(options)
     paths = dict.fromkeys(path for given in _paths(options) for path in _list_files(given))
     return split_files(paths, choose, int(options.get("splitBytes", SPLIT_BYTES)))
 
