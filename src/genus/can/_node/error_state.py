@@ -1,8 +1,9 @@
 """What a node knows of its controller's errors, and whether it may use its hard slots with them.
 
 A controller that is error passive is suspended for 8 bits after each of its frames, in which another station may begin
-one, so an event could be too late for a slot that is not planned for that. A node therefore does not use such slots
-from the warning of its controller on, which comes several failures before; how many a slot allows is in its length.
+one, so an event could be too late for a slot that is not planned for that. By the policy `stop` a node therefore does
+not use its slots from the warning of its controller on, which comes several failures before; if a slot allows more
+failures than that, it is longer.
 """
 
 from genus.can._plan.calendar import Slot
@@ -18,5 +19,5 @@ class ErrorState:
         self.is_off = False
 
     def allows(self, slot: Slot) -> bool:
-        """Whether a frame in a slot is on time though it fails as often as the slot allows."""
-        return not self.is_off and (not self.is_passive or slot.error_passive == "plan")
+        """Whether a slot is to be used: by the policy `stop` only if it is long enough for all failures it allows."""
+        return not self.is_off and (not self.is_passive or slot.error_passive != "stop")

@@ -42,8 +42,8 @@ def suspensions(omissions: int, frames: int, policy: ErrorPassivePolicy) -> int:
     """How often the sender of a slot can be suspended in it, so that another station sends a frame before it goes on.
 
     It is suspended if it is error passive after one of its frames, but the last: the one that is on the wire when the
-    slot starts, failures, and frames before the last. With the policy `stop` it begins below the warning limit, so that
-    it takes several failures until it is error passive; with `plan` it may be so from the start.
+    slot starts, failures, and frames before the last. With the policy `plan` it may be so from the start. Otherwise
+    this counts on a sender that begins below the warning limit: it takes several failures until it is error passive.
 
     >>> [suspensions(omissions, 1, "stop") for omissions in range(6)]
     [0, 0, 0, 0, 1, 2]
@@ -87,7 +87,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     others_ns: int = 0
     """Time for frames that other stations begin between its own, while its sender is suspended."""
     error_passive: ErrorPassivePolicy = "stop"
-    """Whether its sender stops before it is error passive, or the slot is long enough for one that is."""
+    """Whether its sender stops before it is error passive, goes on, or the slot is long enough for one that is."""
 
     @classmethod
     def of(cls, channel: ChannelSpec, bus: BusSpec, offset_ns: int = 0) -> Self:
