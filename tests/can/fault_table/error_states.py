@@ -50,7 +50,7 @@ def _is_due(slot: Slot, missing: EventMissing) -> bool:
     "error passive senders",
     injected="every 100 ms, between slots, all stations become error passive; hard frames fail once with p = 0.2",
     expected="stop: 0 misses that were not told before the slot; keep: some events too late; plan: 0 misses",
-    example='--clocks perfect --faults "counters nodes=1-12 tec=135 at=1100us every=100ms" --faults "exactly count=1 p=0.2"',
+    example='--clocks perfect --faults "counters nodes=1-12 tec=135 every=100ms" --faults "exactly count=1 p=0.2"',
 )
 def error_passive_senders(setting: Setting) -> Observation:
     """Compare nodes that stop, slots that are used at a risk, and slots that are planned for it."""

@@ -24,6 +24,7 @@ from genus.can._node.troubles import (
     ErrorPassive,
     HardResumed,
     HardStopped,
+    NotConfirmed,
     OffTheBus,
     TroubleHandler,
 )
@@ -147,6 +148,11 @@ class Node:
     def is_calendar_stopped(self) -> bool:
         """Whether it has slots that it cannot use, because its clock is not precise enough."""
         return self._dispatcher.is_stopped
+
+    @property
+    def is_error_passive(self) -> bool:
+        """Whether its controller is error passive or may soon be, as far as the driver tells."""
+        return self._errors.is_passive
 
     @property
     def has_frames(self) -> bool:
@@ -296,10 +302,27 @@ class Node:
         self._context.now = now
         self._context.queue.frame_deferred()
 
+    def taken(self, frame: Frame, now: int) -> None:
+        """A driver took a frame of this node."""
+        self._context.now = now
+        if frame.id >> PRIORITY_SHIFT:
+            self._context.queue.frame_taken(frame, now)
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        """A driver has not confirmed a frame in time."""
+        self._context.now = now
+        if not gone:
+            self.tx.report_to_all(NotConfirmed(now))
+        elif frame.id >> PRIORITY_SHIFT:
+            self._context.queue.frame_gone(frame)
+        else:
+            self.tx.hard_frame_failed(frame)
+
     def error_passive(self, now: int, passive: bool) -> None:
         """The controller is error passive or may soon be, or is error active again: hard slots stop, or resume."""
         self._context.now = now
         self._errors.is_passive = passive
+        self.notices["ErrorPassive" if passive else "ErrorActive"] += 1
         self._check_errors()
 
     def bus_off(self, now: int) -> None:
