@@ -16,7 +16,6 @@ be compared in pairs, however long the cycle is.
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate
 from math import gcd, lcm
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -52,8 +51,14 @@ def suspensions(omissions: int, frames: int, policy: ErrorPassivePolicy) -> int:
     """
     if policy == "plan":
         return (omissions + 1) * frames
-    counters = list(accumulate([TEC_PER_FAILURE, *([TEC_PER_FAILURE] * omissions + [-1]) * frames]))
-    return sum(WARNING_FROM - 1 + errors > PASSIVE_ABOVE for errors in counters[:-1])
+    found, errors = 0, WARNING_FROM - 1 + TEC_PER_FAILURE
+    for frame in range(1, frames + 1):
+        for _ in range(omissions):
+            errors += TEC_PER_FAILURE
+            found += errors > PASSIVE_ABOVE
+        found += errors > PASSIVE_ABOVE and frame < frames
+        errors -= 1
+    return found
 
 
 def most_errors(omissions: int, frames: int) -> int:
