@@ -24,7 +24,7 @@ from genus.can._node.troubles import (
 )
 from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._plan.calendar import Slot
-from genus.can._wire.frame import Frame, Priority
+from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, QueueFull
 from genus.model import Event, name_of
@@ -109,8 +109,8 @@ class Transmitter:
             )
             channel.slot_sender.number = self._context.queue.number
             self._dispatcher.join(channel.slot_sender, now)
-            if not self.may_use_slots:
-                self._report(channel.announcements, ErrorPassive(now, uses_slots=False))
+            if self._errors.is_passive:
+                self._report(channel.announcements, ErrorPassive(now, uses_slots=self.may_use_slots))
                 self.recover()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
@@ -295,17 +295,16 @@ class Transmitter:
         return all(sender is None or self._errors.allows(sender.slot) for sender in senders)
 
     def recover(self) -> None:
-        """Send reports of a hard channel, one after the other with the lowest priority, until slots may be used again.
+        """Send empty reports, one after the other with the lowest priority, until the controller has few errors again.
 
         Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would
-        else not recover for minutes.
+        else not recover for minutes; so it does on an idle bus before its next slot. Receivers ignore an empty report.
         """
-        stopped = [channel for channel in self.channels.values() if channel.slot_sender is not None]
-        if self._recovering or self.may_use_slots or not stopped:
-            return
-        self._recovering = True
-        renew = partial(self.reporter.frame, stopped[0], Priority.BULK)
-        self._context.queue.add_frame(renew(), self._recovered_a_little, renew)
+        is_hard = any(channel.slot_sender is not None for channel in self.channels.values())
+        if is_hard and self._errors.is_passive and not self._recovering:
+            self._recovering = True
+            empty = Identifier(Priority.BULK, self._context.queue.number, ProtocolEtag.REPORT)
+            self._context.queue.add_frame(Frame(empty.pack()), self._recovered_a_little)
 
     def _recovered_a_little(self, now: int) -> None:
         self._recovering = False
