@@ -54,7 +54,7 @@ def _is_due(slot: Slot, missing: EventMissing) -> bool:
 )
 def error_passive_senders(setting: Setting) -> Observation:
     """Compare nodes that stop, slots that are used at a risk, and slots that are planned for it."""
-    seconds = setting.size(0.3, 10)
+    seconds = setting.size(0.3, 5)
     prepared = [_with_policy(setting, policy) for policy in ERROR_PASSIVE_POLICIES]
     (stop, offered), (keep, used), (plan, sent) = (_run(setting, each, seconds) for each in prepared)
     short, _, long = (max(slot.length_ns for slot in each.plan.calendar.slots) // 1000 for each in prepared)
