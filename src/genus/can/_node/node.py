@@ -296,6 +296,7 @@ class Node:
             return
         self._membership.configuration.failed(frame, now)
         self._context.queue.frame_deferred()
+        self.tx.frame_failed(frame)
 
     def lost(self, now: int) -> None:
         """Another frame won the arbitration."""

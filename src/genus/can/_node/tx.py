@@ -53,7 +53,8 @@ class Transmitter:
         self._dispatcher = dispatcher
         self._loop_back = loop_back
         self._errors = errors
-        self._recovering = False
+        self._empty_report: Frame | None = None
+        """The frame that is sent to lower the error counter of the controller."""
         self.reporter = Reporter(context, self.channels.values)
 
     # -- announcing --------------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ class Transmitter:
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
                 fd=self._context.fd,
-                may_send=self._errors.allows,
+                may_send=self._may_use_slot,
             )
             channel.slot_sender.number = self._context.queue.number
             self._dispatcher.join(channel.slot_sender, now)
@@ -139,7 +140,7 @@ class Transmitter:
 
     def suspend(self) -> None:
         """Send nothing until the channels are bound again: the node has no number."""
-        self._recovering = False
+        self._empty_report = None
         for channel in self.channels.values():
             self._leave_calendar(channel)
             channel.reporting = False
@@ -301,14 +302,28 @@ class Transmitter:
         else not recover for minutes; so it does on an idle bus before its next slot. Receivers ignore an empty report.
         """
         is_hard = any(channel.slot_sender is not None for channel in self.channels.values())
-        if is_hard and self._errors.is_passive and not self._recovering:
-            self._recovering = True
+        if is_hard and self._errors.is_passive and self._empty_report is None:
             empty = Identifier(Priority.BULK, self._context.queue.number, ProtocolEtag.REPORT)
-            self._context.queue.add_frame(Frame(empty.pack()), self._recovered_a_little)
+            self._empty_report = Frame(empty.pack())
+            self._context.queue.add_frame(self._empty_report, self._recovered_a_little)
 
     def _recovered_a_little(self, now: int) -> None:
-        self._recovering = False
+        self._empty_report = None
         self.recover()
+
+    def frame_failed(self, frame: Frame) -> None:
+        """A frame of another priority than 0 was corrupted: an empty report is not repeated, which would make it worse.
+
+        The next one is sent when a slot begins.
+        """
+        if frame is self._empty_report:
+            self._empty_report = None
+            self._context.queue.remove_frame(frame)
+
+    def _may_use_slot(self, slot: Slot) -> bool:
+        """Whether a slot that begins may be used; go on to recover, if the bus was disturbed before."""
+        self.recover()
+        return self._errors.allows(slot)
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 
