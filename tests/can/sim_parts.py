@@ -102,7 +102,7 @@ class RecordingMachine:
         self.inputs.append(("gone" if gone else "unconfirmed", now))
 
     def error_passive(self, now: int, passive: bool) -> None:
-        self.inputs.append(("passive" if passive else "active", now))
+        self.inputs.append(("error_passive" if passive else "error_active", now))
 
     def bus_off(self, now: int) -> None:
         self.inputs.append(("bus_off", now))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
-    from genus.can._logs.candump import CandumpBlock, DamagedLine, parse_candump
+    from genus.can._logs.candump import DamagedLine, LogBlock, parse_candump
     from genus.can._monitor import ChannelStatistics, Monitor
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (
@@ -113,7 +113,6 @@ __all__ = [
     "BusSpec",
     "Calendar",
     "CanLog",
-    "CandumpBlock",
     "ChannelResult",
     "ChannelSpec",
     "ChannelStatistics",
@@ -149,6 +148,7 @@ __all__ = [
     "LiveBroker",
     "LiveMonitor",
     "LoadShare",
+    "LogBlock",
     "LoggedFrame",
     "MasterChanged",
     "MemoryStore",
@@ -234,7 +234,7 @@ if not TYPE_CHECKING:
         _dbc__columns="ColumnDecoder DecodedFrames RefusedFrames",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
-        _logs__candump="CandumpBlock DamagedLine parse_candump",
+        _logs__candump="LogBlock DamagedLine parse_candump",
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(

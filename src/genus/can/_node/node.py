@@ -323,7 +323,6 @@ class Node:
         """The controller is error passive or may soon be, or is error active again: hard slots stop, or resume."""
         self._context.now = now
         self._errors.is_passive = passive
-        self.notices["ErrorPassive" if passive else "ErrorActive"] += 1
         self._check_errors()
 
     def bus_off(self, now: int) -> None:
