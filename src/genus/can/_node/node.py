@@ -131,7 +131,7 @@ class Node:
             seed=seed,
         )
         asking = (self._membership.configuration, self._membership.binding, self._membership.questions)
-        timed = (*asking, self._clock, self._dispatcher, self.tx.reporter)
+        timed = (*asking, self._clock, self._dispatcher, self.tx.reporter, self.tx.recovery)
         self._timed: list[_Timed] = [each for each in timed if each is not None]
 
     @property
@@ -296,7 +296,7 @@ class Node:
             return
         self._membership.configuration.failed(frame, now)
         self._context.queue.frame_deferred()
-        self.tx.frame_failed(frame)
+        self.tx.recovery.frame_failed(frame)
 
     def lost(self, now: int) -> None:
         """Another frame won the arbitration."""
@@ -379,7 +379,7 @@ class Node:
             self._report_hard(ErrorActive(now))
         else:
             self._report_hard(ErrorPassive(now, uses_slots=notice is _ErrorNotice.PASSIVE))
-            self.tx.recover()
+            self.tx.recovery.start()
 
     # -- clock -------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from functools import partial
 from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, promises_same
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
 from genus.can._node.context import Context
-from genus.can._node.error_state import ErrorState
+from genus.can._node.error_state import ErrorRecovery, ErrorState
 from genus.can._node.reports import Reporter
 from genus.can._node.slots import SlotDispatcher, SlotSender
 from genus.can._node.troubles import (
@@ -24,7 +24,7 @@ from genus.can._node.troubles import (
 )
 from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._plan.calendar import Slot
-from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag
+from genus.can._wire.frame import Frame, Priority
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, QueueFull
 from genus.model import Event, name_of
@@ -53,8 +53,7 @@ class Transmitter:
         self._dispatcher = dispatcher
         self._loop_back = loop_back
         self._errors = errors
-        self._empty_report: Frame | None = None
-        """The frame that is sent to lower the error counter of the controller."""
+        self.recovery = ErrorRecovery(context, self._needs_recovery)
         self.reporter = Reporter(context, self.channels.values)
 
     # -- announcing --------------------------------------------------------------------------------------------------
@@ -106,13 +105,13 @@ class Transmitter:
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
                 fd=self._context.fd,
-                may_send=self._may_use_slot,
+                may_send=self._errors.allows,
             )
             channel.slot_sender.number = self._context.queue.number
             self._dispatcher.join(channel.slot_sender, now)
             if self._errors.is_passive:
                 self._report(channel.announcements, ErrorPassive(now, uses_slots=self.may_use_slots))
-                self.recover()
+                self.recovery.start()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
         """The channel cannot be used."""
@@ -140,7 +139,7 @@ class Transmitter:
 
     def suspend(self) -> None:
         """Send nothing until the channels are bound again: the node has no number."""
-        self._empty_report = None
+        self.recovery.stop()
         for channel in self.channels.values():
             self._leave_calendar(channel)
             channel.reporting = False
@@ -295,35 +294,9 @@ class Transmitter:
         senders = (channel.slot_sender for channel in self.channels.values())
         return all(sender is None or self._errors.allows(sender.slot) for sender in senders)
 
-    def recover(self) -> None:
-        """Send empty reports, one after the other with the lowest priority, until the controller has few errors again.
-
-        Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would
-        else not recover for minutes; so it does on an idle bus before its next slot. Receivers ignore an empty report.
-        """
-        is_hard = any(channel.slot_sender is not None for channel in self.channels.values())
-        if is_hard and self._errors.is_passive and self._empty_report is None:
-            empty = Identifier(Priority.BULK, self._context.queue.number, ProtocolEtag.REPORT)
-            self._empty_report = Frame(empty.pack())
-            self._context.queue.add_frame(self._empty_report, self._recovered_a_little)
-
-    def _recovered_a_little(self, now: int) -> None:
-        self._empty_report = None
-        self.recover()
-
-    def frame_failed(self, frame: Frame) -> None:
-        """A frame of another priority than 0 was corrupted: an empty report is not repeated, which would make it worse.
-
-        The next one is sent when a slot begins.
-        """
-        if frame is self._empty_report:
-            self._empty_report = None
-            self._context.queue.remove_frame(frame)
-
-    def _may_use_slot(self, slot: Slot) -> bool:
-        """Whether a slot that begins may be used; go on to recover, if the bus was disturbed before."""
-        self.recover()
-        return self._errors.allows(slot)
+    def _needs_recovery(self) -> bool:
+        """Whether the controller has too many errors for a node with hard channels."""
+        return self._errors.is_passive and any(channel.slot_sender is not None for channel in self.channels.values())
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 
