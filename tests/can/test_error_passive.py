@@ -94,7 +94,8 @@ class Told(msgspec.Struct):
         self.off += isinstance(trouble, OffTheBus)
 
     def was_stopped(self, node: str, instant: int) -> bool:
-        return any(begin <= instant < end for begin, end in self.stopped.get(node, ()))
+        """Whether a node was told so before a slot that starts then; it may resume at that very instant, too late."""
+        return any(begin <= instant <= end for begin, end in self.stopped.get(node, ()))
 
 
 NEVER = 1 << 62

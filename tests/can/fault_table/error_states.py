@@ -38,7 +38,7 @@ class Misses:
             self.alarms += not self._was_told(slot.node, trouble.deadline_ns - slot.length_ns)
 
     def _was_told(self, node: str, instant: int) -> bool:
-        return any(begin <= instant < end for begin, end in self._spans.get(node, ()))
+        return any(begin <= instant <= end for begin, end in self._spans.get(node, ()))
 
 
 def _is_due(slot: Slot, missing: EventMissing) -> bool:
@@ -54,7 +54,7 @@ def _is_due(slot: Slot, missing: EventMissing) -> bool:
 )
 def error_passive_senders(setting: Setting) -> Observation:
     """Compare nodes that stop, slots that are used at a risk, and slots that are planned for it."""
-    seconds = setting.size(0.3, 5)
+    seconds = setting.size(0.3, 2)
     prepared = [_with_policy(setting, policy) for policy in ERROR_PASSIVE_POLICIES]
     (stop, offered), (keep, used), (plan, sent) = (_run(setting, each, seconds) for each in prepared)
     short, _, long = (max(slot.length_ns for slot in each.plan.calendar.slots) // 1000 for each in prepared)
