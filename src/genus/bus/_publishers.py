@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from genus.bus._collection import Collection
 from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublisher, check_keep
-from genus.bus._link import ChannelLink, Link, Publisher, TroubleHandler
+from genus.bus._link import ChannelLink, Link, Publisher, SlotPublisher, SlotTimes, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of
+from genus.model._signature import retyped_attributes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 
 
 def stamp_with(source: str | None, now: Callable[[], datetime] | None) -> "Prepare | None":
-    """A function that returns an event with the source and the time of publishing, where it has none."""
+    """A function that returns an event with the source and the time of publishing, where it has none.
+
+    Types whose `source` is a number get none: the source of a bus is text.
+    """
     if source is None and now is None:
         return None
 
     def stamp(event: Event) -> Event:
         missing: dict[str, Any] = {}
-        if source is not None and event.source is None:
+        if source is not None and event.source is None and "source" not in retyped_attributes(type(event)):
             missing["source"] = source
         if now is not None and event.time is None:
             missing["time"] = now()
@@ -60,6 +64,11 @@ class StampingPublisher:
     def publish(self, event: Any) -> None:
         """Publish an event of the type."""
         self._publisher.publish(self._stamp(event))
+
+    @property
+    def slot(self) -> SlotTimes | None:
+        """The slots of its calendar; None if it has none."""
+        return self._publisher.slot if isinstance(self._publisher, SlotPublisher) else None
 
 
 class CollectionPublisher:
@@ -110,7 +119,8 @@ class Announcer:
         if keep is not None:
             check_keep(cls, keep)
         if isinstance(self._link, ChannelLink):
-            carried = (*carries, *(name for name in self._stamped if name not in carries))
+            known = {*carries, *retyped_attributes(cls)}
+            carried = (*carries, *(name for name in self._stamped if name not in known))
             return self._announce_on(self._link, cls, qos, on_trouble, carried, keep)
         if not isinstance(qos, NonReal):
             raise BusError(

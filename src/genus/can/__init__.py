@@ -14,7 +14,14 @@ if TYPE_CHECKING:
         load_dbc,
         python_source,
     )
-    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
+    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, PartFrames, RefusedFrames
+    from genus.can._dbc.long_columns import LongColumns
+    from genus.can._dbc.long_messages import LongMessages
+    from genus.can._j1939.fast_packet import FastPackets
+    from genus.can._j1939.identifier import J1939Id
+    from genus.can._j1939.name import ClaimedNames, J1939Name
+    from genus.can._j1939.reassembly import Incomplete, J1939Reassembler, LongMessage
+    from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
     from genus.can._logs.candump import DamagedLine, LogBlock, parse_candump
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
         NumberLost,
         OffTheBus,
         Trouble,
+        WrongCatalog,
     )
     from genus.can._plan import (
         Advice,
@@ -68,7 +76,7 @@ if TYPE_CHECKING:
         estimate_clock,
     )
     from genus.can._protocol.messages import Claim, GetEtag, QosClass, Supply, parse_message
-    from genus.can._protocol.notices import EtagsRefused, NumberConflict, RoleChanged, StoreFailed
+    from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NumberConflict, RoleChanged, StoreFailed
     from genus.can._protocol.time_service import (
         ClockStepped,
         MasterChanged,
@@ -113,10 +121,12 @@ __all__ = [
     "BusSpec",
     "Calendar",
     "CanLog",
+    "ChannelConflict",
     "ChannelResult",
     "ChannelSpec",
     "ChannelStatistics",
     "Claim",
+    "ClaimedNames",
     "ClockAssumptions",
     "ClockEstimate",
     "ClockLine",
@@ -137,6 +147,7 @@ __all__ = [
     "EventRecord",
     "EventsLost",
     "Expired",
+    "FastPackets",
     "FdBits",
     "FileStore",
     "Frame",
@@ -145,11 +156,22 @@ __all__ = [
     "HardResumed",
     "HardStopped",
     "Identifier",
+    "Incomplete",
+    "J1939Broadcast",
+    "J1939Frame",
+    "J1939Id",
+    "J1939Name",
+    "J1939Reassembler",
+    "J1939Receiver",
+    "J1939Transfer",
     "LiveBroker",
     "LiveMonitor",
     "LoadShare",
     "LogBlock",
     "LoggedFrame",
+    "LongColumns",
+    "LongMessage",
+    "LongMessages",
     "MasterChanged",
     "MemoryStore",
     "MessageLayout",
@@ -164,6 +186,7 @@ __all__ = [
     "Occurrence",
     "OffTheBus",
     "Outcome",
+    "PartFrames",
     "Passage",
     "Pattern",
     "PayloadCodec",
@@ -196,6 +219,7 @@ __all__ = [
     "Trouble",
     "Verdict",
     "World",
+    "WrongCatalog",
     "calendar_lines",
     "decode_log",
     "draw_plan",
@@ -231,7 +255,14 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _dbc="Dbc Decoding MessageLayout SignalLayout decode_log load_dbc python_source",
-        _dbc__columns="ColumnDecoder DecodedFrames RefusedFrames",
+        _dbc__columns="ColumnDecoder DecodedFrames PartFrames RefusedFrames",
+        _dbc__long_columns="LongColumns",
+        _dbc__long_messages="LongMessages",
+        _j1939__fast_packet="FastPackets",
+        _j1939__identifier="J1939Id",
+        _j1939__name="ClaimedNames J1939Name",
+        _j1939__reassembly="Incomplete J1939Reassembler LongMessage",
+        _j1939__transfer="J1939Broadcast J1939Frame J1939Receiver J1939Transfer",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
         _logs__candump="LogBlock DamagedLine parse_candump",
@@ -239,7 +270,7 @@ if not TYPE_CHECKING:
         _node__reports="Report",
         _node__troubles=(
             "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped NotBound "
-            "NotConfirmed NotSent NumberLost OffTheBus Trouble"
+            "NotConfirmed NotSent NumberLost OffTheBus Trouble WrongCatalog"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
@@ -255,7 +286,7 @@ if not TYPE_CHECKING:
             "ClockAssumptions ClockEstimate ClockLine ClockSample UNBOUNDED_PRECISION estimate_clock"
         ),
         _protocol__messages="Claim GetEtag QosClass Supply parse_message",
-        _protocol__notices="EtagsRefused NumberConflict RoleChanged StoreFailed",
+        _protocol__notices="ChannelConflict EtagsRefused NumberConflict RoleChanged StoreFailed",
         _protocol__time_service=(
             "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
         ),
