@@ -45,6 +45,7 @@ def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calend
     genus can plan examples/crossing.toml --calendar calendar.json
     """
     found = make_plan(load_system(source))
+    show_warnings(found)
     for picture, suffix in ((png, ".png"), (svg, ".svg")):
         if picture is not None:
             draw_plan(found, picture if picture.suffix else picture.with_suffix(suffix))
@@ -57,6 +58,12 @@ def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calend
     if not found.ok:
         click.echo(_refusal(found, calendar), err=True)
         sys.exit(1)
+
+
+def show_warnings(found: Plan) -> None:
+    """Print the warnings of a plan to standard error."""
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _refusal(found: Plan, calendar: Path | None) -> str:
@@ -137,6 +144,7 @@ def _as_json(found: Plan) -> dict[str, object]:
         "ok": found.ok,
         "verdicts": found.verdicts,
         "advice": found.advice,
+        "warnings": found.warnings,
         "load": found.load.shares,
         "middleware_response_ns": found.middleware_response_ns,
         "cycle_ns": found.calendar.cycle_ns,

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import count
@@ -91,6 +92,10 @@ class EventTypes:
         )
 
 
+_DIGITS = re.compile(r"\d+")
+_SIMILAR = 0.82
+"""How similar two names are if one of them is probably misspelled: `senser` and `sensor`, not `north` and `south`."""
+
 FIRST_ETAG = 128
 """The first event tag that is not reserved for the middleware."""
 
@@ -153,9 +158,10 @@ def parse_system(text: str, source: str = "system") -> System:
     bus = _read_bus(table)
     types = EventTypes.load(table.text("types"), Path(source).parent, table)
     drafts = list(_read_channels(root, types))
-    nodes = _number_nodes(TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {})), drafts)
+    given = TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
+    nodes = _number_nodes(given, drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
-    return System(bus, channels, nodes, source)
+    return System(bus, channels, nodes, source, tuple(_doubtful_subscribers(drafts, given)))
 
 
 def _read_bus(table: TomlTable) -> BusSpec:
@@ -257,6 +263,28 @@ def _number_nodes(given: TomlTable, drafts: list[_ChannelDraft]) -> dict[str, in
                 given.refuse(name, f"gets no number: a bus has at most {LAST_NODE} nodes")
             numbers[name] = number
     return numbers
+
+
+def _doubtful_subscribers(drafts: list[_ChannelDraft], given: TomlTable) -> Iterator[str]:
+    """Warnings about subscribers that are probably misspelled: they publish nothing, and [nodes] does not list them.
+
+    A node may only subscribe. Such a name is doubtful if it is much like another one, or if there is a list of nodes.
+    """
+    known = dict.fromkeys((*given.entries, *(draft.channel.node for draft in drafts)))
+    uses = Counter(name for draft in drafts for name in draft.channel.subscribers if name not in known)
+    for table, channel, _ in drafts:
+        for name in (name for name in channel.subscribers if name in uses):
+            likely = _find_similar(name, (*known, *(other for other in uses if uses[other] > uses[name])))
+            if likely is not None or given.entries:
+                hint = f"did you mean {likely!r}?" if likely else "list it there if it only subscribes"
+                what = f"subscribers names {name!r}, which publishes nothing and is not in [nodes]"
+                yield f"{table.location}: {what}; {hint}"
+
+
+def _find_similar(name: str, known: Iterable[str]) -> str | None:
+    """The name that was probably meant; names that differ in numbers only are different nodes."""
+    others = [other for other in known if _DIGITS.sub("", other) != _DIGITS.sub("", name)]
+    return next(iter(get_close_matches(name, others, n=1, cutoff=_SIMILAR)), None)
 
 
 def _number_channels(drafts: list[_ChannelDraft], nodes: Mapping[str, int], types: EventTypes) -> Iterator[ChannelSpec]:
