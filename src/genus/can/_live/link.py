@@ -1,6 +1,7 @@
 """`CanLink`: a node of this process on a CAN bus through python-can, for `open_bus("can:...")`."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from genus._extras import missing_extra
@@ -9,13 +10,14 @@ from genus.bus._qos import Hard, Keep, QoS, Soft
 from genus.can._live.address import CanAddress, parse_address
 from genus.can._live.host import LiveHost
 from genus.can._live.interface_options import interface_arguments
-from genus.can._live.interfaces import Confirmation, profile_of
+from genus.can._live.interfaces import UNKNOWN, Confirmation, profile_of
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, NodePublisher, log
 from genus.can._node.node import Node
 from genus.can._node.troubles import TroubleHandler
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
+from genus.can._protocol.clock_model import known_precision
 from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
 from genus.errors import BusError
@@ -29,12 +31,18 @@ except (ImportError, AttributeError) as missing:
     raise missing_extra("a live CAN bus needs python-can", "can") from missing
 
 
+_REFUSALS = (TypeError, ValueError, NotImplementedError)
+"""What interfaces raise that cannot return own frames."""
+
+
 def open_interface(address: CanAddress) -> "can.BusABC":
     """Open the python-can bus of an address; BusError if that fails, or an option is unknown."""
     arguments = interface_arguments(address)
-    if profile_of(address.interface, address.confirm).asks_for_echo:
-        arguments["receive_own_messages"] = True
+    profile = profile_of(address.interface, address.confirm)
     try:
+        if profile.asks_for_echo:
+            with suppress(*_REFUSALS if profile is UNKNOWN else ()):
+                return can.Bus(interface=address.interface, **{**arguments, "receive_own_messages": True})
         return can.Bus(interface=address.interface, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
         where = "".join(f" {name}={value}" for name, value in address.options.items())
@@ -115,7 +123,10 @@ class CanLink(NodeLink):
             on_event=deliver,
         )
         self._host = host = open_host(node, address)
-        self.run(node, host, SystemClock(lambda: node.time.global_time(host.clock())))
+        clock = SystemClock(
+            lambda: node.time.global_time(host.clock()), lambda: known_precision(node.time.precision(host.clock()))
+        )
+        self.run(node, host, clock)
 
 
 def _banks_for_events(address: CanAddress) -> int | None:
