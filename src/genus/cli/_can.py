@@ -24,7 +24,7 @@ HELP_SECTIONS = {
         "monitor": "Show the rate, latency, jitter and losses of every channel",
     },
     "DBC files and CAN logs": {
-        "types": "Show the event types that the messages of a DBC file become",
+        "types": "Show the event types that the messages of a database become",
         "decode": "Decode the frames of a CAN log to events",
     },
 }

@@ -57,9 +57,9 @@ def types_(
     j1939: bool | None,
     nmea2000: bool,
 ) -> None:
-    """Show the event types that the messages of a DBC, ARXML, KCD or SYM file become.
+    """Show the event types that the messages of a database become.
 
-    A CDD file has diagnostic data instead of messages. A large file is listed in short; name the TYPEs to see in full.
+    It may be a DBC, ARXML, KCD or SYM file; a CDD file has diagnostic data instead of messages. A large file is listed in short; name the TYPEs to see in full.
     What was repaired, names that had to be changed and errors in the file are listed at the end.
 
     \b
