@@ -59,8 +59,9 @@ def types_(
 ) -> None:
     """Show the event types that the messages of a database become.
 
-    It may be a DBC, ARXML, KCD or SYM file; a CDD file has diagnostic data instead of messages. A large file is listed in short; name the TYPEs to see in full.
-    What was repaired, names that had to be changed and errors in the file are listed at the end.
+    It may be a DBC, ARXML, KCD or SYM file; a CDD file has diagnostic data instead of messages. A large file is listed
+    in short; name the TYPEs to see in full. What was repaired, names that had to be changed and errors in the file are
+    listed at the end.
 
     \b
     genus can types car.dbc
