@@ -184,6 +184,8 @@ def _signal(signal: Signal, message: Message) -> SignalLayout:
         selects=_selects(signal, message),
         choices=_choices(signal),
         comment=signal.comment or None,
+        minimum=signal.minimum,
+        maximum=signal.maximum,
     )
 
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from genus.bus._codec import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
+from genus.can._dbc.encoding import MessageEncoder
 from genus.can._dbc.layout import MessageLayout, SignalLayout, pgn_of, unique_pgns
 from genus.can._dbc.message_types import (
     UNKNOWN_ID,
@@ -23,8 +24,10 @@ from genus.can._dbc.message_types import (
     describe,
     member_names,
 )
-from genus.errors import DbcError
-from genus.model import Event, Kind, attributes, name_of
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import padded_size
+from genus.errors import DbcError, EventError
+from genus.model import Event, Kind, attributes, is_event_type, name_of
 
 WIDTH = 120
 """The longest line of a generated module."""
@@ -63,6 +66,8 @@ class Dbc:
         """The event types by name: the message's name, unless it was renamed."""
         decoders = [MessageDecoder(m, self.types[m.type_name]) for m in layouts.messages]
         self._by_id = {(m.frame_id, m.extended): each for m, each in zip(layouts.messages, decoders, strict=True)}
+        self._layouts = {m.type_name: m for m in layouts.messages}
+        self._encoders: dict[type, MessageEncoder] = {}
         self._by_pgn = {pgn: decoders[number] for pgn, number in unique_pgns(layouts.messages).items()}
 
     @property
@@ -104,6 +109,35 @@ class Dbc:
         if isinstance(values, Rejected):
             return values
         return decoder.cls(time=time, source=decoder.source(frame_id), place=place, **values)
+
+    def encode(self, event: Event) -> Frame:
+        """The frame of an event of one of its types, or of a class with the name and attributes of one.
+
+        Raises:
+            EventError: A value cannot be encoded, and is named; or the file has no such type.
+            DbcError: The class has the name of a type of the file, but other attributes.
+        """
+        encoder = self._encoder(type(event))
+        layout = encoder.layout
+        data = encoder.data(event)
+        padded = data.ljust(padded_size(len(data)), b"\0") if layout.fd else data
+        return Frame(layout.frame_id, padded, layout.fd, layout.extended)
+
+    def layout_of(self, cls: type) -> MessageLayout | None:
+        """The message of an event type, or of a class with the name and attributes of one; None if there is none."""
+        layout = self._layouts.get(name_of(cls)) if is_event_type(cls) else None
+        if layout is not None and self.types[layout.type_name] is not cls:
+            _given_class({layout.type_name: cls}, layout)
+        return layout
+
+    def _encoder(self, cls: type) -> MessageEncoder:
+        found = self._encoders.get(cls)
+        if found is None:
+            layout = self.layout_of(cls)
+            if layout is None:
+                raise EventError(f"{cls.__name__} is no type of {self.path}")
+            found = self._encoders[cls] = MessageEncoder(layout)
+        return found
 
     def _find(self, frame_id: int, extended: bool) -> MessageDecoder | None:
         exact = self._by_id.get((frame_id, extended))
