@@ -27,23 +27,25 @@ from genus.can._dbc.message_types import (
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import padded_size
 from genus.errors import DbcError, EventError
-from genus.model import Event, Kind, attributes, is_event_type, name_of
+from genus.model import Event, Kind, attributes, is_event_type, name_of, subtypes
 
 WIDTH = 120
 """The longest line of a generated module."""
 
 
-def load_dbc(path: str | os.PathLike[str], types: Iterable[type] = ()) -> "Dbc":
-    """The messages of a DBC file as event types. Loading a file again declares its types again.
+def load_dbc(path: str | os.PathLike[str], types: Iterable[type] = (), *, reuse: bool = False) -> "Dbc":
+    """The messages of a DBC file as event types. Loading a file again declares its types again, without `reuse`.
 
     Args:
         path: The DBC file.
         types: Classes to use for its messages, from a module made from the file (`genus can types --python`).
+        reuse: Use the classes that this process has declared for all of its messages before, if it has.
 
     Raises:
         DbcError: The file cannot be read, or a given class differs from its message.
     """
-    return Dbc(read_layouts(path), types)
+    layouts = read_layouts(path)
+    return Dbc(layouts, [*(_declared_before(layouts) if reuse else ()), *types])
 
 
 class Dbc:
@@ -51,6 +53,7 @@ class Dbc:
 
     def __init__(self, layouts: Layouts, types: Iterable[type] = ()) -> None:
         given = {name_of(cls): cls for cls in types}
+        self._read = layouts
         self.path = layouts.path
         self.messages: tuple[MessageLayout, ...] = layouts.messages
         """The messages with the bits of their signals, in the order of the file."""
@@ -74,6 +77,10 @@ class Dbc:
     def all_types(self) -> tuple[type, ...]:
         """The kind and the event types, as a catalog registers them."""
         return (self.kind, *self.types.values())
+
+    def using(self, types: Iterable[type]) -> "Dbc":
+        """The same messages with other classes for some of them; DbcError if one differs from its message."""
+        return Dbc(self._read, [*self.all_types, *types])
 
     def message_of(self, frame_id: int, extended: bool = False) -> MessageLayout | None:
         """The message that frames with an identifier belong to; None if there is none.
@@ -152,13 +159,28 @@ def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Even
     cls = given.get(message.type_name)
     if cls is None:
         return None
-    own = tuple(each for each in attributes(cls) if each not in attributes(Event))
-    if not issubclass(cls, Event) or own != attributes_of(message):
+    if not issubclass(cls, Event) or not _is_alike(cls, message):
         raise DbcError(
             f"{name_of(cls)} in {cls.__module__} differs from the DBC file; write the module again with "
             "`genus can types --python`"
         )
     return cls
+
+
+def _declared_before(layouts: Layouts) -> list[type]:
+    """The classes of this process for the messages of a file, the latest if there are several; all or none."""
+    found: list[type] = []
+    for kind in subtypes(Kind):
+        if name_of(kind) == layouts.name:
+            below = {name_of(cls): cls for cls in subtypes(kind) if is_event_type(cls)}
+            if all(_is_alike(below.get(message.type_name), message) for message in layouts.messages):
+                found = [kind, *(below[message.type_name] for message in layouts.messages)]
+    return found
+
+
+def _is_alike(cls: type | None, message: MessageLayout) -> bool:
+    inherited = attributes(Event)
+    return cls is not None and tuple(e for e in attributes(cls) if e not in inherited) == attributes_of(message)
 
 
 # -- Python source -----------------------------------------------------------------------------------------------------
