@@ -45,13 +45,13 @@ BO_ 513 Fat: 24 Ecu
  SG_ n : 0|8@1+ (1,0) [0|0] "" Dash
 
 BA_DEF_ BO_ "GenMsgCycleTime" INT 0 65535;
-BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG","r","r","r","r","r","r","r","r","r","r","StandardCAN_FD","ExtendedCAN_FD";
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG",FILL"StandardCAN_FD";
 BA_DEF_DEF_ "GenMsgCycleTime" 0;
 BA_DEF_DEF_ "VFrameFormat" "StandardCAN";
 BA_ "GenMsgCycleTime" BO_ 256 10;
 BA_ "VFrameFormat" BO_ 2147483905 1;
 BA_ "VFrameFormat" BO_ 513 14;
-"""
+""".replace("FILL", '"r",' * 10)
 
 MS = 1_000_000
 CLASSIC = Timing(500_000)

@@ -41,12 +41,15 @@ if TYPE_CHECKING:
         BusSpec,
         Calendar,
         ChannelSpec,
+        Collision,
+        ForeignFrame,
         LoadShare,
         Occurrence,
         Plan,
         Slot,
         System,
         Verdict,
+        format_dbc,
         format_system,
         load_system,
         parse_system,
@@ -123,6 +126,7 @@ __all__ = [
     "ClockSample",
     "ClockStepped",
     "Clocks",
+    "Collision",
     "ColumnDecoder",
     "DamagedLine",
     "Dbc",
@@ -136,6 +140,7 @@ __all__ = [
     "Expired",
     "FdBits",
     "FileStore",
+    "ForeignFrame",
     "Frame",
     "FrameColumns",
     "GetEtag",
@@ -200,6 +205,7 @@ __all__ = [
     "fault_help",
     "follow_up_frame",
     "format_bitrate",
+    "format_dbc",
     "format_span",
     "format_system",
     "load_dbc",
@@ -236,8 +242,8 @@ if not TYPE_CHECKING:
             "OffTheBus Trouble"
         ),
         _plan=(
-            "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
-            "format_system load_system parse_system plan"
+            "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "
+            "Verdict format_dbc format_system load_system parse_system plan"
         ),
         _plan__admission="MAX_ADVISED",
         _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",

@@ -82,7 +82,7 @@ class Databases:
         self._named[name_of(cls)] = cls
 
     def layout_of(self, cls: type) -> MessageLayout | None:
-        """The message of an event type; None if it is of no database. DbcError if the class differs from its message."""
+        """The message of an event type, None if it is of no database; DbcError if the class differs from it."""
         found = (database.layout_of(cls) for database in self._databases)
         return next((layout for layout in found if layout is not None), None)
 

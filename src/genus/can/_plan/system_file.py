@@ -7,21 +7,25 @@ from difflib import get_close_matches
 from itertools import count
 from json import dumps
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import msgspec
 
-from genus.can._plan.system import LONGEST_EVENT, QOS_NAMES, BusSpec, ChannelSpec, QosName, System
+from genus.can._plan.identifiers import parse_identifiers
+from genus.can._plan.system import LONGEST_EVENT, QOS_NAMES, BusSpec, ChannelSpec, ForeignFrame, QosName, System
 from genus.can._plan.toml_table import TomlTable
 from genus.can._plan.units import write_span
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
+from genus.can._wire.frame import CLASSIC_BYTES, ETAG_MASK, FD_BYTES, FIRST_NODE, LAST_NODE
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog
 from genus.catalog._declare import types_in
 from genus.codes._hierarchy import load_module
-from genus.errors import BusError, GenusError, PlanError
+from genus.errors import BusError, DbcError, GenusError, PlanError
 from genus.model import Event, attributes, name_of
+
+if TYPE_CHECKING:
+    from genus.can._dbc import MessageLayout
 
 
 class EventTypes:
@@ -56,6 +60,19 @@ class EventTypes:
         self._catalog.give_etags(event)
         return self._catalog.etag(event)
 
+    def tagged(self, event: str) -> int:
+        """How many bits of its event tag say which attributes are present."""
+        assert self._catalog is not None
+        return len(self._catalog.tagged_attributes(event))
+
+    def codec(self, event: str) -> PayloadCodec | None:
+        """How events of a type are written to frames; None if the module does not declare it."""
+        if self._catalog is None or event not in self._classes:
+            return None
+        return PayloadCodec.of(
+            self._classes[event], self._catalog.vector(event), self._catalog.tagged_attributes(event)
+        )
+
     def own_size(self, event: str, table: TomlTable) -> int | None:
         """The most bytes of an event with all attributes of its own; None if it is not bounded."""
         return self._codec(event, table).max_size_carrying()
@@ -78,16 +95,20 @@ class EventTypes:
             close = get_close_matches(event, self._classes, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self._classes)}"
             table.refuse("event", f"is {event!r}, which the module of types does not declare; {hint}")
-        return PayloadCodec.of(
-            self._classes[event], self._catalog.vector(event), self._catalog.tagged_attributes(event)
-        )
+        codec = self.codec(event)
+        assert codec is not None
+        return codec
 
 
 FIRST_ETAG = 128
 """The first event tag that is not reserved for the middleware."""
 
-_BUS_KEYS = ("bitrate", "data_bitrate", "gap", "precision", "error_interval", "types", "middleware", "sync_period")
+_BUS_KEYS = (
+    *("bitrate", "data_bitrate", "gap", "precision", "error_interval", "types", "middleware", "sync_period"),
+    *("reserved", "databases", "foreign_interval"),
+)
 _BUS_SPANS = ("gap", "precision", "error_interval", "sync_period")
+_FOREIGN_KEYS = ("name", "id", "size", "fd", "period", "jitter")
 _COMMON_KEYS = ("name", "event", "node", "class", "period", "size", "carries", "segmented", "subscribers")
 _CLASS_KEYS = {
     "hard": ("omissions",),
@@ -137,7 +158,7 @@ def parse_system(text: str, source: str = "system") -> System:
     [('occupancy', '0x4080', 160000)]
     """
     try:
-        root = TomlTable(source, tomllib.loads(text), ("bus", "channel", "nodes"))
+        root = TomlTable(source, tomllib.loads(text), ("bus", "channel", "nodes", "foreign"))
     except tomllib.TOMLDecodeError as problem:
         raise PlanError(f"{source}: {problem}") from None
     root.require("bus")
@@ -147,7 +168,69 @@ def parse_system(text: str, source: str = "system") -> System:
     drafts = list(_read_channels(root, types))
     nodes = _number_nodes(TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {})), drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
-    return System(bus, channels, nodes, source)
+    foreign = (*_read_reserved(table), *_read_databases(table, Path(source).parent), *_read_foreign(root))
+    if not bus.fd and (longer := next((frame.name for frame in foreign if frame.fd), None)):
+        table.refuse("data_bitrate", f"is missing, but {longer} is a CAN FD frame, which no classic bus carries")
+    return System(bus, channels, nodes, source, foreign, table.text("types"))
+
+
+def _read_reserved(table: TomlTable) -> Iterator[ForeignFrame]:
+    for text in table.texts("reserved"):
+        yield ForeignFrame(name=f"reserved {text}", **_identifiers(table, "reserved", text))
+
+
+def _read_databases(table: TomlTable, folder: Path) -> Iterator[ForeignFrame]:
+    interval = table.span("foreign_interval")
+    for text in table.texts("databases"):
+        from genus.can._dbc import load_dbc  # it needs cantools, which is an extra
+
+        try:
+            database = load_dbc(folder / text, reuse=True)
+        except DbcError as problem:
+            table.refuse("databases", f"has {text!r}, which cannot be used: {problem}")
+        for message in database.messages:
+            yield _frame_of(message, text, interval)
+
+
+def _frame_of(message: "MessageLayout", file: str, interval_ns: int | None) -> ForeignFrame:
+    """The frames of a message; a J1939 message may come from any source, and some go to any destination."""
+    varies = 0 if not message.j1939 else 0xFF if message.frame_id >> 16 & 0xFF >= 240 else 0xFFFF
+    return ForeignFrame(
+        name=f"{message.type_name} of {file}",
+        first=message.frame_id & ~varies,
+        last=message.frame_id | varies,
+        extended=message.extended,
+        size=min(message.length, FD_BYTES if message.fd else CLASSIC_BYTES),
+        fd=message.fd,
+        period_ns=message.cycle_time_ms * 1_000_000 if message.cycle_time_ms else interval_ns,
+    )
+
+
+def _read_foreign(root: TomlTable) -> Iterator[ForeignFrame]:
+    tables = root.entries.get("foreign", [])
+    if not isinstance(tables, list):
+        root.refuse("foreign", "must be a list of tables; write [[foreign]]")
+    for number, entries in enumerate(tables, 1):
+        table = TomlTable(f"{root.location}: [[foreign]] {number}", entries, _FOREIGN_KEYS)
+        table.require("id")
+        identifiers = cast(str, table.text("id"))
+        is_fd = table.flag("fd", False)
+        yield ForeignFrame(
+            name=table.text("name") or identifiers,
+            size=table.integer("size", CLASSIC_BYTES, 0, FD_BYTES if is_fd else CLASSIC_BYTES),
+            fd=is_fd,
+            period_ns=table.span("period"),
+            jitter_ns=cast(int, table.span("jitter", 0, zero=True)),
+            **_identifiers(table, "id", identifiers),
+        )
+
+
+def _identifiers(table: TomlTable, key: str, text: str) -> dict[str, Any]:
+    try:
+        first, last, extended = parse_identifiers(text)
+    except PlanError as problem:
+        table.refuse(key, f"has {problem}")
+    return {"first": first, "last": last, "extended": extended}
 
 
 def _read_bus(table: TomlTable) -> BusSpec:
@@ -203,6 +286,7 @@ def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDra
         size=_size(table, event, types),
         segmented=table.flag("segmented", False),
         subscribers=table.texts("subscribers"),
+        carries=table.texts("carries"),
     )
     _check_deadline(table, channel)
     return _ChannelDraft(table, channel, event is not None and bool(types))
@@ -254,14 +338,15 @@ def _number_channels(drafts: list[_ChannelDraft], nodes: Mapping[str, int], type
     taken = set(tags.values())
     free = (tag for tag in count(FIRST_ETAG) if tag not in taken)
     publishers: dict[tuple[str, str], str] = {}
-    for table, channel, _ in drafts:
+    for table, channel, typed in drafts:
         etag = tags[channel.event] if channel.event in tags else tags.setdefault(channel.event, next(free))
         if etag > ETAG_MASK:
             table.refuse("event", "gets no event tag: all are taken")
         other = publishers.setdefault((channel.node, channel.event), channel.name)
         if other != channel.name:
             table.refuse("event", f"is already published by {channel.node} on {other!r}")
-        yield msgspec.structs.replace(channel, number=nodes[channel.node], etag=etag)
+        tagged = types.tagged(channel.event) if typed else 0
+        yield msgspec.structs.replace(channel, number=nodes[channel.node], etag=etag, tagged=tagged)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -274,6 +359,8 @@ def format_system(system: System) -> str:
     lines = ["[bus]", *_lines(_bus_entries(system.bus)), "", "[nodes]", *_lines(system.nodes.items())]
     for channel in system.channels:
         lines += ["", "[[channel]]", *_lines(_channel_entries(channel))]
+    for frame in system.foreign:
+        lines += ["", "[[foreign]]", *_lines(_foreign_entries(frame))]
     return "\n".join(lines) + "\n"
 
 
@@ -304,6 +391,15 @@ def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:
     yield "size", channel.size
     yield "segmented", channel.segmented
     yield "subscribers", list(channel.subscribers)
+
+
+def _foreign_entries(frame: ForeignFrame) -> Iterator[tuple[str, object]]:
+    yield "name", frame.name
+    yield "id", frame.text
+    yield "size", frame.size
+    yield "fd", frame.fd
+    yield "period", _write_optional(frame.period_ns)
+    yield "jitter", write_span(frame.jitter_ns)
 
 
 def _write_optional(span_ns: int | None) -> str | None:
