@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from bench.timing import markdown
 from genus.can._dbc import load_dbc
-from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, FrameColumns
+from genus.can._dbc.columns import ColumnDecoder, DecodedFrames
+from genus.can._logs.frames import FrameColumns
 from genus.lake._ingest.can_logs import CanLogs
 
 FRAMES = 200_000

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from genus.can._dbc.candump import parse_candump, read_candump
-from genus.can._dbc.columns import EXTENDED, FrameColumns
-from genus.can._dbc.log_file import HARMLESS, LogFile, SkippedRecords
+from genus.can._logs.candump import parse_candump, read_candump
+from genus.can._logs.frames import EXTENDED, FrameColumns
+from genus.can._logs.log_file import HARMLESS, LogFile, SkippedRecords
 from tests.examples import examples
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
@@ -111,7 +111,7 @@ def test_lines_of_the_common_form_are_read_in_columns(monkeypatch: pytest.Monkey
         ]
     )
     expected = line_by_line(common)
-    monkeypatch.setattr("genus.can._dbc.candump.parse_line", lambda text: pytest.fail("line by line"))
+    monkeypatch.setattr("genus.can._logs.candump.parse_line", lambda text: pytest.fail("line by line"))
     assert in_columns(common) == expected
     assert len(expected[0]) == 3
 

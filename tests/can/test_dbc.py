@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Subscription, check
 from genus.bus._codec import Rejected, encode_event
 from genus.bus._recording import read_recording
-from genus.can._dbc import Dbc, SignalLayout, decode_log, load_dbc, python_source, read_log
+from genus.can._dbc import Dbc, SignalLayout, decode_log, load_dbc, python_source
+from genus.can._logs import read_log
 from genus.cli import genus
 from genus.cli._can_dbc import types_
 from genus.errors import DbcError

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from genus.bus._codec import Rejected
 from genus.can._dbc import Dbc, MessageLayout, SignalLayout, load_dbc
-from genus.can._dbc.candump import parse_candump
-from genus.can._dbc.columns import EXTENDED, ColumnDecoder, DecodedFrames, FrameColumns, RefusedFrames
+from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
 from genus.can._dbc.message_types import MessageDecoder, declare_kind, declare_type
+from genus.can._logs.candump import parse_candump
+from genus.can._logs.frames import EXTENDED, FrameColumns
 from genus.model import Event, name_of, vector
 from tests.examples import examples
 

@@ -1,6 +1,7 @@
 """Frame lengths: the formulas, and exact lengths against an encoder that goes bit by bit."""
 
 import random
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from genus.can._wire.length import (
     FD_SIZES,
     SHORTEST_ERROR_BITS,
     WORST_ERROR_BITS,
+    FdBits,
     Timing,
     exact_bits,
     exact_fd_bits,
@@ -201,8 +203,30 @@ def test_a_frame_never_takes_longer_than_its_worst_case(frame: Frame, data_bitra
     assert 0 < bus.exact_ns(frame) <= bus.worst_case_ns(len(frame.data), fd=frame.fd, extended=frame.extended)
 
 
-@pytest.mark.parametrize("rates", [(0,), (-5,), (300_000,), (83_333,), (500_000, 0), (500_000, 3_000_000)])
-def test_a_bit_rate_without_whole_nanoseconds_is_refused(rates: tuple[int, ...]) -> None:
+@given(
+    frames(tuple(range(9)), fd=False) | frames(FD_SIZES, fd=True),
+    st.integers(1_000, 1_000_000) | st.sampled_from([33_333, 83_333, 95_238]),
+    st.none() | st.integers(1_000_000, 8_000_000),
+)
+def test_durations_are_exact_and_rounded_up_at_any_bit_rate(
+    frame: Frame, bitrate: int, data_bitrate: int | None
+) -> None:
+    bus = Timing(bitrate, data_bitrate)
+    bits = exact_fd_bits(frame, switched=data_bitrate is not None) if frame.fd else FdBits(exact_bits(frame), 0)
+    real = Fraction(10**9 * bits.nominal, bitrate) + Fraction(10**9 * bits.data, data_bitrate or bitrate)
+    assert real <= bus.exact_ns(frame) < real + 1
+    assert bus.exact_ns(frame) <= bus.worst_case_ns(len(frame.data), fd=frame.fd, extended=frame.extended)
+
+
+@given(st.integers(0, 100_000), st.integers(1_000, 8_000_000))
+def test_bits_are_found_again_in_their_duration(bits: int, bitrate: int) -> None:
+    bus = Timing(bitrate)
+    assert bus.bits_in(bus.bits_ns(bits)) == bits
+    assert Fraction(10**9 * bits, bitrate) <= bus.bits_ns(bits) <= bits * bus.bit_ns
+
+
+@pytest.mark.parametrize("rates", [(0,), (-5,), (2_000_000_000,), (500_000, 0), (500_000, -1)])
+def test_a_bit_rate_that_is_none_is_refused(rates: tuple[int, ...]) -> None:
     with pytest.raises(BusError, match=f"bitrate is {rates[-1]}"):
         Timing(*rates)
 

@@ -13,6 +13,7 @@ import pytest
 
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
 from genus.can._live.address import parse_address
+from genus.can._live.interface_options import interface_arguments, known_options
 from genus.can._live.link import open_host
 from genus.can._node.troubles import EventMissing
 from genus.can._protocol.broker import Broker
@@ -186,7 +187,9 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         ("can:", "names no interface"),
         ("can:virtual?number", "name=value"),
         ("can:virtual?bitrate=fast", "bitrate is 'fast'"),
-        ("can:virtual?bitrate=999999", "nanosecond"),
+        ("can:virtual?bitrate=0", "bitrate is 0"),
+        ("can:virtual?bitrat=500k", "did you mean 'bitrate'"),
+        ("can:virtual?recieve_own_messages=1", "did you mean 'receive_own_messages'"),
         ("can:carrier-pigeon", "cannot be opened"),
         ("can:socketcan?channel=nocan9", "cannot be opened"),
         ("can:virtual?number=400&catalog=CATALOG", "1..126"),
@@ -217,6 +220,44 @@ def test_an_address_that_contradicts_its_plan_raises_a_bus_error(
     else:
         with pytest.raises(BusError, match=message):
             open_bus(address)
+
+
+@pytest.mark.parametrize(
+    ("text", "bitrate"),
+    [("500k", 500_000), ("83.333k", 83_333), ("1Mbit/s", 1_000_000), ("125000", 125_000), ("0.5M", 500_000)],
+)
+def test_bit_rates_are_written_as_in_a_system_file(text: str, bitrate: int) -> None:
+    assert parse_address(f"virtual?bitrate={text}").timing.bitrate == bitrate
+    fd = parse_address(f"virtual?bitrate={text}&data_bitrate=2M").timing
+    assert (fd.bitrate, fd.data_bitrate) == (bitrate, 2_000_000)
+
+
+class TestInterfaceOptions:
+    """What python-can's interfaces get of an address."""
+
+    @pytest.mark.parametrize(
+        ("address", "expected"),
+        [
+            ("slcan?channel=/dev/ttyACM0&bitrate=250k", {"channel": "/dev/ttyACM0", "bitrate": 250_000}),
+            ("pcan?channel=PCAN_USBBUS1", {"channel": "PCAN_USBBUS1", "bitrate": 1_000_000}),
+            (
+                "kvaser?channel=0&bitrate=500k&data_bitrate=2M",
+                {"channel": "0", "bitrate": 500_000, "data_bitrate": 2_000_000, "fd": True},
+            ),
+            ("socketcan?channel=can0&bitrate=500k", {"channel": "can0"}),
+            ("slcan?channel=x&f_clock=8000000&brp=1", {"channel": "x", "f_clock": "8000000", "brp": "1"}),
+        ],
+    )
+    def test_an_interface_that_sets_the_bit_rate_gets_it(self, address: str, expected: dict[str, object]) -> None:
+        assert interface_arguments(parse_address(address)) == expected
+
+    def test_parameters_that_only_the_documentation_names_are_known(self) -> None:
+        """Kvaser takes all but three of its options as `**kwargs`."""
+        assert {"bitrate", "data_bitrate", "driver_mode"} <= (known_options("kvaser") or set())
+
+    def test_nothing_is_checked_where_nothing_is_known(self) -> None:
+        assert known_options("carrier-pigeon") is None
+        assert interface_arguments(parse_address("carrier-pigeon?speed=9")) == {"speed": "9"}
 
 
 def test_a_named_node_keeps_its_uid() -> None:

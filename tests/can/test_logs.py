@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import can
 from genus import Subscription
 from genus.bus._recording import read_recording
-from genus.can._dbc import CanLog, Decoding, LoggedFrame, decode_log, load_dbc, read_log
+from genus.can._dbc import Decoding, decode_log, load_dbc
+from genus.can._logs import CanLog, LoggedFrame, read_log
 from genus.can._wire.frame import Frame
 from genus.cli._can_dbc import decode
 from genus.errors import GenusError, RecordingError
@@ -481,7 +482,7 @@ def test_a_damaged_object_costs_only_itself(bad: bytes, reasons: dict[str, int],
 def test_a_container_that_decompresses_to_far_too_much_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("genus.can._dbc.blf.LARGEST_CONTAINER", 1000)
+    monkeypatch.setattr("genus.can._logs.blf.LARGEST_CONTAINER", 1000)
     log = blf_of(tmp_path, *[blf_object(1, FRAME)] * 100)
     assert list(log) == []
     assert log.skipped == {"damaged container": 1}

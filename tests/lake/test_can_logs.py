@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import can
 from genus import Event, Maybe
-from genus.can._dbc import Dbc, load_dbc, read_log
-from genus.can._dbc.logs import Decoding
+from genus.can._dbc import Dbc, Decoding, load_dbc
+from genus.can._logs import read_log
 from genus.catalog import Catalog
 from genus.errors import DbcError, LakeError
 from genus.lake import Lake

@@ -29,7 +29,7 @@ from genus.bus._link import (
 )
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
-from genus.bus._qos import Keep, NonReal, QoS, Span, keep_of, nanoseconds
+from genus.bus._qos import Keep, NonReal, QoS, Span, keep_of, nanoseconds, qos_of
 from genus.bus._queue import EventQueue, WhenFull
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
@@ -142,13 +142,14 @@ class Bus:
     def channel(
         self,
         type: type[T],
-        qos: QoS = NonReal(),  # noqa: B008 - it is frozen
+        qos: QoS | str = NonReal(),  # noqa: B008 - it is frozen
         *,
         keep: Literal[0, 1] = 0,
         keep_by: str | Iterable[str] | None = None,
     ) -> EventChannel[T]:
         """A channel to publish an event type with a quality of service; a medium that cannot keep it refuses.
 
+        `qos` is a `Hard`, `Soft` or `NonReal`, or its text as on the command line (`"soft:20ms"`, see `parse_qos`).
         With `keep=1` the newest event of each `source` is kept until the bus is closed, and who subscribes later gets
         it at once. `keep_by` names other attributes whose values make the key.
 
@@ -163,7 +164,7 @@ class Bus:
         ...     listener = bus.collection(Valve).subscribe(print)
         Valve(number=1, open=True)
         """
-        return EventChannel(self, type, qos, keep_of(keep, keep_by))
+        return EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by))
 
     @overload
     def last_values(self, subscription: Subscription[T]) -> list[T]: ...

@@ -39,11 +39,17 @@ def nanoseconds(span: Span, what: str = "a time") -> int:
 class Hard(msgspec.Struct, frozen=True):
     """Hard real time: one event per period, delivered exactly at its deadline even if `omissions` attempts fail.
 
-    The channel needs a slot in the calendar that `genus can plan` makes.
+    The channel needs a slot in the calendar that `genus can plan` makes. A periodic channel (the default) has an event
+    in every slot, and its subscribers are told of a slot without one. With `sporadic` a slot may stay empty, and
+    `period` is the minimum time between two events: publishing sooner is refused.
+
+    >>> Hard("10ms"), Hard("50ms", omissions=2, sporadic=True)
+    (Hard(period='10ms', omissions=1, sporadic=False), Hard(period='50ms', omissions=2, sporadic=True))
     """
 
     period: Span
     omissions: int = 1
+    sporadic: bool = False
 
     def __post_init__(self) -> None:
         _positive(period=self.period)
@@ -114,20 +120,30 @@ QoS: TypeAlias = Hard | Soft | NonReal
 """A quality of service of an event channel."""
 
 
-def parse_qos(text: str) -> QoS:
-    """A quality of service as text: `hard:PERIOD[:OMISSIONS]`, `soft:DEADLINE[:EXPIRES]`, `none[:PRIORITY]`.
+QOS_FORMS = "hard:PERIOD[:OMISSIONS][:sporadic], soft:DEADLINE[:EXPIRES], none[:PRIORITY]"
+"""The text forms of a quality of service."""
 
-    BusError if it cannot be read.
+
+def parse_qos(text: str) -> QoS:
+    """A quality of service as text; BusError if it cannot be read.
+
+    The forms are `hard:PERIOD[:OMISSIONS][:sporadic]`, `soft:DEADLINE[:EXPIRES]` and `none[:PRIORITY]`.
 
     >>> parse_qos("soft:20ms:100ms"), parse_qos("none")
     (Soft(deadline='20ms', expires='100ms', period=None), NonReal(priority=0))
+    >>> parse_qos("hard:50ms:sporadic")
+    Hard(period='50ms', omissions=1, sporadic=True)
+    >>> parse_qos("soft")
+    Traceback (most recent call last):
+    genus.errors.BusError: 'soft' lacks its deadline; write for example soft:20ms
     """
-    kind, *parts = text.split(":")
-    match kind, parts:
+    kind, *parts = (part.strip() for part in text.split(":"))
+    sporadic = kind == "hard" and parts[-1:] == ["sporadic"]
+    match kind, parts[:-1] if sporadic else parts:
         case "hard", [period]:
-            return Hard(period=period)
+            return Hard(period=period, sporadic=sporadic)
         case "hard", [period, omissions] if omissions.isdecimal():
-            return Hard(period=period, omissions=int(omissions))
+            return Hard(period=period, omissions=int(omissions), sporadic=sporadic)
         case "soft", [deadline]:
             return Soft(deadline=deadline)
         case "soft", [deadline, expires]:
@@ -136,7 +152,30 @@ def parse_qos(text: str) -> QoS:
             return NonReal()
         case "none", [priority] if priority.isdecimal():
             return NonReal(priority=int(priority))
-    raise BusError(f"{text!r} is none of hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]")
+        case (("hard" | "soft"), []):
+            lacking = (
+                "period; write for example hard:10ms" if kind == "hard" else "deadline; write for example soft:20ms"
+            )
+            raise BusError(f"{text!r} lacks its {lacking}")
+    raise BusError(f"{text!r} is none of {QOS_FORMS}")
+
+
+def qos_of(quality: object) -> QoS:
+    """The quality of service that an argument means: one of the three classes, or its text; BusError for others.
+
+    >>> qos_of("none:1"), qos_of(NonReal())
+    (NonReal(priority=1), NonReal(priority=0))
+    >>> qos_of(42)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    genus.errors.BusError: 42 is no quality of service; give Hard(...), Soft(...) or NonReal(...), or a text: ...
+    """
+    if isinstance(quality, str):
+        return parse_qos(quality)
+    if isinstance(quality, Hard | Soft | NonReal):
+        return quality
+    raise BusError(
+        f"{quality!r} is no quality of service; give Hard(...), Soft(...) or NonReal(...), or a text: {QOS_FORMS}"
+    )
 
 
 def _positive(**spans: Span | None) -> None:

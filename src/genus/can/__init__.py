@@ -6,20 +6,18 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.can._dbc import (
-        CanLog,
         Dbc,
         Decoding,
-        LoggedFrame,
         MessageLayout,
         SignalLayout,
         decode_log,
         load_dbc,
         python_source,
-        read_log,
     )
-    from genus.can._dbc.candump import CandumpBlock, DamagedLine, parse_candump
-    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, FrameColumns, RefusedFrames
+    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
+    from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
+    from genus.can._logs.candump import CandumpBlock, DamagedLine, parse_candump
     from genus.can._monitor import ChannelStatistics, Monitor
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (
@@ -231,10 +229,11 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
-        _dbc="CanLog Dbc Decoding LoggedFrame MessageLayout SignalLayout decode_log load_dbc python_source read_log",
-        _dbc__candump="CandumpBlock DamagedLine parse_candump",
-        _dbc__columns="ColumnDecoder DecodedFrames FrameColumns RefusedFrames",
+        _dbc="Dbc Decoding MessageLayout SignalLayout decode_log load_dbc python_source",
+        _dbc__columns="ColumnDecoder DecodedFrames RefusedFrames",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
+        _logs="CanLog FrameColumns LoggedFrame read_log",
+        _logs__candump="CandumpBlock DamagedLine parse_candump",
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(

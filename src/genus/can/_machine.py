@@ -60,7 +60,10 @@ class Machine(Protocol):
         """A frame of this machine was corrupted; the controller repeats it unless the mailbox is loaded again."""
 
     def lost(self, now: int) -> None:
-        """A frame that won arbitration against this machine's has ended; the next arbitration follows."""
+        """A frame that won arbitration against this machine's has ended; the next arbitration follows.
+
+        Also after an error frame while a frame of this machine waits: all stations take part in error signalling.
+        """
 
     def bus_off(self, now: int) -> None:
         """The controller went off the bus after too many errors; the mailboxes are empty."""

@@ -160,7 +160,7 @@ PATIENCE_S = 5.0
 
 
 class Quality(ParamType[QoS]):
-    """A quality of service as text: hard:PERIOD[:OMISSIONS], soft:DEADLINE[:EXPIRES], none[:PRIORITY]."""
+    """A quality of service as text: hard:PERIOD[:OMISSIONS][:sporadic], soft:DEADLINE[:EXPIRES], none[:PRIORITY]."""
 
     name = "quality"
 

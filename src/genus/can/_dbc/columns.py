@@ -6,92 +6,22 @@ tests compare the two.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from genus.can._dbc.layout import MessageLayout, SignalLayout, unique_pgns
-from genus.can._dbc.log_file import LoggedFrame
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._dbc.signal_columns import LABEL, Bits, Presence, RawSignal, SignalColumns, ValueTable, Words
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK
+from genus.can._logs.frames import EXTENDED, FrameColumns, Rows
+from genus.can._wire.frame import ID_MASK
 
-EXTENDED = 0x8000_0000
-"""This bit of an identifier in a column marks one of 29 bits."""
 INSTANT = pa.timestamp("us", tz="UTC")
 _NO_MESSAGE = -1
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-Rows: TypeAlias = npt.NDArray[np.intp]
-"""Row numbers in `FrameColumns`."""
-
-
-class FrameColumns(NamedTuple):
-    """Data frames of a log, as columns of numpy."""
-
-    at_us: npt.NDArray[np.int64]
-    """The time of each frame, in microseconds since 1970 (UTC)."""
-    identifier: npt.NDArray[np.uint32]
-    """With the bit `EXTENDED` if it has 29 bits."""
-    length: npt.NDArray[np.uint8]
-    data: npt.NDArray[np.uint8]
-    """A row of 8 bytes for each frame, or of 64; bytes after its length have no meaning."""
-    position: npt.NDArray[np.int64]
-    """Where in the log each frame is."""
-    channel: npt.NDArray[np.int32]
-    """The index in `channels` of each frame's channel."""
-    channels: tuple[str | None, ...]
-
-    @classmethod
-    def of(cls, logged: Sequence[tuple[int, LoggedFrame]]) -> Self:
-        """Columns of frames that were read one by one, each given with its position.
-
-        >>> from genus.can import Frame
-        >>> frames = FrameColumns.of([(0, LoggedFrame(5, "can0", Frame(0x123, b"hi", extended=False)))])
-        >>> frames.data.tolist(), frames.channels
-        ([[104, 105, 0, 0, 0, 0, 0, 0]], ('can0',))
-        """
-        frames = [each.frame for _, each in logged]
-        width = CLASSIC_BYTES if all(len(frame.data) <= CLASSIC_BYTES for frame in frames) else FD_BYTES
-        channels = _numbered(each.channel for _, each in logged)
-        return cls(
-            np.array([each.at_us for _, each in logged], np.int64),
-            np.array([frame.id | EXTENDED * frame.extended for frame in frames], np.uint32),
-            np.array([len(frame.data) for frame in frames], np.uint8),
-            np.frombuffer(b"".join(frame.data.ljust(width, b"\0") for frame in frames), np.uint8).reshape(-1, width),
-            np.array([position for position, _ in logged], np.int64),
-            np.array([channels[each.channel] for _, each in logged], np.int32),
-            tuple(channels),
-        )
-
-    @classmethod
-    def concat(cls, parts: "Sequence[FrameColumns]") -> "FrameColumns":
-        """The frames of several parts, which must have data of one width."""
-        if len(parts) == 1:
-            return parts[0]
-        channels = _numbered(name for part in parts for name in part.channels)
-        renumbered = [np.array([channels[name] for name in part.channels], np.int32)[part.channel] for part in parts]
-        return cls(
-            np.concatenate([part.at_us for part in parts]),
-            np.concatenate([part.identifier for part in parts]),
-            np.concatenate([part.length for part in parts]),
-            np.concatenate([part.data for part in parts]),
-            np.concatenate([part.position for part in parts]),
-            np.concatenate(renumbered),
-            tuple(channels),
-        )
-
-    def take(self, rows: Rows) -> "FrameColumns":
-        """The frames of some rows."""
-        taken = (self.at_us[rows], self.identifier[rows], self.length[rows], self.data[rows], self.position[rows])
-        return FrameColumns(*taken, self.channel[rows], self.channels)
-
-
-def _numbered(names: Iterable[str | None]) -> dict[str | None, int]:
-    """The distinct names, numbered in the order of their first occurrence."""
-    return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 
 class DecodedFrames(NamedTuple):

@@ -25,7 +25,7 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
-from genus.can._dbc.log_file import suppress_warnings
+from genus.can._logs.log_file import suppress_warnings
 from genus.can._wire.frame import FD_BYTES
 from genus.errors import DbcError
 

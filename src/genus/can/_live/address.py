@@ -8,18 +8,20 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from genus.bus._qos import nanoseconds
+from genus.can._plan.units import read_bitrate
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 
-_INTEGERS = ("uid", "number", "bitrate", "data_bitrate", "banks")
-_OWN_OPTIONS = (*_INTEGERS, "name", "catalog", "plan", "synchronised", "granularity")
-"""Options of Genus; all others are python-can's."""
+_INTEGERS = ("uid", "number", "banks")
+_BITRATES = ("bitrate", "data_bitrate")
+OWN_OPTIONS = (*_INTEGERS, *_BITRATES, "name", "catalog", "plan", "synchronised", "granularity")
+"""Options of Genus; all others are python-can's, and checked when the interface is opened."""
 
 
 class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of an address `can:INTERFACE?option=value&...`.
 
-    >>> parse_address("virtual?channel=city&name=loop-1&bitrate=500000").options
+    >>> parse_address("virtual?channel=city&name=loop-1&bitrate=500k").options
     {'channel': 'city'}
     """
 
@@ -58,8 +60,9 @@ def parse_address(text: str) -> CanAddress:
             f"can:{text} names no interface; write for example can:udp_multicast or can:socketcan?channel=can0"
         )
     options = _split_options(text, query)
-    own = {name: options.pop(name) for name in _OWN_OPTIONS if name in options}
+    own = {name: options.pop(name) for name in OWN_OPTIONS if name in options}
     numbers = {name: _parse_integer(text, name, own[name]) for name in _INTEGERS if name in own}
+    rates = {name: _parse_bitrate(text, name, own[name]) for name in _BITRATES if name in own}
     if numbers.get("banks", 1) < 1:
         raise BusError(f"can:{text}: banks is {numbers['banks']}; a controller has at least one filter")
     name = own.get("name", "")
@@ -71,7 +74,7 @@ def parse_address(text: str) -> CanAddress:
         number=numbers.get("number"),
         catalog=Path(own["catalog"]) if "catalog" in own else None,
         plan=Path(own["plan"]) if "plan" in own else None,
-        timing=_timing(text, numbers.get("bitrate", 1_000_000), numbers.get("data_bitrate")),
+        timing=_timing(text, rates.get("bitrate", 1_000_000), rates.get("data_bitrate")),
         banks=numbers.get("banks"),
         granularity_ns=nanoseconds(own.get("granularity", "1ms"), f"can:{text}: granularity"),
         synchronised=_parse_yes_or_no(text, own.get("synchronised", "yes")),
@@ -100,6 +103,15 @@ def _parse_integer(text: str, name: str, value: str) -> int:
         return int(value, 0)
     except ValueError:
         raise BusError(f"can:{text}: {name} is {value!r}; it must be a whole number") from None
+
+
+def _parse_bitrate(text: str, name: str, value: str) -> int:
+    try:
+        return read_bitrate(value)
+    except ValueError:
+        raise BusError(
+            f"can:{text}: {name} is {value!r}; write bits per second, such as 500000, 500k or 83.333k"
+        ) from None
 
 
 def _parse_yes_or_no(text: str, value: str) -> bool:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from genus._extras import missing_extra
 from genus.bus._clock import SystemClock
 from genus.can._live.address import CanAddress, parse_address
 from genus.can._live.host import ECHOING_INTERFACES, LiveHost
+from genus.can._live.interface_options import interface_arguments
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, log
 from genus.can._node.node import Node
@@ -27,11 +27,10 @@ except (ImportError, AttributeError) as missing:
 
 
 def open_interface(address: CanAddress) -> "can.BusABC":
-    """Open the python-can bus of an address; BusError if that fails."""
-    fd = {"fd": True} if address.fd else {}
+    """Open the python-can bus of an address; BusError if that fails, or an option is unknown."""
+    arguments = interface_arguments(address)
     try:
-        options: dict[str, Any] = {"port": int(address.options["port"])} if "port" in address.options else {}
-        return can.Bus(interface=address.interface, **{**address.options, **options, **fd})
+        return can.Bus(interface=address.interface, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
         where = "".join(f" {name}={value}" for name, value in address.options.items())
         why = f" ({problem.__cause__ or problem.__context__})" if problem.__context__ is not None else ""

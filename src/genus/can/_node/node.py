@@ -256,6 +256,7 @@ class Node:
         self._context.now = now
         if frame.id >> PRIORITY_SHIFT == 0:
             self.tx.hard_frame_sent(frame)
+            self._context.queue.frame_deferred()
             return
         if self._clock is not None and frame.etag < RESERVED_ETAGS:
             self._clock.sent(frame, now)
@@ -266,6 +267,7 @@ class Node:
         self._context.now = now
         if frame.id >> PRIORITY_SHIFT == 0:
             self.tx.hard_frame_failed(frame)
+            self._context.queue.frame_deferred()
             return
         self._membership.configuration.failed(frame, now)
         self._context.queue.frame_deferred()

@@ -1,8 +1,9 @@
 """The event-triggered transmit queue of a node: everything that is not sent by the calendar.
 
 Soft events go earliest deadline first: the event with the least slack is in the mailbox, under a priority that encodes
-its slack. The priority is computed again whenever another frame won the bus, so an event is promoted against the events
-of all other nodes as its deadline approaches. Everything else goes by its fixed identifier, after all soft events.
+its slack. The priority is computed again whenever another frame won the bus, hard frames of the same node included, so
+an event is promoted against the events of all other nodes as its deadline approaches. Everything else goes by its fixed
+identifier, after all soft events.
 """
 
 from collections.abc import Callable, Sequence
@@ -182,7 +183,7 @@ class TxQueue:
                 owner.on_sent(now)
 
     def frame_deferred(self) -> None:
-        """Another frame won the bus, or ours failed: nothing of ours is on the wire, and less time is left."""
+        """Another frame had the bus (of another node, or our hard one), or ours failed: less time is left."""
         if self._replaced:
             self._replaced.clear()
         if self._soft:

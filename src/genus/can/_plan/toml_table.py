@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
+from math import isfinite
 from typing import NoReturn
 
 from genus.bus._qos import nanoseconds
@@ -96,10 +97,12 @@ class TomlTable:
         return tuple(value)
 
     def bitrate(self, key: str) -> int | None:
-        """Bits per second: a number, or a text such as `500k`, `1Mbit/s`."""
+        """Bits per second: a number, or a text such as `500k`, `1Mbit/s`, `83.333k`; rounded to whole bits."""
         value = self.entries.get(key)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
+        if isinstance(value, float) and isfinite(value):
+            return round(value)
         if isinstance(value, str):
             with suppress(ValueError):
                 return read_bitrate(value)

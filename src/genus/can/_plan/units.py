@@ -1,10 +1,14 @@
 """Times and bit rates as text: exact in system files, rounded for display."""
 
+import re
+from decimal import Decimal
+
 from genus.bus._qos import nanoseconds
 
 TIME_UNITS = tuple((nanoseconds(f"1{unit}"), unit) for unit in ("s", "ms", "us", "ns"))
 """The units of time with their lengths in nanoseconds, the longest first."""
 _BITRATE_UNITS = {"M": 1_000_000, "k": 1_000, "": 1}
+_BITRATE = re.compile(r"(\d[\d_]{0,20}(?:\.\d{0,20})?)\s*([kKM]?)\s*(?:(?:bit|b)(?:/s|ps)|bit|Bd)?")
 
 
 def write_span(span_ns: int) -> str:
@@ -38,24 +42,23 @@ def _unit_of(span_ns: int) -> tuple[int, str]:
 
 
 def read_bitrate(text: str) -> int:
-    """Bits per second of a text such as `500k` or `1Mbit/s`; ValueError if it is none.
+    """Bits per second of a text such as `500k` or `83.333 kbit/s`, rounded; ValueError if it is none.
 
-    >>> read_bitrate("500k"), read_bitrate("0.25 Mbit/s"), read_bitrate("125000")
-    (500000, 250000, 125000)
+    >>> read_bitrate("500k"), read_bitrate("0.25 Mbit/s"), read_bitrate("125000"), read_bitrate("83.333k")
+    (500000, 250000, 125000, 83333)
     """
-    number = text.strip().removesuffix("/s").removesuffix("bit").strip()
-    unit = number[-1:] if number[-1:] in _BITRATE_UNITS else ""
-    try:
-        return round(float(number.removesuffix(unit)) * _BITRATE_UNITS[unit])
-    except OverflowError as problem:
-        raise ValueError(str(problem)) from None
+    found = _BITRATE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no bit rate; write bits per second, such as 500k, 1Mbit/s or 83333")
+    number, unit = found.groups()
+    return round(Decimal(number.replace("_", "")) * _BITRATE_UNITS["k" if unit == "K" else unit])
 
 
 def format_bitrate(bitrate: int) -> str:
     """Bits per second for display.
 
-    >>> format_bitrate(1_000_000), format_bitrate(500_000)
-    ('1 Mbit/s', '500 kbit/s')
+    >>> format_bitrate(1_000_000), format_bitrate(500_000), format_bitrate(83_333)
+    ('1 Mbit/s', '500 kbit/s', '83.333 kbit/s')
     """
     unit = "M" if bitrate >= _BITRATE_UNITS["M"] else "k"
     return f"{bitrate / _BITRATE_UNITS[unit]:g} {unit}bit/s"

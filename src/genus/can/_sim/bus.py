@@ -118,7 +118,7 @@ class SimBus:
     """
 
     __slots__ = (
-        "_arbitrate_callback", "_arbitration_at", "_bit_ns", "_confinement", "_cut_off_senders", "_delivery",
+        "_arbitrate_callback", "_arbitration_at", "_confinement", "_cut_off_senders", "_delivery",
         "_durations", "_end_callback", "_ends", "_fault_hooks", "_frame", "_heap", "_last", "_length_of", "_losers",
         "_order", "_ready", "_restricted", "_result", "_senders", "_slow_path", "_start_ns", "_with_errors",
         "allow_lone_sender", "busy_ns", "controllers", "errors", "exact_lengths", "frames", "key", "pending",
@@ -161,7 +161,6 @@ class SimBus:
         self._delivery = Delivery(self.controllers)
         self._durations = FrameDurations(self.timing, exact=exact_lengths)
         self._length_of = self._durations.cache.get
-        self._bit_ns = self.timing.bit_ns
         self._order = self.scheduler.add_bus()
         self._heap, self._last = self.scheduler.heap, self.scheduler.last
         self._arbitrate_callback, self._end_callback = self._arbitrate, self._finish
@@ -261,7 +260,7 @@ class SimBus:
             self._result = TransmissionResult(FrameOutcome.CUT)
             self._heap.remove((self._ends, self._order, self._end_callback))
             heapify(self._heap)
-            self._ends = self.now + ACTIVE_ERROR_BITS * self._bit_ns
+            self._ends = self.now + self.timing.bits_ns(ACTIVE_ERROR_BITS)
             heappush(self._heap, (self._ends, self._order, self._end_callback))
 
     # Arbitration
@@ -330,7 +329,7 @@ class SimBus:
             self._confinement.count_idle_bits(self._start_ns)
         if self._restricted:
             self._inform_guardians()
-        self._result = result = self._determine_result(length_ns // self._bit_ns)
+        self._result = result = self._determine_result(self.timing.bits_in(length_ns))
         return length_ns if result is None else self._durations.busy_ns(length_ns, result)
 
     def _inform_guardians(self) -> None:
@@ -419,6 +418,8 @@ class SimBus:
             sender.finish_failed(frame, now)
             if sender.bus is self:
                 self._confinement.check_sender(sender, now)
+        # all stations take part in error signalling: those whose frames came during the corrupted one are called too
+        self._losers = [each for each in self.pending if each not in senders]
 
 
 def _ranked_key(rank: Callable[[Frame], int]) -> Callable[[Frame], int]:

@@ -97,7 +97,7 @@ class ControllerListener:
         """A frame of this station was corrupted; it is repeated unless its mailbox is loaded again."""
 
     def lost(self, now: int) -> None:
-        """A frame that won arbitration against one of this station has ended."""
+        """A frame that won arbitration against one of this station has ended, or an error frame while one waits."""
 
     def bus_off(self, now: int) -> None:
         """The controller went off the bus after too many errors; its mailboxes are empty."""

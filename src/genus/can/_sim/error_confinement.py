@@ -53,8 +53,8 @@ class ErrorConfinement:
     def __init__(self, bus: ConfinedBus, *, on: bool) -> None:
         self._bus = bus
         self._on = on
-        self._sequence_ns = RECOVERY_SEQUENCE_BITS * bus.timing.bit_ns
-        self._suspension_ns = SUSPENSION_BITS * bus.timing.bit_ns if bus.exact_lengths else 0
+        self._sequence_ns = bus.timing.bits_ns(RECOVERY_SEQUENCE_BITS)
+        self._suspension_ns = bus.timing.bits_ns(SUSPENSION_BITS) if bus.exact_lengths else 0
         self._idle_since = 0
         self.with_errors: dict[Controller, None] = {}
         """Controllers whose counters are not 0."""

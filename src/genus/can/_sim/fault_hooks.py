@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from genus.can._wire.frame import Frame
-from genus.can._wire.length import FD_SIZES, SHORTEST_ERROR_BITS, WORST_ERROR_BITS, Timing, padded_size
+from genus.can._wire.length import FD_SIZES, SHORTEST_ERROR_BITS, Timing, padded_size
 
 INTERMISSION_BITS = 3
 AFTER_ACKNOWLEDGEMENT_BITS = 11
@@ -34,9 +34,9 @@ class Transmission(msgspec.Struct, frozen=True, gc=False):
     receivers: tuple[int, ...]
     """The stations whose filters accept the frame."""
 
-    def end_ns(self, bit_ns: int) -> int:
+    def end_ns(self, timing: Timing) -> int:
         """When the frame ends if no fault occurs."""
-        return self.start_ns + self.bits * bit_ns
+        return self.start_ns + timing.bits_ns(self.bits)
 
 
 class Corrupt(msgspec.Struct, frozen=True, gc=False):
@@ -150,7 +150,6 @@ class FrameDurations:
     def __init__(self, timing: Timing, *, exact: bool) -> None:
         self.timing = timing
         self.exact = exact
-        self.bit_ns = timing.bit_ns
         self.cache: dict[Frame, int] = {}
 
     def frame_ns(self, frame: Frame) -> int:
@@ -174,10 +173,10 @@ class FrameDurations:
         if result.outcome.is_good:
             return frame_ns
         if not self.exact:
-            return frame_ns + WORST_ERROR_BITS * self.bit_ns
-        whole = frame_ns - INTERMISSION_BITS * self.bit_ns
-        cut = whole if result.outcome is FrameOutcome.DUPLICATE else min(whole, result.bit * self.bit_ns)
-        return cut + (SHORTEST_ERROR_BITS + result.echo) * self.bit_ns
+            return frame_ns + self.timing.error_ns
+        whole = frame_ns - self.timing.bits_ns(INTERMISSION_BITS)
+        cut = whole if result.outcome is FrameOutcome.DUPLICATE else min(whole, self.timing.bits_ns(result.bit))
+        return cut + self.timing.bits_ns(SHORTEST_ERROR_BITS + result.echo)
 
 
 def bits_until_difference(frames: Iterable[Frame]) -> int:

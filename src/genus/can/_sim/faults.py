@@ -240,17 +240,16 @@ class Bursts(Fault, frozen=True, kw_only=True):
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Add a fault hook to both segments of the bus."""
-        bit_ns = simulation.timing.bit_ns
         for bus in (simulation.bus, simulation.second_segment):
-            bus.add_fault_hook(partial(self._affect, bit_ns=bit_ns))
+            bus.add_fault_hook(partial(self._affect, timing=simulation.timing))
 
-    def _affect(self, transmission: Transmission, bit_ns: int) -> FaultEffect | None:
+    def _affect(self, transmission: Transmission, timing: Timing) -> FaultEffect | None:
         """An error at the first bit that is within a burst."""
         since = transmission.start_ns - self.from_ns
-        if since >= 0 and since % self.every_ns < self.bits * bit_ns:
+        if since >= 0 and since % self.every_ns < timing.bits_ns(self.bits):
             return Corrupt(1)
         begins = transmission.start_ns + (-since % self.every_ns if since >= 0 else -since)
-        bit = (begins - transmission.start_ns) // bit_ns + 1
+        bit = timing.bits_in(begins - transmission.start_ns) + 1
         return Corrupt(bit) if bit <= _last_bit(transmission) else None
 
 
@@ -281,7 +280,7 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Add a fault hook to the bus."""
-        simulation.bus.add_fault_hook(_blocking_hook(self._slots(simulation), simulation.timing.bit_ns))
+        simulation.bus.add_fault_hook(_blocking_hook(self._slots(simulation), simulation.timing))
 
     def _slots(self, simulation: FaultySystem) -> SlotStarts:
         if self.every_ns is not None:
@@ -291,10 +290,10 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
         return simulation.slots
 
 
-def _blocking_hook(slots: SlotStarts, bit_ns: int) -> FaultHook:
+def _blocking_hook(slots: SlotStarts, timing: Timing) -> FaultHook:
     def affect(transmission: Transmission) -> FaultEffect | None:
         """Hard frames are in their own slots and do not block any."""
-        blocks = slots.any_between(transmission.start_ns + 1, transmission.end_ns(bit_ns))
+        blocks = slots.any_between(transmission.start_ns + 1, transmission.end_ns(timing))
         if not blocks or TrafficClass.of(transmission.frame.id) is TrafficClass.HARD:
             return None
         return Corrupt(_last_bit(transmission), FLAG_ECHO_BITS)

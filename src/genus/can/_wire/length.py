@@ -24,6 +24,8 @@ WORST_ERROR_BITS = 31
 FD_SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
 """The data lengths of a CAN FD frame, by its 4-bit data length code."""
 
+SECOND_NS = 1_000_000_000
+
 _TAIL_BITS = 13
 """CRC delimiter 1, acknowledgement 2, end of frame 7, intermission 3: without stuff bits, at the nominal rate."""
 
@@ -100,11 +102,15 @@ def exact_fd_bits(frame: Frame, *, switched: bool = True) -> FdBits:
 class Timing(msgspec.Struct, frozen=True):
     """The bit rates of a bus, in bits per second, and the durations of frames at these rates.
 
-    `data_bitrate` is for CAN FD. BusError if a bit does not take a whole number of nanoseconds.
+    `data_bitrate` is for CAN FD. A bit need not take a whole number of nanoseconds: durations are rounded up once, for
+    the whole frame, so a bound is never shorter than the real frame. BusError if a rate is not from 1 to 1,000,000,000.
 
     >>> bus = Timing(500_000, 2_000_000)
     >>> bus.bit_ns, bus.worst_case_ns(8), bus.worst_case_ns(64, fd=True), bus.error_ns
     (2000, 320000, 453500, 62000)
+    >>> bus = Timing(83_333)
+    >>> bus.bit_ns, bus.bits_ns(1000), bus.bits_in(12_000_049)
+    (12001, 12000049, 1000)
     """
 
     bitrate: int
@@ -117,32 +123,44 @@ class Timing(msgspec.Struct, frozen=True):
 
     @property
     def bit_ns(self) -> int:
-        """The duration of a bit."""
-        return 1_000_000_000 // self.bitrate
+        """The duration of a bit, rounded up; `bits_ns` gives that of several."""
+        return -(-SECOND_NS // self.bitrate)
 
     @property
     def data_bit_ns(self) -> int:
-        """The duration of a bit in the data part of a CAN FD frame."""
-        return 1_000_000_000 // (self.data_bitrate or self.bitrate)
+        """The duration of a bit in the data part of a CAN FD frame, rounded up."""
+        return -(-SECOND_NS // (self.data_bitrate or self.bitrate))
+
+    def bits_ns(self, bits: int) -> int:
+        """The duration of so many bits at the nominal rate, rounded up."""
+        return -(-bits * SECOND_NS // self.bitrate)
+
+    def bits_in(self, span_ns: int) -> int:
+        """How many whole bits at the nominal rate a time holds; the inverse of `bits_ns`."""
+        return span_ns * self.bitrate // SECOND_NS
 
     @property
     def error_ns(self) -> int:
         """The longest time from an error to the next frame."""
-        return WORST_ERROR_BITS * self.bit_ns
+        return self.bits_ns(WORST_ERROR_BITS)
 
     def worst_case_ns(self, size: int, *, fd: bool = False, extended: bool = True) -> int:
         """The longest duration of a frame with `size` data bytes."""
         if not fd:
-            return worst_case_bits(size, extended=extended) * self.bit_ns
-        nominal, data = worst_case_fd_bits(size, extended=extended)
-        return nominal * self.bit_ns + data * self.data_bit_ns
+            return self.bits_ns(worst_case_bits(size, extended=extended))
+        return self._fd_ns(worst_case_fd_bits(size, extended=extended))
 
     def exact_ns(self, frame: Frame) -> int:
         """The duration of a frame."""
         if not frame.fd:
-            return _classic_bits(frame.id, frame.data, frame.extended) * (1_000_000_000 // self.bitrate)
-        nominal, data = exact_fd_bits(frame, switched=self.data_bitrate is not None)
-        return nominal * self.bit_ns + data * self.data_bit_ns
+            return -(-_classic_bits(frame.id, frame.data, frame.extended) * SECOND_NS // self.bitrate)
+        return self._fd_ns(exact_fd_bits(frame, switched=self.data_bitrate is not None))
+
+    def _fd_ns(self, bits: FdBits) -> int:
+        """The duration of a CAN FD frame: the sum of both parts, rounded up once."""
+        data_bitrate = self.data_bitrate or self.bitrate
+        scaled = bits.nominal * data_bitrate + bits.data * self.bitrate
+        return -(-scaled * SECOND_NS // (self.bitrate * data_bitrate))
 
 
 def _check_classic_size(size: int) -> None:
@@ -157,10 +175,10 @@ def _check_identifier(identifier: int, extended: bool) -> None:
 
 
 def _check_bitrate(name: str, bitrate: int) -> None:
-    if bitrate <= 0 or 1_000_000_000 % bitrate:
+    if not 0 < bitrate <= SECOND_NS:
         raise BusError(
-            f"{name} is {bitrate}; a bit must take a whole number of nanoseconds, as with 125000, 250000, 500000, "
-            "800000 and 1000000, or 2000000, 4000000, 5000000 and 8000000 for the data of CAN FD"
+            f"{name} is {bitrate}; write bits per second, such as 83333, 125000, 250000, 500000 or 1000000, or 2000000 "
+            "to 8000000 for the data of CAN FD"
         )
 
 

@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from genus.can._dbc import Dbc
-from genus.can._dbc.candump import parse_candump
-from genus.can._dbc.columns import EXTENDED, ColumnDecoder, DecodedFrames, FrameColumns, MessageColumns, RefusedFrames
+from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, MessageColumns, RefusedFrames
 from genus.can._dbc.layout import MessageLayout
-from genus.can._dbc.log_file import LogFile, LoggedFrame, SkippedRecords
-from genus.can._dbc.logs import FORMATS
 from genus.can._dbc.message_types import UNKNOWN_ID
-from genus.can._dbc.text_logs import LONGEST_LINE
+from genus.can._logs.candump import parse_candump
+from genus.can._logs.frames import EXTENDED, FrameColumns, LoggedFrame
+from genus.can._logs.log import FORMATS
+from genus.can._logs.log_file import LogFile, SkippedRecords
+from genus.can._logs.text_logs import LONGEST_LINE
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
 from genus.lake._ingest.text_lines import byte_ranges, read_blocks

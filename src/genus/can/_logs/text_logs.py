@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import ClassVar, NamedTuple, Protocol
 
 import can
-from genus.can._dbc.log_file import (
+from genus.can._logs.frames import LoggedFrame
+from genus.can._logs.log_file import (
     NO_FRAME,
     LogFile,
-    LoggedFrame,
     SkippedRecords,
     frame_of,
     logged_frame,

@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeAlias
 from can.io import blf as vector
 
 import can
-from genus.can._dbc.log_file import (
+from genus.can._logs.frames import LoggedFrame
+from genus.can._logs.log_file import (
     CUT_SHORT,
     NO_FRAME,
     LogFile,
-    LoggedFrame,
     SkippedRecords,
     frame_of,
     logged_frame,

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import can
+from genus.can._logs.frames import LoggedFrame
 from genus.can._wire.frame import FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
 
 PROBLEMS_KEPT = 100
@@ -30,14 +31,6 @@ HARMLESS = (ERROR_FRAME, REMOTE_FRAME)
 BAD_TIME = "time out of range"
 BAD_IDENTIFIER = "identifier out of range"
 CUT_SHORT = "file cut short"
-
-
-class LoggedFrame(NamedTuple):
-    """A data frame of a log: its time in microseconds since 1970 (UTC), its channel if the log names it, the frame."""
-
-    at_us: int
-    channel: str | None
-    frame: Frame
 
 
 @dataclass(slots=True)

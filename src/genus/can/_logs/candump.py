@@ -23,19 +23,18 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.can._dbc.columns import EXTENDED, FrameColumns
-from genus.can._dbc.log_file import (
+from genus.can._logs.frames import EXTENDED, FrameColumns, LoggedFrame
+from genus.can._logs.log_file import (
     BAD_IDENTIFIER,
     ERROR_FRAME,
     HARMLESS,
     LAST_US,
     REMOTE_FRAME,
     LogFile,
-    LoggedFrame,
     SkippedRecords,
     logged_frame,
 )
-from genus.can._dbc.text_logs import DAMAGED_LINE, decode_text, iter_lines, numbered_line
+from genus.can._logs.text_logs import DAMAGED_LINE, decode_text, iter_lines, numbered_line
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
 
 _ERROR_FLAG = 0x2000_0000

@@ -1,0 +1,60 @@
+"""Qualities of service: what a channel takes for one, and their text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genus import Event, Hard, NonReal, Soft, open_bus
+from genus.bus import QoS, parse_qos
+from genus.errors import BusError
+
+
+class Valve(Event):
+    open: bool
+
+
+QUALITIES = {
+    "hard:10ms": Hard("10ms"),
+    "hard:10ms:2": Hard("10ms", omissions=2),
+    "hard:10ms:sporadic": Hard("10ms", sporadic=True),
+    "hard:10ms:0:sporadic": Hard("10ms", omissions=0, sporadic=True),
+    "soft:20ms": Soft("20ms"),
+    "soft:20ms:100ms": Soft("20ms", expires="100ms"),
+    "none": NonReal(),
+    "none:1": NonReal(priority=1),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), QUALITIES.items())
+def test_a_channel_takes_the_text_of_the_command_line(text: str, expected: QoS) -> None:
+    with open_bus() as bus:
+        assert bus.channel(Valve, text).qos == bus.channel(Valve, expected).qos == parse_qos(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("soft", "'soft' lacks its deadline; write for example soft:20ms"),
+        ("hard", "'hard' lacks its period; write for example hard:10ms"),
+        ("hard:sporadic", "lacks its period"),
+        ("firm:3ms", "is none of hard:PERIOD"),
+        ("soft:soon", "deadline is 'soon', which is no time"),
+        ("soft:10ms:sporadic", "expires is 'sporadic', which is no time"),
+        ("none:7", "priority is 7"),
+        (42, "42 is no quality of service; give Hard"),
+        (None, "None is no quality of service"),
+        (Soft, "is no quality of service"),
+    ],
+)
+def test_what_is_no_quality_of_service_is_refused_with_what_to_write(given: object, message: str) -> None:
+    with open_bus() as bus, pytest.raises(BusError, match=message):
+        bus.channel(Valve, given)  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=20) | st.from_regex(r"(hard|soft|none)(:[a-z0-9.]{0,5}){0,3}", fullmatch=True))
+def test_any_text_is_a_quality_of_service_or_a_bus_error(text: str) -> None:
+    try:
+        found = parse_qos(text)
+    except BusError:
+        return
+    assert isinstance(found, Hard | Soft | NonReal)
