@@ -92,6 +92,15 @@ class RecordingMachine:
     def lost(self, now: int) -> None:
         self.inputs.append(("lost", now))
 
+    def taken(self, frame: Frame, now: int) -> None:
+        self.inputs.append(("taken", now))
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        self.inputs.append(("gone" if gone else "unconfirmed", now))
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        self.inputs.append(("passive" if passive else "active", now))
+
     def bus_off(self, now: int) -> None:
         self.inputs.append(("bus_off", now))
 

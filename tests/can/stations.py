@@ -98,6 +98,15 @@ class Station:
     def lost(self, now: int) -> None:
         self.now = now
 
+    def taken(self, frame: Frame, now: int) -> None:
+        self.now = now
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        self.now = now
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        self.now = now
+
     def bus_off(self, now: int) -> None:
         self.queue.waiting, self.queue.loaded = [], None
 

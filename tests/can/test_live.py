@@ -194,6 +194,7 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         ("can:socketcan?channel=nocan9", "cannot be opened"),
         ("can:virtual?number=400&catalog=CATALOG", "1..126"),
         ("can:virtual?banks=0", "at least one filter"),
+        ("can:virtual?confirm=hope", "echo or send"),
         ("can:virtual?synchronised=maybe", "yes or no"),
         ("can:virtual?data_bitrate=500000", "below the bitrate"),
         ("can:udp_multicast?port=x", "cannot be opened"),

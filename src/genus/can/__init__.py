@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         HardResumed,
         HardStopped,
         NotBound,
+        NotConfirmed,
         NotSent,
         NumberLost,
         OffTheBus,
@@ -156,6 +157,7 @@ __all__ = [
     "MonitorSnapshot",
     "NodeDown",
     "NotBound",
+    "NotConfirmed",
     "NotSent",
     "NumberConflict",
     "NumberLost",
@@ -237,8 +239,8 @@ if not TYPE_CHECKING:
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
-            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotSent NumberLost "
-            "OffTheBus Trouble"
+            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotConfirmed NotSent "
+            "NumberLost OffTheBus Trouble"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "

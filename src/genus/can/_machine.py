@@ -21,8 +21,8 @@ Of the frames in the mailboxes the one that would win on the bus is sent first (
 class Load(msgspec.Struct, frozen=True, gc=False):
     """Put a frame into a transmit mailbox, in place of what was there; None empties it.
 
-    A frame of this mailbox that is on the wire is not stopped. If it is sent, `sent` is called and the new frame is
-    next; if it fails, it is not repeated.
+    A frame of this mailbox that is on the wire, or that a driver has `taken`, is not stopped. If it is sent, `sent` is
+    called and the new frame is next; if it fails, it is not repeated.
     """
 
     mailbox: int
@@ -64,6 +64,23 @@ class Machine(Protocol):
 
         Also after an error frame while a frame of this machine waits: all stations take part in error signalling.
         """
+
+    def taken(self, frame: Frame, now: int) -> None:
+        """A driver with a queue of its own took a frame, which cannot be changed or stopped any more.
+
+        The mailbox is free for the next frame, which stays in it until `sent` or `unconfirmed`. A driver without a
+        queue, as the simulator's, does not call this.
+        """
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        """A driver has not confirmed a frame in time; whether it was sent is not known.
+
+        Nothing else of its mailbox is sent until it is confirmed, or `gone`: then the frame, or the one that was loaded
+        meanwhile, is given to the driver again.
+        """
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        """The controller became error passive, or active again."""
 
     def bus_off(self, now: int) -> None:
         """The controller went off the bus after too many errors; the mailboxes are empty."""

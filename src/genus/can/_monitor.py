@@ -239,6 +239,15 @@ class Monitor:
     def lost(self, now: int) -> None:
         """Never: nothing is sent."""
 
+    def taken(self, frame: Frame, now: int) -> None:
+        """Never: nothing is sent."""
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        """Never: nothing is sent."""
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        """Nothing to change: it only receives."""
+
     def bus_off(self, now: int) -> None:
         """Nothing to stop."""
 

@@ -1,4 +1,4 @@
-"""For tests of programs that use Genus: a clock, random types and events, a Spark session, an MQTT broker, commands."""
+"""For tests of programs that use Genus: a clock, random types and events, a CAN network, brokers, Spark, commands."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.testing._clock import VirtualClock
     from genus.testing._command import CommandResult, run_command
+    from genus.testing._emulated_can import EmulatedCan, EmulatedCanBus
     from genus.testing._generators import Generator, Sampler, edge_events, edge_subscriptions
     from genus.testing._mqtt_broker import MqttBroker
     from genus.testing._spark import compiled_expressions, spark_session
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandResult",
+    "EmulatedCan",
+    "EmulatedCanBus",
     "Generator",
     "MqttBroker",
     "Sampler",
@@ -31,6 +34,7 @@ if not TYPE_CHECKING:
         __name__,
         _clock="VirtualClock",
         _command="CommandResult run_command",
+        _emulated_can="EmulatedCan EmulatedCanBus",
         _generators="Generator Sampler edge_events edge_subscriptions",
         _mqtt_broker="MqttBroker",
         _spark="compiled_expressions spark_session",

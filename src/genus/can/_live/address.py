@@ -14,7 +14,7 @@ from genus.errors import BusError
 
 _INTEGERS = ("uid", "number", "banks")
 _BITRATES = ("bitrate", "data_bitrate")
-OWN_OPTIONS = (*_INTEGERS, *_BITRATES, "name", "catalog", "plan", "synchronised", "granularity")
+OWN_OPTIONS = (*_INTEGERS, *_BITRATES, "name", "catalog", "plan", "synchronised", "granularity", "confirm")
 """Options of Genus; all others are python-can's, and checked when the interface is opened."""
 
 
@@ -40,6 +40,8 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
     synchronised: bool = True
     granularity_ns: int = 1_000_000
     """How long this computer may take to notice a frame."""
+    confirm: str | None = None
+    """`echo` or `send`: how the interface confirms what was sent; None if the table of interfaces says it."""
 
     @property
     def fd(self) -> bool:
@@ -77,6 +79,7 @@ def parse_address(text: str) -> CanAddress:
         timing=_timing(text, rates.get("bitrate", 1_000_000), rates.get("data_bitrate")),
         banks=numbers.get("banks"),
         granularity_ns=nanoseconds(own.get("granularity", "1ms"), f"can:{text}: granularity"),
+        confirm=_parse_confirm(text, own.get("confirm")),
         synchronised=_parse_yes_or_no(text, own.get("synchronised", "yes")),
     )
 
@@ -118,6 +121,12 @@ def _parse_yes_or_no(text: str, value: str) -> bool:
     if value not in ("yes", "no"):
         raise BusError(f"can:{text}: synchronised is {value!r}; write yes or no")
     return value == "yes"
+
+
+def _parse_confirm(text: str, value: str | None) -> str | None:
+    if value not in (None, "echo", "send"):
+        raise BusError(f"can:{text}: confirm is {value!r}; write echo or send")
+    return value
 
 
 def _make_uid(name: str) -> int:

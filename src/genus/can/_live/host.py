@@ -1,19 +1,22 @@
 """`LiveHost`: runs a machine on a python-can bus, with threads for receiving, for timers and for handlers.
 
-Python on a desktop system gives no timing guarantees: lateness is measured and reported, not prevented. Handlers run in
-a thread of their own, one after the other, so they may take long, publish, subscribe and wait.
+The threads only move messages and time into the `DriverPort`, which has the rules. Python on a desktop system gives no
+timing guarantees: lateness is measured and reported, not prevented. Handlers run in a thread of their own, one after
+the other, so they may take long, publish, subscribe and wait.
 """
 
 import logging
 import queue
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from genus._extras import missing_extra
-from genus.can._machine import Accept, Call, Load, Machine
+from genus.can._live.error_frames import parse_error
+from genus.can._live.interfaces import UNKNOWN, Confirmation, InterfaceProfile
+from genus.can._live.port import DriverPort, DriverRefused, Filter
+from genus.can._machine import Call, Machine
 from genus.can._wire.frame import Frame
 from genus.errors import BusError
 
@@ -28,14 +31,11 @@ except (ImportError, AttributeError) as missing:
 R = TypeVar("R")
 log = logging.getLogger("genus.can")
 
-ECHOING_INTERFACES = frozenset({"udp_multicast"})
-"""Interfaces that return the frames of a sender to it, whatever their options."""
-ECHO_TIMEOUT_NS = 1_000_000_000
-"""A frame that is received later than this after an equal one was sent is not its echo."""
 MAX_QUEUED_CALLS = 65_536
 """Calls that may wait for slow handlers; more are dropped and counted."""
 _POLL_S = 0.25
-_RETRY_NS = 1_000_000
+_DRAIN_S = 0.5
+"""How long `close` waits for frames that are not confirmed yet, such as final reports."""
 
 
 def utc_clock() -> Callable[[], int]:
@@ -44,66 +44,68 @@ def utc_clock() -> Callable[[], int]:
     return lambda: offset + time.monotonic_ns()
 
 
-class EchoFilter:
-    """State: recognises own frames that an interface returns, each once, within a second after sending.
+class BusDriver:
+    """A python-can bus as the driver of a port, and the queue of calls for the thread of handlers."""
 
-    If another node sends a frame with our number and our data, one more copy arrives than was sent: that one is not
-    recognised as an echo.
+    def __init__(self, bus: "can.BusABC") -> None:
+        self.bus = bus
+        self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self.dropped_calls = 0
+        self._can_flush = True
 
-    >>> echoes, frame = EchoFilter(), Frame(0x21_6010, b"hi")
-    >>> echoes.expect(frame, 0)
-    >>> echoes.recognise(frame, 5), echoes.recognise(frame, 6)
-    (True, False)
-    """
+    def send(self, frame: Frame) -> None:
+        """Give a frame to python-can; DriverRefused if that fails."""
+        try:
+            self.bus.send(to_message(frame))
+        except (can.CanError, OSError) as problem:
+            raise DriverRefused(str(problem)) from problem
 
-    def __init__(self) -> None:
-        self._sent: deque[tuple[int, tuple[int, bytes]]] = deque()
-        self._expected: dict[tuple[int, bytes], int] = {}
-        self._returned: dict[tuple[int, bytes], int] = {}
+    def set_filters(self, filters: tuple[Filter, ...]) -> None:
+        """Set the acceptance filters; none accept everything."""
+        self.bus.set_filters(
+            [{"can_id": value, "can_mask": mask, "extended": extended} for value, mask, extended in filters]
+        )
 
-    def expect(self, frame: Frame, now: int) -> None:
-        """Expect the echo of a frame that is about to be sent."""
-        self._drop_old(now)
-        key = (frame.id, frame.data)
-        self._sent.append((now, key))
-        self._expected[key] = self._expected.get(key, 0) + 1
+    def flush(self) -> bool:
+        """Empty the queue of the interface, where it can do that."""
+        if self._can_flush:
+            try:
+                self.bus.flush_tx_buffer()
+            except (NotImplementedError, can.CanError, OSError):
+                self._can_flush = False
+        return self._can_flush
 
-    def recognise(self, frame: Frame, now: int) -> bool:
-        """Whether a received frame is the echo of one that was sent."""
-        self._drop_old(now)
-        key = (frame.id, frame.data)
-        if not self._expected.get(key):
-            return False
-        _decrement(self._expected, key)
-        self._returned[key] = self._returned.get(key, 0) + 1
-        return True
+    def call(self, call: Call) -> None:
+        """Queue a call of a handler; it is dropped and counted if too many wait."""
+        if self.calls.qsize() < MAX_QUEUED_CALLS:
+            self.calls.put(call)
+        else:
+            self.dropped_calls += 1
 
-    def _drop_old(self, now: int) -> None:
-        while self._sent and now - self._sent[0][0] > ECHO_TIMEOUT_NS:
-            _, key = self._sent.popleft()
-            _decrement(self._returned if key in self._returned else self._expected, key)
+    def warn(self, message: str) -> None:
+        """Log a warning with the name of the bus."""
+        log.warning("%s: %s", self.bus.channel_info, message)
+
+    def poll(self) -> str:
+        """The state of the interface; most interfaces are always active."""
+        return _STATES.get(self.bus.state, "active")
 
 
-def _decrement(counts: dict[tuple[int, bytes], int], key: tuple[int, bytes]) -> None:
-    if counts[key] > 1:
-        counts[key] -= 1
-    else:
-        del counts[key]
+_STATES = {can.BusState.ACTIVE: "active", can.BusState.PASSIVE: "passive", can.BusState.ERROR: "error"}
 
 
 class LiveHost:
     """State: runs a machine on a python-can bus; programs use it through `call` and end it with `close`."""
 
-    def __init__(self, machine: Machine, bus: "can.BusABC", *, echoes: bool = False) -> None:
+    def __init__(self, machine: Machine, bus: "can.BusABC", profile: InterfaceProfile = UNKNOWN) -> None:
         self.machine = machine
         self.clock = utc_clock()
         self._bus = bus
+        self._driver = BusDriver(bus)
+        self._port = DriverPort(machine, self._driver, profile)
+        self._linux_errors = profile.linux_errors
         self._lock = threading.Condition(threading.RLock())
-        self._counts: Counter[str] = Counter()
-        self._echoes = EchoFilter() if echoes else None
-        self._unsent: dict[int, tuple[Frame, int]] = {}
-        """By mailbox: frames that could not be sent, and when to try again."""
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._polled_at = 0
         self._running = True
         self._threads = [
             threading.Thread(target=self._run_receiver, name="genus-can-receive", daemon=True),
@@ -118,13 +120,18 @@ class LiveHost:
         """Whether it was not closed."""
         return self._running
 
+    @property
+    def confirms(self) -> bool:
+        """Whether the interface tells when a frame was sent, as far as is known."""
+        return self._port.confirmation is not Confirmation.NONE
+
     def call(self, action: Callable[[int], R]) -> R:
         """Call a function with the time, handle the machine's outputs, return the result; BusError when closed."""
         with self._lock:
             if not self._running:
                 raise BusError("the bus is closed")
-            result = action(self.clock())
-            self._handle_outputs()
+            result = self._port.call(action, self.clock())
+            self._lock.notify_all()
             return result
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
@@ -135,56 +142,21 @@ class LiveHost:
     def counters(self) -> Mapping[str, int]:
         """The numbers of frames sent and received, of echoes ignored, and of failures by reason."""
         with self._lock:
-            return dict(self._counts)
+            dropped = self._driver.dropped_calls
+            return {**self._port.counts, **({"dropped: handlers too slow": dropped} if dropped else {})}
 
     def close(self) -> None:
-        """Stop the threads and shut the bus down; a second call does nothing."""
+        """Send what waits, for a short time, stop the threads and shut the bus down; a second call does nothing."""
         with self._lock:
+            if self._running:
+                self._lock.wait_for(lambda: self._port.is_idle, _DRAIN_S)
             self._running = False
-            self._calls.put(None)
+            self._driver.calls.put(None)
             self._lock.notify_all()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(5 * _POLL_S)
         self._bus.shutdown()
-
-    # -- outputs of the machine ----------------------------------------------------------------------------------------
-
-    def _handle_outputs(self) -> None:
-        """Handle the machine's outputs until there are none, and wake the threads in `wait_for`."""
-        while outputs := self.machine.take():
-            for output in outputs:
-                if isinstance(output, Call):
-                    self._queue_call(output)
-                elif isinstance(output, Load):
-                    self._unsent.pop(output.mailbox, None)
-                    if output.frame is not None:
-                        self._send(output.mailbox, output.frame)
-                else:
-                    self._set_filters(output)
-        self._lock.notify_all()
-
-    def _queue_call(self, call: Call) -> None:
-        if self._calls.qsize() < MAX_QUEUED_CALLS:
-            self._calls.put(call)
-        else:
-            self._counts["dropped: handlers too slow"] += 1
-
-    def _send(self, mailbox: int, frame: Frame) -> None:
-        now = self.clock()
-        try:
-            if self._echoes is not None:
-                self._echoes.expect(frame, now)
-            self._bus.send(_to_message(frame))
-        except (can.CanError, OSError) as problem:
-            self._counts[f"send failed: {problem}"] += 1
-            self._unsent[mailbox] = (frame, now + _RETRY_NS)
-            return
-        self._counts["sent"] += 1
-        self.machine.sent(frame, self.clock())
-
-    def _set_filters(self, accept: Accept) -> None:
-        self._bus.set_filters([{"can_id": value, "can_mask": mask, "extended": True} for value, mask in accept.filters])
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
@@ -196,24 +168,15 @@ class LiveHost:
                     self._receive(message)
             except (can.CanError, OSError) as problem:
                 if self._running:
-                    self._counts[f"receive failed: {problem}"] += 1
+                    self._port.counts[f"receive failed: {problem}"] += 1
                     time.sleep(_POLL_S / 10)
             except Exception:
                 self._count_failure("a frame could not be processed")
 
     def _receive(self, message: "can.Message") -> None:
-        frame = _to_frame(message)
         with self._lock:
-            if frame is None:
-                self._counts["ignored: not a 29-bit data frame"] += 1
-                return
-            now = self.clock()
-            if self._echoes is not None and self._echoes.recognise(frame, now):
-                self._counts["echoes ignored"] += 1
-                return
-            self._counts["received"] += 1
-            self.machine.receive(frame, now)
-            self._handle_outputs()
+            read_message(self._port, message, self.clock(), linux_errors=self._linux_errors)
+            self._lock.notify_all()
 
     def _run_timer(self) -> None:
         while self._running:
@@ -224,47 +187,57 @@ class LiveHost:
                 self._count_failure("a timer could not be processed")
 
     def _wait_and_wake(self) -> None:
-        """Wait until the next timer or retry is due, or for a while; process it if it is due."""
-        times = (self.machine.wake_at, *(retry_at for _, retry_at in self._unsent.values()))
-        due = min((at for at in times if at is not None), default=None)
-        left = _POLL_S if due is None else (due - self.clock()) / 1e9
+        """Wait until the next timer is due, or for a while; process it if it is due."""
+        due, now = self._port.wake_at, self.clock()
+        if now - self._polled_at >= _POLL_S * 1e9:
+            self._polled_at = now
+            self._port.poll(self._driver.poll(), now)
+        left = _POLL_S if due is None else (due - now) / 1e9
         if left > 0:
             self._lock.wait(min(left, _POLL_S))
             return
-        self.machine.wake(self.clock())
-        self._handle_outputs()
-        self._resend()
+        self._port.wake(now)
+        self._lock.notify_all()
 
     def _run_handlers(self) -> None:
-        while (call := self._calls.get()) is not None:
+        while (call := self._driver.calls.get()) is not None:
             try:
                 call.handler(*call.arguments)
             except Exception:
-                self._counts["handler failed"] += 1
+                self._port.counts["handler failed"] += 1
                 log.exception("a handler failed on %r", call.arguments)
 
     def _count_failure(self, what: str) -> None:
         """Count and log an exception: no input from a bus may stop a thread."""
         if self._running:
-            self._counts[f"failed: {what}"] += 1
+            self._port.counts[f"failed: {what}"] += 1
             log.exception(what)
 
-    def _resend(self) -> None:
-        now = self.clock()
-        for mailbox, (frame, at) in list(self._unsent.items()):
-            if at <= now:
-                del self._unsent[mailbox]
-                self._send(mailbox, frame)
+
+def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_errors: bool = True) -> None:
+    """Give a message of python-can to a port: a frame, an echo, an error frame, or what is of no use."""
+    if message.is_error_frame:
+        if linux_errors:
+            port.error(parse_error(message.arbitration_id, bytes(message.data)), now)
+        else:
+            port.error_without_class(now)
+        return
+    frame = to_frame(message)
+    if frame is None:
+        port.ignore("not a 29-bit data frame")
+    else:
+        port.receive(frame, message.timestamp, now, is_rx=message.is_rx)
 
 
-def _to_message(frame: Frame) -> "can.Message":
+def to_message(frame: Frame) -> "can.Message":
+    """The message of python-can that sends a frame."""
     return can.Message(
         arbitration_id=frame.id, data=frame.data, is_extended_id=frame.extended, is_fd=frame.fd, bitrate_switch=frame.fd
     )
 
 
-def _to_frame(message: "can.Message") -> Frame | None:
+def to_frame(message: "can.Message") -> Frame | None:
     """The frame of a message; None if it is no 29-bit data frame."""
-    if not message.is_extended_id or message.is_remote_frame or message.is_error_frame:
+    if not message.is_extended_id or message.is_remote_frame:
         return None
     return Frame(message.arbitration_id, bytes(message.data), message.is_fd)

@@ -5,18 +5,21 @@ from pathlib import Path
 
 from genus._extras import missing_extra
 from genus.bus._clock import SystemClock
+from genus.bus._qos import Hard, Keep, QoS, Soft
 from genus.can._live.address import CanAddress, parse_address
-from genus.can._live.host import ECHOING_INTERFACES, LiveHost
+from genus.can._live.host import LiveHost
 from genus.can._live.interface_options import interface_arguments
+from genus.can._live.interfaces import Confirmation, profile_of
 from genus.can._machine import Machine
-from genus.can._node.link import NodeLink, log
+from genus.can._node.link import NodeLink, NodePublisher, log
 from genus.can._node.node import Node
+from genus.can._node.troubles import TroubleHandler
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
 from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
 from genus.errors import BusError
-from genus.model import Event
+from genus.model import Event, name_of
 
 try:
     import can
@@ -29,6 +32,8 @@ except (ImportError, AttributeError) as missing:
 def open_interface(address: CanAddress) -> "can.BusABC":
     """Open the python-can bus of an address; BusError if that fails, or an option is unknown."""
     arguments = interface_arguments(address)
+    if profile_of(address.interface, address.confirm).asks_for_echo:
+        arguments["receive_own_messages"] = True
     try:
         return can.Bus(interface=address.interface, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
@@ -39,8 +44,7 @@ def open_interface(address: CanAddress) -> "can.BusABC":
 
 def open_host(machine: Machine, address: CanAddress) -> LiveHost:
     """Run a machine on the interface of an address."""
-    echoes = address.interface in ECHOING_INTERFACES
-    return LiveHost(machine, open_interface(address), echoes=echoes)
+    return LiveHost(machine, open_interface(address), profile_of(address.interface, address.confirm))
 
 
 def calendar_of(address: CanAddress, path: Path) -> Calendar:
@@ -66,6 +70,33 @@ class CanLink(NodeLink):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.address = parse_address(text)
+        self._host: LiveHost | None = None
+
+    def announce(
+        self,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
+    ) -> NodePublisher:
+        """Prepare to publish a type; BusError if it has deadlines and the interface does not confirm what was sent."""
+        self._refuse_deadlines(cls, qos)
+        publisher = super().announce(cls, qos, on_trouble, carries, keep)
+        try:
+            self._refuse_deadlines(cls, qos)  # the first report of the channel has shown whether echoes come
+        except BusError:
+            self.withdraw(publisher)
+            raise
+        return publisher
+
+    def _refuse_deadlines(self, cls: type, qos: QoS) -> None:
+        if self._host is not None and not self._host.confirms and isinstance(qos, Soft | Hard):
+            raise BusError(
+                f"{name_of(cls)} cannot be announced with a deadline: the interface {self.address.interface} does not "
+                "confirm what was sent, so lateness could not be told; announce it as NonReal(), or add confirm=send "
+                "to the address to count frames as sent when the driver takes them"
+            )
 
     def open(self, deliver: Callable[[Event], None]) -> None:
         """Join the bus; a node with a number of its own and a catalog is ready at once."""
@@ -80,8 +111,14 @@ class CanLink(NodeLink):
             slots=() if address.plan is None else calendar_of(address, address.plan).slots,
             synchronised=address.synchronised,
             granularity_ns=address.granularity_ns,
-            banks=address.banks,
+            banks=_banks_for_events(address),
             on_event=deliver,
         )
-        host = open_host(node, address)
+        self._host = host = open_host(node, address)
         self.run(node, host, SystemClock(lambda: node.time.global_time(host.clock())))
+
+
+def _banks_for_events(address: CanAddress) -> int | None:
+    """How many acceptance filters the node may use: one is for the echoes of its own frames."""
+    by_echo = profile_of(address.interface, address.confirm).confirmation is not Confirmation.SEND
+    return address.banks if address.banks is None or not by_echo else max(1, address.banks - 1)

@@ -44,6 +44,8 @@ class TxCounts(msgspec.Struct):
     sent: int = 0
     missed: int = 0
     expired: int = 0
+    sent_expired: int = 0
+    """Events that expired in a driver that could not stop them, and were sent all the same."""
     failed: int = 0
     replaced: int = 0
     """Hard events that a newer one replaced before their slot came."""

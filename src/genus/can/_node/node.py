@@ -17,7 +17,7 @@ from genus.can._node.membership import RESERVED_ETAGS, Membership
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
-from genus.can._node.troubles import HardResumed, HardStopped, OffTheBus, TroubleHandler
+from genus.can._node.troubles import HardResumed, HardStopped, NotConfirmed, OffTheBus, TroubleHandler
 from genus.can._node.tx import Transmitter
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
@@ -78,6 +78,8 @@ class Node:
         self.uid = uid
         self.name = name
         self._started = False
+        self.is_error_passive = False
+        """Whether its controller is error passive, as far as the driver tells."""
         self._claimed: set[int] = set()
         self._context = context = Context(timing)
         self.take: Callable[[], list[Output]] = context.take
@@ -276,6 +278,28 @@ class Node:
         """Another frame won the arbitration."""
         self._context.now = now
         self._context.queue.frame_deferred()
+
+    def taken(self, frame: Frame, now: int) -> None:
+        """A driver took a frame of this node."""
+        self._context.now = now
+        if frame.id >> PRIORITY_SHIFT:
+            self._context.queue.frame_taken(frame, now)
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        """A driver has not confirmed a frame in time."""
+        self._context.now = now
+        if not gone:
+            self.tx.report_to_all(NotConfirmed(now))
+        elif frame.id >> PRIORITY_SHIFT:
+            self._context.queue.frame_gone(frame)
+        else:
+            self.tx.hard_frame_failed(frame)
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        """The controller is error passive, or active again."""
+        self._context.now = now
+        self.is_error_passive = passive
+        self.notices["ErrorPassive" if passive else "ErrorActive"] += 1
 
     def bus_off(self, now: int) -> None:
         """The controller is off the bus."""

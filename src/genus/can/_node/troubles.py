@@ -13,7 +13,11 @@ from genus.model import Event
 
 
 class DeadlineMissed(msgspec.Struct, frozen=True):
-    """To a soft publisher: the event was not on the bus by its deadline; it is still being sent."""
+    """To a soft publisher: the event was not on the bus by its deadline; it is still being sent.
+
+    On a live bus that is known when the controller confirms it: one that was sent just before its deadline may be
+    reported because this computer read the confirmation after it.
+    """
 
     channel: str
     event: Event
@@ -21,7 +25,10 @@ class DeadlineMissed(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """To a soft publisher: the event expired before it could be sent, and was dropped."""
+    """To a soft publisher: the event expired before it could be sent, and was dropped.
+
+    A driver that queues frames cannot drop one; `TxCounts.sent_expired` counts events that expired there.
+    """
 
     channel: str
     event: Event
@@ -85,6 +92,16 @@ class OffTheBus(msgspec.Struct, frozen=True):
     at_ns: int
 
 
+class NotConfirmed(msgspec.Struct, frozen=True):
+    """To all publishers of a node: its driver took a frame, but does not confirm that it was sent; others wait for it.
+
+    The bus is cut, or too busy for this frame, or the driver has lost it. Events that wait are reported as late and
+    expired, as always.
+    """
+
+    at_ns: int
+
+
 Trouble: TypeAlias = (
     DeadlineMissed
     | Expired
@@ -94,6 +111,7 @@ Trouble: TypeAlias = (
     | HardStopped
     | HardResumed
     | NotBound
+    | NotConfirmed
     | NumberLost
     | OffTheBus
 )

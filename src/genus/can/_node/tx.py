@@ -13,6 +13,7 @@ from genus.can._node.troubles import (
     DeadlineMissed,
     Expired,
     NotBound,
+    NotConfirmed,
     NotSent,
     NumberLost,
     OffTheBus,
@@ -209,6 +210,8 @@ class Transmitter:
             outgoing.expires = now + channel.expires_ns
         outgoing.on_missed = partial(self._missed, channel, event, outgoing.deadline)
         if outgoing.expires is not None:
+            outgoing.most_lead = (outgoing.expires - now) // 2
+            outgoing.on_sent_expired = partial(self._sent_expired, channel)
             outgoing.on_expired = partial(self._expired, channel, event, outgoing.expires)
             if outgoing.expires <= now:
                 return outgoing.on_expired()
@@ -226,6 +229,11 @@ class Transmitter:
         if loop_back:
             self._loop_back(event)
         self._report_last(channel)
+
+    def _sent_expired(self, channel: TxChannel) -> None:
+        """An event that expired in the driver was sent: receivers count it, so the reports must."""
+        channel.counts.sent += 1
+        channel.counts.sent_expired += 1
 
     def _report_last(self, channel: TxChannel) -> None:
         """Send the final report of a channel that was withdrawn, when none of its events wait any more."""
@@ -278,7 +286,7 @@ class Transmitter:
     def report_to_all(self, trouble: Trouble) -> None:
         """Call the trouble handlers of all publishers, or of the hard ones if it is about the calendar."""
         for channel in self.channels.values():
-            if isinstance(trouble, OffTheBus | NumberLost) or isinstance(channel.qos, Hard):
+            if isinstance(trouble, OffTheBus | NumberLost | NotConfirmed) or isinstance(channel.qos, Hard):
                 self._report(channel.announcements, trouble)
 
 

@@ -4,12 +4,15 @@ Soft events go earliest deadline first: the event with the least slack is in the
 its slack. The priority is computed again whenever another frame won the bus, hard frames of the same node included, so
 an event is promoted against the events of all other nodes as its deadline approaches. Everything else goes by its fixed
 identifier, after all soft events.
+
+A driver may have a queue of its own, in which a frame can neither be renewed nor stopped. Then an event is not given to
+it so late that it would probably expire there: `DriverTimes` knows how long such frames took.
 """
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -26,6 +29,34 @@ def soft_priority(slack_ns: int, level_ns: int) -> int:
     """
     level = slack_ns // level_ns
     return Priority.SOFT_FIRST + (0 if level < 0 else level if level < LEVELS else LEVELS - 1)
+
+
+class DriverTimes:
+    """State: how long soft frames were in the driver lately, by priority: the longest time, which fades slowly.
+
+    >>> times = DriverTimes(level_ns=270_000)
+    >>> times.add(1, 800_000)
+    >>> times.add(60, 4_000_000)
+    >>> times.margin(1), times.margin(3), times.margin(200)
+    (1600000, 1600000, 8000000)
+    """
+
+    def __init__(self, level_ns: int) -> None:
+        self._least = 2 * level_ns
+        """A frame waits for the one on the wire, and takes its own time."""
+        self._longest = [0] * (Priority.SOFT_LAST.bit_length() + 1)
+
+    def add(self, priority: int, took_ns: int) -> None:
+        """A frame of this priority was in the driver for so long until it was sent; counts if it is soft."""
+        if priority > Priority.SOFT_LAST:
+            return
+        band = priority.bit_length()
+        faded = self._longest[band]
+        self._longest[band] = max(took_ns, faded - faded // 64)
+
+    def margin(self, priority: int) -> int:
+        """How long a frame of this priority may take: twice as long as one of the same or a more urgent band did."""
+        return max(self._least, 2 * max(self._longest[: priority.bit_length() + 1]))
 
 
 class EventSource(Protocol):
@@ -62,8 +93,12 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     on_dropped: Callable[[], None] = _do_nothing
     fd: bool = False
     priority: int = Priority.NONE
+    on_sent_expired: Callable[[], None] = _do_nothing
+    """Called if it was sent after it had expired, in a driver that could not stop it."""
     deadline: int = 0
     expires: int | None = None
+    most_lead: int = 0
+    """The most time before it expires at which it is too late to give it to a driver."""
     on_missed: Callable[[], None] = _do_nothing
     on_expired: Callable[[], None] = _do_nothing
     pieces: Sequence[bytes] = ()
@@ -72,6 +107,14 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     start_by: int = 0
     missed: bool = False
     done: bool = False
+
+
+class _Taken(NamedTuple):
+    """A frame that a driver took."""
+
+    frame: Frame
+    owner: "OutgoingEvent | OutgoingFrame"
+    at: int
 
 
 class OutgoingFrame:
@@ -102,6 +145,10 @@ class TxQueue:
         self._owner: OutgoingEvent | OutgoingFrame | None = None
         self._replaced: list[tuple[Frame, OutgoingEvent | OutgoingFrame]] = []
         """Frames that were replaced in the mailbox, one of which may be on the wire."""
+        self._taken: _Taken | None = None
+        """The frame that a driver has taken."""
+        self._driver_times: DriverTimes | None = None
+        """None while there is no driver that takes frames."""
         self._changed = False
         self.number = 0
         """The node's number, in the identifier of every event."""
@@ -161,22 +208,48 @@ class TxQueue:
 
     def mailbox_emptied(self) -> None:
         """The controller lost what was in the mailbox; `resume` loads it again."""
+        self._release_taken()
         self.loaded, self._owner, self._replaced = None, None, []
 
     def resume(self) -> None:
         """Load the mailbox again."""
         self._changed = True
 
+    def frame_taken(self, frame: Frame, now: int) -> None:
+        """A driver took the loaded frame: it is neither renewed nor stopped any more."""
+        if frame is self.loaded and self._owner is not None:
+            self._taken = _Taken(frame, self._owner, now)
+            self._driver_times = self._driver_times or DriverTimes(self._level_ns)
+
+    def frame_gone(self, frame: Frame) -> None:
+        """The driver has not confirmed a frame and has it no longer; it may have been sent, with its number."""
+        if self._is_taken(frame):
+            self._release_taken()
+            self._changed = True
+
+    def _release_taken(self) -> None:
+        """The driver has lost the frame; an event that would have expired there by now expires at the next `wake`."""
+        taken, self._taken = self._taken, None
+        if taken is not None and isinstance(taken.owner, OutgoingEvent) and taken.owner.expires is not None:
+            heappush(self._timers, (taken.owner.expires, next(self._order), taken.owner))
+
     def frame_sent(self, frame: Frame, now: int) -> None:
         """A frame was sent."""
+        taken, self._taken = self._taken, None
+        was_taken = taken is not None and taken.frame is frame
+        owner: OutgoingEvent | OutgoingFrame | None
         if frame is self.loaded:
             owner, self.loaded, self._owner = self._owner, None, None
+        elif taken is not None and was_taken:
+            owner = taken.owner
         else:
             owner = next((owner for old, owner in self._replaced if old is frame), None)
+        if taken is not None and was_taken and self._driver_times is not None:
+            self._driver_times.add(frame.priority, now - taken.at)
         self._replaced.clear()
         self._changed = True
         if isinstance(owner, OutgoingEvent):
-            self._advance(owner, now)
+            self._advance(owner, now, was_taken=was_taken)
         elif owner is not None:
             self._remove(owner)
             if owner.on_sent is not None:
@@ -207,7 +280,7 @@ class TxQueue:
             if not event.done:
                 if at >= event.deadline:
                     self._miss(event)
-                if event.expires is not None and event.expires <= at:
+                if event.expires is not None and event.expires <= at and not self._is_in_driver(event):
                     self._expire(event)
 
     def update(self, now: int) -> bool:
@@ -227,7 +300,7 @@ class TxQueue:
             frame = owner.frame = owner.frame if owner.renew is None else owner.renew()
         if frame is self.loaded and owner is self._owner:
             return False
-        if self.loaded is not None and self._owner is not None:
+        if self.loaded is not None and self._owner is not None and not self._is_taken(self.loaded):
             self._replaced.append((self.loaded, self._owner))
         self.loaded, self._owner = frame, owner
         return True
@@ -238,13 +311,30 @@ class TxQueue:
         while soft:
             start_by, _, event = soft[0]
             event = event.channel.started or event if not event.done else event
-            if not event.done and event.expires is not None and event.expires <= now:
+            if not event.done and self._is_too_late(event, now):
                 self._expire(event)
             elif soft[0][2].done or start_by != soft[0][2].start_by:
                 heappop(soft)
             else:
                 return event
         return None
+
+    def _is_too_late(self, event: OutgoingEvent, now: int) -> bool:
+        """Whether an event has expired, or would probably expire in the driver."""
+        if event.expires is None or self._is_in_driver(event):
+            return False
+        left = event.expires - now
+        if left <= 0:
+            return True
+        if self._driver_times is None or left > event.most_lead:
+            return False
+        return left < self._driver_times.margin(soft_priority(event.start_by - now, self._level_ns))
+
+    def _is_taken(self, frame: Frame) -> bool:
+        return self._taken is not None and self._taken.frame is frame
+
+    def _is_in_driver(self, event: OutgoingEvent) -> bool:
+        return self._taken is not None and self._taken.owner is event
 
     def _event_frame(self, event: OutgoingEvent, now: int) -> Frame:
         """The next frame of an event under its present priority."""
@@ -261,7 +351,7 @@ class TxQueue:
 
     # -- what becomes of an event ------------------------------------------------------------------------------------
 
-    def _advance(self, event: OutgoingEvent, now: int) -> None:
+    def _advance(self, event: OutgoingEvent, now: int, *, was_taken: bool) -> None:
         """One more frame of an event was sent."""
         event.position += 1
         if event.position < len(event.pieces):
@@ -270,12 +360,27 @@ class TxQueue:
                 if event.deadline:
                     self._rank(event)
             return
-        event.channel.commit()
-        if not event.done:
-            if event.deadline and now > event.deadline:
-                self._miss(event)
+        self._commit(event)
+        if event.deadline and now > event.deadline:
+            self._miss(event)
+        if was_taken and not event.done and event.expires is not None and now > event.expires:
+            self._expire(event)
+            event.on_sent_expired()
+        elif not event.done:
             self._finish(event)
             event.on_sent(now)
+
+    def _commit(self, event: OutgoingEvent) -> None:
+        """Advance the channel's sequence number; an event of it that was loaded meanwhile gets the next one."""
+        event.channel.commit()
+        owner = self._owner
+        if (
+            isinstance(owner, OutgoingEvent)
+            and owner is not event
+            and owner.channel is event.channel
+            and not owner.position
+        ):
+            owner.pieces = owner.channel.render(owner.payload)
 
     def _rank(self, event: OutgoingEvent) -> None:
         """Queue a soft event by when the rest of it must start; after each frame less is left to send."""

@@ -218,6 +218,15 @@ class Broker:
     def lost(self, now: int) -> None:
         """Another frame won the arbitration; nothing to do."""
 
+    def taken(self, frame: Frame, now: int) -> None:
+        """A driver took a frame; nothing to do."""
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        """A frame was not confirmed in time; if it is gone, it is sent again, which does no harm."""
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        """The controller became error passive, or active again; nothing to do."""
+
     def bus_off(self, now: int) -> None:
         """The controller is off the bus: drop everything that waits."""
         self._tx_queue.reset()
