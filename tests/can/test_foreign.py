@@ -178,7 +178,7 @@ def test_nothing_is_sent_by_itself(driven: Driven) -> None:
 
 
 def test_filters_accept_the_identifiers_that_somebody_subscribed_to(driven: Driven) -> None:
-    assert driven.filters == Accept((), ())
+    assert driven.filters == Accept(((0x1FFFFFFF, 0x1FFFFFFF),)), "no filters would mean all frames"
     lamp = driven.subscribe(driven.types["Lamp"])
     assert driven.filters == Accept((), ((257, 0x7FF),))
     driven.subscribe(driven.types["Drive"], where=this.speed > 3)
@@ -442,6 +442,15 @@ class NodeOfTests:
 
     def lost(self, now: int) -> None:
         self.calls.append(("lost", now))
+
+    def taken(self, frame: Frame, now: int) -> None:
+        self.calls.append(("taken", frame))
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        self.calls.append(("unconfirmed", frame))
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        self.calls.append(("error_passive", passive))
 
     def bus_off(self, now: int) -> None:
         self.calls.append(("bus_off", now))

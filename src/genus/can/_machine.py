@@ -11,7 +11,7 @@ import msgspec
 
 from genus.can._wire.frame import Frame
 
-TIME_TRIGGERED, EVENT_TRIGGERED, FOREIGN = 0, 1, 2
+TIME_TRIGGERED, EVENT_TRIGGERED, FOREIGN = MAILBOXES = 0, 1, 2
 """The transmit mailboxes of a machine: for hard real time, for everything else of Genus, and for frames of databases.
 
 Of the frames in the mailboxes the one that would win on the bus is sent first (`arbitration_key`).

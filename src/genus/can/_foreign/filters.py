@@ -34,6 +34,10 @@ class Filters(NamedTuple):
         return any(pair.accepts(identifier) for pair in (self.extended if extended else self.standard))
 
 
+NOTHING = Filters((Pair(ID_MASK, ID_MASK),))
+"""Accepts one identifier that nobody uses: for interfaces, no filters mean all frames."""
+
+
 class Traffic(NamedTuple):
     """Frames that may be on the bus."""
 

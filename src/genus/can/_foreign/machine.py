@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from genus.can._foreign.databases import Databases
-from genus.can._foreign.filters import Filters, fit_filters
+from genus.can._foreign.filters import NOTHING, Filters, filters_of, fit_filters
 from genus.can._foreign.receiver import ForeignInterest, ForeignReceiver
 from genus.can._foreign.sender import ForeignAnnouncement, ForeignSender
 from genus.can._machine import FOREIGN, Accept, Call, Load, Machine, Output
-from genus.can._node.troubles import OffTheBus, TroubleHandler
+from genus.can._node.troubles import NotConfirmed, OffTheBus, TroubleHandler
 from genus.can._node.tx_queue import TxQueue
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
@@ -27,8 +27,9 @@ from genus.targets.can import Pair
 class ForeignMachine:
     """The databases of a bus, and the node that shares it, if there is one.
 
-    `banks` is how many acceptance filters the controller has, for both; `on_event` is called with every event of a
-    database that a subscription accepts. Without `cyclic`, cycle times of the databases are ignored.
+    `banks` is how many acceptance filters the controller has, for both; with `echoes`, the frames that are published
+    must pass them too. `on_event` is called with every event of a database that a subscription accepts. Without
+    `cyclic`, cycle times of the databases are ignored.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ForeignMachine:
         *,
         node: Machine | None = None,
         banks: int | None = None,
+        echoes: bool = False,
         cyclic: bool = True,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
@@ -47,7 +49,7 @@ class ForeignMachine:
         frame_ns = [timing.worst_case_ns(size, fd=fd) for size in range(65 if fd else 9)]
         self._queue = TxQueue(frame_ns, frame_ns[-1])
         self._outputs: list[Output] = []
-        self._banks = banks
+        self._banks, self._echoes = banks, echoes
         self._node_filters: tuple[Pair, ...] = ()
         self._accepted: Filters | None = None
         self.rx = ForeignReceiver(databases, self._call, on_event)
@@ -81,7 +83,13 @@ class ForeignMachine:
     ) -> ForeignAnnouncement:
         """Prepare to publish a type of a database; see `ForeignSender.announce`."""
         self._now = now
-        return self.tx.announce(cls, period_ns, on_trouble)
+        announcement = self.tx.announce(cls, period_ns, on_trouble)
+        try:
+            self._set_filters()
+        except BusError:
+            self.tx.withdraw(announcement)
+            raise
+        return announcement
 
     def withdraw(self, announcement: ForeignAnnouncement, now: int) -> None:
         """End an announcement."""
@@ -148,6 +156,31 @@ class ForeignMachine:
         if self.node is not None:
             self.node.lost(now)
 
+    def taken(self, frame: Frame, now: int) -> None:
+        """A driver took a frame."""
+        self._now = now
+        if self._is_mine(frame):
+            self._queue.frame_taken(frame, now)
+        elif self.node is not None:
+            self.node.taken(frame, now)
+
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+        """A driver has not confirmed a frame in time."""
+        self._now = now
+        if self._is_mine(frame):
+            if gone:
+                self._queue.frame_gone(frame)
+            else:
+                self.tx.report_to_all(NotConfirmed(now))
+        elif self.node is not None:
+            self.node.unconfirmed(frame, now, gone=gone)
+
+    def error_passive(self, now: int, passive: bool) -> None:
+        """The controller is error passive, or active again."""
+        self._now = now
+        if self.node is not None:
+            self.node.error_passive(now, passive)
+
     def bus_off(self, now: int) -> None:
         """The controller is off the bus."""
         self._now = now
@@ -204,9 +237,10 @@ class ForeignMachine:
 
     def _set_filters(self) -> None:
         """Accept what is subscribed to of the databases, and what the node accepts."""
-        own = self.rx.filters
+        sent = [channel.layout for channel in self.tx.channels.values()] if self._echoes else []
+        own = filters_of([*self.rx.wanted_messages(), *sent])
         needed = Filters((*self._node_filters, *own.extended), own.standard)
-        accepted = fit_filters(needed, self._banks, self.rx.unwanted)
+        accepted = fit_filters(needed, self._banks, self.rx.unwanted) if any(needed) else NOTHING
         if accepted != self._accepted:
             self._accepted = accepted
             self._outputs.append(Accept(accepted.extended, accepted.standard))

@@ -8,7 +8,7 @@ from typing import Any
 from genus.bus._codec import Rejected
 from genus.can._dbc import MessageLayout
 from genus.can._foreign.databases import Databases
-from genus.can._foreign.filters import Filters, Traffic, filters_of, traffic_of
+from genus.can._foreign.filters import Traffic, traffic_of
 from genus.can._wire.frame import Frame
 from genus.filters import Subscription
 from genus.model import Event
@@ -63,13 +63,9 @@ class ForeignReceiver:
         asked = [interest.subscription for interest in self._interests]
         self._wanted = {each.type_name for one in asked for each in self.databases.accepted_by(one)}
 
-    def _wanted_messages(self) -> Iterator[MessageLayout]:
+    def wanted_messages(self) -> Iterator[MessageLayout]:
+        """The messages that somebody subscribed to."""
         return (message for message in self.databases.messages if message.type_name in self._wanted)
-
-    @property
-    def filters(self) -> Filters:
-        """The acceptance filters for what is subscribed to."""
-        return filters_of(self._wanted_messages())
 
     @property
     def unwanted(self) -> list[Traffic]:

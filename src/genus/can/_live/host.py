@@ -224,7 +224,7 @@ def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_er
         return
     frame = to_frame(message)
     if frame is None:
-        port.ignore("not a 29-bit data frame")
+        port.ignore("not a data frame")
     else:
         port.receive(frame, message.timestamp, now, is_rx=message.is_rx)
 
@@ -237,7 +237,7 @@ def to_message(frame: Frame) -> "can.Message":
 
 
 def to_frame(message: "can.Message") -> Frame | None:
-    """The frame of a message; None if it is no 29-bit data frame."""
-    if not message.is_extended_id or message.is_remote_frame:
+    """The frame of a message; None if it is no data frame."""
+    if message.is_remote_frame:
         return None
-    return Frame(message.arbitration_id, bytes(message.data), message.is_fd)
+    return Frame(message.arbitration_id, bytes(message.data), message.is_fd, message.is_extended_id)
