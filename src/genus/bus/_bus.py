@@ -4,7 +4,7 @@ Which listeners get an event is decided in `_router` and `_class_route`.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
@@ -26,6 +26,7 @@ from genus.bus._link import (
     SharingLink,
     Timer,
     TroubleHandler,
+    TypedLink,
 )
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
@@ -110,6 +111,11 @@ class Bus:
     def link(self) -> Link | None:
         """The connection to other processes, if there is one."""
         return self._link
+
+    @property
+    def types(self) -> Mapping[str, type]:
+        """The types and kinds that the medium brings, by name: on a CAN bus, those of the databases of its address."""
+        return self._link.types if isinstance(self._link, TypedLink) else {}
 
     # -- publishing and subscribing ----------------------------------------------------------------------------------
 

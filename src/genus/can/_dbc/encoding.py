@@ -72,7 +72,7 @@ class MessageEncoder:
                 below = self._signals.get(layout.name, ())
                 waiting += [each for each in below if raw in each.layout.selected_by]
         self._check_unselected(event, encoded)
-        data = _join(*numbers, self.layout.length)
+        data = _join(numbers[0], numbers[1], self.layout.length)
         if self._has_overlaps:
             self._check_overlaps(data, encoded.values())
         return data

@@ -48,6 +48,11 @@ class Databases:
         """The messages of all databases."""
         return (message for database in self._databases for message in database.messages)
 
+    @property
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the files."""
+        return (f"{database.path}: {problem}" for database in self._databases for problem in database.problems)
+
     def __str__(self) -> str:
         return " and ".join(str(database.path) for database in self._databases)
 

@@ -5,6 +5,7 @@ bus is busy: they do not drift, and never two of them wait. An event that is pub
 these times; if several are, the last.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -33,14 +34,13 @@ class Outgoing(msgspec.Struct, eq=False):
     is_sent: bool = False
 
 
-class ForeignCounts(msgspec.Struct):
-    """State: counters of the frames of one message."""
+class CyclicCounts(msgspec.Struct):
+    """State: counters of what was not sent of cyclic messages."""
 
-    sent: int = 0
     replaced: int = 0
-    """Events of cyclic messages that a newer one replaced before they were sent."""
+    """Events that a newer one replaced before they were sent."""
     skipped: int = 0
-    """Frames of cyclic messages that were left out, because the one before still waited or the timer was late."""
+    """Frames that were left out, because the one before still waited or the timer was late."""
 
 
 class ForeignAnnouncement:
@@ -57,19 +57,12 @@ class ForeignChannel:
     def __init__(self, cls: type[Event], layout: MessageLayout, period_ns: int | None) -> None:
         self.cls, self.layout, self.period_ns = cls, layout, period_ns
         self.announcements: list[ForeignAnnouncement] = []
-        self.counts = ForeignCounts()
         self.latest: Outgoing | None = None
         self.loaded: Outgoing | None = None
         """The event whose frame was the last to get into the mailbox."""
         self.is_waiting = False
         """Whether its frame is in the queue."""
         self.next_at: int | None = None
-
-    def replace(self, outgoing: Outgoing) -> None:
-        """Send another event from now on."""
-        if self.latest is not None and not self.latest.is_sent:
-            self.counts.replaced += 1
-        self.latest = outgoing
 
     def load(self) -> Frame:
         """The frame of the last event, which gets into the mailbox."""
@@ -92,6 +85,9 @@ class ForeignSender:
         cyclic: bool = True,
     ) -> None:
         self.channels: dict[type, ForeignChannel] = {}
+        self.sent: Counter[str] = Counter()
+        """Frames by type."""
+        self.cyclic = CyclicCounts()
         self._databases, self._queue, self._call, self._loop_back = databases, queue, call, loop_back
         self._fd, self._cyclic = fd, cyclic
 
@@ -148,7 +144,8 @@ class ForeignSender:
             self._check_room(channel)
             self._queue.add_frame(outgoing.frame, partial(self._sent, channel, outgoing))
         else:
-            channel.replace(outgoing)
+            self.cyclic.replaced += channel.latest is not None and not channel.latest.is_sent
+            channel.latest = outgoing
             if channel.next_at is None:
                 channel.next_at = now + channel.period_ns
                 self._queue_cyclic(channel)
@@ -170,7 +167,7 @@ class ForeignSender:
         self._sent(channel, channel.loaded, now)
 
     def _sent(self, channel: ForeignChannel, outgoing: Outgoing, now: int) -> None:
-        channel.counts.sent += 1
+        self.sent[channel.layout.type_name] += 1
         if outgoing.loop_back and not outgoing.is_sent:
             self._loop_back(outgoing.event)
         outgoing.is_sent = True
@@ -189,7 +186,7 @@ class ForeignSender:
                 assert channel.period_ns is not None, "only cyclic messages have a timer"
                 late = (now - channel.next_at) // channel.period_ns
                 channel.next_at += (late + 1) * channel.period_ns
-                channel.counts.skipped += late + channel.is_waiting
+                self.cyclic.skipped += late + channel.is_waiting
                 if not channel.is_waiting:
                     self._queue_cyclic(channel)
 

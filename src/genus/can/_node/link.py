@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Clock
+from genus.bus._link import Clock, Publisher
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
@@ -68,7 +68,7 @@ class NodeLink:
         on_trouble: TroubleHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
-    ) -> "NodePublisher":
+    ) -> Publisher:
         """Prepare to publish a type, waiting until the channel is bound; BusError says why it cannot be."""
         if keep is not None:
             raise BusError(
@@ -121,7 +121,7 @@ class NodeLink:
 
     def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
         """Let what a subscription matches pass the acceptance filters; returns a function that ends it."""
-        listening = Listening(self, subscription, on_trouble or _log_refusal)
+        listening = Listening(self, subscription, on_trouble or log_refusal)
         listening.interest = self.driver.call(listening.subscribe)
         self._interests[listening] = None
         return listening.end
@@ -267,7 +267,7 @@ def _opened(part: T | None) -> T:
     return part
 
 
-def _log_refusal(trouble: object) -> None:
+def log_refusal(trouble: object) -> None:
     """Without a trouble handler, a subscription that can never match is logged."""
     if isinstance(trouble, NotBound):
         log.warning("%s: %s", trouble.channel, trouble.reason)

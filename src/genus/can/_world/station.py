@@ -200,7 +200,7 @@ class Station(NodeLink):
         on_trouble: TroubleHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
-    ) -> NodePublisher:
+    ) -> Publisher:
         """Prepare to publish a type, and observe the troubles of its publisher."""
 
         def handle(trouble: Trouble) -> None:
