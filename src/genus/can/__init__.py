@@ -15,7 +15,14 @@ if TYPE_CHECKING:
         python_source,
     )
     from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
-    from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
+    from genus.can._live.services import (
+        LiveBroker,
+        LiveMonitor,
+        MonitorSnapshot,
+        address_types,
+        open_broker,
+        open_monitor,
+    )
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
     from genus.can._logs.candump import CandumpBlock, DamagedLine, parse_candump
     from genus.can._monitor import ChannelStatistics, Monitor
@@ -196,6 +203,7 @@ __all__ = [
     "Trouble",
     "Verdict",
     "World",
+    "address_types",
     "calendar_lines",
     "decode_log",
     "draw_plan",
@@ -233,7 +241,7 @@ if not TYPE_CHECKING:
         __name__,
         _dbc="Dbc Decoding MessageLayout SignalLayout decode_log load_dbc python_source",
         _dbc__columns="ColumnDecoder DecodedFrames RefusedFrames",
-        _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
+        _live__services="LiveBroker LiveMonitor MonitorSnapshot address_types open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
         _logs__candump="CandumpBlock DamagedLine parse_candump",
         _monitor="ChannelStatistics Monitor",

@@ -8,6 +8,7 @@ from genus._extras import missing_extra
 from genus.bus._clock import SystemClock
 from genus.bus._link import Publisher
 from genus.bus._qos import Hard, Keep, QoS, Soft
+from genus.can._dbc import load_dbc
 from genus.can._foreign.collisions import find_live_collisions
 from genus.can._foreign.databases import Databases
 from genus.can._foreign.link import DatabaseLink
@@ -87,7 +88,7 @@ class CanLink(NodeLink):
         With databases and nothing of a node in the address, nothing is sent but what the program publishes.
         """
         address = self.address
-        databases = _load_databases(address)
+        databases = load_databases(address)
         node = _make_node(address, deliver) if address.joins else None
         if databases is None:
             assert node is not None, "an address without databases is a node's"
@@ -233,12 +234,10 @@ def _make_node(address: CanAddress, deliver: Callable[[Event], None]) -> Node:
     )
 
 
-def _load_databases(address: CanAddress) -> Databases | None:
-    """The databases of an address; None if it has none."""
+def load_databases(address: CanAddress) -> Databases | None:
+    """The databases of an address; None if it has none. DbcError if a file cannot be used."""
     if not address.databases:
         return None
-    from genus.can._dbc import load_dbc  # it needs cantools
-
     databases = Databases([load_dbc(path, reuse=True) for path in address.databases])
     for problem in databases.problems:
         log.info("%s", problem)

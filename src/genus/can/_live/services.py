@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from genus.can._live.address import CanAddress, parse_address
-from genus.can._live.link import open_host
+from genus.can._live.link import load_databases, open_host
 from genus.can._monitor import ChannelStatistics, Monitor
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import FileStore
@@ -170,6 +170,19 @@ class LiveMonitor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def address_types(address: str) -> Mapping[str, type]:
+    """The kinds and event types of the databases that an address names, by name; empty if it names none.
+
+    A bus that is opened with the address uses these classes, so that subscriptions can be made before.
+
+    Raises:
+        BusError: The address is wrong.
+        DbcError: A database cannot be read.
+    """
+    databases = load_databases(parse_can_address(address))
+    return {} if databases is None else databases.types
 
 
 def _ignore(notice: object) -> None:

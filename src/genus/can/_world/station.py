@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import TroubleHandler, WaitFor
+from genus.bus._link import Publisher, TroubleHandler, WaitFor
 from genus.bus._qos import Keep, QoS
 from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher
 from genus.can._node.node import Node
