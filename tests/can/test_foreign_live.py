@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import can
 from genus import Catalog, Event, NonReal, Soft, UInt8, open_bus, this
-from genus.can import load_dbc, python_source
+from genus.can import load_dbc, open_monitor, python_source
 from genus.can._live.address import parse_address
 from genus.cli import genus
 from genus.errors import BusError, DbcError, EventError
@@ -241,6 +241,20 @@ def test_options_of_databases(car: Path) -> None:
         parse_address("virtual?database=")
     with pytest.raises(DbcError, match=r"cannot read none\.dbc"):
         open_bus("can:virtual?database=none.dbc")
+
+
+def test_the_monitor_shows_messages_of_databases(address: Callable[..., str], other: can.BusABC) -> None:
+    with open_monitor(address()) as live:
+        other.send(drive(3.0))
+        other.send(can.Message(arbitration_id=256, data=b"", is_extended_id=False))
+        other.send(can.Message(arbitration_id=0x7AB, data=b"", is_extended_id=False))
+        assert eventually(lambda: live.snapshot().frames == 3)
+        shown = live.snapshot()
+    assert [(each.channel, each.qos, each.events) for each in shown.channels] == [
+        ("0x7ab", "FOREIGN", 1),
+        ("Drive", "FOREIGN", 1),
+    ]
+    assert shown.dropped == {"Drive: too short: 0 of 4 bytes": 1}
 
 
 # -- between processes -------------------------------------------------------------------------------------------------

@@ -130,11 +130,12 @@ def open_monitor(address: str, catalog: str | PathLike[str] | None = None) -> "L
     Close it, or use a `with` block.
 
     Args:
-        address: The address of a CAN bus (`can:...`).
+        address: The address of a CAN bus (`can:...`); the messages of its databases are channels too.
         catalog: A catalog file; without it, channels are named by their event tags.
 
     Raises:
         BusError: The bus cannot be opened.
+        DbcError: A database cannot be read.
     """
     return LiveMonitor(parse_can_address(address), None if catalog is None else Catalog.load(catalog))
 
@@ -143,7 +144,7 @@ class LiveMonitor:
     """A monitor on a live bus, made by `open_monitor`."""
 
     def __init__(self, address: CanAddress, catalog: Catalog | None) -> None:
-        self._monitor = Monitor(address.timing, catalog)
+        self._monitor = Monitor(address.timing, catalog, load_databases(address))
         self._host = open_host(self._monitor, address)
 
     def snapshot(self) -> MonitorSnapshot:
