@@ -119,15 +119,15 @@ def _by_genus(path: Path, channel: str) -> float:
         nonlocal events
         events += 1
 
-    with can.Bus(interface="virtual", channel=channel) as device:
-        with open_bus(f"can:virtual?channel={channel}&database={path}") as bus:
-            bus.subscribe("Drive", handle)
-            begin = time.process_time()
-            for number in range(FRAMES):
-                device.send(_message(number))
-            while events < FRAMES:
-                time.sleep(0.001)
-            return (time.process_time() - begin) / FRAMES
+    address = f"can:virtual?channel={channel}&database={path}"
+    with can.Bus(interface="virtual", channel=channel) as device, open_bus(address) as bus:
+        bus.subscribe("Drive", handle)
+        begin = time.process_time()
+        for number in range(FRAMES):
+            device.send(_message(number))
+        while events < FRAMES:
+            time.sleep(0.001)
+        return (time.process_time() - begin) / FRAMES
 
 
 def _by_hand(path: Path, channel: str) -> float:

@@ -33,7 +33,7 @@ PAGE = ROOT / "docs" / "way-of-an-event.md"
 GENERATED = "generated code"
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"}
 STATISTICS = {"observation.py", "observer.py", "tracker.py"}
-IN_COLUMNS = {"TextBlock", "CandumpBlock", "FrameColumns", "DecodedFrames", "Columns", "FrameRun", "DecodedPackets"}
+IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "FrameRun", "DecodedPackets"}
 LINE = b" can0 100#"
 
 PURPOSES = {

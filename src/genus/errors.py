@@ -121,7 +121,10 @@ class QueueFull(GenusError, RuntimeError):
 
 
 class DbcError(GenusError, ValueError):
-    """A DBC file cannot be read; the message says why. Correct the file, or choose another."""
+    """A DBC file, or one of another format for `load_dbc`, cannot be read; the message says why.
+
+    Correct the file, or choose another.
+    """
 
 
 class TableDamaged(GenusError, ValueError):

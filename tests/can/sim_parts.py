@@ -34,6 +34,9 @@ class RecordingStation(ControllerListener):
     def lost(self, now: int) -> None:
         self.record("lost", now)
 
+    def error_passive(self, now: int, passive: bool) -> None:
+        self.record("error_passive" if passive else "error_active", now)
+
     def bus_off(self, now: int) -> None:
         self.record("bus_off", now)
 
@@ -99,7 +102,7 @@ class RecordingMachine:
         self.inputs.append(("gone" if gone else "unconfirmed", now))
 
     def error_passive(self, now: int, passive: bool) -> None:
-        self.inputs.append(("passive" if passive else "active", now))
+        self.inputs.append(("error_passive" if passive else "error_active", now))
 
     def bus_off(self, now: int) -> None:
         self.inputs.append(("bus_off", now))

@@ -1,6 +1,7 @@
 """Logs of candump read in columns give what `read_candump` gives line by line."""
 
 import gzip
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from genus.can._logs.candump import parse_candump, read_candump
+from genus.can._logs.candump import parse_candump, read_line
 from genus.can._logs.frames import EXTENDED, FrameColumns
-from genus.can._logs.log_file import HARMLESS, LogFile, SkippedRecords
+from genus.can._logs.log_file import HARMLESS
 from tests.examples import examples
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
@@ -19,21 +20,17 @@ Seen = tuple[int, str | None, int, bool, bytes]
 """Time, channel, identifier, whether it is extended, data."""
 
 
-class Text(LogFile):
-    """A log in memory."""
-
-    def __init__(self, text: bytes) -> None:
-        self.skipped, self.is_cut, self._text = SkippedRecords(), False, text
-
-    def chunks(self) -> Iterator[bytes]:
-        yield self._text
-
-
 def line_by_line(text: bytes) -> tuple[list[Seen], dict[str, int]]:
     """Frames in the order of the log, and how often each kind of damage is in it."""
-    log = Text(text)
-    seen = [(at, channel, frame.id, frame.extended, frame.data) for at, channel, frame in read_candump(log)]
-    return seen, {reason: count for reason, count in log.skipped.reasons.items() if reason not in HARMLESS}
+    seen: list[Seen] = []
+    damage: Counter[str] = Counter()
+    for found in map(read_line, text.split(b"\n")):
+        if isinstance(found, str):
+            damage[found] += found not in HARMLESS
+        elif found is not None:
+            at, channel, frame = found
+            seen.append((at, channel, frame.id, frame.extended, frame.data))
+    return seen, {reason: count for reason, count in damage.items() if count}
 
 
 def rows_of(frames: FrameColumns) -> Iterator[tuple[int, Seen]]:

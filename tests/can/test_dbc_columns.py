@@ -124,6 +124,20 @@ def test_every_message_of_real_files_decodes_as_frame_by_frame(path: Path) -> No
 
 
 @needs_data
+@pytest.mark.parametrize("path", dbc_files(), ids=lambda path: path.stem)
+def test_truncated_frames_decode_as_frame_by_frame(path: Path) -> None:
+    """Whatever the lengths, and whatever is behind the end of the frames."""
+    dbc = load_dbc(path, truncated=True)
+    sent = [(identifier, extended, data[: at % 9]) for at, (identifier, extended, data) in enumerate(frames(dbc))]
+    for got, wanted in zip(by_columns(dbc, frames_of(sent)), one_by_one(dbc, sent), strict=True):
+        assert got == wanted
+
+
+def frames(dbc: Dbc) -> list[Sent]:
+    return random_frames(dbc, seed=9, each=20)
+
+
+@needs_data
 def test_the_tesla_frames_have_the_given_signals_exactly() -> None:
     """5,368 frames of a car with every page of its multiplexers, and what cantools made of them."""
     messages = load_dbc(TESLA / "Model3CAN.dbc").messages
@@ -212,14 +226,18 @@ def multiplexed(draw: st.DrawFn) -> MessageLayout:
             selects=selects or None,
         )
         signals.append(layout)
-    return MessageLayout("M", "M", 0x10, False, 4, tuple(draw(st.permutations(signals))))
+    ordered = tuple(draw(st.permutations(signals)))
+    return MessageLayout("M", "M", 0x10, False, 4, ordered, truncated=draw(st.booleans()))
 
 
 @given(multiplexed(), st.lists(st.binary(max_size=5), min_size=1, max_size=30))
 def test_any_tree_of_multiplexers_chooses_and_refuses_as_frame_by_frame(
     message: MessageLayout, payloads: list[bytes]
 ) -> None:
-    """A frame has the signals that its multiplexers choose; with several wrong ones it gets the same reason."""
+    """A frame has the signals that its multiplexers choose; with several wrong ones it gets the same reason.
+
+    If frames may be truncated, it has those that are in it, of the multiplexers that are.
+    """
     single = MessageDecoder(message, declare_type(message, declare_kind("Made")))
     found: dict[int, Any] = {}
     for part in ColumnDecoder([message]).decode(frames_of([(0x10, False, payload) for payload in payloads], width=8)):

@@ -312,7 +312,7 @@ def test_an_interface_without_error_frames_is_polled() -> None:
     setup = Setup(PROFILES["etas"])
     for state in ("passive", "active"):
         setup.port.poll(state, setup.now)
-    assert setup.kinds() == ["passive", "active"]
+    assert setup.kinds() == ["error_passive", "error_active"]
 
 
 def test_polling_does_not_end_a_bus_off_that_an_error_frame_reported() -> None:
@@ -330,7 +330,7 @@ def test_an_attempt_that_fails_and_a_state_that_changes_are_told() -> None:
     setup.error(NO_ACKNOWLEDGEMENT)
     for flags in (TX_PASSIVE, TX_PASSIVE, ACTIVE):
         setup.error(CONTROLLER, bytes([0, flags]))
-    assert setup.kinds() == ["taken", "failed", "passive", "active"]
+    assert setup.kinds() == ["taken", "failed", "error_passive", "error_active"]
 
 
 @given(st.integers(0, (1 << 29) - 1), st.binary(max_size=8))

@@ -133,7 +133,7 @@ def test_a_full_cycle_of_harmonic_slots_is_found() -> None:
 
 
 def test_a_long_slot_finds_room_that_short_ones_would_have_split() -> None:
-    long = hard("long", 20 * MS, 3, size=60)
+    long = hard("long", 20 * MS, 0, size=290)
     short = [hard(f"short{n}", 10 * MS, 0) for n in range(4)]
     room = 10 * MS - Slot.of(long, BUS).length_ns - sum(Slot.of(each, BUS).length_ns for each in short)
     assert 0 < room < 2 * MS

@@ -113,7 +113,7 @@ def test_a_fault_of_frames_can_end() -> None:
 
 def test_help_has_a_line_for_every_fault() -> None:
     lines = dict(fault_help())
-    assert len(lines) == len(FAULTS) == 14
+    assert len(lines) == len(FAULTS) == 15
     assert lines["errors p= [band=] [etag=] [node=] [from=] [until=]"].startswith("Frames are corrupted")
     assert all(does.endswith(".") or ":" in does or ";" in does for does in lines.values())
 

@@ -19,7 +19,7 @@ from genus.can._dbc import Dbc, Decoding, load_dbc
 from genus.can._logs import read_log
 from genus.catalog import Catalog
 from genus.errors import DbcError, LakeError
-from genus.lake import Lake
+from genus.lake import Lake, register_data_source
 from genus.lake._ingest.can_logs import CanLogs
 from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
 from genus.lake._ingest.sources import FormatChooser
@@ -316,6 +316,34 @@ def test_a_real_log_of_many_messages_fills_a_table_each(tmp_path: Path) -> None:
         writer.add(chunk, plan)
     report = writer.finish()
     assert (report.rows, report.dead, len(report.files)) == (5368, 0, 159)
+
+
+def test_truncated_frames_are_decoded_where_asked(car: Path, tmp_path: Path) -> None:
+    """The same as frame by frame; no frame is too short."""
+    path = tmp_path / "drive.log"
+    path.write_text(log_text(8, 400))
+    database = load_dbc(car, truncated=True)
+    format = FormatChooser(None, None, database)(str(path))
+    events, letters = read(format, path, catalog_of(*database.all_types))
+    wanted, reasons = one_by_one(database, path)
+    assert [events[position] for position in sorted(events)] == wanted
+    assert reasons_of(letters) == reasons
+    assert not any("too short" in reason for reason in reasons)
+    _, refused = read(format, path, catalog_of(*load_dbc(car).all_types))
+    assert any("is required, but may be absent in these frames" in letter.reason for letter in refused)
+
+
+def test_truncated_frames_go_into_a_lake_where_asked(spark: SparkSession, car: Path, tmp_path: Path) -> None:
+    path = tmp_path / "drive.log"
+    path.write_text(log_text(9, 300))
+    database = load_dbc(car, truncated=True)
+    wanted, reasons = one_by_one(database, path)
+    done = Lake.create(spark, tmp_path / "lake").ingest(path, dbc=database)
+    assert (done.events, done.dead) == (len(wanted), reasons.total())
+    register_data_source(spark)
+    options = {"dbc": str(car), "type": "Drive", "truncated": "true"}
+    rows = spark.read.format("genus").options(**options).load(str(path))
+    assert rows.count() == sum(name == "Drive" for name, _ in wanted)
 
 
 def test_a_log_goes_into_a_lake_with_its_dbc_file(spark: SparkSession, car: Path, tmp_path: Path) -> None:

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
         open_monitor,
     )
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
-    from genus.can._logs.candump import CandumpBlock, DamagedLine, parse_candump
+    from genus.can._logs.candump import DamagedLine, LogBlock, parse_candump
     from genus.can._monitor import ChannelStatistics, Monitor
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (
         DeadlineMissed,
+        ErrorActive,
+        ErrorPassive,
         EventMissing,
         EventsLost,
         Expired,
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
     )
     from genus.can._plan.admission import MAX_ADVISED
     from genus.can._plan.picture import CALENDAR_LEGEND, calendar_lines, draw_plan
-    from genus.can._plan.system import QosName
+    from genus.can._plan.system import ErrorPassivePolicy, QosName
     from genus.can._plan.units import format_bitrate, format_span
     from genus.can._protocol.broker import Broker
     from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, FileStore, MemoryStore, TableStore
@@ -121,7 +123,6 @@ __all__ = [
     "BusSpec",
     "Calendar",
     "CanLog",
-    "CandumpBlock",
     "ChannelResult",
     "ChannelSpec",
     "ChannelStatistics",
@@ -139,6 +140,9 @@ __all__ = [
     "DeadlineMissed",
     "DecodedFrames",
     "Decoding",
+    "ErrorActive",
+    "ErrorPassive",
+    "ErrorPassivePolicy",
     "EtagsRefused",
     "EventMissing",
     "EventRecord",
@@ -156,6 +160,7 @@ __all__ = [
     "LiveBroker",
     "LiveMonitor",
     "LoadShare",
+    "LogBlock",
     "LoggedFrame",
     "MasterChanged",
     "MemoryStore",
@@ -243,12 +248,12 @@ if not TYPE_CHECKING:
         _dbc__columns="ColumnDecoder DecodedFrames RefusedFrames",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot address_types open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
-        _logs__candump="CandumpBlock DamagedLine parse_candump",
+        _logs__candump="LogBlock DamagedLine parse_candump",
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
-            "DeadlineMissed EventMissing EventsLost Expired HardResumed HardStopped NotBound NotConfirmed NotSent "
-            "NumberLost OffTheBus Trouble"
+            "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped NotBound "
+            "NotConfirmed NotSent NumberLost OffTheBus Trouble"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "
@@ -256,7 +261,7 @@ if not TYPE_CHECKING:
         ),
         _plan__admission="MAX_ADVISED",
         _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",
-        _plan__system="QosName",
+        _plan__system="ErrorPassivePolicy QosName",
         _plan__units="format_bitrate format_span",
         _protocol__broker="Broker",
         _protocol__broker_tables="AnnouncedChannel BrokerTables FileStore MemoryStore TableStore",

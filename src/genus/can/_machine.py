@@ -80,7 +80,11 @@ class Machine(Protocol):
         """
 
     def error_passive(self, now: int, passive: bool) -> None:
-        """The controller became error passive, or active again."""
+        """The controller became error passive, or is error active again.
+
+        A driver says so as early as it can: when an error counter reaches the warning limit of 96, if the controller
+        reports that, and else above 127.
+        """
 
     def bus_off(self, now: int) -> None:
         """The controller went off the bus after too many errors; the mailboxes are empty."""

@@ -267,7 +267,7 @@ class Monitor:
         """Never: nothing is sent."""
 
     def error_passive(self, now: int, passive: bool) -> None:
-        """Nothing to change: it only receives."""
+        """Nothing to do: nothing is sent."""
 
     def bus_off(self, now: int) -> None:
         """Nothing to stop."""

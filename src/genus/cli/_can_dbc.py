@@ -1,4 +1,4 @@
-"""`genus can types` and `genus can decode`: event types from a DBC file, and CAN logs as their events.
+"""`genus can types` and `genus can decode`: event types from a DBC file or the like, and CAN logs as their events.
 
 python-can and cantools are extras, so what needs them is imported when a command runs.
 """
@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from genus.can import CanLog, Dbc, Decoding, MessageLayout
 
 PATH = click.Path(path_type=Path)
+TRUNCATED = click.option(
+    "--truncated",
+    is_flag=True,
+    help="Decode frames that are shorter than their message as far as they reach; every attribute may be absent.",
+)
 MOST_ROWS = 20
 """So many unknown identifiers and places are shown; the rest is counted."""
 
 
 @click.command(name="types")
-@click.argument("file", metavar="DBC", type=PATH)
+@click.argument("file", type=PATH)
 @click.argument("names", nargs=-1, metavar="[TYPE]...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the bits of every signal, instead of a table.")
 @click.option(
@@ -41,11 +46,12 @@ MOST_ROWS = 20
     type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
     help="Write a Python module that declares the types to this file (- is the screen).",
 )
-def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | None) -> None:
-    """Show the event types that the messages of a DBC file become.
+@TRUNCATED
+def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | None, truncated: bool) -> None:
+    """Show the event types that the messages of a DBC, ARXML, KCD or SYM file become.
 
-    A large file is listed in short; name the TYPEs to see in full. Names that had to be changed and errors in the file
-    are listed at the end.
+    A CDD file has diagnostic data instead of messages. A large file is listed in short; name the TYPEs to see in full.
+    What was repaired, names that had to be changed and errors in the file are listed at the end.
 
     \b
     genus can types car.dbc
@@ -55,7 +61,7 @@ def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | Non
 
     if as_json and module:
         raise click.UsageError("give --json or --python, not both")
-    dbc = load_dbc(file)
+    dbc = load_dbc(file, truncated=truncated)
     if module is not None:
         with click.open_file(str(module), "w", encoding="utf-8") as target:
             target.write(python_source(dbc))
@@ -71,8 +77,9 @@ def _show_types(dbc: "Dbc", names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in dbc.types]
     if unknown:
         raise click.ClickException(f"the file has no type {', '.join(unknown)}")
-    if names or len(dbc.messages) <= MOST_ROWS:
-        chosen = [message for message in dbc.messages if not names or message.type_name in names]
+    messages = (*dbc.messages, *dbc.dids)
+    if names or len(messages) <= MOST_ROWS:
+        chosen = [message for message in messages if not names or message.type_name in names]
         Console().print(_type_table(dbc, chosen))
     else:
         Console().print(_overview(dbc))
@@ -82,7 +89,7 @@ def _overview(dbc: "Dbc") -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title=f"{dbc.kind.__name__} (kind of all)")
     for heading in ("type", "frame", "bytes", "attributes"):
         table.add_column(heading, no_wrap=True, justify="left" if heading == "type" else "right")
-    for message in dbc.messages:
+    for message in (*dbc.messages, *dbc.dids):
         count = sum(1 for _ in _own(dbc, message))
         table.add_row(message.type_name, _frame(message), str(message.length), str(count))
     table.caption = "name types to see their attributes"
@@ -112,13 +119,16 @@ def _spell(attribute: Attribute) -> str:
 
 def _frame(message: "MessageLayout") -> str:
     """The identifier as logs write it: eight digits if it is extended."""
+    if message.diagnostic:
+        return f"DID {message.frame_id:04X}"
     return f"{message.frame_id:0{8 if message.extended else 3}X}"
 
 
 def _as_json(dbc: "Dbc") -> dict[str, Any]:
     return {
         "kind": dbc.kind.__name__,
-        "types": [_message_as_json(message) for message in dbc.messages],
+        "types": [_message_as_json(message) for message in (*dbc.messages, *dbc.dids)],
+        "repairs": list(dbc.repairs),
         "renamed": dict(dbc.renamed),
         "problems": list(dbc.problems),
     }
@@ -137,6 +147,8 @@ def _message_as_json(message: "MessageLayout") -> dict[str, Any]:
 
 
 def _say_remarks(dbc: "Dbc") -> None:
+    for repair in dbc.repairs:
+        click.echo(f"repaired: {repair}", err=True)
     for wanted, name in dbc.renamed.items():
         click.echo(f"renamed: {wanted} is {name}", err=True)
     for problem in dbc.problems:
@@ -145,7 +157,9 @@ def _say_remarks(dbc: "Dbc") -> None:
 
 @click.command()
 @click.argument("log", type=PATH)
-@click.option("--dbc", "database", required=True, type=PATH, metavar="FILE", help="The DBC file of the bus.")
+@click.option(
+    "--dbc", "database", required=True, type=PATH, metavar="FILE", help="The DBC file of the bus (or ARXML, KCD, SYM)."
+)
 @click.option("-o", "--out", "output", type=PATH, metavar="FILE", help="Write a recording to this file.")
 @click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object a line.")
@@ -159,6 +173,7 @@ def _say_remarks(dbc: "Dbc") -> None:
     metavar="FORMAT",
     help="The log's format, if its name does not end in log, asc, blf, trc or csv.",
 )
+@TRUNCATED
 def decode(
     log: Path,
     database: Path,
@@ -168,6 +183,7 @@ def decode(
     text: str | None,
     channel: str | None,
     format_: str | None,
+    truncated: bool,
 ) -> None:
     """Decode the frames of a CAN log to events.
 
@@ -182,7 +198,7 @@ def decode(
 
     if append and output is None:
         raise click.UsageError("--append goes with --out")
-    dbc = load_dbc(database)
+    dbc = load_dbc(database, truncated=truncated)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
     written = 0

@@ -1,6 +1,7 @@
 """Event types named on the command line, and events as text: `lane=2 time=now`, lines of JSON.
 
-A type is declared in a Python module, given by its dotted name, or in a `.py` or `.dbc` file.
+A type is declared in a Python module, given by its dotted name, or in a `.py` file; or by a file that describes the
+frames of a CAN bus, such as a `.dbc` file.
 """
 
 import json
@@ -39,10 +40,13 @@ def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
         envvar=GENUS_TYPES,
         metavar="MODULE_OR_FILE",
         shell_complete=complete_files,
-        help=f"A Python module or .py file that declares event types, or a .dbc file; repeat it, or set {GENUS_TYPES} "
-        "(space-separated).",
+        help="A Python module or .py file that declares event types, or a .dbc, .arxml, .kcd, .sym or .cdd file; "
+        f"repeat it, or set {GENUS_TYPES} (space-separated).",
     )
 
+
+DATABASES = (".dbc", ".arxml", ".kcd", ".sym", ".cdd")
+"""The endings of files whose messages, or diagnostic data, are types."""
 
 TYPES = types_option(required=True)
 BUS_TYPES = types_option(required=False)
@@ -50,12 +54,12 @@ BUS_TYPES = types_option(required=False)
 
 
 def load_types(source: str) -> list[type]:
-    """The event types and kinds of a module or file, or of the messages of a DBC file.
+    """The event types and kinds of a module or file, or of the messages of a DBC file or the like.
 
     A `.py` file is run, except for its `if __name__ == "__main__"` part; it can import from its own folder and from the
     current one.
     """
-    if source.lower().endswith(".dbc"):
+    if source.lower().endswith(DATABASES):
         return _load_dbc(source)
     folders = [os.getcwd(), *([str(Path(source).resolve().parent)] if source.endswith(".py") else [])]
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]

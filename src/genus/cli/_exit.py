@@ -3,10 +3,12 @@
 The line is the message of the exception; GENUS_TRACEBACK=1 shows the stack trace too.
 """
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,10 +22,28 @@ from genus._extras import install_command
 from genus.errors import GenusError, SubscriptionWarning
 
 
+POLL_S = 0.25
+
+
+class StopEvent(threading.Event):
+    """An event to wait for until a signal sets it.
+
+    Python handles a signal when the main thread next runs, which is at once unless a library has set a signal handler
+    of its own that restarts system calls, as polars does. So waiting wakes up now and then.
+    """
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, at most `timeout` seconds; returns whether it is set."""
+        ends = math.inf if timeout is None else time.monotonic() + timeout
+        while not super().wait(max(0.0, min(POLL_S, ends - time.monotonic()))) and time.monotonic() < ends:
+            pass
+        return self.is_set()
+
+
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, so that files are finished and sockets removed."""
-    stop = threading.Event()
+    stop = StopEvent()
     with _handling(lambda number, frame: _set_aside(stop)):
         yield stop
 
@@ -36,7 +56,7 @@ def _set_aside(stop: threading.Event) -> None:
 @contextmanager
 def stopped_gracefully() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or SIGTERM sets; the second one interrupts."""
-    stop = threading.Event()
+    stop = StopEvent()
     received: list[int] = []
 
     def handle(number: int, frame: object) -> None:

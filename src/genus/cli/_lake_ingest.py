@@ -18,6 +18,7 @@ from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from genus.can import Dbc
     from genus.lake import IngestResult, Lake
 
 MOST_REASONS = 10
@@ -31,7 +32,14 @@ FORMAT_OPTIONS = (
     click.option(
         "--mapping", type=EXISTING, metavar="FILE", help="Which type and attributes the fields of a file are."
     ),
-    click.option("--dbc", type=EXISTING, metavar="FILE", help="What the frames of a CAN log mean."),
+    click.option(
+        "--dbc", type=EXISTING, metavar="FILE", help="What the frames of a CAN log mean (DBC, ARXML, KCD, SYM)."
+    ),
+    click.option(
+        "--truncated",
+        is_flag=True,
+        help="Decode frames that are shorter than their message as far as they reach.",
+    ),
     click.option(
         "--unknown",
         type=click.Choice(["dead", "pass"]),
@@ -49,6 +57,17 @@ def takes_formats(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def database_of(dbc: Path | None, truncated: bool) -> "Path | Dbc | None":
+    """What the frames of CAN logs mean: the file, or what was made of it if frames may be too short."""
+    if not truncated:
+        return dbc
+    if dbc is None:
+        raise click.UsageError("--truncated goes with --dbc")
+    from genus.can import load_dbc  # needs cantools, an extra
+
+    return load_dbc(dbc, truncated=True)
+
+
 @click.command()
 @click.argument("words", metavar="LAKE FILE...", nargs=-1, shell_complete=complete_files)
 @takes_formats
@@ -64,6 +83,7 @@ def ingest(
     format_: str | None,
     mapping: Path | None,
     dbc: Path | None,
+    truncated: bool,
     unknown: Literal["dead", "pass"],
     retry: bool,
     as_json: bool,
@@ -81,10 +101,11 @@ def ingest(
     """
     from genus.lake import Lake
 
+    database = database_of(dbc, truncated)
     path, sources = _lake_and_files(spark, words)
     lake = Lake(spark, path)
     before = lake.version
-    files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=dbc)
+    files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=database)
     if not files:
         raise click.ClickException(f"{', '.join(sources)}: no files to ingest")
     with (
@@ -95,7 +116,7 @@ def ingest(
             list(files),
             format=format_,
             mapping=mapping,
-            dbc=dbc,
+            dbc=database,
             unknown=unknown,
             retry=retry,
             progress=progress,

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from genus.cli._exit import stopped_gracefully
 from genus.cli._format import Span, counted, plain_table, rate
-from genus.cli._lake_ingest import takes_formats
+from genus.cli._lake_ingest import database_of, takes_formats
 from genus.cli._lake_session import lake_and, on_spark, started
 from genus.cli._metrics import is_place, serve
 
@@ -58,6 +58,7 @@ def stream(
     format_: str | None,
     mapping: Path | None,
     dbc: Path | None,
+    truncated: bool,
     unknown: Literal["dead", "pass"],
     metrics: str | None,
     as_json: bool,
@@ -82,7 +83,7 @@ def stream(
         on_progress=done.put,
         format=format_,
         mapping=mapping,
-        dbc=dbc,
+        dbc=database_of(dbc, truncated),
         unknown=unknown,
     )
     if subscriptions and inboxes:

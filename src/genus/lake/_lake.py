@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +36,9 @@ from genus.lake._tables.store import HOLDS, StoreProblem
 from genus.lake._tables.table_stats import TableStats, table_stats
 from genus.model import Event
 from genus.records import Mapping
+
+if TYPE_CHECKING:
+    from genus.can import Dbc
 
 MIRROR_NOTE, OFF = "mirror", "off"
 """A note in the ledger of a lake whose commits are not mirrored."""
@@ -141,7 +144,7 @@ class Lake(LakeTables):
         *,
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
-        dbc: PathLike | None = None,
+        dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
         retry: bool = False,
         progress: ProgressHandler | None = None,
@@ -156,7 +159,8 @@ class Lake(LakeTables):
             sources: Files, folders or patterns.
             format: Name of the format, such as `"jsonl"` or `"csv"`; by default the ending of each file.
             mapping: For JSON, CSV and Parquet of other systems: a mapping or the path of a mapping file.
-            dbc: For CAN logs: the DBC file that describes the frames. Its types are registered.
+            dbc: For CAN logs: the DBC, ARXML, KCD or SYM file that describes the frames, or what `load_dbc` made of it,
+                such as with `truncated=True`. Its types are registered.
             unknown: What to do with CAN frames that the DBC file does not have: `"dead"` letters, or `"pass"` over.
             retry: Also try the dead letters of files that were ingested before, after registering types or correcting
                 the mapping. A file without any valid event is read again as a whole.
@@ -175,7 +179,7 @@ class Lake(LakeTables):
         *,
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
-        dbc: PathLike | None = None,
+        dbc: "PathLike | Dbc | None" = None,
     ) -> dict[str, int]:
         """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
         return find_sources(self, sources, FormatOptions(format, mapping, dbc))
@@ -283,7 +287,7 @@ class Lake(LakeTables):
         on_progress: Callable[[Progress], object] | None = None,
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
-        dbc: PathLike | None = None,
+        dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
     ) -> Stream:
         """A stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
@@ -298,7 +302,7 @@ class Lake(LakeTables):
             on_progress: Called after every batch.
             format: As in `ingest`, like the other arguments.
             mapping: A mapping or the path of a mapping file.
-            dbc: The DBC file of CAN logs.
+            dbc: The DBC file of CAN logs, or what `load_dbc` made of it.
             unknown: What to do with CAN frames that the DBC file does not have.
 
         Raises:

@@ -22,6 +22,8 @@ INSTANT = pa.timestamp("us", tz="UTC")
 _NO_MESSAGE = -1
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Reach: TypeAlias = npt.NDArray[np.uint8] | None
+"""The lengths of frames of which some are shorter than their message; None if none is."""
 
 
 class DecodedFrames(NamedTuple):
@@ -116,6 +118,7 @@ class MessageColumns:
         self.message = message
         self._multiplexing = Multiplexing(message)
         self._signals = [SignalColumns(signal, message.length) for signal in self._multiplexing.signals]
+        self._needs = [signal.bytes_needed(message.length) for signal in self._multiplexing.signals]
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -124,7 +127,7 @@ class MessageColumns:
         return [*context, *(field for signal in self._signals for field in signal.fields)]
 
     def decode(self, frames: FrameColumns, rows: Rows) -> Iterator[DecodedFrames | RefusedFrames]:
-        """The events of some frames, all of this message; a frame may be longer than the message, but not shorter."""
+        """The events of some frames, all of this message, which may be longer, and shorter if that is allowed."""
         refused = list(self._refuse(frames, rows))
         yield from refused
         if refused:
@@ -135,13 +138,20 @@ class MessageColumns:
     def _refuse(self, frames: FrameColumns, rows: Rows) -> Iterator[RefusedFrames]:
         """The frames that are too short, or have a multiplexer with an invalid value."""
         name, needed = self.message.type_name, self.message.length
+        if not self.message.truncated:
+            lengths = frames.length[rows]
+            for size in np.unique(lengths[lengths < needed]).tolist():
+                yield RefusedFrames(f"{name}: too short: {size} of {needed} bytes", rows[lengths == size])
+            rows = rows[lengths >= needed]
+        if len(rows) and self._multiplexing.is_used:
+            words, reach = self._words(frames, rows), self._reach(frames, rows)
+            for multiplexer, invalid in self._multiplexing.find_invalid(words, reach):
+                yield RefusedFrames(f"{name}: multiplexer {multiplexer.name} selects nothing", rows[invalid])
+
+    def _reach(self, frames: FrameColumns, rows: Rows) -> Reach:
+        """The lengths of frames; None if all have the whole message."""
         lengths = frames.length[rows]
-        for size in np.unique(lengths[lengths < needed]).tolist():
-            yield RefusedFrames(f"{name}: too short: {size} of {needed} bytes", rows[lengths == size])
-        whole = rows[lengths >= needed]
-        if len(whole) and self._multiplexing.is_used:
-            for multiplexer, invalid in self._multiplexing.find_invalid(self._words(frames, whole)):
-                yield RefusedFrames(f"{name}: multiplexer {multiplexer.name} selects nothing", whole[invalid])
+        return lengths if (lengths < self.message.length).any() else None
 
     def _words(self, frames: FrameColumns, rows: Rows) -> Words:
         """The data of some frames, in as many words as the bytes of the message need."""
@@ -150,9 +160,12 @@ class MessageColumns:
 
     def _batch(self, frames: FrameColumns, rows: Rows) -> pa.RecordBatch:
         words, columns = self._words(frames, rows), self._context(frames, rows)
-        presences = self._multiplexing.find_presences(words)
-        for signal in self._signals:
+        reach = self._reach(frames, rows)
+        presences = self._multiplexing.find_presences(words, reach)
+        for signal, needs in zip(self._signals, self._needs, strict=True):
             presence = presences[group_of(signal.signal)]
+            if reach is not None:
+                presence = presence.where(reach >= needs)
             if not presence.is_empty:
                 columns.update(signal.columns(words, presence))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
@@ -198,6 +211,8 @@ class _Multiplexer(NamedTuple):
     """A multiplexer: its own bits, the values it may have, and which of them select each group."""
 
     source: RawSignal
+    needs: int
+    """How many bytes a frame must have so that the multiplexer is in it."""
     values: ValueTable
     groups: dict[Group, Mask]
     """For each group, whether each value selects it; the last element is for invalid values."""
@@ -225,7 +240,7 @@ class Multiplexing:
         signals = below.pop(multiplexer, [])
         self.signals += signals
         inner = [signal for signal in signals if signal.selects is not None]
-        self._multiplexers += [_multiplexer(RawSignal(each, self._length), below.get(each.name, [])) for each in inner]
+        self._multiplexers += [_multiplexer(each, self._length, below.get(each.name, [])) for each in inner]
         for signal in reversed(inner):
             self._visit(signal.name, below)
 
@@ -234,29 +249,31 @@ class Multiplexing:
         """Whether the message has a multiplexer."""
         return bool(self._multiplexers)
 
-    def find_invalid(self, words: Words) -> Iterator[tuple[SignalLayout, Mask]]:
+    def find_invalid(self, words: Words, reach: Reach = None) -> Iterator[tuple[SignalLayout, Mask]]:
         """The multiplexers with invalid values, each with the frames in which it is the first such."""
         found = np.zeros(len(words), np.bool_)
-        for multiplexer, choice, mask in self._choices(words):
+        for multiplexer, choice, mask in self._choices(words, reach):
             invalid = (choice < 0) & ~found if mask is None else (choice < 0) & mask & ~found
             if invalid.any():
                 yield multiplexer.source.signal, invalid
                 found |= invalid
 
-    def find_presences(self, words: Words) -> dict[Group, Presence]:
+    def find_presences(self, words: Words, reach: Reach = None) -> dict[Group, Presence]:
         """The frames in which the signals of each group are present."""
         found: dict[Group, Presence] = {None: Presence()}
-        for multiplexer, choice, mask in self._choices(words):
+        for multiplexer, choice, mask in self._choices(words, reach):
             for group, selected in multiplexer.groups.items():
                 found[group] = Presence.of(_both(mask, selected[choice]))
         return found
 
-    def _choices(self, words: Words) -> Iterator[tuple[_Multiplexer, npt.NDArray[np.int32], Mask | None]]:
+    def _choices(self, words: Words, reach: Reach) -> Iterator[tuple[_Multiplexer, npt.NDArray[np.int32], Mask | None]]:
         """Each multiplexer, the number of its value in each frame (-1 if invalid), and the frames that have it."""
         masks: dict[Group, Mask | None] = {None: None}
         for multiplexer in self._multiplexers:
             choice = multiplexer.values.find(multiplexer.source.raw(words))
             mask = masks[group_of(multiplexer.source.signal)]
+            if reach is not None:
+                mask = _both(mask, reach >= multiplexer.needs)
             for group, selected in multiplexer.groups.items():
                 masks[group] = _both(mask, selected[choice])
             yield multiplexer, choice, mask
@@ -266,7 +283,8 @@ def _both(outer: Mask | None, inner: Mask) -> Mask:
     return inner if outer is None else outer & inner
 
 
-def _multiplexer(source: RawSignal, below: list[SignalLayout]) -> _Multiplexer:
-    values = sorted(source.signal.selects or ())
+def _multiplexer(signal: SignalLayout, length: int, below: list[SignalLayout]) -> _Multiplexer:
+    source, values = RawSignal(signal, length), sorted(signal.selects or ())
     groups = {group_of(each): np.array([*(value in each.selected_by for value in values), False]) for each in below}
-    return _Multiplexer(source, ValueTable(source, ((value, number) for number, value in enumerate(values))), groups)
+    table = ValueTable(source, ((value, number) for number, value in enumerate(values)))
+    return _Multiplexer(source, signal.bytes_needed(length), table, groups)

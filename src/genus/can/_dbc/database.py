@@ -1,20 +1,19 @@
-"""Reading DBC files with cantools into layouts, with names that event types can have.
+"""The messages of a file as layouts, with names that event types can have.
 
-A file that cantools refuses only because signals overlap or do not fit is read leniently, and this is reported:
-overlapping signals are common in real files, and each of them can be decoded. Signals that cannot be decoded are left
-out and reported.
+Signals that overlap are reported; each of them is decoded. Signals that cannot be decoded are left out and reported.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import cantools.database
 import msgspec
-from cantools.database.can import Database, Message, Signal
+from cantools.database.can import Message, Signal
+from cantools.database.diagnostics.data import Data
+from cantools.database.diagnostics.did import Did
 
+from genus.can._dbc.database_file import DatabaseFile, read_database
 from genus.can._dbc.layout import (
     ATTRIBUTE_WORDS,
     TYPE_WORDS,
@@ -25,14 +24,10 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
-from genus.can._logs.log_file import suppress_warnings
 from genus.can._wire.frame import FD_BYTES
-from genus.errors import DbcError
 
-_SIZE = re.compile(r"^\s*BO_\s+\d+\s+\w+\s*:\s*(\d+)|:\s*(\d+)\s*\|\s*(\d+)\s*@", re.MULTILINE)
-_RANGES = re.compile(r"^SG_MUL_VAL_[^;]*", re.MULTILINE)
-_MOST_DIGITS = 5
-"""The longest size, in digits, given to cantools, which builds lists of all bits and of all numbers in a range."""
+PAIRS_SHOWN = 5
+"""So many pairs of overlapping signals of a message are named."""
 
 
 @dataclass(slots=True)
@@ -40,10 +35,14 @@ class Layouts:
     """State while a file is read; afterwards its messages, renamed names and problems."""
 
     path: Path
+    file: DatabaseFile
     types: NameAllocator = field(default_factory=lambda: NameAllocator(TYPE_WORDS))
     """The names of messages, of the file and of enumerations, which share the namespace of a module."""
     name: str = ""
     messages: tuple[MessageLayout, ...] = ()
+    dids: tuple[MessageLayout, ...] = ()
+    """Diagnostic data; their identifiers are not those of frames."""
+    repairs: tuple[str, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
     """Original and new names; a signal's original name has its message in front."""
     problems: list[str] = field(default_factory=list)
@@ -59,97 +58,84 @@ class Layouts:
         self.problems.append(problem)
 
 
-def read_layouts(path: str | os.PathLike[str]) -> Layouts:
-    """The layouts of the messages of a DBC file; DbcError if it cannot be read."""
-    found = Layouts(Path(path))
-    messages = _load_database(found, _read_text(found.path)).messages
-    names = [found.rename(message.name, found.types.allocate(message.name)) for message in messages]
+def read_layouts(path: str | os.PathLike[str], *, truncated: bool = False) -> Layouts:
+    """The layouts of the messages of a file; DbcError if it cannot be read."""
+    file = read_database(Path(path))
+    found = Layouts(Path(path), file, repairs=file.repairs)
+    messages: list[Message | Did] = [*_without_repeats(found, file.messages), *file.dids]
+    wanted = [file.name(message.name) for message in messages]
+    names = [found.rename(name, found.types.allocate(name)) for name in wanted]
     found.name = found.rename(found.path.stem, found.types.allocate(found.path.stem))
-    found.messages = tuple(_message(found, *named) for named in zip(names, messages, strict=True))
+    layouts = [
+        _message(found, name, message) if isinstance(message, Message) else _did(found, name, message)
+        for name, message in zip(names, messages, strict=True)
+    ]
+    layouts = [msgspec.structs.replace(layout, truncated=truncated) for layout in layouts]
+    found.messages = tuple(layout for layout in layouts if not layout.diagnostic)
+    found.dids = tuple(layout for layout in layouts if layout.diagnostic)
     for sharing in _same_identifier(found.messages):
         *others, last = (message.type_name for message in sharing)
         found.report(f"{last}: has the identifier of {' and '.join(others)}, and gets all of their frames")
     return found
 
 
-def _read_text(path: Path) -> str:
-    """The file's text: UTF-8, or else Windows code page 1252."""
-    try:
-        data = path.read_bytes()
-    except OSError as problem:
-        raise DbcError(f"cannot read {path}: {problem.strerror}") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-    return text.replace("\r\n", "\n")
-
-
-def _check_sizes(path: Path, text: str) -> None:
-    """Refuse sizes for which cantools would use up all memory."""
-    sizes = [size for found in _SIZE.findall(text) for size in found]
-    ends = [end for ranges in _RANGES.findall(text) for end in re.findall(r"-\s*(\d+)", ranges)]
-    if huge := next((size for size in sizes + ends if len(size.lstrip("0")) > _MOST_DIGITS), None):
-        raise DbcError(f"{path}: no message has bits, bytes or multiplexed signals up to {huge[:30]}")
-
-
-def _load_database(found: Layouts, text: str) -> Database:
-    _check_sizes(found.path, text)
-    try:
-        return _parse(text, strict=True)
-    except Exception as refused:
-        try:
-            database = _parse(text, strict=False)
-        except Exception:
-            raise DbcError(f"{found.path}: cantools cannot read it: {_one_line(refused)}") from refused
-        found.report(f"cantools refuses it in strict mode: {_one_line(refused)}")
-        return database
-
-
-def _parse(text: str, *, strict: bool) -> Database:
-    with suppress_warnings("cantools"):
-        database = cantools.database.load_string(text, database_format="dbc", strict=strict)
-    assert isinstance(database, Database)
-    return database
-
-
-def _one_line(problem: Exception) -> str:
-    return " ".join(str(problem).split()) or type(problem).__name__
+def _without_repeats(found: Layouts, messages: tuple[Message, ...]) -> Iterator[Message]:
+    """The messages without those that a later one repeats: of the same name and identifier, empty or equal to it."""
+    later = {(message.name, message.frame_id, message.is_extended_frame): message for message in messages}
+    for message in messages:
+        last = later[message.name, message.frame_id, message.is_extended_frame]
+        if message is last or (message.signals and str(message.signals) != str(last.signals)):
+            yield message
+        else:
+            found.report(f"{found.file.name(message.name)}: is in the file twice; the first is left out")
 
 
 def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
     if not 0 <= message.length <= FD_BYTES:
         found.report(f"{type_name}: has {message.length} bytes, but a frame has at most {FD_BYTES}")
+    if message.is_container:
+        found.report(f"{type_name}: is a container of other messages, which are not decoded")
+    layouts = [_signal(found, signal, message) for signal in message.signals]
     layout = MessageLayout(
-        name=message.name,
+        name=found.file.name(message.name),
         type_name=type_name,
         frame_id=message.frame_id,
         extended=message.is_extended_frame,
         length=max(0, message.length),
-        signals=tuple(_signals(found, type_name, message)),
+        signals=tuple(_named(found, type_name, message, layouts)),
         fd=message.is_fd,
         j1939=message.protocol == "j1939",
-        senders=tuple(message.senders),
-        cycle_time_ms=message.cycle_time,
+        senders=tuple(found.file.name(sender) for sender in message.senders if sender),
+        cycle_time_ms=round(message.cycle_time) if isinstance(message.cycle_time, int | float) else None,
         comment=message.comment or None,
     )
     for lost in set(layout.signals) - set(layout.reachable()):
         found.report(f"{type_name}.{lost.name}: its multiplexer {lost.multiplexer} is never present, so neither is it")
+    if pairs := [f"{one.name} and {other.name}" for one, other in layout.overlapping()]:
+        more = f" and {len(pairs) - PAIRS_SHOWN} more pairs" if len(pairs) > PAIRS_SHOWN else ""
+        found.report(f"{type_name}: signals overlap, and all are decoded: {', '.join(pairs[:PAIRS_SHOWN])}{more}")
     return layout
 
 
-def _signals(found: Layouts, owner: str, message: Message) -> Iterator[SignalLayout]:
-    """The signals of a message; labels are named after all signals are."""
+def _did(found: Layouts, type_name: str, did: Did) -> MessageLayout:
+    """Diagnostic data as a message; its identifier is the one by which they are requested."""
+    layouts = [_layout(found, data, did.length) for data in did.datas]
+    signals = tuple(_named(found, type_name, did, layouts))
+    return MessageLayout(did.name, type_name, did.identifier, False, did.length, signals, diagnostic=True)
+
+
+def _named(found: Layouts, owner: str, message: Message | Did, layouts: list[SignalLayout]) -> Iterator[SignalLayout]:
+    """The signals that can be decoded, with names of attributes; labels are named after all signals are."""
     names = NameAllocator(ATTRIBUTE_WORDS)
-    layouts = []
-    for signal in message.signals:
-        layout = _signal(signal, message)
-        if problem := layout.problem(message.length):
-            found.report(f"{owner}.{signal.name}: {problem}; it is left out")
-        else:
-            attribute = found.rename(signal.name, names.allocate(signal.name), f"{message.name}.")
-            layouts.append(msgspec.structs.replace(layout, attribute=attribute))
+    named: dict[SignalLayout, SignalLayout] = {}
     for layout in layouts:
+        problem = "is in the message twice" if layout in named else layout.problem(message.length)
+        if problem:
+            found.report(f"{owner}.{layout.name}: {problem}; it is left out")
+        else:
+            attribute = found.rename(layout.name, names.allocate(layout.name), f"{found.file.name(message.name)}.")
+            named[layout] = msgspec.structs.replace(layout, attribute=attribute)
+    for layout in named.values():
         yield _add_label(found, owner, layout, names) if layout.choices else layout
 
 
@@ -164,32 +150,40 @@ def _add_label(found: Layouts, owner: str, signal: SignalLayout, names: NameAllo
     return msgspec.structs.replace(signal, label=label, enumeration=enumeration)
 
 
-def _signal(signal: Signal, message: Message) -> SignalLayout:
+def _signal(found: Layouts, signal: Signal, message: Message) -> SignalLayout:
+    multiplexer = signal.multiplexer_signal
+    return msgspec.structs.replace(
+        _layout(found, signal, message.length),
+        multiplexer=None if multiplexer is None else found.file.name(multiplexer),
+        selected_by=frozenset(signal.multiplexer_ids or ()),
+        selects=_selects(signal, message),
+        comment=signal.comment or None,
+    )
+
+
+def _layout(found: Layouts, signal: Signal | Data, length: int) -> SignalLayout:
+    """The bits of a signal and their meaning, without multiplexing."""
     big_endian = signal.byte_order == "big_endian"
     scale, offset = _conversion(signal)
     return SignalLayout(
-        name=signal.name,
-        attribute=signal.name,
+        name=found.file.name(signal.name),
+        attribute=found.file.name(signal.name),
         start=signal.start,
         length=signal.length,
-        shift=shift_of(signal.start, signal.length, big_endian, message.length),
+        shift=shift_of(signal.start, signal.length, big_endian, length),
         big_endian=big_endian,
         signed=signal.is_signed,
         is_float=signal.conversion.is_float,
         scale=scale,
         offset=offset,
         unit=signal.unit or None,
-        multiplexer=signal.multiplexer_signal,
-        selected_by=frozenset(signal.multiplexer_ids or ()),
-        selects=_selects(signal, message),
         choices=_choices(signal),
-        comment=signal.comment or None,
         minimum=signal.minimum,
         maximum=signal.maximum,
     )
 
 
-def _conversion(signal: Signal) -> tuple[Number, Number]:
+def _conversion(signal: Signal | Data) -> tuple[Number, Number]:
     """Scale and offset; as integers if both are whole numbers."""
     scale, offset = signal.conversion.scale, signal.conversion.offset
     whole = all(isinstance(number, int) or number.is_integer() for number in (scale, offset))
@@ -204,7 +198,7 @@ def _selects(signal: Signal, message: Message) -> frozenset[int] | None:
     return frozenset().union(*chosen, dict(_choices(signal))) or None
 
 
-def _choices(signal: Signal) -> tuple[tuple[int, str], ...]:
+def _choices(signal: Signal | Data) -> tuple[tuple[int, str], ...]:
     """The value table by raw value; of two entries for the same bits, the one with the raw value itself is taken."""
     table = {int(value): str(label) for value, label in (signal.conversion.choices or {}).items()}
     raw = {value: same_bits(value, signal.length, signal.is_signed) for value in table}

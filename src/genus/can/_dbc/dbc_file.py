@@ -1,4 +1,4 @@
-"""A DBC file as event types: loaded to decode frames, or written as a Python module.
+"""A DBC file, or one of another format, as event types: loaded to decode frames, or written as a Python module.
 
 Programs that import the module have types that type checkers and editors know, and need neither the DBC file nor
 cantools to read a recording: the types have the names and attributes of those that `load_dbc` declares.
@@ -33,18 +33,24 @@ WIDTH = 120
 """The longest line of a generated module."""
 
 
-def load_dbc(path: str | os.PathLike[str], types: Iterable[type] = (), *, reuse: bool = False) -> "Dbc":
-    """The messages of a DBC file as event types. Loading a file again declares its types again, without `reuse`.
+def load_dbc(
+    path: str | os.PathLike[str], types: Iterable[type] = (), *, truncated: bool = False, reuse: bool = False
+) -> "Dbc":
+    """The messages of a DBC, ARXML, KCD or SYM file as event types, or the diagnostic data of a CDD file.
+
+    The format is recognised by the content. Loading a file again declares its types again, without `reuse`.
 
     Args:
-        path: The DBC file.
+        path: The file.
         types: Classes to use for its messages, from a module made from the file (`genus can types --python`).
+        truncated: Whether frames that are shorter than their message are decoded as far as they reach. Then every
+            attribute may be absent.
         reuse: Use the classes that this process has declared for all of its messages before, if it has.
 
     Raises:
         DbcError: The file cannot be read, or a given class differs from its message.
     """
-    layouts = read_layouts(path)
+    layouts = read_layouts(path, truncated=truncated)
     return Dbc(layouts, [*(_declared_before(layouts) if reuse else ()), *types])
 
 
@@ -57,6 +63,10 @@ class Dbc:
         self.path = layouts.path
         self.messages: tuple[MessageLayout, ...] = layouts.messages
         """The messages with the bits of their signals, in the order of the file."""
+        self.dids: tuple[MessageLayout, ...] = layouts.dids
+        """The diagnostic data of a CDD file, by the identifiers (DID) with which they are requested."""
+        self.repairs: tuple[str, ...] = layouts.repairs
+        """What was repaired or left out so that the file could be read, each with its line."""
         self.renamed: Mapping[str, str] = MappingProxyType(layouts.renamed)
         """Names of the file that could not be kept, and the new ones; signals as `Message.signal`."""
         self.problems: tuple[str, ...] = tuple(layouts.problems)
@@ -64,13 +74,17 @@ class Dbc:
         self.kind: type[Kind] = given.get(layouts.name) or declare_kind(layouts.name)
         """The kind of all its types, which has the name of the file."""
         self.types: Mapping[str, type[Event]] = MappingProxyType(
-            {m.type_name: _given_class(given, m) or declare_type(m, self.kind) for m in layouts.messages}
+            {
+                m.type_name: _given_class(given, m) or declare_type(m, self.kind)
+                for m in (*layouts.messages, *layouts.dids)
+            }
         )
         """The event types by name: the message's name, unless it was renamed."""
         decoders = [MessageDecoder(m, self.types[m.type_name]) for m in layouts.messages]
         self._by_id = {(m.frame_id, m.extended): each for m, each in zip(layouts.messages, decoders, strict=True)}
         self._layouts = {m.type_name: m for m in layouts.messages}
         self._encoders: dict[type, MessageEncoder] = {}
+        self._by_did = {m.frame_id: MessageDecoder(m, self.types[m.type_name]) for m in layouts.dids}
         self._by_pgn = {pgn: decoders[number] for pgn, number in unique_pgns(layouts.messages).items()}
 
     @property
@@ -146,6 +160,32 @@ class Dbc:
             found = self._encoders[cls] = MessageEncoder(layout)
         return found
 
+    def decode_did(
+        self,
+        did: int,
+        data: bytes,
+        *,
+        time: datetime | None = None,
+        source: str | None = None,
+        place: str | None = None,
+    ) -> Event | Rejected:
+        """The event of diagnostic data that a node gave for an identifier, or why there is none; never raises.
+
+        Args:
+            did: The identifier in a CDD file.
+            data: The data of the response, after the identifier.
+            time: When the event happened.
+            source: The node.
+            place: Where it is.
+        """
+        decoder = self._by_did.get(did)
+        if decoder is None:
+            return Rejected(UNKNOWN_ID)
+        values = decoder.values(data)
+        if isinstance(values, Rejected):
+            return values
+        return decoder.cls(time=time, source=source, place=place, **values)
+
     def _find(self, frame_id: int, extended: bool) -> MessageDecoder | None:
         exact = self._by_id.get((frame_id, extended))
         return self._by_pgn.get(pgn_of(frame_id)) if exact is None and extended else exact
@@ -170,11 +210,12 @@ def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Even
 def _declared_before(layouts: Layouts) -> list[type]:
     """The classes of this process for the messages of a file, the latest if there are several; all or none."""
     found: list[type] = []
+    messages = (*layouts.messages, *layouts.dids)
     for kind in subtypes(Kind):
         if name_of(kind) == layouts.name:
             below = {name_of(cls): cls for cls in subtypes(kind) if is_event_type(cls)}
-            if all(_is_alike(below.get(message.type_name), message) for message in layouts.messages):
-                found = [kind, *(below[message.type_name] for message in layouts.messages)]
+            if all(_is_alike(below.get(message.type_name), message) for message in messages):
+                found = [kind, *(below[message.type_name] for message in messages)]
     return found
 
 
@@ -194,12 +235,14 @@ def python_source(dbc: Dbc) -> str:
 
 def _imports(dbc: Dbc) -> str:
     """The imports that are needed; annotations are evaluated late, so that an attribute cannot hide a type."""
-    signals = [signal for message in dbc.messages for signal in message.signals]
+    messages = (*dbc.messages, *dbc.dids)
+    signals = [signal for message in messages for signal in message.signals]
+    has_optional = any(message.is_optional(signal) for message in messages for signal in message.signals)
     has_labels = any(signal.label is not None for signal in signals)
     has_units = any(signal.unit for signal in signals)
     ours = {"Event", "Kind", *(signal.annotation for signal in signals)} - {"bytes", "float"}
     ours |= {"Unit"} if has_units else set()
-    ours |= {"Maybe"} if has_labels or any(signal.multiplexer is not None for signal in signals) else set()
+    ours |= {"Maybe"} if has_labels or has_optional else set()
     standard = ["from enum import Enum"] * has_labels + ["from typing import Annotated"] * has_units
     parts = ["from __future__ import annotations", *(["\n".join(standard)] if standard else [])]
     return "\n\n".join([*parts, f"from genus import {', '.join(sorted(ours, key=_as_ruff_sorts))}"])
@@ -213,7 +256,7 @@ def _as_ruff_sorts(name: str) -> tuple[str, int]:
 def _classes(dbc: Dbc) -> Iterator[str]:
     kind = dbc.kind.__name__
     yield f"class {kind}(Kind):\n{_docstring(f'A message of {kind}.', '    ')}"
-    for message in dbc.messages:
+    for message in (*dbc.messages, *dbc.dids):
         yield from (_enumeration(signal) for signal in message.signals if signal.label is not None)
         yield "\n".join([f"class {message.type_name}(Event, {kind}):", *_body(message)])
 
@@ -228,16 +271,16 @@ def _body(message: MessageLayout) -> Iterator[str]:
     if message.signals:
         yield ""
     for signal in message.signals:
-        yield f"    {signal.attribute}: {_annotation(signal)}"
+        yield f"    {signal.attribute}: {_annotation(signal, message)}"
         if signal.comment:
             yield _docstring(" ".join(signal.comment.split()), "    ")
         if signal.label is not None:
             yield f"    {signal.label}: Maybe[{signal.enumeration}] = None"
 
 
-def _annotation(signal: SignalLayout) -> str:
+def _annotation(signal: SignalLayout, message: MessageLayout) -> str:
     note = f"Annotated[{signal.annotation}, Unit({_quote(signal.unit)})]" if signal.unit else signal.annotation
-    return note if signal.multiplexer is None else f"Maybe[{note}] = None"
+    return f"Maybe[{note}] = None" if message.is_optional(signal) else note
 
 
 def _quote(text: str) -> str:

@@ -15,6 +15,7 @@ import keyword
 import math
 import re
 from collections.abc import Iterator, Sequence, Set
+from itertools import combinations
 from typing import TypeAlias
 
 import msgspec
@@ -127,6 +128,12 @@ class SignalLayout(msgspec.Struct, frozen=True):
         """A mask of `length` one bits."""
         return (1 << self.length) - 1
 
+    def bits(self, message_length: int) -> int:
+        """Its bits in the bytes of a message, read as one integer in little-endian order."""
+        size = max(message_length, self.bytes_needed(message_length), 0)
+        mask = (self.mask << self.shift).to_bytes(size, "big" if self.big_endian else "little")
+        return int.from_bytes(mask, "little")
+
     @property
     def raw_range(self) -> tuple[int, int]:
         """The smallest and largest integer that the bits can represent."""
@@ -168,6 +175,15 @@ class SignalLayout(msgspec.Struct, frozen=True):
         fitting = (name for name, (least, most) in _INTS if least <= low and high <= most)
         return next(fitting, "float" if self.is_scaled else "bytes")
 
+    def bytes_needed(self, message_length: int) -> int:
+        """How many bytes a frame must have so that all bits of the signal are in it.
+
+        >>> SignalLayout("n", "n", 7, 12, 52, True, False, False).bytes_needed(8)
+        2
+        """
+        bits = 8 * message_length - self.shift if self.big_endian else self.shift + self.length
+        return (bits + 7) // 8
+
     def problem(self, message_length: int) -> str | None:
         """Why the signal cannot be decoded; None if it can."""
         if self.shift < 0 or self.shift + self.length > 8 * message_length:
@@ -202,6 +218,10 @@ class MessageLayout(msgspec.Struct, frozen=True):
     senders: tuple[str, ...] = ()
     cycle_time_ms: int | None = None
     comment: str | None = None
+    diagnostic: bool = False
+    """Whether it is diagnostic data, which no frame has: `frame_id` is the identifier by which they are requested."""
+    truncated: bool = False
+    """Whether frames may be shorter than the message: signals that are not all in the frame are absent."""
 
     @property
     def sender(self) -> str | None:
@@ -217,6 +237,25 @@ class MessageLayout(msgspec.Struct, frozen=True):
         """
         return pgn_of(self.frame_id)
 
+    def is_optional(self, signal: SignalLayout) -> bool:
+        """Whether a frame may lack a signal."""
+        return self.truncated or signal.multiplexer is not None
+
+    def overlapping(self) -> Iterator[tuple[SignalLayout, SignalLayout]]:
+        """The pairs of signals that share bits in some frame."""
+        placed = [(each, each.bits(self.length), dict(self._conditions(each))) for each in self.signals]
+        for (one, bits, when), (other, other_bits, other_when) in combinations(placed, 2):
+            if bits & other_bits and _can_meet(when, other_when):
+                yield one, other
+
+    def _conditions(self, signal: SignalLayout) -> Iterator[tuple[str, frozenset[int]]]:
+        """The multiplexers above a signal, with the values that select it."""
+        by_name = {each.name: each for each in self.signals}
+        above: SignalLayout | None = signal
+        while above is not None and above.multiplexer is not None:
+            yield above.multiplexer, above.selected_by
+            above = by_name.pop(above.multiplexer, None)
+
     def reachable(self) -> Iterator[SignalLayout]:
         """The signals that a frame can have, each multiplexer before the signals that it selects."""
         chosen_by: dict[str | None, list[SignalLayout]] = {}
@@ -226,6 +265,11 @@ class MessageLayout(msgspec.Struct, frozen=True):
         while ready:
             yield from ready
             ready = [below for signal in ready for below in chosen_by.pop(signal.name, ())]
+
+
+def _can_meet(one: dict[str, frozenset[int]], other: dict[str, frozenset[int]]) -> bool:
+    """Whether two signals with these conditions can be in one frame."""
+    return all(one[name] & other[name] for name in one.keys() & other.keys())
 
 
 def pgn_of(frame_id: int) -> int:

@@ -62,7 +62,7 @@ class Decoding:
             if self.channel is not None and channel != self.channel:
                 self.rejected[f"channel {channel}"] += 1
                 continue
-            time = EPOCH + timedelta(microseconds=at_us)
+            time = None if self.log.times == "none" else EPOCH + timedelta(microseconds=at_us)
             event = self.dbc.decode(frame.id, frame.data, frame.extended, time=time, place=channel)
             if isinstance(event, Rejected):
                 self._reject(event.reason, f"{frame.id:0{8 if frame.extended else 3}X}")

@@ -82,7 +82,7 @@ def _annotations(message: MessageLayout, module: str) -> dict[str, object]:
     """The annotations of a message's type by attribute."""
     notes: dict[str, object] = {}
     for signal in message.signals:
-        notes[signal.attribute] = _annotation(signal)
+        notes[signal.attribute] = _annotation(signal, message)
         if signal.label is not None:
             notes[signal.label] = _optional(_declare_labels(signal, module))
     return notes
@@ -108,7 +108,7 @@ def member_names(labels: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 def describe(message: MessageLayout) -> str:
     """The docstring of a message's type: its comment or name, identifier, length, senders and cycle time."""
-    kind = "FD frame" if message.fd else "frame"
+    kind = "diagnostic data" if message.diagnostic else "FD frame" if message.fd else "frame"
     about = f"{kind} {message.frame_id:#0{10 if message.extended else 5}x}, {message.length} bytes"
     sent = f" from {', '.join(message.senders)}" if message.senders else ""
     cycle = f" every {message.cycle_time_ms} ms" if message.cycle_time_ms else ""
@@ -116,10 +116,10 @@ def describe(message: MessageLayout) -> str:
     return f"{comment or message.name} ({about}{sent}{cycle})"
 
 
-def _annotation(signal: SignalLayout) -> object:
+def _annotation(signal: SignalLayout, message: MessageLayout) -> object:
     plain = ANNOTATIONS[signal.annotation]
     with_unit: Any = Annotated[plain, Unit(signal.unit)] if signal.unit else plain
-    return _optional(with_unit) if signal.multiplexer is not None else with_unit
+    return _optional(with_unit) if message.is_optional(signal) else with_unit
 
 
 def _optional(note: Any) -> object:
@@ -145,6 +145,8 @@ class SignalDecoder(NamedTuple):
     """The bits as the integer, signed or unsigned, or the float that multiplexers and value tables use."""
     label: str | None
     members: Mapping[Any, Enum]
+    needs: int
+    """How many bytes a frame must have so that the signal is in it."""
     layout: SignalLayout
 
 
@@ -156,7 +158,7 @@ class MessageDecoder:
         self.cls = cls
         self._signals: dict[str | None, list[SignalDecoder]] = {}
         for signal in layout.signals:
-            self._signals.setdefault(signal.multiplexer, []).append(_signal_decoder(signal, cls))
+            self._signals.setdefault(signal.multiplexer, []).append(_signal_decoder(signal, layout, cls))
         self._selected: dict[tuple[str, Any], list[SignalDecoder]] = {}
 
     def source(self, frame_id: int) -> str | None:
@@ -164,16 +166,18 @@ class MessageDecoder:
         return self.layout.sender if frame_id == self.layout.frame_id else f"{frame_id & 0xFF:#04x}"
 
     def values(self, data: bytes) -> dict[str, Any] | Rejected:
-        """The attributes that are present; a frame may be longer than its message, but not shorter."""
-        length = self.layout.length
-        if len(data) < length:
-            return Rejected(f"{self.layout.type_name}: too short: {len(data)} of {length} bytes")
-        data = bytes(data[:length])
+        """The attributes that are present; a frame may be longer than its message, and shorter if that is allowed."""
+        length, reach = self.layout.length, len(data)
+        if reach < length and not self.layout.truncated:
+            return Rejected(f"{self.layout.type_name}: too short: {reach} of {length} bytes")
+        data = bytes(data[:length]).ljust(length, b"\0")
         numbers = int.from_bytes(data, "little"), int.from_bytes(data, "big")
         values: dict[str, Any] = {}
         waiting = [self._signals.get(None, [])]
         while waiting:
-            for attribute, big_endian, shift, mask, value, raw, label, members, layout in waiting.pop():
+            for attribute, big_endian, shift, mask, value, raw, label, members, needs, layout in waiting.pop():
+                if needs > reach:
+                    continue
                 bits = numbers[big_endian] >> shift & mask
                 values[attribute] = value(bits)
                 if label is not None and (member := members.get(raw(bits))) is not None:
@@ -193,10 +197,11 @@ class MessageDecoder:
         return selected
 
 
-def _signal_decoder(signal: SignalLayout, cls: type[Event]) -> SignalDecoder:
-    raw = _raw(signal)
+def _signal_decoder(signal: SignalLayout, message: MessageLayout, cls: type[Event]) -> SignalDecoder:
+    raw, needs = _raw(signal), signal.bytes_needed(message.length)
     bits = signal.big_endian, signal.shift, signal.mask
-    return SignalDecoder(signal.attribute, *bits, _value(signal, raw), raw, signal.label, _members(signal, cls), signal)
+    labels = signal.label, _members(signal, cls)
+    return SignalDecoder(signal.attribute, *bits, _value(signal, raw), raw, *labels, needs, signal)
 
 
 def _raw(signal: SignalLayout) -> Convert:

@@ -216,6 +216,10 @@ class Presence:
         found.is_empty, found.bitmap = count == 0, pa.py_buffer(np.packbits(mask, bitorder="little"))
         return found
 
+    def where(self, mask: npt.NDArray[np.bool_]) -> "Presence":
+        """The presence in those of its frames that a mask has too."""
+        return Presence.of(mask if self.mask is None else mask & self.mask)
+
 
 class ValueTable:
     """Looks up raw values in a table of small numbers."""

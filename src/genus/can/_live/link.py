@@ -238,7 +238,7 @@ def load_databases(address: CanAddress) -> Databases | None:
     """The databases of an address; None if it has none. DbcError if a file cannot be used."""
     if not address.databases:
         return None
-    databases = Databases([load_dbc(path, reuse=True) for path in address.databases])
+    databases = Databases([load_dbc(path, truncated=address.truncated, reuse=True) for path in address.databases])
     for problem in databases.problems:
         log.info("%s", problem)
     return databases

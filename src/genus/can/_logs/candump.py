@@ -10,31 +10,40 @@
 `parse_line` defines what a line means. `parse_candump` reads a block of lines into columns: lines of the common form
 together (it finds brackets, points and `#` in the whole block, then reads all times, channels, identifiers and data at
 once), all other lines with `parse_line`.
-
-Digits are read eight characters at a time, as columns of 64-bit words in little-endian order (the first character is
-the lowest byte). Eight decimal digits become a number in three multiplications, after D. Lemire, "Quickly parsing eight
-digits" (2022).
 """
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from genus.can._logs.frames import EXTENDED, FrameColumns, LoggedFrame
+from genus.can._logs.digits import (
+    Bytes,
+    Mask,
+    Offsets,
+    all_zero,
+    decimals,
+    distinct,
+    hex_bytes,
+    is_hex,
+    windows_at,
+)
+from genus.can._logs.frames import EXTENDED, DamagedLine, FrameColumns, LogBlock, LoggedFrame
+from genus.can._logs.line_fields import KindOfTimes
 from genus.can._logs.log_file import (
     BAD_IDENTIFIER,
+    BAD_TIME,
+    DAMAGED_LINE,
     ERROR_FRAME,
     HARMLESS,
     LAST_US,
+    LINE_TOO_LONG,
+    LONGEST_LINE,
     REMOTE_FRAME,
-    LogFile,
-    SkippedRecords,
-    logged_frame,
+    decode_text,
 )
-from genus.can._logs.text_logs import DAMAGED_LINE, decode_text, iter_lines, numbered_line
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
 
 _ERROR_FLAG = 0x2000_0000
@@ -44,12 +53,6 @@ _LINE = re.compile(
     r"(?:_[9A-F])?(?:\s+[RT])?",
     re.ASCII | re.IGNORECASE,
 )
-
-
-def read_candump(file: LogFile) -> Iterator[LoggedFrame]:
-    """The frames of a log, line by line."""
-    for line in iter_lines(file):
-        yield from logged_frame(*parse_line(line.text), line.location, file.skipped)
 
 
 def parse_line(text: str) -> tuple[Frame | str, int | None, str | None]:
@@ -65,6 +68,23 @@ def parse_line(text: str) -> tuple[Frame | str, int | None, str | None]:
     return _frame(found), at_us, found["channel"]
 
 
+def read_line(line: bytes) -> LoggedFrame | str | None:
+    """The frame of a line, or the reason why there is none; None for a blank line or a comment.
+
+    >>> read_line(b"(1.5) can0 123#R")
+    'remote frame'
+    """
+    if len(line) > LONGEST_LINE:
+        return LINE_TOO_LONG
+    text = decode_text(line).strip()
+    if not text or text.startswith("#"):
+        return None
+    frame, at_us, channel = parse_line(text)
+    if isinstance(frame, str):
+        return frame
+    return BAD_TIME if at_us is None or at_us > LAST_US else LoggedFrame(at_us, channel, frame)
+
+
 def _frame(found: re.Match[str]) -> Frame | str:
     identifier, extended = int(found["id"], 16), len(found["id"]) > 3
     if extended and identifier & _ERROR_FLAG:
@@ -77,72 +97,6 @@ def _frame(found: re.Match[str]) -> Frame | str:
     return Frame(identifier, bytes.fromhex(found["fd"] if is_fd else found["data"]), is_fd, extended)
 
 
-# -- digits in columns -------------------------------------------------------------------------------------------------
-
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Word: TypeAlias = npt.NDArray[np.uint64]
-
-
-def _repeated(byte: int) -> np.uint64:
-    return np.uint64(int.from_bytes(bytes([byte]) * 8, "little"))
-
-
-_HIGH, _LOW, _SIX, _ZEROS = _repeated(0xF0), _repeated(0x0F), _repeated(6), _repeated(ord("0"))
-_BYTES, _PAIRS, _FOURS = (np.uint64(mask) for mask in (0x00FF00FF00FF00FF, 0x0000FFFF0000FFFF, 0x00000000FFFFFFFF))
-
-
-def windows_at(buffer: Bytes, starts: npt.NDArray[np.int64], width: int) -> Bytes:
-    """A row of `width` bytes from each start; the buffer must be long enough."""
-    windows: npt.NDArray[np.void] = np.ndarray((len(buffer) - width + 1,), f"V{width}", buffer, strides=(1,))
-    return windows[starts].view(np.uint8).reshape(len(starts), width)
-
-
-def decimals(
-    buffer: Bytes, starts: npt.NDArray[np.int64], digits: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The number that `digits` characters from each start make, and whether all of them are digits.
-
-    >>> decimals(np.frombuffer(b"20261231T0123", np.uint8), np.array([0, 4]), 4)
-    (array([2026, 1231]), array([ True,  True]))
-    """
-    if digits > 8:
-        high, is_high = decimals(buffer, starts, digits - 8)
-        low, is_low = decimals(buffer, starts + digits - 8, 8)
-        return high * 100_000_000 + low, is_high & is_low
-    words: Word = windows_at(buffer, starts, 8).view(np.uint64)[:, 0]
-    if digits < 8:
-        words = words << np.uint64(64 - 8 * digits) | _ZEROS >> np.uint64(8 * digits)
-    return _eight_digits(words), ((words & _HIGH) == _ZEROS) & (((words + _SIX) & _HIGH) == _ZEROS)
-
-
-def _eight_digits(words: Word) -> npt.NDArray[np.int64]:
-    digits = words & _LOW
-    pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & _BYTES
-    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & _PAIRS
-    return ((fours * np.uint64(10_000) + (fours >> np.uint64(32))) & _FOURS).view(np.int64)
-
-
-def is_hex(text: Bytes) -> npt.NDArray[np.bool_]:
-    """Which characters are hexadecimal digits, in upper or lower case."""
-    return (text - np.uint8(ord("0")) < 10) | ((text | np.uint8(0x20)) - np.uint8(ord("a")) < 6)
-
-
-def hex_bytes(text: Bytes) -> Bytes:
-    """The bytes that the pairs of hexadecimal digits of each row make.
-
-    >>> hex_bytes(np.frombuffer(b"00fFa9", np.uint8).reshape(1, 6)).tolist()
-    [[0, 255, 169]]
-    """
-    nibbles = (text & np.uint8(0x0F)) + (text >> np.uint8(6)) * np.uint8(9)
-    return nibbles[:, 0::2] << np.uint8(4) | nibbles[:, 1::2]
-
-
-Offsets: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
-
-MAX_CHANNELS = 64
-"""More channels in one block are read line by line."""
 LONGEST_FIELD = 24
 """The longest channel name, with the blanks around it, that is read in columns."""
 _PADDING = bytes(2 * FD_BYTES + 8)
@@ -153,22 +107,7 @@ _KEEP = {width: np.tri(width + 1, width, -1, np.uint8) * np.uint8(255) for width
 _FIELD = re.compile(rb"\s+(\S+)\s+")
 
 
-class DamagedLine(NamedTuple):
-    """A line of which no frame can be read: the byte at which it begins, the reason, and its text."""
-
-    position: int
-    reason: str
-    line: bytes
-
-
-class CandumpBlock(NamedTuple):
-    """The data frames of some lines of a log, and the damaged lines; error and remote frames are left out."""
-
-    frames: list[FrameColumns]
-    damaged: list[DamagedLine]
-
-
-def parse_candump(text: bytes, at: int = 0) -> CandumpBlock:
+def parse_candump(text: bytes, at: int = 0) -> LogBlock:
     """Read a block of whole lines of a candump log into columns.
 
     Never raises: a line that cannot be read is in `damaged`.
@@ -187,12 +126,13 @@ def parse_candump(text: bytes, at: int = 0) -> CandumpBlock:
     buffer = np.frombuffer(text + _PADDING, np.uint8)
     starts, ends = _line_bounds(buffer, len(text))
     lines = _find_common(buffer, starts, _trim(buffer, ends))
-    frames, is_read = _read_common(buffer, lines, at)
+    frames, is_read, skipped = _read_common(buffer, lines, at)
     is_other = np.ones(len(starts), np.bool_)
     is_other[lines.number[is_read]] = False
     rest = np.flatnonzero(is_other)
-    others, damaged = _parse_others(text, starts[rest].tolist(), ends[rest].tolist(), at)
-    return CandumpBlock([part for part in (*frames, *others) if len(part.at_us)], damaged)
+    others = _parse_others(text, starts[rest].tolist(), ends[rest].tolist(), at)
+    parts = [part for part in (*frames, *others.frames) if len(part.at_us)]
+    return LogBlock(parts, others.damaged, skipped + others.skipped, len(starts))
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
@@ -212,6 +152,18 @@ def _trim(buffer: Bytes, ends: Offsets) -> Offsets:
     last = buffer[ends - 1] & 0xDF
     lettered: Offsets = ends - 2 * (((last == ord("R")) | (last == ord("T"))) & (buffer[ends - 2] == ord(" ")))
     return lettered
+
+
+class CandumpReader:
+    """Reads the blocks of a log of `candump -L`, as `TextReader` reads those of other text formats."""
+
+    name = "log"
+    is_divisible = True
+    times: KindOfTimes = "absolute"
+
+    def parse(self, text: bytes, at: int = 0) -> LogBlock:
+        """The frames of a block of whole lines."""
+        return parse_candump(text, at)
 
 
 class _CommonLines(NamedTuple):
@@ -249,8 +201,8 @@ def _first(buffer: Bytes, sign: bytes, starts: Offsets, ends: Offsets) -> Offset
 # -- fields of lines ---------------------------------------------------------------------------------------------------
 
 
-def _read_common(buffer: Bytes, lines: _CommonLines, at: int) -> tuple[list[FrameColumns], Mask]:
-    """The frames of lines of the common form, and which of the lines could be read."""
+def _read_common(buffer: Bytes, lines: _CommonLines, at: int) -> tuple[list[FrameColumns], Mask, Counter[str]]:
+    """The frames of lines of the common form, which of the lines could be read, and how many are error frames."""
     at_us, is_time = _read_times(buffer, lines)
     identifier, first, is_identifier = _read_identifiers(buffer, lines.hash)
     channel, channels, is_channel = _read_channels(buffer, lines.close + 1, first)
@@ -266,7 +218,8 @@ def _read_common(buffer: Bytes, lines: _CommonLines, at: int) -> tuple[list[Fram
         kept = is_read[rows] & ~is_error[rows]
         found = FrameColumns(*columns, channels)
         frames.append(found if kept.all() else found.take(np.flatnonzero(kept)))
-    return frames, is_read
+    errors = int((is_read & is_error).sum())
+    return frames, is_read, Counter({ERROR_FRAME: errors} if errors else {})
 
 
 def _read_times(buffer: Bytes, lines: _CommonLines) -> tuple[Offsets, Mask]:
@@ -294,7 +247,7 @@ def _read_identifiers(buffer: Bytes, hashes: Offsets) -> tuple[npt.NDArray[np.ui
     is_known = np.where(
         is_standard, identifier <= STANDARD_ID_MASK, (identifier < _ERROR_FLAG) | _has_error(identifier)
     )
-    is_valid = is_known & _all_zero((~is_hex(text)).view(np.uint64))
+    is_valid = is_known & all_zero((~is_hex(text)).view(np.uint64))
     marked = np.where(is_standard, identifier, identifier | np.uint32(EXTENDED))
     return marked, hashes - np.where(is_standard, 3, 8), is_valid
 
@@ -312,27 +265,11 @@ def _read_channels(
     names: list[str] = []
     for each in np.flatnonzero(np.bincount(np.clip(width, 0, LONGEST_FIELD + 1))[: LONGEST_FIELD + 1]).tolist():
         rows = np.flatnonzero(width == each)
-        for field, which in _distinct(buffer, starts[rows], each) if each else ():
+        for field, which in distinct(buffer, starts[rows], each) if each else ():
             if found := _FIELD.fullmatch(field):
                 channel[rows[which]] = len(names)
                 names.append(decode_text(found[1]))
     return channel, tuple(names), channel >= 0
-
-
-def _distinct(buffer: Bytes, starts: Offsets, width: int) -> Iterator[tuple[bytes, Offsets]]:
-    """The distinct texts of one width, `MAX_CHANNELS` at most, each with its rows."""
-    rows = np.arange(len(starts))
-    words = np.stack(
-        [windows_at(buffer, starts + part, 8).view(np.uint64)[:, 0] for part in range(0, width, 8)], axis=1
-    )
-    if width % 8:
-        words[:, -1] &= np.uint64((1 << 8 * (width % 8)) - 1)
-    for _ in range(MAX_CHANNELS):
-        if not len(rows):
-            return
-        same = _all_zero(words ^ words[0])
-        yield words[0].tobytes()[:width], rows[same]
-        rows, words = rows[~same], words[~same]
 
 
 def _read_data(buffer: Bytes, hashes: Offsets, ends: Offsets, width: int) -> tuple[Bytes, Bytes, Mask]:
@@ -342,33 +279,26 @@ def _read_data(buffer: Bytes, hashes: Offsets, ends: Offsets, width: int) -> tup
     is_data = (digits >= 0) & (digits <= 2 * width) & (digits % 2 == 0)
     keep = _KEEP[2 * width][np.clip(digits, 0, 2 * width)]
     text = windows_at(buffer, first, 2 * width) & keep
-    is_data &= _all_zero((~is_hex(text) & (keep > 0)).view(np.uint64))
+    is_data &= all_zero((~is_hex(text) & (keep > 0)).view(np.uint64))
     if width == FD_BYTES:
         is_data &= is_hex(buffer[hashes + 2])
     return hex_bytes(text), (digits // 2).astype(np.uint8), is_data
 
 
-def _all_zero(words: npt.NDArray[np.uint64]) -> Mask:
-    """The rows of zeros only; tested column by column, because there are few columns and many rows."""
-    found: Mask = words[:, 0] == 0
-    for column in words.T[1:]:
-        found &= column == 0
-    return found
-
-
 # -- other lines -------------------------------------------------------------------------------------------------------
 
 
-def _parse_others(
-    text: bytes, starts: list[int], ends: list[int], at: int
-) -> tuple[list[FrameColumns], list[DamagedLine]]:
-    """The frames of lines that are not of the common form, and the damaged ones among them."""
+def _parse_others(text: bytes, starts: list[int], ends: list[int], at: int) -> LogBlock:
+    """The lines that are not of the common form."""
     frames: list[tuple[int, LoggedFrame]] = []
     damaged: list[DamagedLine] = []
+    harmless: Counter[str] = Counter()
     for start, end in zip(starts, ends, strict=True):
-        skipped = SkippedRecords()
-        for line in numbered_line(skipped, 0, text[start:end]):
-            frames += [(at + start, each) for each in logged_frame(*parse_line(line.text), "", skipped)]
-        reasons = [reason for reason in skipped.reasons if reason not in HARMLESS]
-        damaged += [DamagedLine(at + start, reason, text[start:end]) for reason in reasons]
-    return [FrameColumns.of(frames)] if frames else [], damaged
+        found = read_line(text[start:end])
+        if isinstance(found, LoggedFrame):
+            frames.append((at + start, found))
+        elif found in HARMLESS:
+            harmless[found] += 1
+        elif found is not None:
+            damaged.append(DamagedLine(at + start, found, text[start:end]))
+    return LogBlock([FrameColumns.of(frames)] if frames else [], damaged, harmless)

@@ -1,6 +1,9 @@
 """The data frames of a log: one by one, and in columns of numpy."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -10,6 +13,7 @@ from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Frame
 
 EXTENDED = 0x8000_0000
 """This bit of an identifier in a column marks one of 29 bits."""
+_ID_BITS = EXTENDED - 1
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 """Row numbers in `FrameColumns`."""
@@ -32,7 +36,7 @@ class FrameColumns(NamedTuple):
     """With the bit `EXTENDED` if it has 29 bits."""
     length: npt.NDArray[np.uint8]
     data: npt.NDArray[np.uint8]
-    """A row of 8 bytes for each frame, or of 64; bytes after its length have no meaning."""
+    """A row of 8 bytes for each frame, or of 64 for CAN FD frames; bytes after its length have no meaning."""
     position: npt.NDArray[np.int64]
     """Where in the log each frame is."""
     channel: npt.NDArray[np.int32]
@@ -40,8 +44,10 @@ class FrameColumns(NamedTuple):
     channels: tuple[str | None, ...]
 
     @classmethod
-    def of(cls, logged: Sequence[tuple[int, LoggedFrame]]) -> Self:
+    def of(cls, logged: Sequence[tuple[int, LoggedFrame]], width: int | None = None) -> Self:
         """Columns of frames that were read one by one, each given with its position.
+
+        `width` is the width of the data, by default 8 if no frame has more bytes, else 64.
 
         >>> from genus.can import Frame
         >>> frames = FrameColumns.of([(0, LoggedFrame(5, "can0", Frame(0x123, b"hi", extended=False)))])
@@ -49,7 +55,8 @@ class FrameColumns(NamedTuple):
         ([[104, 105, 0, 0, 0, 0, 0, 0]], ('can0',))
         """
         frames = [each.frame for _, each in logged]
-        width = CLASSIC_BYTES if all(len(frame.data) <= CLASSIC_BYTES for frame in frames) else FD_BYTES
+        if width is None:
+            width = CLASSIC_BYTES if all(len(frame.data) <= CLASSIC_BYTES for frame in frames) else FD_BYTES
         channels = _numbered(each.channel for _, each in logged)
         return cls(
             np.array([each.at_us for _, each in logged], np.int64),
@@ -78,6 +85,21 @@ class FrameColumns(NamedTuple):
             tuple(channels),
         )
 
+    def rows(self) -> Iterator[tuple[int, LoggedFrame]]:
+        """The frames one by one, each with its position; those with room for 64 bytes are CAN FD frames."""
+        width = self.data.shape[1]
+        fd, data, names = width > CLASSIC_BYTES, self.data.tobytes(), self.channels
+        columns = (self.position, self.at_us, self.channel, self.identifier, self.length)
+        starts = range(0, width * len(self.at_us), width)
+        for position, at_us, channel, identifier, length, start in zip(
+            *(each.tolist() for each in columns), starts, strict=True
+        ):
+            extended = identifier >= EXTENDED
+            frame = Frame(
+                identifier & ~EXTENDED if extended else identifier, data[start : start + length], fd, extended
+            )
+            yield position, LoggedFrame(at_us, names[channel], frame)
+
     def take(self, rows: Rows) -> "FrameColumns":
         """The frames of some rows."""
         taken = (self.at_us[rows], self.identifier[rows], self.length[rows], self.data[rows], self.position[rows])
@@ -87,3 +109,36 @@ class FrameColumns(NamedTuple):
 def _numbered(names: Iterable[str | None]) -> dict[str | None, int]:
     """The distinct names, numbered in the order of their first occurrence."""
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+
+class DamagedLine(NamedTuple):
+    """A line of which no frame can be read: the byte at which it begins, the reason, and its text."""
+
+    position: int
+    reason: str
+    line: bytes
+
+
+class LogBlock(NamedTuple):
+    """The data frames of some lines of a log, the damaged lines, and how many lines are no data frames, by reason."""
+
+    frames: list[FrameColumns]
+    damaged: list[DamagedLine]
+    skipped: Counter[str]
+    """Error and remote frames."""
+    lines: int = 0
+    """How many lines there are; 0 in binary formats."""
+
+    def rows(self) -> list[tuple[int, LoggedFrame]]:
+        """The frames one by one with their positions, in the order of the log."""
+        parts = [part.rows() for part in self.frames]
+        return list(parts[0]) if len(parts) == 1 else sorted(chain(*parts), key=itemgetter(0))
+
+
+def block_of(logged: Sequence[tuple[int, LoggedFrame]]) -> LogBlock:
+    """A block of frames that were read one by one, each given with its position."""
+    found = LogBlock([], [], Counter())
+    for fd, width in ((False, CLASSIC_BYTES), (True, FD_BYTES)):
+        if chosen := [each for each in logged if each[1].frame.fd == fd]:
+            found.frames.append(FrameColumns.of(chosen, width))
+    return found

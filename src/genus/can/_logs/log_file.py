@@ -1,11 +1,10 @@
 """What the readers of all log formats share: frames with times, counts of skipped records, the bytes of a file."""
 
-import gzip
 import io
 import logging
 import math
 import mmap
-import zlib
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +14,15 @@ from typing import IO
 
 import can
 from genus.can._logs.frames import LoggedFrame
+from genus.can._logs.packing import UNPACKING_ERRORS, looks_like_utf_16, packing_of, plain_text, unpacked
 from genus.can._wire.frame import FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
 
 PROBLEMS_KEPT = 100
 """How many problems are listed with their location; all are counted."""
 CHUNK = 1 << 18
+TEXT_CHUNK = 1 << 20
+"""Text is read in larger chunks: the work per chunk is in columns."""
+LONGEST_LINE = 1 << 16
 LAST_US = 253_402_300_799_999_999
 """The last microsecond of the year 9999, the latest time that an event can have."""
 
@@ -30,6 +33,9 @@ HARMLESS = (ERROR_FRAME, REMOTE_FRAME)
 """Reasons to skip a record that is not damaged."""
 BAD_TIME = "time out of range"
 BAD_IDENTIFIER = "identifier out of range"
+DAMAGED_LINE = "damaged line"
+LINE_TOO_LONG = "line too long"
+LENGTHS_DISAGREE = "length and data disagree"
 CUT_SHORT = "file cut short"
 
 
@@ -48,9 +54,10 @@ class SkippedRecords:
 
 
 class LogFile:
-    """The bytes of a log, decompressed if they are gzip; a cut or damaged file gives what comes before the damage."""
+    """The bytes of a log, unpacked if they are compressed; a cut or damaged file gives what comes before the damage."""
 
     def __init__(self, path: Path, skipped: SkippedRecords) -> None:
+        self.path = path
         self.skipped = skipped
         self.position = 0
         """How many bytes of the file itself were read."""
@@ -58,31 +65,67 @@ class LogFile:
         """Whether the compressed data ended too early."""
         self._file: IO[bytes] = path.open("rb")
         self._size = path.stat().st_size
-        magic = self._file.read(2)
+        self.packing = packing_of(self._file.read(8))
+        """How it is compressed: `gzip`, `zstd`, `bzip2`, `xz`, or None."""
         self._file.seek(0)
-        self._is_gzip = magic == b"\x1f\x8b"
 
-    def chunks(self) -> Iterator[bytes]:
-        """The bytes, a chunk at a time."""
-        source = gzip.GzipFile(fileobj=self._file) if self._is_gzip else self._file
+    @property
+    def changed_us(self) -> int:
+        """The date of the file, in microseconds since 1970."""
+        return max(self.path.stat().st_mtime_ns // 1000, 0)
+
+    def chunks(self, size: int = CHUNK) -> Iterator[bytes]:
+        """The unpacked bytes, a chunk at a time."""
+        source = unpacked(self._file, self.packing)
+        read = getattr(source, "read1", source.read)
         try:
-            while chunk := source.read1(CHUNK) if isinstance(source, gzip.GzipFile) else source.read(CHUNK):
+            while chunk := read(size):
                 self.position = self._file.tell()
                 yield chunk
         except EOFError:
             self._end_early(CUT_SHORT)
-        except (zlib.error, gzip.BadGzipFile) as problem:
-            self._end_early(f"gzip data damaged ({problem})")
+        except UNPACKING_ERRORS as problem:
+            self._end_early(f"{self.packing} data damaged ({problem})")
 
     def _end_early(self, reason: str) -> None:
         self.is_cut = True
         self.skipped.note(reason, f"byte {self._file.tell()}")
 
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Blocks of whole lines of text in UTF-8 or Latin-1, each with the byte of the text at which it begins.
+
+        Text in UTF-16 and lines that end in a carriage return are converted. A line that is far too long is cut, and
+        the last line of cut compressed data is left out.
+        """
+        rest, at = b"", 0
+        for chunk in plain_text(self.chunks(TEXT_CHUNK)):
+            text = rest + chunk if rest else chunk
+            size = text.rfind(b"\n") + 1
+            if size:
+                yield at, text[:size]
+            at, rest = at + size, text[size:]
+            if len(rest) > LONGEST_LINE + 1:
+                at, rest = at + len(rest) - LONGEST_LINE - 1, rest[: LONGEST_LINE + 1]
+        if rest and not self.is_cut:
+            yield at, rest
+
     def read_all(self) -> bytes | mmap.mmap:
         """All bytes; a file that is not compressed is mapped into memory instead of read."""
-        if self._is_gzip or self._file.seek(0, io.SEEK_END) == 0:
+        if self.packing or self._file.seek(0, io.SEEK_END) == 0:
             return b"".join(self.chunks())
         return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    @contextmanager
+    def unpacked_path(self) -> Iterator[Path]:
+        """The path of the unpacked file, for libraries that open files themselves: a temporary copy if need be."""
+        if self.packing is None:
+            yield self.path
+            return
+        with tempfile.NamedTemporaryFile(suffix=self.path.with_suffix("").suffix) as copy:
+            for chunk in self.chunks():
+                copy.write(chunk)
+            copy.flush()
+            yield Path(copy.name)
 
     def set_progress(self, part: float) -> None:
         """Set `position` from the part, 0 to 1, of the bytes of `read_all` that was used."""
@@ -91,6 +134,35 @@ class LogFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first unpacked bytes of a log, as `LogFile.lines` gives them if they are text."""
+    with path.open("rb") as file:
+        return head_of(file, size)
+
+
+def head_of(file: IO[bytes], size: int) -> bytes:
+    """The first unpacked bytes of a log that is open at its beginning."""
+    packing = packing_of(file.read(8))
+    file.seek(0)
+    source, found = unpacked(file, packing), b""
+    try:
+        while len(found) < size and (chunk := source.read(size)):
+            found += chunk
+    except (EOFError, *UNPACKING_ERRORS):
+        pass  # a damaged file shows what comes before the damage
+    text = found[:size]
+    is_plain = looks_like_utf_16(text) is None and (b"\n" in text or b"\r" not in text)
+    return text if is_plain else b"".join(plain_text([text]))
+
+
+def decode_text(raw: bytes) -> str:
+    """Bytes as UTF-8, or as Latin-1 if they are not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 @contextmanager
@@ -129,7 +201,7 @@ def frame_of(message: can.Message) -> Frame | str:
     if not 0 <= message.arbitration_id <= (ID_MASK if message.is_extended_id else STANDARD_ID_MASK):
         return BAD_IDENTIFIER
     if size > FD_BYTES or size != (message.dlc if message.is_fd else min(message.dlc, max(size, 8))):
-        return "length and data disagree"
+        return LENGTHS_DISAGREE
     return Frame(message.arbitration_id, bytes(message.data), message.is_fd or size > 8, message.is_extended_id)
 
 

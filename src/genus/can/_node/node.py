@@ -7,17 +7,27 @@ The simulator and the live driver run the same code.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Protocol
 
 from genus.bus._qos import QoS
 from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts
 from genus.can._node.context import Context
+from genus.can._node.error_state import ErrorState
 from genus.can._node.membership import RESERVED_ETAGS, Membership
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
-from genus.can._node.troubles import HardResumed, HardStopped, NotConfirmed, OffTheBus, TroubleHandler
+from genus.can._node.troubles import (
+    ErrorActive,
+    ErrorPassive,
+    HardResumed,
+    HardStopped,
+    NotConfirmed,
+    OffTheBus,
+    TroubleHandler,
+)
 from genus.can._node.tx import Transmitter
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
@@ -32,6 +42,14 @@ from genus.model import Event
 
 SYNC_PERIOD_NS = 20_000_000
 """How often clocks are synchronised; the same for all nodes of a bus."""
+
+
+class _ErrorNotice(Enum):
+    """What a node told last about the errors of its controller."""
+
+    NONE = 0
+    PASSIVE = 1
+    STOPPED = 2
 
 
 class _Timed(Protocol):
@@ -78,8 +96,6 @@ class Node:
         self.uid = uid
         self.name = name
         self._started = False
-        self.is_error_passive = False
-        """Whether its controller is error passive, as far as the driver tells."""
         self._claimed: set[int] = set()
         self._context = context = Context(timing)
         self.take: Callable[[], list[Output]] = context.take
@@ -99,7 +115,9 @@ class Node:
         slots = tuple(slots)
         self._dispatcher = SlotDispatcher(self.time, self._stop_hard, self._resume_hard)
         self.rx = Receiver(slots, self.time, self._dispatcher, context, on_event)
-        self.tx = Transmitter(name, slots, context, self._dispatcher, self.rx.loop_back)
+        self._errors = ErrorState()
+        self._told_errors = _ErrorNotice.NONE
+        self.tx = Transmitter(name, slots, context, self._dispatcher, self.rx.loop_back, self._errors)
         self._membership = Membership(
             uid,
             context,
@@ -296,20 +314,24 @@ class Node:
             self.tx.hard_frame_failed(frame)
 
     def error_passive(self, now: int, passive: bool) -> None:
-        """The controller is error passive, or active again."""
+        """The controller is error passive or may soon be, or is error active again: hard slots stop, or resume."""
         self._context.now = now
-        self.is_error_passive = passive
-        self.notices["ErrorPassive" if passive else "ErrorActive"] += 1
+        self._errors.is_passive = passive
+        self._check_errors()
 
     def bus_off(self, now: int) -> None:
         """The controller is off the bus."""
         self._context.now = now
         self._context.queue.mailbox_emptied()
         self.tx.report_to_all(OffTheBus(now))
+        self._errors.is_off = True
+        self._check_errors()
 
     def bus_on(self, now: int) -> None:
         """The controller is back on the bus."""
         self._context.now = now
+        self._errors.is_off = False
+        self._check_errors()
         if self._clock is not None:
             self._clock.listen(now)
         self._membership.configuration.claim(now)
@@ -334,6 +356,25 @@ class Node:
             if at is not None and at <= now:
                 each.wake(now)
 
+    # -- errors of the controller ------------------------------------------------------------------------------------
+
+    def _check_errors(self) -> None:
+        """Tell hard publishers and subscribers if the node stops or resumes to use its slots, or its state changed."""
+        notice = _ErrorNotice.NONE
+        if not self.tx.may_use_slots:
+            notice = _ErrorNotice.STOPPED
+        elif self._errors.is_passive:
+            notice = _ErrorNotice.PASSIVE
+        if notice is self._told_errors:
+            return
+        self._told_errors = notice
+        now = self._context.now
+        if notice is _ErrorNotice.NONE:
+            self._report_hard(ErrorActive(now))
+        else:
+            self._report_hard(ErrorPassive(now, uses_slots=notice is _ErrorNotice.PASSIVE))
+            self.tx.recover()
+
     # -- clock -------------------------------------------------------------------------------------------------------
 
     def _handle_clock_notice(self, notice: object) -> None:
@@ -347,6 +388,6 @@ class Node:
     def _resume_hard(self, precision: int) -> None:
         self._report_hard(HardResumed(precision))
 
-    def _report_hard(self, trouble: HardStopped | HardResumed) -> None:
+    def _report_hard(self, trouble: HardStopped | HardResumed | ErrorPassive | ErrorActive) -> None:
         self.tx.report_to_all(trouble)
         self.rx.report_to_hard(trouble)

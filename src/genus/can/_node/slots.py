@@ -172,6 +172,7 @@ class SlotSender:
         on_failed: Callable[[Any, int], None],
         *,
         fd: bool = False,
+        may_send: Callable[[Slot], bool] = lambda slot: True,
     ) -> None:
         self.slot = slot
         self.number = 0
@@ -181,6 +182,7 @@ class SlotSender:
         self._on_sent = on_sent
         self._on_failed = on_failed
         self._fd = fd
+        self._may_send = may_send
         self._buffer: _Buffered | None = None
         self._event: Any = None
         self._frames: list[Frame] = []
@@ -192,11 +194,16 @@ class SlotSender:
         self._buffer = _Buffered(event, etag, payload, now)
 
     def begin(self, start: int, now: int) -> None:
-        """Send the event in the buffer; an event older than a period was for an earlier slot and has failed."""
+        """Send the event in the buffer.
+
+        It has failed if it is older than a period, so that it was for an earlier slot, or if the node has too many
+        errors to use the slot.
+        """
         written, self._buffer = self._buffer, None
+        may_send = self._may_send(self.slot)
         if written is None:
             return
-        if now - written.at > self.slot.period_ns:
+        if not may_send or now - written.at > self.slot.period_ns:
             self._on_failed(written.event, 0)
             return
         self._event = written.event

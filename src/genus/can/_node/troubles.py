@@ -72,6 +72,24 @@ class HardResumed(msgspec.Struct, frozen=True):
     precision_ns: int
 
 
+class ErrorPassive(msgspec.Struct, frozen=True):
+    """To all hard publishers and subscribers of a node: its controller is error passive, or may soon be.
+
+    Without `uses_slots` its hard events are not sent until `ErrorActive`, because a frame that fails could be too late;
+    each is `NotSent`. With it, slots are planned for this. As a receiver it cannot make others repeat a frame that it
+    alone got wrong, so a hard event may be missing.
+    """
+
+    at_ns: int
+    uses_slots: bool
+
+
+class ErrorActive(msgspec.Struct, frozen=True):
+    """To all hard publishers and subscribers of a node: its controller has few errors again, and its slots are used."""
+
+    at_ns: int
+
+
 class NotBound(msgspec.Struct, frozen=True):
     """To a publisher or subscriber: the channel could not be bound to an event tag."""
 
@@ -110,6 +128,8 @@ Trouble: TypeAlias = (
     | EventsLost
     | HardStopped
     | HardResumed
+    | ErrorPassive
+    | ErrorActive
     | NotBound
     | NotConfirmed
     | NumberLost

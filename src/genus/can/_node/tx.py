@@ -7,10 +7,12 @@ from functools import partial
 from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, promises_same
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
 from genus.can._node.context import Context
+from genus.can._node.error_state import ErrorState
 from genus.can._node.reports import Reporter
 from genus.can._node.slots import SlotDispatcher, SlotSender
 from genus.can._node.troubles import (
     DeadlineMissed,
+    ErrorPassive,
     Expired,
     NotBound,
     NotConfirmed,
@@ -42,6 +44,7 @@ class Transmitter:
         context: Context,
         dispatcher: SlotDispatcher,
         loop_back: Callable[..., None],
+        errors: ErrorState,
     ) -> None:
         self.channels: dict[type, TxChannel] = {}
         self._name = name
@@ -49,6 +52,8 @@ class Transmitter:
         self._context = context
         self._dispatcher = dispatcher
         self._loop_back = loop_back
+        self._errors = errors
+        self._recovering = False
         self.reporter = Reporter(context, self.channels.values)
 
     # -- announcing --------------------------------------------------------------------------------------------------
@@ -100,9 +105,13 @@ class Transmitter:
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
                 fd=self._context.fd,
+                may_send=self._errors.allows,
             )
             channel.slot_sender.number = self._context.queue.number
             self._dispatcher.join(channel.slot_sender, now)
+            if not self.may_use_slots:
+                self._report(channel.announcements, ErrorPassive(now, uses_slots=False))
+                self.recover()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
         """The channel cannot be used."""
@@ -130,6 +139,7 @@ class Transmitter:
 
     def suspend(self) -> None:
         """Send nothing until the channels are bound again: the node has no number."""
+        self._recovering = False
         for channel in self.channels.values():
             self._leave_calendar(channel)
             channel.reporting = False
@@ -275,6 +285,31 @@ class Transmitter:
         for channel in self.channels.values():
             if channel.slot_sender is not None and channel.slot_sender.failed(frame):
                 return
+
+    # -- errors of the controller ------------------------------------------------------------------------------------
+
+    @property
+    def may_use_slots(self) -> bool:
+        """Whether the node has few enough errors for all its hard slots."""
+        senders = (channel.slot_sender for channel in self.channels.values())
+        return all(sender is None or self._errors.allows(sender.slot) for sender in senders)
+
+    def recover(self) -> None:
+        """Send reports of a hard channel, one after the other with the lowest priority, until slots may be used again.
+
+        Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would
+        else not recover for minutes.
+        """
+        stopped = [channel for channel in self.channels.values() if channel.slot_sender is not None]
+        if self._recovering or self.may_use_slots or not stopped:
+            return
+        self._recovering = True
+        renew = partial(self.reporter.frame, stopped[0], Priority.BULK)
+        self._context.queue.add_frame(renew(), self._recovered_a_little, renew)
+
+    def _recovered_a_little(self, now: int) -> None:
+        self._recovering = False
+        self.recover()
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 

@@ -188,7 +188,7 @@ def _hard_share(system: System) -> LoadShare:
     return LoadShare(
         "hard",
         sum(slot.used_ns / slot.period_ns for slot in slots),
-        sum(slot.attempts_ns / slot.period_ns for slot in slots),
+        sum(slot.busy_ns / slot.period_ns for slot in slots),
         sum(slot.length_ns / slot.period_ns for slot in slots),
     )
 

@@ -7,19 +7,24 @@ and the time at which the event is delivered:
 
     |<- wait = C_low + E ->|<- each frame: (o + 1) C + o E ->|<- gap ->|
 
+A sender that is error passive is suspended for 8 bits after each of its frames, in which another station may begin one.
+`suspensions` says how often that can happen in a slot; each time takes C_low + E more (`others_ns`).
+
 Two slots of periods T and T' never overlap if they do not within the greatest common divisor of T and T'; so slots can
 be compared in pairs, however long the cycle is.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import accumulate
 from math import gcd, lcm
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import msgspec
 
-from genus.can._plan.system import BusSpec, ChannelSpec
+from genus.can._plan.system import BusSpec, ChannelSpec, ErrorPassivePolicy
+from genus.can._wire.confinement import PASSIVE_ABOVE, TEC_PER_FAILURE, WARNING_FROM
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.errors import PlanError
 
@@ -31,6 +36,29 @@ class Occurrence(NamedTuple):
 
     start_ns: int
     deadline_ns: int
+
+
+def suspensions(omissions: int, frames: int, policy: ErrorPassivePolicy) -> int:
+    """How often the sender of a slot can be suspended in it, so that another station sends a frame before it goes on.
+
+    It is suspended if it is error passive after one of its frames, but the last: the one that is on the wire when the
+    slot starts, failures, and frames before the last. With the policy `stop` it begins below the warning limit, so that
+    it takes several failures until it is error passive; with `plan` it may be so from the start.
+
+    >>> [suspensions(omissions, 1, "stop") for omissions in range(6)]
+    [0, 0, 0, 0, 1, 2]
+    >>> [suspensions(omissions, 2, "plan") for omissions in range(3)]
+    [2, 4, 6]
+    """
+    if policy == "plan":
+        return (omissions + 1) * frames
+    counters = list(accumulate([TEC_PER_FAILURE, *([TEC_PER_FAILURE] * omissions + [-1]) * frames]))
+    return sum(WARNING_FROM - 1 + errors > PASSIVE_ABOVE for errors in counters[:-1])
+
+
+def most_errors(omissions: int, frames: int) -> int:
+    """The transmit error counter that a sender below the warning limit can reach in a slot, if all fails that may."""
+    return WARNING_FROM - 1 + TEC_PER_FAILURE * (omissions * frames + 1) - (frames - 1)
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +84,19 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     omissions: int
     used_ns: int
     """The bus time of an event if no frame fails."""
+    others_ns: int = 0
+    """Time for frames that other stations begin between its own, while its sender is suspended."""
+    error_passive: ErrorPassivePolicy = "stop"
+    """Whether its sender stops before it is error passive, or the slot is long enough for one that is."""
 
     @classmethod
     def of(cls, channel: ChannelSpec, bus: BusSpec, offset_ns: int = 0) -> Self:
         """The slot that a channel needs on a bus; it does not depend on other traffic."""
-        wait_ns = bus.longest_frame_ns + bus.error_ns
+        blocked_ns = bus.longest_frame_ns + bus.error_ns
         attempts = sum((channel.omissions + 1) * time + channel.omissions * bus.error_ns for time in channel.times)
+        suspended = suspensions(channel.omissions, channel.frames, bus.error_passive)
+        at_start = 1 if bus.error_passive == "plan" else 0
+        wait_ns, others_ns = (1 + at_start) * blocked_ns, (suspended - at_start) * blocked_ns
         return cls(
             channel=channel.name,
             event=channel.event,
@@ -70,12 +105,14 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
             etag=channel.etag,
             offset_ns=offset_ns,
             period_ns=channel.period_ns,
-            length_ns=wait_ns + attempts + bus.gap_ns,
+            length_ns=wait_ns + attempts + others_ns + bus.gap_ns,
             wait_ns=wait_ns,
             gap_ns=bus.gap_ns,
             frames=channel.frames,
             omissions=channel.omissions,
             used_ns=channel.event_ns,
+            others_ns=others_ns,
+            error_passive=bus.error_passive,
         )
 
     @property
@@ -85,8 +122,13 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempts_ns(self) -> int:
-        """The most bus time of its frames, with all the failures it allows."""
+        """The most time from its latest start to the end of its last frame, with all the failures it allows."""
         return self.length_ns - self.wait_ns - self.gap_ns
+
+    @property
+    def busy_ns(self) -> int:
+        """The most bus time of its own frames, with all the failures it allows."""
+        return self.attempts_ns - self.others_ns
 
     @property
     def deadline_ns(self) -> int:
@@ -204,6 +246,7 @@ def _check_slot(slot: Slot) -> None:
         "offset_ns": 0 <= slot.offset_ns < slot.period_ns,
         "wait_ns": slot.wait_ns >= 0 and slot.gap_ns >= 0 and slot.attempts_ns > 0,
         "used_ns": 0 < slot.used_ns <= slot.attempts_ns,
+        "others_ns": 0 <= slot.others_ns < slot.attempts_ns,
         "frames": slot.frames > 0,
         "omissions": slot.omissions >= 0,
         "number": FIRST_NODE <= slot.number <= LAST_NODE,

@@ -34,7 +34,7 @@ class HardInterference:
     @classmethod
     def of(cls, calendar: Calendar, shift_ns: int) -> "HardInterference":
         """The interference of a calendar, if clocks differ from the time of the bus by up to `shift_ns`."""
-        starts = [(start, slot.attempts_ns) for start, slot in calendar.starts_in_cycle()]
+        starts = [(start, slot.busy_ns) for start, slot in calendar.starts_in_cycle()]
         return cls(starts, calendar.cycle_ns, shift_ns)
 
     @property

@@ -19,6 +19,10 @@ QosName: TypeAlias = Literal["hard", "soft", "none"]
 """A QoS class by its name in system files."""
 QOS_NAMES: tuple[QosName, ...] = ("hard", "soft", "none")
 
+ErrorPassivePolicy: TypeAlias = Literal["stop", "plan"]
+"""What becomes of the hard channels of a node that is error passive: they stop, or their slots are planned for it."""
+ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "plan")
+
 LONGEST_EVENT = 4096
 """The longest event that can be planned, in bytes."""
 
@@ -38,6 +42,9 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The largest difference between the clock of any node and the time of the bus."""
     error_interval_ns: int | None = None
     """The least time between two bus errors that affect soft and other traffic; None for no such errors."""
+    error_passive: ErrorPassivePolicy = "stop"
+    """`stop`: a node near the error passive state does not use its hard slots, and tells so. `plan`: its slots are long
+    enough for the frames that others send while it is suspended."""
     middleware: bool = True
     """Whether the frames of clock synchronisation, claims and reports are on the bus."""
     sync_period_ns: int = 20_000_000

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 import msgspec
 
 from genus.can._plan.identifiers import parse_identifiers
-from genus.can._plan.system import LONGEST_EVENT, QOS_NAMES, BusSpec, ChannelSpec, ForeignFrame, QosName, System
+from genus.can._plan.system import (
+    ERROR_PASSIVE_POLICIES,
+    LONGEST_EVENT,
+    QOS_NAMES,
+    BusSpec,
+    ChannelSpec,
+    ForeignFrame,
+    QosName,
+    System,
+)
 from genus.can._plan.toml_table import TomlTable
 from genus.can._plan.units import write_span
 from genus.can._wire.frame import CLASSIC_BYTES, ETAG_MASK, FD_BYTES, FIRST_NODE, LAST_NODE
@@ -103,11 +112,11 @@ class EventTypes:
 FIRST_ETAG = 128
 """The first event tag that is not reserved for the middleware."""
 
+_BUS_SPANS = ("gap", "precision", "error_interval", "sync_period")
 _BUS_KEYS = (
-    *("bitrate", "data_bitrate", "gap", "precision", "error_interval", "types", "middleware", "sync_period"),
+    *("bitrate", "data_bitrate", *_BUS_SPANS, "types", "middleware", "error_passive"),
     *("reserved", "databases", "foreign_interval"),
 )
-_BUS_SPANS = ("gap", "precision", "error_interval", "sync_period")
 _FOREIGN_KEYS = ("name", "id", "size", "fd", "period", "jitter")
 _COMMON_KEYS = ("name", "event", "node", "class", "period", "size", "carries", "segmented", "subscribers")
 _CLASS_KEYS = {
@@ -238,9 +247,11 @@ def _read_bus(table: TomlTable) -> BusSpec:
     rates = table.bitrate("bitrate"), table.bitrate("data_bitrate")
     spans = {f"{key}_ns": table.span(key, zero=key == "precision") for key in _BUS_SPANS}
     given: dict[str, Any] = {name: span for name, span in spans.items() if span is not None}
-    middleware = table.flag("middleware", True)
+    given["middleware"] = table.flag("middleware", True)
+    if "error_passive" in table:
+        given["error_passive"] = table.one_of("error_passive", ERROR_PASSIVE_POLICIES)
     try:
-        return BusSpec(timing=Timing(*cast(tuple[int, int | None], rates)), middleware=middleware, **given)
+        return BusSpec(timing=Timing(*cast(tuple[int, int | None], rates)), **given)
     except (BusError, PlanError) as problem:
         raise PlanError(f"{table.location}: {problem}") from None
 
@@ -370,6 +381,7 @@ def _bus_entries(bus: BusSpec) -> Iterator[tuple[str, object]]:
     yield "gap", write_span(bus.gap_ns)
     yield "precision", write_span(bus.precision_ns)
     yield "error_interval", _write_optional(bus.error_interval_ns)
+    yield "error_passive", bus.error_passive
     yield "middleware", bus.middleware
     yield "sync_period", write_span(bus.sync_period_ns)
 

@@ -225,7 +225,7 @@ class Broker:
         """A frame was not confirmed in time; if it is gone, it is sent again, which does no harm."""
 
     def error_passive(self, now: int, passive: bool) -> None:
-        """The controller became error passive, or active again; nothing to do."""
+        """The controller became error passive, or active again; nothing to do: a broker has no hard channels."""
 
     def bus_off(self, now: int) -> None:
         """The controller is off the bus: drop everything that waits."""

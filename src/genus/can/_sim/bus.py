@@ -4,7 +4,8 @@ A frame starts when the bus is idle and all callbacks of that instant were made.
 intermission; at that instant the controllers are called: first the receivers, then the sender, then those that lost
 arbitration. A corrupted frame ends at its bad bit and is followed by the error frame: flag 6, echo 0 to 6, delimiter 8,
 intermission 3. With `exact_lengths=False` every frame has its maximum length and every error takes the whole frame and
-31 bits, as in response-time analysis (Davis et al. 2007); an error passive sender is not suspended then.
+31 bits, as in response-time analysis (Davis et al. 2007); the last 8 of these are the suspension of a sender that is
+error passive, in which other stations may begin.
 
 Most frames take a quick path: one sender, no fault hooks, no restrictions. `use_slow_path` selects the other path for
 the frames that need more.
@@ -249,6 +250,10 @@ class SimBus:
         """Determine anew which controllers receive which frames."""
         self._delivery.clear_caches()
 
+    def error_counters_changed(self, controller: Controller) -> None:
+        """An error counter of a controller has another value."""
+        self._confinement.counters_changed(controller)
+
     def _cut_off(self, controller: Controller) -> None:
         """Remove a sender during or at the end of its frame; others that send the same frame continue."""
         controller.on_wire = -1
@@ -330,7 +335,10 @@ class SimBus:
         if self._restricted:
             self._inform_guardians()
         self._result = result = self._determine_result(self.timing.bits_in(length_ns))
-        return length_ns if result is None else self._durations.busy_ns(length_ns, result)
+        if result is None:
+            return length_ns
+        suspended = any(map(self._confinement.suspends_after_failure, self._senders))
+        return self._durations.busy_ns(length_ns, result, suspended=suspended)
 
     def _inform_guardians(self) -> None:
         for sender in self._senders:

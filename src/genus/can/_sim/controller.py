@@ -3,7 +3,8 @@
 The bus drives its controllers. Fault confinement follows ISO 11898-1: the transmit error counter (TEC) goes up by 8 for
 each frame that fails and down by 1 for each that is sent. Above 127 the controller is error passive and waits 8 bits
 after each of its frames; above 255 it is off the bus until it has counted 128 sequences of 11 idle bits. The receive
-error counter (REC) goes up by 1 per error and down by 1 per good frame.
+error counter (REC) goes up by 1 per error and down by 1 per good frame. At 96 the controller raises a warning, with
+which it calls `error_passive`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,15 +12,16 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from genus.can._sim.scheduler import NEVER
+from genus.can._wire.confinement import PASSIVE_ABOVE, WARNING_FROM
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority, arbitration_key
 from genus.errors import BusError
 
 FrameHook: TypeAlias = Callable[[Frame, int], None]
 BusHook: TypeAlias = Callable[[int], None]
+StateHook: TypeAlias = Callable[[int, bool], None]
 Filters: TypeAlias = Sequence[tuple[int, int]]
 NO_KEY = 1 << 128
 """The arbitration key of an empty mailbox: it loses against every frame."""
-PASSIVE_ABOVE, OFF_ABOVE = 127, 255
 _REC_AFTER_PASSIVE = 119
 
 
@@ -99,6 +101,10 @@ class ControllerListener:
     def lost(self, now: int) -> None:
         """A frame that won arbitration against one of this station has ended, or an error frame while one waits."""
 
+    def error_passive(self, now: int, passive: bool) -> None:
+        """An error counter reached the warning limit, so that the controller may soon be error passive; or all are
+        below it again."""
+
     def bus_off(self, now: int) -> None:
         """The controller went off the bus after too many errors; its mailboxes are empty."""
 
@@ -121,6 +127,9 @@ class ControllerBus(Protocol):
     def clear_receiver_caches(self) -> None:
         """Determine anew which controllers receive which frames."""
 
+    def error_counters_changed(self, controller: "Controller") -> None:
+        """An error counter of a controller has another value."""
+
 
 class Controller:
     """State: one station's connection to a bus.
@@ -130,9 +139,9 @@ class Controller:
     """
 
     __slots__ = (
-        "attempts", "bus", "filters", "frames", "guardian", "key", "keys", "number", "off", "on_bus_off", "on_bus_on",
-        "on_failed", "on_lost", "on_receive", "on_sent", "on_wire", "rec", "receivers", "recovery", "replaced",
-        "senders", "suspended_until_ns", "tec",
+        "_rec", "_tec", "attempts", "bus", "filters", "frames", "guardian", "key", "keys", "number", "off",
+        "on_bus_off", "on_bus_on", "on_error_passive", "on_failed", "on_lost", "on_receive", "on_sent", "on_wire",
+        "receivers", "recovery", "replaced", "senders", "suspended_until_ns", "warned",
     )  # fmt: skip
 
     def __init__(
@@ -163,7 +172,9 @@ class Controller:
         self.bus: ControllerBus | None = None
         self.receivers: dict[int, tuple[tuple[FrameHook, ...], tuple[int, ...]]] = {}
         """A cache of its bus: which controllers receive which identifiers of this sender."""
-        self.tec = self.rec = 0
+        self._tec = self._rec = 0
+        self.warned = False
+        """What it called `on_error_passive` with last."""
         self.off = False
         self.recovery = 0
         """How many sequences of 11 idle bits are left until the controller is back on the bus."""
@@ -177,6 +188,7 @@ class Controller:
             sent=_overridden(listener.sent),
             failed=_overridden(listener.failed),
             lost=_overridden(listener.lost),
+            error_passive=_overridden(listener.error_passive),
             bus_off=_overridden(listener.bus_off),
             bus_on=_overridden(listener.bus_on),
         )
@@ -187,13 +199,37 @@ class Controller:
         sent: FrameHook | None = None,
         failed: FrameHook | None = None,
         lost: BusHook | None = None,
+        error_passive: StateHook | None = None,
         bus_off: BusHook | None = None,
         bus_on: BusHook | None = None,
     ) -> None:
         """Call these functions from now on; `ControllerListener` describes them."""
         self.on_receive, self.on_sent, self.on_failed = receive, sent, failed
-        self.on_lost, self.on_bus_off, self.on_bus_on = lost, bus_off, bus_on
+        self.on_lost, self.on_error_passive = lost, error_passive
+        self.on_bus_off, self.on_bus_on = bus_off, bus_on
         self._clear_receiver_caches()
+
+    @property
+    def tec(self) -> int:
+        """The transmit error counter."""
+        return self._tec
+
+    @tec.setter
+    def tec(self, value: int) -> None:
+        self._tec = value
+        if self.bus is not None:
+            self.bus.error_counters_changed(self)
+
+    @property
+    def rec(self) -> int:
+        """The receive error counter."""
+        return self._rec
+
+    @rec.setter
+    def rec(self, value: int) -> None:
+        self._rec = value
+        if self.bus is not None:
+            self.bus.error_counters_changed(self)
 
     @property
     def state(self) -> ErrorState:
@@ -205,7 +241,12 @@ class Controller:
     @property
     def is_passive(self) -> bool:
         """Whether an error counter is above the limit of the error active state."""
-        return self.tec > PASSIVE_ABOVE or self.rec > PASSIVE_ABOVE
+        return self._tec > PASSIVE_ABOVE or self._rec > PASSIVE_ABOVE
+
+    @property
+    def has_warning(self) -> bool:
+        """Whether the transmit error counter has reached the warning limit."""
+        return self._tec >= WARNING_FROM
 
     def set_filters(self, filters: Filters | None) -> None:
         """Set the acceptance filters: (value, mask) pairs over the 29-bit identifier; None accepts everything."""
@@ -252,8 +293,8 @@ class Controller:
         """Return to the state after power-on: mailboxes empty, counters 0, no filters."""
         self.clear()
         self.on_wire = -1
-        self.tec = self.rec = self.suspended_until_ns = 0
-        self.off = False
+        self._tec = self._rec = self.suspended_until_ns = 0
+        self.off = self.warned = False
         self.set_filters(None)
 
     def available_key(self, now: int) -> tuple[int, int]:

@@ -1,14 +1,14 @@
 """Fault confinement (ISO 11898-1): error counters of the controllers on a bus, suspension, bus-off and recovery."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
-from genus.can._sim.controller import OFF_ABOVE, PASSIVE_ABOVE, Controller
+from genus.can._sim.controller import Controller
 from genus.can._sim.fault_hooks import FrameOutcome
+from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE, SUSPENSION_BITS, TEC_PER_FAILURE
 from genus.can._wire.length import Timing
 
-TEC_PER_FAILURE = 8
-SUSPENSION_BITS = 8
 RECOVERY_SEQUENCES, RECOVERY_SEQUENCE_BITS = 128, 11
 """A controller is back on the bus after so many sequences of so many recessive bits."""
 
@@ -17,7 +17,6 @@ class ConfinedBus(Protocol):
     """What fault confinement needs of its bus."""
 
     timing: Timing
-    exact_lengths: bool
     controllers: dict[Controller, None]
 
     @property
@@ -54,7 +53,7 @@ class ErrorConfinement:
         self._bus = bus
         self._on = on
         self._sequence_ns = bus.timing.bits_ns(RECOVERY_SEQUENCE_BITS)
-        self._suspension_ns = bus.timing.bits_ns(SUSPENSION_BITS) if bus.exact_lengths else 0
+        self._suspension_ns = bus.timing.bits_ns(SUSPENSION_BITS)
         self._idle_since = 0
         self.with_errors: dict[Controller, None] = {}
         """Controllers whose counters are not 0."""
@@ -63,8 +62,7 @@ class ErrorConfinement:
 
     def add(self, controller: Controller) -> None:
         """Add a controller that was attached to the bus, with its counters."""
-        if controller.tec or controller.rec:
-            self.with_errors[controller] = None
+        self.counters_changed(controller)
         if controller.off:
             self._start_recovery(controller)
 
@@ -72,6 +70,25 @@ class ErrorConfinement:
         """Remove a controller that was detached from the bus."""
         self.with_errors.pop(controller, None)
         self.recovering = [each for each in self.recovering if each is not controller]
+
+    def counters_changed(self, controller: Controller) -> None:
+        """Note the counters of a controller; it says so at this instant if they reached or left the warning limit."""
+        if controller.tec or controller.rec:
+            self.with_errors[controller] = None
+        else:
+            self.with_errors.pop(controller, None)
+        if controller.has_warning is not controller.warned:
+            self._bus.at(self._bus.now, partial(self._report, controller))
+
+    def _report(self, controller: Controller) -> None:
+        if controller.has_warning is not controller.warned and controller.bus is not None:
+            controller.warned = controller.has_warning
+            if controller.on_error_passive is not None:
+                controller.on_error_passive(self._bus.now, controller.warned)
+
+    def suspends_after_failure(self, sender: Controller) -> bool:
+        """Whether a sender will be error passive if the frame that it sends now fails."""
+        return self._on and (sender.is_passive or sender.tec + TEC_PER_FAILURE > PASSIVE_ABOVE)
 
     def count_good_frame(self, senders: list[Controller], now: int) -> None:
         """Lower the counters of all controllers after a good frame."""
@@ -81,8 +98,6 @@ class ErrorConfinement:
                 controller.tec = max(controller.tec - 1, 0)
             else:
                 controller.count_good_frame()
-            if not controller.tec and not controller.rec:
-                self.with_errors.pop(controller, None)
 
     def count_bad_frame(self, senders: list[Controller], outcome: FrameOutcome) -> None:
         """Raise the counters of all controllers; a station alone on the bus stops counting when it is error passive."""
@@ -94,7 +109,6 @@ class ErrorConfinement:
                     controller.tec += TEC_PER_FAILURE
             elif not controller.off and outcome is not FrameOutcome.DUPLICATE:
                 controller.rec = min(controller.rec + 1, PASSIVE_ABOVE + 1)
-            self.with_errors[controller] = None
 
     def check_sender(self, sender: Controller, now: int) -> None:
         """After a failure: suspend a sender that is error passive, switch off one with too many errors."""
@@ -104,7 +118,7 @@ class ErrorConfinement:
             self._suspend(sender, now)
 
     def _suspend(self, sender: Controller, now: int) -> None:
-        if sender.is_passive and self._suspension_ns:
+        if sender.is_passive:
             sender.suspended_until_ns = now + self._suspension_ns
             self._bus.restrict(sender)
 
@@ -167,7 +181,6 @@ class ErrorConfinement:
     def _switch_on(self, controller: Controller, now: int) -> None:
         controller.tec = controller.rec = 0
         controller.off = False
-        self.with_errors.pop(controller, None)
         self._bus.clear_receiver_caches()
         self._bus.contend(controller, controller.key)
         if controller.on_bus_on is not None:

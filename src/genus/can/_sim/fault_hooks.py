@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from genus.can._wire.frame import Frame
-from genus.can._wire.length import FD_SIZES, SHORTEST_ERROR_BITS, Timing, padded_size
+from genus.can._wire.length import ACTIVE_ERROR_BITS, FD_SIZES, SHORTEST_ERROR_BITS, Timing, padded_size
 
 INTERMISSION_BITS = 3
 AFTER_ACKNOWLEDGEMENT_BITS = 11
@@ -166,14 +166,17 @@ class FrameDurations:
             return self.timing.exact_ns(frame)
         return self.timing.worst_case_ns(len(frame.data), fd=frame.fd, extended=frame.extended)
 
-    def busy_ns(self, frame_ns: int, result: TransmissionResult) -> int:
-        """How long the bus is busy with a frame of this length that ends with this result."""
+    def busy_ns(self, frame_ns: int, result: TransmissionResult, *, suspended: bool = False) -> int:
+        """How long the bus is busy with a frame of this length that ends with this result.
+
+        The longest error includes the suspension of its sender; if the sender is `suspended` the bus is free then.
+        """
         if result.duration_ns is not None:
             return result.duration_ns
         if result.outcome.is_good:
             return frame_ns
         if not self.exact:
-            return frame_ns + self.timing.error_ns
+            return frame_ns + (self.timing.bits_ns(ACTIVE_ERROR_BITS) if suspended else self.timing.error_ns)
         whole = frame_ns - self.timing.bits_ns(INTERMISSION_BITS)
         cut = whole if result.outcome is FrameOutcome.DUPLICATE else min(whole, self.timing.bits_ns(result.bit))
         return cut + self.timing.bits_ns(SHORTEST_ERROR_BITS + result.echo)

@@ -15,6 +15,7 @@ from genus.can._sim.faults import (
     ClockStep,
     Crash,
     Duplicates,
+    ErrorCounters,
     ExactErrors,
     Fault,
     FrameErrors,
@@ -29,8 +30,8 @@ from genus.errors import BusError, did_you_mean
 FAULTS: dict[str, type[Fault]] = {
     kind.name: kind
     for kind in (
-        FrameErrors, ExactErrors, BlockingErrors, Bursts, TransmitterFault, Duplicates, Omissions, Losses, Swaps,
-        Babble, ClockStep, ClockDrift, Crash, Partition,
+        FrameErrors, ExactErrors, BlockingErrors, Bursts, TransmitterFault, ErrorCounters, Duplicates, Omissions,
+        Losses, Swaps, Babble, ClockStep, ClockDrift, Crash, Partition,
     )
 }  # fmt: skip
 

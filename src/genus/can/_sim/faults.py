@@ -28,6 +28,7 @@ from genus.can._sim.fault_hooks import (
 )
 from genus.can._sim.scheduler import NEVER
 from genus.can._sim.trace import TrafficClass
+from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE
 from genus.can._wire.frame import Frame, Identifier
 from genus.can._wire.length import Timing
 from genus.errors import BusError
@@ -39,6 +40,7 @@ class FaultyStation(Protocol):
     """What faults need of a station."""
 
     clock: SimClock
+    controller: Controller
 
     def crash(self) -> None:
         """Stop at once."""
@@ -308,6 +310,29 @@ def corrupt_randomly(transmission: Transmission, random: Random) -> Corrupt:
 
 def _last_bit(transmission: Transmission) -> int:
     return transmission.bits - AFTER_ACKNOWLEDGEMENT_BITS
+
+
+class ErrorCounters(Fault, frozen=True, kw_only=True):
+    """The error counters of some stations have these values at a time: error passive above 127."""
+
+    name: ClassVar[str] = "counters"
+    nodes: tuple[int, ...]
+    tec: int = 0
+    rec: int = 0
+    at_ns: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tec <= OFF_ABOVE or not 0 <= self.rec <= PASSIVE_ABOVE + 1:
+            raise BusError(f"counters: tec is 0 to {OFF_ABOVE} and rec 0 to {PASSIVE_ABOVE + 1}")
+
+    def inject(self, simulation: FaultySystem, random: Random) -> None:
+        """Schedule the change of the counters."""
+        for number in self.nodes:
+            simulation.at(self.at_ns, partial(self._set, simulation.host(number).controller))
+
+    def _set(self, controller: Controller) -> None:
+        if not controller.off:
+            controller.tec, controller.rec = self.tec, self.rec
 
 
 class ClockStep(Fault, frozen=True, kw_only=True):

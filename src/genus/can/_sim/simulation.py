@@ -121,11 +121,17 @@ class Host:
 
             return input
 
+        def error_passive(now: int, passive: bool) -> None:
+            if self._machine is machine:
+                machine.error_passive(local_time(now), passive)
+                handle_outputs()
+
         self.controller.connect(
             receive=frame_input(machine.receive),
             sent=frame_input(machine.sent),
             failed=frame_input(machine.failed),
             lost=bus_input(machine.lost),
+            error_passive=error_passive,
             bus_off=bus_input(machine.bus_off),
             bus_on=bus_input(machine.bus_on),
         )

@@ -1,9 +1,9 @@
 """CAN logs with a DBC file: frames become events of the types of its messages, in columns.
 
-A plain log of `candump -L` is divided into ranges of lines, so that a large one uses all cores; gzip files and the
-other formats are read by one task. The position of an event is the byte at which its line begins, in the decompressed
-text of a gzip file; in the other formats it is the number of its frame. Damage without such a position has a negative
-one.
+A plain log of a text format in which a line means the same wherever it is (`candump -L`, CSV, TRC and others) is
+divided into ranges of lines, so that a large one uses all cores; compressed files and the other formats are read by one
+task. The position of an event is the byte at which its line begins, in the unpacked text; in binary formats it is the
+number of its frame. Damage without such a position has a negative one.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -22,14 +22,16 @@ from genus.can._dbc import Dbc
 from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, MessageColumns, RefusedFrames
 from genus.can._dbc.layout import MessageLayout
 from genus.can._dbc.message_types import UNKNOWN_ID
-from genus.can._logs.candump import parse_candump
-from genus.can._logs.frames import EXTENDED, FrameColumns, LoggedFrame
-from genus.can._logs.log import FORMATS
-from genus.can._logs.log_file import LogFile, SkippedRecords
-from genus.can._logs.text_logs import LONGEST_LINE
+from genus.can._logs.by_example import TextReader
+from genus.can._logs.candump import CandumpReader
+from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Head, detect, text_reader
+from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock
+from genus.can._logs.log import BINARY_READERS, log_ending
+from genus.can._logs.log_file import LONGEST_LINE, LogFile, SkippedRecords, head_of
+from genus.can._logs.packing import looks_like_utf_16, packing_of
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
-from genus.lake._ingest.text_lines import byte_ranges, read_blocks
+from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
 from genus.lake._tables.columns import POSITION, RECORDED
 from genus.lake._tables.files import local_path, open_input
 from genus.model import ChoiceType
@@ -37,16 +39,17 @@ from genus.model import ChoiceType
 FRAMES_AT_ONCE = 1 << 18
 """How many frames are decoded together; with fewer, each of very many messages would have only a few frames."""
 LETTERS_AT_ONCE = 10_000
-CANDUMP = "log"
-_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+
+Reader: TypeAlias = TextReader | CandumpReader
 
 
 class CanLogs(msgspec.Struct, frozen=True):
-    """The format of CAN logs: candump, ASC, TRC, CSV or BLF, plain or gzip."""
+    """The format of CAN logs: one of those that `genus.can.read_log` knows, plain or compressed."""
 
     messages: tuple[MessageLayout, ...]
     log: str
-    """The log format, by the usual ending of its files: `log` (candump), `asc`, `blf`, `trc` or `csv`."""
+    """The name of the log format, such as `log` (`candump -L`), `asc`, `csv` or `blf`."""
     unknown: Literal["dead", "pass"] = "dead"
     """What happens to frames that belong to no message: they become dead letters, or are left out."""
     channel: str | None = None
@@ -64,22 +67,78 @@ class CanLogs(msgspec.Struct, frozen=True):
         return cls(tuple(map(_without_comments, dbc.messages)), log, unknown, channel)
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of a plain candump log; one split of any other file."""
-        if self.log != CANDUMP:
+        """Ranges of a plain log whose lines can be read anywhere; one split of any other file."""
+        packing = self._packing(path)
+        if packing not in (None, "gzip") or not self._is_divisible(path):
             return [Split(path, 0, size)]
+        return byte_ranges(path, size, target, packing == "gzip")
+
+    def _packing(self, path: str) -> str | None:
+        """How a file is compressed; `utf-16` if its bytes are not those of its lines."""
         with open_input(path) as file:
-            gzipped = file.read(len(_GZIP)) == _GZIP
-        return byte_ranges(path, size, target, gzipped)
+            start = file.read(1024)
+        is_text = self.log in TEXT_FORMATS
+        return packing_of(start) or ("utf-16" if is_text and (looks_like_utf_16(start) or b"\n" not in start) else None)
+
+    def _is_divisible(self, path: str) -> bool:
+        try:
+            return self.log in TEXT_FORMATS and self._reader(path).is_divisible
+        except RecordingError:
+            return False
+
+    def _reader(self, path: str) -> Reader:
+        """The reader of a text log, for its first line."""
+        with open_input(path) as file:
+            head = Head.of(head_of(file, HEAD_BYTES))
+        reader = text_reader(self.log, head)
+        if isinstance(reader, TextReader) and reader.times == "none":
+            reader.format.times.start_us = changed_us(path)
+        return reader
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events of a split, and dead letters for everything that is not an event."""
         chunks = _ChunkReader(self, types)
-        for found in _read_candump(split) if self.log == CANDUMP else _read_frames(split, self.log):
+        for found in self._read_lines(split, chunks) if self._is_ranged(split) else self._read_file(split, chunks):
             if isinstance(found, FrameColumns):
                 yield from chunks.add(self._of_channel(found))
             elif found:
                 yield found
         yield from chunks.flush()
+
+    def _is_ranged(self, split: Split) -> bool:
+        """Whether a split was made by `byte_ranges`."""
+        return self._packing(split.path) in (None, "gzip") and self._is_divisible(split.path)
+
+    def _read_lines(self, split: Split, chunks: "_ChunkReader") -> Iterator[FrameColumns | list[DeadLetter]]:
+        """The lines of a range of a text log."""
+        reader = self._reader(split.path)
+        chunks.has_times = reader.times != "none"
+        if split.start:
+            with open_input(split.path) as file:
+                reader.parse(head_of(file, HEAD_BYTES))  # headers say how lines are read
+        for block in read_blocks(split, LONGEST_LINE):
+            if isinstance(block, list):
+                yield block
+                continue
+            text = block.text.replace(_BOM, b"   ", 1) if block.at == 0 and block.text.startswith(_BOM) else block.text
+            yield from _parts(reader.parse(text, block.at))
+
+    def _read_file(self, split: Split, chunks: "_ChunkReader") -> Iterator[FrameColumns | list[DeadLetter]]:
+        """All of a file that is read by one task."""
+        skipped = _SkippedAsDead()
+        try:
+            with _local_file(split.path) as path, closing(LogFile(path, skipped)) as file:
+                if self.log not in TEXT_FORMATS:
+                    for block in BINARY_READERS[self.log](file):
+                        yield from _parts(block)
+                else:
+                    reader = self._reader(split.path)
+                    chunks.has_times = reader.times != "none"
+                    for at, text in file.lines():
+                        yield from _parts(reader.parse(text, at))
+        except RecordingError as problem:
+            skipped.note(str(problem), "byte 0")
+        yield skipped.letters
 
     def _of_channel(self, frames: FrameColumns) -> FrameColumns:
         if self.channel is None or frames.channels == (self.channel,):
@@ -93,35 +152,24 @@ def _without_comments(message: MessageLayout) -> MessageLayout:
     return msgspec.structs.replace(message, signals=signals, comment=None)
 
 
+def find_log_format(path: str) -> str:
+    """The name of a log's format, by its content, or else its ending; LakeError if it is none that is known."""
+    with open_input(path) as file:
+        detected = detect(head_of(file, HEAD_BYTES))
+    found = detected.format or ENDINGS.get(log_ending(path))
+    if found is None:
+        raise LakeError(
+            f"{path}: it is not recognised as a CAN log: {detected.tried}; name its format (format=, --format)"
+        )
+    return found
+
+
 # -- files to frames ---------------------------------------------------------------------------------------------------
 
 
-def _read_candump(split: Split) -> Iterator[FrameColumns | list[DeadLetter]]:
-    for block in read_blocks(split, LONGEST_LINE):
-        if isinstance(block, list):
-            yield block
-            continue
-        found = parse_candump(block.text, block.at)
-        yield from found.frames
-        yield [DeadLetter.of(*damaged) for damaged in found.damaged]
-
-
-def _read_frames(split: Split, log: str) -> Iterator[FrameColumns | list[DeadLetter]]:
-    """The frames of a file that is read frame by frame, `FRAMES_AT_ONCE` together."""
-    skipped = _SkippedAsDead()
-    frames: list[tuple[int, LoggedFrame]] = []
-    try:
-        with _local_file(split.path) as path, closing(LogFile(path, skipped)) as file:
-            for numbered in enumerate(FORMATS[log](file)):
-                frames.append(numbered)
-                if len(frames) == FRAMES_AT_ONCE:
-                    yield FrameColumns.of(frames)
-                    frames = []
-    except RecordingError as problem:
-        skipped.note(str(problem), "byte 0")
-    if frames:
-        yield FrameColumns.of(frames)
-    yield skipped.letters
+def _parts(block: LogBlock) -> Iterator[FrameColumns | list[DeadLetter]]:
+    yield from block.frames
+    yield [DeadLetter.of(*damaged) for damaged in block.damaged]
 
 
 class _SkippedAsDead(SkippedRecords):
@@ -168,6 +216,8 @@ class _ChunkReader:
         self._decoder = _decoder(format.messages)
         self._mismatches: dict[str, str | None] = {}
         self._waiting: dict[int, list[FrameColumns]] = {}
+        self.has_times = True
+        """Whether the log has time stamps; otherwise events have no time, and were recorded at the file's date."""
 
     def add(self, frames: FrameColumns) -> Iterator[Chunk]:
         """Take frames; gives chunks once there are `FRAMES_AT_ONCE` of one width."""
@@ -189,7 +239,7 @@ class _ChunkReader:
             elif mismatch := self._mismatch(part.message):
                 yield from self._dead_letters(RefusedFrames(mismatch, part.rows), frames)
             else:
-                yield Columns(part.message.type_name, _with_positions(part, frames))
+                yield Columns(part.message.type_name, _with_positions(part, frames, self.has_times))
 
     def _dead_letters(self, refused: RefusedFrames, frames: FrameColumns) -> Iterator[list[DeadLetter]]:
         if refused.reason == UNKNOWN_ID and self._leaves_out_unknown:
@@ -219,16 +269,20 @@ def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
         labels = plan.vector.find(signal.label).type if signal.label is not None else None
         if isinstance(labels, ChoiceType) and (new := set(signal.labels) - set(labels.values)):
             return f"{plan.name}: {signal.label} has labels that are not in the catalog: {', '.join(sorted(new))}"
-    always = {signal.attribute for signal in message.signals if signal.multiplexer is None}
+    always = {signal.attribute for signal in message.signals if not message.is_optional(signal)}
     missing = sorted(set(plan.required) - always)
-    return f"{plan.name}: {', '.join(missing)} is required, but not in the DBC file" if missing else None
+    lacking = "may be absent in these frames" if message.truncated else "not in the DBC file"
+    return f"{plan.name}: {', '.join(missing)} is required, but {lacking}" if missing else None
 
 
-def _with_positions(part: DecodedFrames, frames: FrameColumns) -> pa.RecordBatch:
+def _with_positions(part: DecodedFrames, frames: FrameColumns, has_times: bool) -> pa.RecordBatch:
     """A batch with the positions of its events, and the times at which they were recorded."""
-    position = pa.array(frames.position[part.rows], pa.int64())
-    names = [*part.batch.schema.names, POSITION, RECORDED]
-    return pa.RecordBatch.from_arrays([*part.batch.columns, position, part.batch.column("time")], names=names)
+    columns = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
+    added = {POSITION: pa.array(frames.position[part.rows], pa.int64()), RECORDED: columns["time"]}
+    if not has_times:
+        del columns["time"]
+    columns |= added
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _frames_as_dead_letters(reason: str, frames: FrameColumns) -> Iterator[DeadLetter]:

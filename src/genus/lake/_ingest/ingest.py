@@ -6,7 +6,7 @@ families, everything else to the dead letters.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from pyspark.sql import functions as F
@@ -22,6 +22,9 @@ from genus.lake._tables.files import FileInfo
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.shapes import MAX_SHAPES, new_shapes
 from genus.records._mapping import Mapping
+
+if TYPE_CHECKING:
+    from genus.can._dbc import Dbc
 
 COMMIT_BYTES = 1 << 30
 COMMIT_FILES = 500
@@ -53,7 +56,7 @@ class FormatOptions(msgspec.Struct, frozen=True):
 
     format: str | None = None
     mapping: Mapping | PathLike | None = None
-    dbc: PathLike | None = None
+    dbc: "PathLike | Dbc | None" = None
     unknown: Unknown = "dead"
 
     def chooser(self) -> FormatChooser:

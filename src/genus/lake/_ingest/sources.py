@@ -39,7 +39,8 @@ def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
 
 
 RECORDING = "recording"
-CAN_ENDINGS = ("log", "asc", "blf", "trc")
+CAN_ENDINGS = ("log", "asc", "blf", "trc", "mf4", "mdf", "pcap", "pcapng", "crtd")
+"""Endings of CAN logs; with a DBC file, a file of any ending that is no other format is one if its content is."""
 
 PathLike = str | os.PathLike[str]
 Unknown = Literal["dead", "pass"]
@@ -90,19 +91,23 @@ class FormatChooser:
     """Chooses the format of each file: the one that was asked for, or by its ending."""
 
     def __init__(
-        self, format: str | None, mapping: Mapping | PathLike | None, dbc: PathLike | None, unknown: Unknown = "dead"
+        self,
+        format: str | None,
+        mapping: Mapping | PathLike | None,
+        dbc: "PathLike | Dbc | None",
+        unknown: Unknown = "dead",
     ) -> None:
         self._format = format
         self._mapping = mapping if mapping is None or isinstance(mapping, Mapping) else read_mapping(os.fspath(mapping))
-        self._dbc_path, self._unknown = dbc, unknown
+        self._given_dbc, self._unknown = dbc, unknown
 
     @cached_property
     def _dbc(self) -> "Dbc | None":
-        if self._dbc_path is None:
-            return None
+        if not isinstance(self._given_dbc, str | os.PathLike):
+            return self._given_dbc
         from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-        return load_dbc(self._dbc_path)
+        return load_dbc(self._given_dbc)
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -114,8 +119,8 @@ class FormatChooser:
         ending = self._format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
-        if ending in CAN_ENDINGS or (self._dbc_path is not None and ending == "csv"):
-            return self._can_logs(path, ending)
+        if ending in CAN_ENDINGS or (self._given_dbc is not None and (ending == "csv" or ending not in ENDINGS)):
+            return self._can_logs(path)
         if ending in ENDINGS:
             return mapped_format(path, ending, self._mapping)
         known = ", ".join(("genus", *ENDINGS, *CAN_ENDINGS))
@@ -126,12 +131,12 @@ class FormatChooser:
         if self._mapping is not None:
             self._mapping.check(types)
 
-    def _can_logs(self, path: str, ending: str) -> Format:
+    def _can_logs(self, path: str) -> Format:
         if self._dbc is None:
             raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
-        from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
+        from genus.lake._ingest.can_logs import CanLogs, find_log_format  # needs cantools, an extra
 
-        return CanLogs.of(self._dbc, ending, unknown=self._unknown)
+        return CanLogs.of(self._dbc, self._format or find_log_format(path), unknown=self._unknown)
 
 
 def ending_of(path: str) -> str:

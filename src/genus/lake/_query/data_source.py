@@ -32,7 +32,19 @@ from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow
 
-_OPTIONS = ("catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type")
+_OPTIONS = (
+    "catalog",
+    "dbc",
+    "dead",
+    "format",
+    "mapping",
+    "path",
+    "paths",
+    "splitBytes",
+    "subscription",
+    "truncated",
+    "type",
+)
 
 
 class GenusDataSource(DataSource):
@@ -142,11 +154,19 @@ def _catalog_text(options: Mapping[str, str]) -> str:
     text = "" if path is None else _read_text(path if path.endswith(".json") else f"{path.rstrip('/')}/{CATALOG_FILE}")
     if dbc is None:
         return text
+    catalog = Catalog.parse(text) if text else Catalog()
+    catalog.register(*chooser_of(options).types)
+    return catalog.text()
+
+
+def chooser_of(options: Mapping[str, str]) -> FormatChooser:
+    """Chooses the formats of files by options."""
+    path = options.get("dbc")
+    if path is None or options.get("truncated", "false").lower() != "true":
+        return FormatChooser(options.get("format"), options.get("mapping"), path)
     from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-    catalog = Catalog.parse(text) if text else Catalog()
-    catalog.register(*load_dbc(dbc).all_types)
-    return catalog.text()
+    return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, truncated=True))
 
 
 def _read_text(path: str) -> str:
@@ -197,7 +217,7 @@ class SourceSplit(msgspec.Struct, frozen=True):
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
     """The splits of all files given to `load`."""
-    choose = FormatChooser(options.get("format"), options.get("mapping"), options.get("dbc"))
+    choose = chooser_of(options)
     paths = dict.fromkeys(path for given in _paths(options) for path in _list_files(given))
     return split_files(paths, choose, int(options.get("splitBytes", SPLIT_BYTES)))
 

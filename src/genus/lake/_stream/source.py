@@ -22,13 +22,13 @@ from pyspark.sql.types import StructType
 from genus.errors import LakeError
 from genus.lake._ingest.format import types_of
 from genus.lake._ingest.job import SPLIT_BYTES
-from genus.lake._ingest.sources import FormatChooser
 from genus.lake._local.scan import DataFile, TableScan
 from genus.lake._query.data_source import (
     EventQuery,
     GenusDataSource,
     SourceQuery,
     SourceSplit,
+    chooser_of,
     parse_options,
     read_split,
     select_columns,
@@ -62,6 +62,7 @@ def register_data_source(spark: SparkSession) -> None:
     | `type` | a type, as a shorter form of `subscription` |
     | `catalog` | a catalog file, or the folder of a lake; the types of `dbc` are added to it. A lake has its own |
     | `format`, `mapping`, `dbc` | as in `Lake.ingest` |
+    | `truncated` | `true` decodes frames that are shorter than their message as far as they reach |
     | `dead` | `true` returns the dead letters instead of events |
     | `splitBytes` | the number of bytes that a task reads |
     | `maxFilesPerTrigger` | on a stream: the most files in a batch, those of the lake or those that landed |
@@ -371,8 +372,7 @@ class LandingStreamReader(FollowingReader):
         """The splits of the files of a batch."""
         paths = [f"{self._path}/{name}" for name in FileSet.parse(end) - FileSet.parse(start)]
         options = self._options
-        choose = FormatChooser(options.get("format"), options.get("mapping"), options.get("dbc"))
-        splits = split_files(paths, choose, int(options.get("splitBytes", SPLIT_BYTES)))
+        splits = split_files(paths, chooser_of(options), int(options.get("splitBytes", SPLIT_BYTES)))
         return [InputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,115 @@
+"""The text of a DBC file, cut into statements so that one damaged statement does not affect the others.
+
+A statement begins with a keyword and ends at the first `;` outside of strings, or with its line where the format has no
+`;` (messages and signals). If that `;` is missing, or a quote is, the next line that begins with a keyword ends the
+statement: a comment may contain such lines, but only if its own quotes and its `;` are in order.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+KEYWORDS = frozenset(
+    {"BA_", "BA_DEF_", "BA_DEF_DEF_", "BA_DEF_DEF_REL_", "BA_DEF_REL_", "BA_DEF_SGTYPE_", "BA_REL_", "BA_SGTYPE_"}
+    | {"BO_", "BO_TX_BU_", "BS_", "BU_", "BU_BO_REL_", "BU_EV_REL_", "BU_SG_REL_", "CAT_", "CAT_DEF_", "CM_"}
+    | {"ENVVAR_DATA_", "EV_", "EV_DATA_", "FILTER", "NS_", "NS_DESC_", "SG_", "SG_MUL_VAL_", "SGTYPE_", "SGTYPE_VAL_"}
+    | {"SIG_GROUP_", "SIG_TYPE_REF_", "SIG_VALTYPE_", "SIGTYPE_VALTYPE_", "VAL_", "VAL_TABLE_", "VERSION"}
+)
+"""The words that begin statements; none of them can be a name."""
+ONE_LINE = frozenset({"BO_", "SG_", "BS_", "BU_", "VERSION"})
+"""Statements that end with their line."""
+UNKNOWN = ""
+"""The keyword of text that begins with none."""
+
+_WORDS = "|".join(sorted(KEYWORDS, key=len, reverse=True))
+_START = re.compile(rf'^[^\S\n]*(?P<keyword>{_WORDS})(?=[\s:"]|\Z)', re.MULTILINE)
+_KEYWORD = re.compile(rf'(?:{_WORDS})(?=[\s:"]|\Z)')
+_GAP = re.compile(r"(?:[\s;]|//[^\n]*)*+")
+_SYMBOLS = re.compile(r"NS_\s*:?[^\S\n]*+(?:\n\s*[A-Z_]+[^\S\n]*(?=\n|\Z))*+")
+"""The section of new symbols: keywords alone on their lines."""
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TO_SEMICOLON = re.compile(rf'(?:[^";]++|{_STRING})*+;', re.DOTALL)
+_LONGEST = 1 << 16
+"""A longer comment is damaged; a bound, because the search for a missing quote would read the file to its end."""
+_COMMENT = re.compile(rf'CM_\s+(?:(?:SG_|BO_|BU_|EV_)[^";]*)?{_STRING}\s*;', re.DOTALL)
+_NEXT_ON_LINE = re.compile(r"(?<=\s)(?:SG_\s+[^\":\n]+:\s*\d+\s*\||BO_\s+\d+\s+[^\":\n]+:\s*\d)")
+_LINE_COMMENT = re.compile(r'^((?:[^"/]|"[^"]*"|/(?!/))*+)//.*')
+
+
+class Statement(NamedTuple):
+    """One statement: where it begins, its keyword, and its text from there, without its `;`."""
+
+    line: int
+    """Counted from 1."""
+    keyword: str
+    text: str
+    ended: bool
+    """Whether its end was found: a `;`, or the end of the line where that is enough."""
+
+    @property
+    def body(self) -> str:
+        """The text after the keyword."""
+        return self.text[len(self.keyword) :].strip()
+
+
+class Part(NamedTuple):
+    """A statement that is given to cantools, and the line of the file that it comes from."""
+
+    line: int
+    text: str
+
+
+def split_statements(text: str) -> Iterator[Statement]:
+    """The statements of a file in their order; comments and the section of new symbols are left out.
+
+    >>> [tuple(each)[:3] for each in split_statements('BO_ 1 M: 8 A\\n SG_ s : 0|8@1+ (1,0) [0|0] "" B\\nCM_ "open;')]
+    [(1, 'BO_', 'BO_ 1 M: 8 A'), (2, 'SG_', 'SG_ s : 0|8@1+ (1,0) [0|0] "" B'), (3, 'CM_', 'CM_ "open')]
+    """
+    starts = [found.start("keyword") for found in _START.finditer(text)]
+    newlines = [found.start() for found in re.finditer("\n", text)]
+    at = _skip(text, 0)
+    while at < len(text):
+        found = _KEYWORD.match(text, at)
+        keyword = found.group() if found else UNKNOWN
+        following = bisect_right(starts, at)
+        most = starts[following] if following < len(starts) else len(text)
+        end, ended = _end_of(text, at, keyword, most)
+        if keyword != "NS_":
+            yield Statement(bisect_right(newlines, at) + 1, keyword, _stripped(text[at:end], keyword), ended)
+        at = _skip(text, end)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _GAP.match(text, at)
+    assert found is not None  # it matches nothing too
+    return found.end()
+
+
+def _end_of(text: str, at: int, keyword: str, most: int) -> tuple[int, bool]:
+    """Where the statement at a position ends, and whether that is its own end."""
+    if keyword == "NS_" and (symbols := _SYMBOLS.match(text, at)):
+        return symbols.end(), True
+    if keyword in ONE_LINE or keyword == UNKNOWN:
+        return _end_of_line(text, at, most), True
+    found = _TO_SEMICOLON.match(text, at, most)
+    if found is None and keyword == "CM_":
+        found = _COMMENT.match(text, at, at + _LONGEST)
+    return (found.end(), True) if found else (most, False)
+
+
+def _end_of_line(text: str, at: int, most: int) -> int:
+    """The end of the line, or of the first statement on it; signals that are broken into lines are joined."""
+    following = _NEXT_ON_LINE.search(text, at + 1, most)
+    line = text.find("\n", at, most)
+    end = most if line < 0 else line
+    if text.startswith("SG_", at) and line >= 0 and "(" not in text[at:line]:
+        end = most
+    return min(end, following.start()) if following else end
+
+
+def _stripped(text: str, keyword: str) -> str:
+    """A statement without its `;` and, if it is a line, without a comment at its end."""
+    if keyword in ONE_LINE and (found := _LINE_COMMENT.match(text)):
+        text = found.group(1)
+    return text.strip().removesuffix(";").rstrip() if keyword != UNKNOWN else text.strip()

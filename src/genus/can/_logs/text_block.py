@@ -1,0 +1,136 @@
+"""A block of lines of a text log, cut into tokens in columns."""
+
+import re
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from genus.can._logs.digits import FRONT, Bytes, Mask, Offsets, windows_at, words_at
+from genus.can._wire.frame import FD_BYTES
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+"""Numbers of lines in a block."""
+
+BLANKS = " \t\r\n\x0b\x0c"
+BEHIND = 8 * FD_BYTES
+"""So many bytes are behind the last character, for windows that go over its end."""
+_QUOTE = ord('"')
+_IS_BLANK = np.zeros(256, np.bool_)
+_IS_BLANK[list(BLANKS.encode())] = True
+
+
+class Tokens(NamedTuple):
+    """The tokens of all lines: where each begins and ends, and for each line its first token and how many it has."""
+
+    start: Offsets
+    end: Offsets
+    first: Offsets
+    count: Offsets
+
+
+class TextBlock:
+    """Whole lines of a log in a buffer of numpy; offsets count from the beginning of the buffer."""
+
+    def __init__(self, text: bytes, delimiter: str) -> None:
+        """Tokens are separated by blanks, or by one `delimiter` each, so that they can be empty."""
+        self.text, self.delimiter = text, delimiter
+        end = b"" if text.endswith(b"\n") else b"\n"
+        self.buffer: Bytes = np.frombuffer(b"\n" * FRONT + text + end + b"\n" * BEHIND, np.uint8)
+        size = FRONT + len(text) + len(end)
+        self.end: Offsets = np.flatnonzero(self.buffer[FRONT:size] == ord("\n")) + FRONT
+        self.start: Offsets = np.append(FRONT, self.end[:-1] + 1)[: len(self.end)]
+        self.tokens = self._split(size)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def line(self, row: int) -> bytes:
+        """A line without its newline."""
+        return self.text[self.start[row] - FRONT : self.end[row] - FRONT]
+
+    def position(self, rows: Rows) -> Offsets:
+        """The bytes of the text at which lines begin."""
+        return self.start[rows] - FRONT
+
+    def _split(self, size: int) -> Tokens:
+        used = self.buffer[:size]
+        if not self.delimiter:
+            is_blank = _blanks(used)
+            edges = np.flatnonzero(is_blank[1:] != is_blank[:-1]) + 1
+            start, end = edges[0::2], edges[1::2]
+        else:
+            end = np.flatnonzero((used == ord(self.delimiter)) | (used == ord("\n")))[FRONT:]
+            start = np.append(FRONT, end[:-1] + 1)[: len(end)]
+            end = end - ((self.buffer[end - 1] == ord("\r")) & (self.buffer[end] == ord("\n")))
+        first = np.searchsorted(start, self.start)
+        return Tokens(start, end, first, np.diff(first, append=len(start)))
+
+    def whole_fields(self) -> Mask | None:
+        """The lines in which no quoted text has a delimiter in it; None if that is all lines."""
+        quotes = np.flatnonzero(self.buffer == _QUOTE)
+        if not self.delimiter or not len(quotes):
+            return None
+        found = np.searchsorted(quotes, self.start) == np.searchsorted(quotes, self.end)
+        quoted = np.flatnonzero(~found)
+        found[quoted] = self._are_whole(quotes, quoted)
+        return found
+
+    def _are_whole(self, quotes: Offsets, rows: Rows) -> Mask:
+        """The lines among some with quotes in which every token has none, or one at each end."""
+        tokens = self.tokens
+        count = tokens.count[rows]
+        last = np.cumsum(count)
+        which = np.repeat(tokens.first[rows] - last + count, count) + np.arange(last[-1] if len(last) else 0)
+        start, end = tokens.start[which], tokens.end[which]
+        inside = np.searchsorted(quotes, end) - np.searchsorted(quotes, start)
+        is_quoted = (self.buffer[start] == _QUOTE) & (self.buffer[end - 1] == _QUOTE) & (inside == 2)
+        torn = np.append(0, np.cumsum((inside > 0) & ~is_quoted))
+        found: Mask = torn[last] == torn[last - count]
+        return found
+
+    def has_bytes(self, starts: Offsets, wanted: bytes) -> Mask:
+        """Where the buffer has these bytes."""
+        found = np.ones(len(starts), np.bool_)
+        for part in range(0, len(wanted), 8):
+            piece = wanted[part : part + 8]
+            mask, word = np.uint64((1 << 8 * len(piece)) - 1), np.uint64(int.from_bytes(piece, "little"))
+            found &= (words_at(self.buffer, starts + part) & mask) == word
+        return found
+
+    def pairs_apart(self, starts: Offsets, count: int, step: int) -> tuple[Bytes, Mask]:
+        """The characters of `count` pairs that begin `step` apart, and where only separators are between them."""
+        rows = windows_at(self.buffer, starts, step * count).reshape(len(starts), count, step)
+        between = rows[:, :-1, 2:].reshape(len(starts), -1)
+        is_between = _IS_BLANK[between] | (between == ord(self.delimiter or " "))
+        is_apart = np.ones(len(starts), np.bool_) if is_between.all() else is_between.all(axis=1)
+        return np.ascontiguousarray(rows[:, :, :2]).reshape(len(starts), 2 * count), is_apart
+
+
+def _blanks(text: Bytes) -> Mask:
+    """Which characters are blanks: by comparing, unless there are control characters that are none."""
+    found: Mask = text <= ord(" ")
+    if ((text < ord("\t")) | ((text > ord("\r")) & (text < ord(" ")))).any():
+        found = _IS_BLANK[text]
+    return found
+
+
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*[mK]")
+
+
+def without_colours(text: bytes) -> bytes:
+    """Text with blanks in place of what sets the colours of a terminal."""
+    return _COLOUR.sub(lambda found: b" " * len(found[0]), text) if b"\x1b" in text else text
+
+
+_TOKEN = re.compile(f"[^{BLANKS}]+")
+
+
+def split_line(text: str, delimiter: str) -> list[tuple[int, int]]:
+    """The tokens of one line, as `TextBlock` finds them."""
+    if not delimiter:
+        return [found.span() for found in _TOKEN.finditer(text)]
+    text = text.removesuffix("\r")
+    bounds = [-1, *(at for at, letter in enumerate(text) if letter == delimiter), len(text)]
+    return [(start + 1, end) for start, end in pairwise(bounds)]
