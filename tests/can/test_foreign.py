@@ -367,6 +367,18 @@ def test_a_period_of_the_channel_makes_any_message_cyclic(driven: Driven) -> Non
         driven.call(driven.machine.announce, driven.types["Lamp"], None)
 
 
+def test_a_channel_replaces_what_publishing_without_one_announced(driven: Driven) -> None:
+    lamp = driven.types["Lamp"]
+    driven.call(driven.machine.announce, lamp, None, is_implicit=True)
+    handle = driven.call(driven.machine.announce, lamp, 5 * MS)
+    driven.call(driven.machine.publish, lamp(on=1))
+    driven.until(6 * MS)
+    driven.call(driven.machine.withdraw, handle)
+    driven.until(100 * MS)
+    assert len(driven.sent) == 2
+    assert driven.machine.tx.channels == {}
+
+
 def test_cycle_times_can_be_ignored(car: Path) -> None:
     driven = Driven(car, cyclic=False)
     driven.publish(driven.types["Drive"](speed=1.0, gear=0))

@@ -37,7 +37,7 @@ from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, check
+from genus.model import Event, Kind, check, name_of, subtypes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -242,7 +242,7 @@ class Bus:
         Type checkers know what the handler gets of a ready-made one, not of a text. The options are those of
         `Collection.subscribe`.
         """
-        asked = ensure_subscription(subscription, strict=strict)
+        asked = self._asked(subscription, strict)
         return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble)
 
     @overload
@@ -277,8 +277,16 @@ class Bus:
         strict: bool = False,
     ) -> Inbox[Any]:
         """A bounded queue of what a ready-made subscription, or its text, matches; see `Collection.inbox`."""
-        asked = ensure_subscription(subscription, strict=strict)
+        asked = self._asked(subscription, strict)
         return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
+
+    def _asked(self, subscription: Subscription | str, strict: bool) -> Subscription:
+        """A subscription that was given as it is or as text, in which names of the medium's types mean these."""
+        own = self.types if isinstance(subscription, str) else {}
+        if isinstance(subscription, str) and own:
+            others = (cls for cls in (*subtypes(Event), *subtypes(Kind)) if name_of(cls) not in own)
+            return Subscription.parse(subscription, (*others, *own.values()), strict=strict)
+        return ensure_subscription(subscription, strict=strict)
 
     # -- time --------------------------------------------------------------------------------------------------------
 

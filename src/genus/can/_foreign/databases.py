@@ -74,6 +74,8 @@ class Databases:
     def _use(self, cls: type) -> None:
         if self.types[name_of(cls)] is not cls:
             family = {name_of(each): each for each in (*_family(cls), cls) if self.owns(each)}
+            if not is_event_type(cls) and not self._is_complete(cls, family):
+                raise BusError(f"{name_of(cls)} in {cls.__module__} lacks types of its database; use bus.types")
             for name, each in family.items():
                 if (other := self._named.get(name, each)) is not each:
                     raise BusError(
@@ -85,6 +87,11 @@ class Databases:
             ]
             self._set_types()
         self._named[name_of(cls)] = cls
+
+    def _is_complete(self, kind: type, family: Mapping[str, type]) -> bool:
+        """Whether classes below a kind stand for all types of the database that has its name."""
+        database = next(each for each in self._databases if _has(each, kind))
+        return all(name_of(cls) in family for cls in database.all_types)
 
     def layout_of(self, cls: type) -> MessageLayout | None:
         """The message of an event type, None if it is of no database; DbcError if the class differs from it."""

@@ -67,8 +67,9 @@ class DatabaseLink:
 
     def forward(self, event: Event) -> None:
         """Publish an event of a type that is announced if it was not yet."""
-        if type(event) not in self.machine.tx.channels:
-            self.announce(type(event), NonReal(), None)
+        cls = type(event)
+        if cls not in self.machine.tx.channels:
+            self._driver.call(lambda now: self.machine.announce(cls, None, now, is_implicit=True))
         self.publish(event, loop_back=False)
 
     def listen(self, subscription: Subscription) -> Callable[[], None]:

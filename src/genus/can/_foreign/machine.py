@@ -79,11 +79,17 @@ class ForeignMachine:
         self._set_filters()
 
     def announce(
-        self, cls: type[Event], period_ns: int | None, now: int, on_trouble: TroubleHandler | None = None
+        self,
+        cls: type[Event],
+        period_ns: int | None,
+        now: int,
+        on_trouble: TroubleHandler | None = None,
+        *,
+        is_implicit: bool = False,
     ) -> ForeignAnnouncement:
         """Prepare to publish a type of a database; see `ForeignSender.announce`."""
         self._now = now
-        announcement = self.tx.announce(cls, period_ns, on_trouble)
+        announcement = self.tx.announce(cls, period_ns, on_trouble, is_implicit=is_implicit)
         try:
             self._set_filters()
         except BusError:

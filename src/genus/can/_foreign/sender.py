@@ -46,9 +46,13 @@ class CyclicCounts(msgspec.Struct):
 class ForeignAnnouncement:
     """A publisher's handle on a message; made by `ForeignSender.announce`."""
 
-    def __init__(self, channel: "ForeignChannel", on_trouble: TroubleHandler | None) -> None:
+    def __init__(
+        self, channel: "ForeignChannel", on_trouble: TroubleHandler | None, *, is_implicit: bool = False
+    ) -> None:
         self.channel = channel
         self.on_trouble = on_trouble
+        self.is_implicit = is_implicit
+        """Whether it was made because an event was published without a channel; a program's own one replaces it."""
 
 
 class ForeignChannel:
@@ -94,7 +98,12 @@ class ForeignSender:
     # -- announcing --------------------------------------------------------------------------------------------------
 
     def announce(
-        self, cls: type[Event], period_ns: int | None = None, on_trouble: TroubleHandler | None = None
+        self,
+        cls: type[Event],
+        period_ns: int | None = None,
+        on_trouble: TroubleHandler | None = None,
+        *,
+        is_implicit: bool = False,
     ) -> ForeignAnnouncement:
         """Prepare to publish a type of a database, every period; without one, as often as the database says.
 
@@ -104,11 +113,14 @@ class ForeignSender:
         if layout is None:
             raise BusError(f"{name_of(cls)} is no type of {self._databases}")
         self._check_length(layout)
+        for known in [*self.channels[cls].announcements] if cls in self.channels and not is_implicit else ():
+            if known.is_implicit:
+                self.withdraw(known)
         period_ns = self._period_of(layout) if period_ns is None else period_ns
         channel = self.channels.setdefault(cls, ForeignChannel(cls, layout, period_ns))
         if channel.period_ns != period_ns:
             raise BusError(f"{name_of(cls)} is announced with {_shown(channel.period_ns)}, not {_shown(period_ns)}")
-        announcement = ForeignAnnouncement(channel, on_trouble)
+        announcement = ForeignAnnouncement(channel, on_trouble, is_implicit=is_implicit)
         channel.announcements.append(announcement)
         return announcement
 
