@@ -26,8 +26,7 @@ with tempfile.TemporaryDirectory() as folder, can.Bus(interface="virtual", chann
     path = Path(folder) / "Car.dbc"
     path.write_text(DATABASE)
     with open_bus(f"can:virtual?channel=car&database={path}") as bus:  # it sends nothing by itself
-        drive: Any = bus.types["Drive"]
-        lamp: Any = bus.types["Lamp"]
+        drive, lamp = bus.types["Drive"], bus.types["Lamp"]
         fast = bus.collection(drive).inbox(where=this.speed > 50)
 
         for speed, gear in ((30, 3), (62, 3)):  # what the device sends

@@ -23,12 +23,14 @@ from tests.can.test_dbc import HOUSE, LENIENT, REFUSED_BY_CANTOOLS, TESLA, dbc_f
 from tests.examples import examples
 
 HOUSE_DBC = load_dbc(HOUSE)
+TYPES: Any = HOUSE_DBC.types
 ANY_KIND = declare_kind("Anything")
 
 
 def lamp(**values: Any) -> Event:
     given = {"watts": 1.0, "mode": 0, "mode_label": 0, "time_": 0, "x_crc": 0, "lambda_": 5, "celsius": 0.0}
-    return HOUSE_DBC.types["Lamp"](**given | values)
+    made: Event = TYPES["Lamp"](**given | values)
+    return made
 
 
 # -- one message -------------------------------------------------------------------------------------------------------
@@ -77,7 +79,7 @@ def test_a_label_may_stand_for_a_number_that_is_absent() -> None:
 
 
 def test_multiplexed_signals_must_be_those_that_are_selected() -> None:
-    message = HOUSE_DBC.types["Event_"]
+    message = TYPES["Event_"]
     assert HOUSE_DBC.encode(message(which=0, in_=-2, count=7)).data == bytes.fromhex("00 ff fe 00 07 00 00 00")
     assert HOUSE_DBC.encode(message(which=1, more=3, level=2.0)).data == bytes.fromhex("01 03 04 00 00 00 00 00")
     with pytest.raises(EventError, match=r"^Event_.in_ is missing, but which selects it$"):
@@ -89,7 +91,7 @@ def test_multiplexed_signals_must_be_those_that_are_selected() -> None:
 
 
 def test_floats_and_numbers_of_64_bits_keep_their_bits() -> None:
-    event = HOUSE_DBC.types["Meter"](serial=b"\xff" * 8, kwh=0.5, exact_=-0.1)
+    event = TYPES["Meter"](serial=b"\xff" * 8, kwh=0.5, exact_=-0.1)
     frame = HOUSE_DBC.encode(event)
     assert frame.fd
     assert frame.extended
@@ -97,7 +99,7 @@ def test_floats_and_numbers_of_64_bits_keep_their_bits() -> None:
     assert isinstance(decoded, Event)
     assert (decoded.serial, decoded.kwh, decoded.exact_) == (b"\xff" * 8, 0.5, -0.1)  # type: ignore[attr-defined]
     with pytest.raises(EventError, match=r"Meter.kwh is 1e\+39, more than a float of 32 bits holds"):
-        HOUSE_DBC.encode(HOUSE_DBC.types["Meter"](serial=b"", kwh=1e39, exact_=0.0))
+        HOUSE_DBC.encode(TYPES["Meter"](serial=b"", kwh=1e39, exact_=0.0))
 
 
 def test_the_declared_range_is_kept_except_for_values_with_a_label(tmp_path: Path) -> None:
@@ -106,24 +108,25 @@ def test_the_declared_range_is_kept_except_for_values_with_a_label(tmp_path: Pat
 
 VAL_ 1 t 255 "none" ;"""
     dbc = written(text, tmp_path)
-    assert dbc.encode(dbc.types["T"](t=255)).data == b"\xff"
+    made: Any = dbc.types["T"]
+    assert dbc.encode(made(t=255)).data == b"\xff"
     with pytest.raises(EventError, match=r"T.t is 254; the database allows 0 to 250"):
-        dbc.encode(dbc.types["T"](t=254))
+        dbc.encode(made(t=254))
 
 
 def test_signals_that_share_bits_must_agree() -> None:
     low = SignalLayout("low", "low", 0, 8, 0, False, False, False)
     wide = SignalLayout("wide", "wide", 0, 16, 0, False, False, False)
     layout = MessageLayout("Both", "Both", 1, False, 2, (low, wide))
-    cls = declare_type(layout, ANY_KIND)
+    cls: Any = declare_type(layout, ANY_KIND)
     assert MessageEncoder(layout).data(cls(low=2, wide=0x102)) == b"\x02\x01"
     with pytest.raises(EventError, match=r"Both\.\w+ shares bits with another signal"):
         MessageEncoder(layout).data(cls(low=1, wide=0x102))
 
 
 def test_a_class_of_the_same_name_and_attributes_is_encoded_and_others_are_refused() -> None:
-    again = load_dbc(HOUSE).types["Engine"]
-    assert HOUSE_DBC.encode(again(rpm=100.0)) == HOUSE_DBC.encode(HOUSE_DBC.types["Engine"](rpm=100.0))
+    again: Any = load_dbc(HOUSE).types["Engine"]
+    assert HOUSE_DBC.encode(again(rpm=100.0)) == HOUSE_DBC.encode(TYPES["Engine"](rpm=100.0))
 
     class Engine(Event):
         torque: int
@@ -141,7 +144,8 @@ def test_a_class_of_the_same_name_and_attributes_is_encoded_and_others_are_refus
 def layouts(draw: st.DrawFn) -> MessageLayout:
     """Messages of signals that do not overlap, in both byte orders."""
     length = draw(st.integers(1, 8))
-    signals, at = [], 0
+    signals: list[SignalLayout] = []
+    at = 0
     while at < 8 * length and len(signals) < 6:
         size = draw(st.integers(1, min(40, 8 * length - at)))
         big = draw(st.booleans())

@@ -147,7 +147,7 @@ def test_frames_of_the_database_become_events_of_those_who_subscribed(driven: Dr
     driven.receive(Frame(256, bytes.fromhex("e8030f00"), extended=False))
     (event,) = driven.events
     assert isinstance(event, driven.types["Drive"])
-    assert (event.speed, event.gear, event.source) == (10.0, -1, "Ecu")  # type: ignore[attr-defined]
+    assert (event.speed, event.gear, event.source) == (10.0, -1, "Ecu")
     assert event.time is not None
     assert event.time.isoformat() == "2023-11-14T22:13:20.123456+00:00"
 
@@ -255,7 +255,8 @@ def test_classes_that_are_declared_later_are_used_when_somebody_subscribes(car: 
     driven.subscribe(later.types["Drive"])
     driven.receive(Frame(256, b"\0\0\0\0", extended=False))
     assert [type(event) for event in driven.events] == [later.types["Drive"]]
-    driven.publish(load_dbc(car).types["Lamp"](on=1))  # by its name
+    again: Any = load_dbc(car).types["Lamp"]
+    driven.publish(again(on=1))  # by its name
     assert driven.sent[0][1] == Frame(257, b"\1", extended=False)
 
 

@@ -79,7 +79,7 @@ def test_every_frame_is_an_event_or_counted(address: Callable[..., str], other: 
         other.send(drive(1.0))
         other.send(can.Message(arbitration_id=256, is_remote_frame=True, is_extended_id=False, dlc=4))
         other.send(drive(2.0))
-        assert [inbox.get(5).speed for _ in range(2)] == [1.0, 2.0]  # type: ignore[attr-defined]
+        assert [inbox.get(5).speed for _ in range(2)] == [1.0, 2.0]
         link = bus.traffic().link
         assert link["received: Drive"] == 2
         assert link["dropped: Drive: too short: 1 of 4 bytes"] == 1
@@ -143,7 +143,7 @@ def test_publishing_encodes_the_frame(address: Callable[..., str], other: can.Bu
             (256, False, bytes.fromhex("d2040e00")),
             (257, True, bytes.fromhex("1234000000000000")),
         ]
-        assert own.get(5).speed == 12.34  # type: ignore[attr-defined]
+        assert own.get(5).speed == 12.34
         with pytest.raises(TimeoutError):
             own.get(0.1)
         with pytest.raises(EventError, match=r"Drive\.gear is 99; its 4 bits hold -8 to 7"):
@@ -201,15 +201,31 @@ def test_genus_and_databases_share_a_bus(address: Callable[..., str], other: can
         return address(number=number, catalog=catalog, synchronised="no")
 
     with open_bus(node(1)) as one, open_bus(node(2)) as two:
-        everything = two.collection(Event).inbox()
+        everything: Any = two.collection(Event).inbox()
         channel = one.channel(Beacon, Soft(deadline="1s"))
         channel.announce()
         channel.publish(Beacon(number=7))
         assert everything.get(5) == Beacon(number=7)
         one.publish(one.types["Lamp"](on=1))
-        assert everything.get(5).on == 1  # type: ignore[attr-defined]
+        assert everything.get(5).on == 1
         other.send(drive(3.0))
-        assert everything.get(5).speed == 3.0  # type: ignore[attr-defined]
+        assert everything.get(5).speed == 3.0
+
+
+def test_those_who_tap_the_link_get_both(address: Callable[..., str], other: can.BusABC) -> None:
+    """A gateway carries the events of databases to other networks."""
+    tapped: list[tuple[Any, int | None]] = []
+    with open_bus(address()) as bus:
+        link: Any = bus.link
+        end = link.tap(lambda event, node: tapped.append((event, node)))
+        inbox = bus.collection(bus.types["Drive"]).inbox()
+        other.send(drive(3.0))
+        inbox.get(5)
+        bus.publish(bus.types["Lamp"](on=1))
+        assert [(type(event).__name__, node) for event, node in tapped] == [("Drive", 0), ("Lamp", None)]
+        end()
+        bus.publish(bus.types["Lamp"](on=0))
+        assert len(tapped) == 2
 
 
 def test_an_identifier_that_the_node_uses_itself_is_refused(address: Callable[..., str], tmp_path: Path) -> None:
@@ -289,7 +305,7 @@ def test_frames_of_another_process_are_events_or_counted(multicast: str) -> None
     frames = 2000
     with open_bus(multicast) as bus:
         speeds: list[float] = []
-        bus.collection(bus.types["Drive"]).subscribe(lambda event: speeds.append(event.speed))  # type: ignore[attr-defined]
+        bus.collection(bus.types["Drive"]).subscribe(lambda event: speeds.append(event.speed))
         program = textwrap.dedent(SENDER).format(group=GROUP)
         subprocess.run([sys.executable, "-c", program, port, str(frames), "2000"], check=True, timeout=60)
         assert eventually(lambda: bus.traffic().link.get("received", 0) >= frames, 30)

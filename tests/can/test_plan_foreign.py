@@ -282,10 +282,12 @@ def test_other_tools_decode_an_event_by_the_dbc_file(typed: Path) -> None:
     codec = codec_of(typed, "Lamp")
     colour: Any = codec.event_type.__annotations__["colour"]
     assert issubclass(colour, Enum)
-    bits, payload = codec.encode(codec.event_type(number=7, colour=colour("green"), watts=-40, dimmed=9), 3)
+    lamp: Any = codec.event_type
+    bits, payload = codec.encode(lamp(number=7, colour=colour("green"), watts=-40, dimmed=9), 3)
     identifier = Identifier(77, 1, found.channels[0].etag | bits).pack()
     message = database.get_message_by_name("lamp_of_north")
-    mask = message.dbc.attributes["GenusIdMask"].value  # type: ignore[union-attr]
+    assert message.dbc is not None
+    mask = int(message.dbc.attributes["GenusIdMask"].value)
     assert identifier & mask == message.frame_id & mask
     decoded: Any = message.decode(payload)
     assert {name: decoded[name] for name in ("number", "watts", "dimmed", "sequence_number_")} == {
@@ -304,7 +306,8 @@ def test_an_event_of_another_form_is_not_decoded_wrongly(typed: Path) -> None:
     assert isinstance(database, Database)
     codec = codec_of(typed, "Lamp")
     colour: Any = codec.event_type.__annotations__["colour"]
-    _, payload = codec.encode(codec.event_type(number=7, colour=colour("red"), dimmed=1), 0)
+    lamp: Any = codec.event_type
+    _, payload = codec.encode(lamp(number=7, colour=colour("red"), dimmed=1), 0)
     with pytest.raises(cantools.database.DecodeError):
         database.get_message_by_name("lamp_of_north").decode(payload.ljust(8, b"\0"))
 

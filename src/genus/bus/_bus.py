@@ -113,8 +113,11 @@ class Bus:
         return self._link
 
     @property
-    def types(self) -> Mapping[str, type]:
-        """The types and kinds that the medium brings, by name: on a CAN bus, those of the databases of its address."""
+    def types(self) -> Mapping[str, Any]:
+        """The classes of event types and kinds that the medium brings, by name; empty on most.
+
+        On a CAN bus they are those of the databases that its address names.
+        """
         return self._link.types if isinstance(self._link, TypedLink) else {}
 
     # -- publishing and subscribing ----------------------------------------------------------------------------------

@@ -104,8 +104,8 @@ class TypedLink(Link, Protocol):
     """A link whose medium has event types of its own, such as those of a database."""
 
     @property
-    def types(self) -> Mapping[str, type]:
-        """These types and kinds, by name."""
+    def types(self) -> Mapping[str, Any]:
+        """The classes of these types and kinds, by name."""
 
 
 @runtime_checkable
