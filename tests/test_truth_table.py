@@ -251,6 +251,43 @@ def edge_cases() -> Iterator[Any]:
             seen.add(attribute.type)
 
 
+SOURCES = (
+    "Event has source",
+    "Event lacks source",
+    "Event where source == 'a'",
+    "Event where not source == 'a'",
+    "Event where source is absent or source < 'b'",
+    "Event where source in ('a', '7') or place == 'a'",
+    "Event where source startswith 'A' or length(source) == 1",
+    "Watched has source",
+    "Watched where not source is present and place is absent",
+    "Watched lacks source where time is absent",
+    "Stranger has source",
+    "Stranger lacks source",
+    "Stranger where source == 7",
+    "Stranger where source != 7",
+    "Stranger where source in (7, 8, 255) and number is absent",
+    "Stranger where source + 1 > 8 or source is absent",
+    "Stranger & Watched where source >= 7",
+    "Sampler where source == 'a'",
+)
+"""Subscriptions to a context attribute that one family has as a number."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_source_that_is_a_number_is_absent_for_subscriptions_that_mean_a_text(target: str) -> None:
+    """The family of Stranger has numbers for `source`; `Event` and kinds mean the text, which its events lack."""
+    types = [Event, generators.Watched, generators.Stranger, Sampler]
+    asked = [Subscription.parse(text, types) for text in SOURCES]
+    numbers = [generators.Stranger(source=source, place=place) for source in (None, 0, 7, 255) for place in (None, "a")]
+    texts = [Sampler(source=source, place=place) for source in (None, "", "a", "7", "A8") for place in (None, "a")]
+    events = [*numbers, *texts, generators.Bell(source="a")]
+    found = oracle(asked, events)
+    assert found[0] == [False] * len(numbers) + [event.source is not None for event in (*texts, events[-1])]
+    assert any(found[-6]), "a number is compared as one"
+    check(target, asked, events)
+
+
 @pytest.mark.parametrize(("target", "attribute", "every"), list(edge_cases()))
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_every_operator_at_every_edge_value(target: str, attribute: str, every: int) -> None:

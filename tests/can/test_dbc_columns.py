@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from genus.bus._codec import Rejected
 from genus.can._dbc import Dbc, MessageLayout, SignalLayout, load_dbc
 from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
-from genus.can._dbc.message_types import MessageDecoder, declare_kind, declare_type
+from genus.can._dbc.message_types import UNKNOWN_ID, MessageDecoder, declare_kind, declare_type
 from genus.can._logs.candump import parse_candump
 from genus.can._logs.frames import EXTENDED, FrameColumns
 from genus.model import Event, name_of, vector
@@ -74,13 +74,14 @@ def said(event: Event | Rejected) -> Any:
 def by_columns(dbc: Dbc, frames: FrameColumns) -> list[Any]:
     """What the column decoder says of each frame, in their order."""
     found: dict[int, Any] = {}
-    for part in ColumnDecoder(dbc.messages).decode(frames):
+    for part in ColumnDecoder(dbc.all_messages).decode(frames):
         if isinstance(part, DecodedFrames):
             part.batch.validate(full=True)
             texts = zip(part.rows.tolist(), part.batch.to_pylist(), strict=True)
             found |= {row: (part.message.type_name, present(values)) for row, values in texts}
         else:
-            found |= dict.fromkeys(part.rows.tolist(), part.reason)
+            reason = part.reason if isinstance(part, RefusedFrames) else UNKNOWN_ID  # a part is no message by itself
+            found |= dict.fromkeys(part.rows.tolist(), reason)
     assert sorted(found) == list(range(len(frames.at_us)))
     return [found[row] for row in sorted(found)]
 
@@ -101,7 +102,7 @@ def random_frames(dbc: Dbc, seed: int, each: int) -> list[Sent]:
     """Frames of every message with random bytes and lengths, some of none, and J1939 ones from other addresses."""
     rnd = random.Random(seed)
     sent: list[Sent] = []
-    for message in dbc.messages:
+    for message in dbc.all_messages:
         for _ in range(each):
             whole = message.length if rnd.random() < 0.9 else rnd.randrange(65)
             data = bytes(rnd.choices((0, 1, 255, rnd.randrange(256), rnd.randrange(256)), k=min(whole, 64)))
@@ -244,7 +245,7 @@ def test_any_tree_of_multiplexers_chooses_and_refuses_as_frame_by_frame(
         if isinstance(part, DecodedFrames):
             batch = part.batch.drop_columns(["time", "place"])
             found |= {row: present(each) for row, each in zip(part.rows.tolist(), batch.to_pylist(), strict=True)}
-        else:
+        elif isinstance(part, RefusedFrames):
             found |= dict.fromkeys(part.rows.tolist(), Rejected(part.reason))
     assert [found[row] for row in range(len(payloads))] == [single.values(payload) for payload in payloads]
 
@@ -258,13 +259,15 @@ def test_values_of_a_scale_below_zero_are_never_minus_zero_where_single_frames_a
 
 
 def test_frames_of_j1939_are_known_by_their_group_and_name_their_sender() -> None:
-    """Whatever priority and addresses; the sender of the DBC file is one for its own identifier only."""
+    """Whatever priority and addresses; the sender of the DBC file is one for its own address only."""
     dbc = load_dbc(HOUSE)
     own = next(message.frame_id for message in dbc.messages if message.name == "Engine")
     sent = [(own, True, bytes(8)), (own & ~0xFF | 0x33, True, bytes(8)), (own & 0xFFFFFF, True, bytes(8))]
     found = by_columns(dbc, frames_of(sent))
     assert found == list(one_by_one(dbc, sent))
-    assert [values["source"] for _, values in found] == ["Cellar", "0x33", f"{own & 0xFF:#04x}"]
+    assert [values["source"] for _, values in found] == [0x21, 0x33, 0x21]
+    assert [values.get("sender") for _, values in found] == ["Cellar", None, "Cellar"]
+    assert [values["priority"] for _, values in found] == [3, 3, 0]
 
 
 def test_the_channel_is_the_place_of_an_event() -> None:

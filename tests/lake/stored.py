@@ -1,7 +1,7 @@
 """Events in the form of a lake's table files, for tests without an ingest."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from operator import itemgetter
@@ -24,6 +24,7 @@ from genus.lake._tables.shapes import new_shapes
 from genus.lake._tables.spark_columns import table_schema, with_present_names
 from genus.lake._tables.store import Store
 from genus.model import Event, name_of, vector
+from genus.model._vector import hidden_names
 from genus.targets import arrow, spark
 
 COLUMNS_AT_ONCE = 200
@@ -61,27 +62,30 @@ def by_family(events: Sequence[Event]) -> Iterator[tuple[str, list[int]]]:
 def answers(session: SparkSession, subscriptions: Sequence[Subscription], events: Sequence[Event]) -> list[list[bool]]:
     """Whether each subscription's condition is true for each event, many conditions per job."""
     table = [[False] * len(events) for _ in subscriptions]
-    conditions_of = conditions_by_subscription(subscriptions)
-    for family, positions in by_family(events):
-        asked = [n for n, one in enumerate(subscriptions) if family in {vector(cls).scope for cls in one.classes()}]
-        conditions = [conditions_of[n] for n in asked]
-        with tempfile.TemporaryDirectory() as folder:
-            frame = stored_frame(session, [events[position] for position in positions], Path(folder))
-            for n, column in zip(asked, truths(frame, conditions), strict=True):
-                for position, answer in zip(positions, column, strict=True):
-                    table[n][position] = answer
+    condition_of = cache(condition_on)
+    with patch.object(spark, "_match_type", _remembering(spark._match_type)):
+        for family, positions in by_family(events):
+            asked = [n for n, one in enumerate(subscriptions) if family in {vector(cls).scope for cls in one.classes()}]
+            scope = vector(type(events[positions[0]]))
+            hidden = [hidden_names(scope, subscriptions[n].vector) for n in asked]
+            conditions = [condition_of(subscriptions[n], names) for n, names in zip(asked, hidden, strict=True)]
+            with tempfile.TemporaryDirectory() as folder:
+                frame = stored_frame(session, [events[position] for position in positions], Path(folder))
+                for n, column in zip(asked, truths(frame, conditions), strict=True):
+                    for position, answer in zip(positions, column, strict=True):
+                        table[n][position] = answer
     return table
 
 
-def conditions_by_subscription(subscriptions: Sequence[Subscription]) -> list[Column]:
-    """The condition of each subscription; the tests of types, most of which are equal, are made once for all.
+def condition_on(subscription: Subscription, hidden: frozenset[str]) -> Column:
+    """The condition of a subscription on the table of a family that hides some attributes from it."""
+    return spark.compile(subscription).condition(hidden=hidden)
 
-    Making columns takes longer than evaluating them, and of a condition's columns most are names of types.
-    """
-    make = spark._match_type
+
+def _remembering(make: Callable[[list[str]], Column]) -> Callable[[list[str]], Column]:
+    """Make each test of types once: making columns takes longer than evaluating them, and most are names of types."""
     match_type = cache(lambda names: make(list(names)))
-    with patch.object(spark, "_match_type", lambda names: match_type(tuple(names))):
-        return [spark.compile(subscription).condition() for subscription in subscriptions]
+    return lambda names: match_type(tuple(names))
 
 
 def truths(frame: DataFrame, conditions: Sequence[Column]) -> Iterator[list[bool]]:

@@ -39,8 +39,10 @@ class Audience:
 class Family:
     """State: the listeners of one family, or of `Event` and kinds; with an index once they are many."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_shared: bool = False) -> None:
         self.name = name
+        self.is_shared = is_shared
+        """Whether it is of `Event` and kinds, whose events are of any family."""
         self.audiences: list[Audience] = []
         self.count = 0
         self.index: IndexedListeners | None = None
@@ -49,7 +51,7 @@ class Family:
         """Make the index with all listeners, if no other thread did."""
         from genus.bus._indexed import IndexedListeners
 
-        index = IndexedListeners(self.name)
+        index = IndexedListeners(self.name, is_shared=self.is_shared)
 
         def publish_index() -> list[Listener[Any]]:
             """Let other threads use the index, who then wait for this one to add the listeners that there are."""

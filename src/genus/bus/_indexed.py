@@ -119,9 +119,10 @@ _NO_HANDLES: Handles = np.empty(0, np.int64)
 class IndexedListeners:
     """State: the listeners of a family by handle, their index, and their deliveries."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_shared: bool = False) -> None:
+        """`is_shared` says that they listen to `Event` and kinds, whose events are of any family."""
         self.lock = BriefLock()
-        self._index = FamilyIndex(name)
+        self._index = FamilyIndex(name, is_shared=is_shared)
         self._handle_of: dict[Listener[Any], int] = {}
         self._listeners: list[Listener[Any] | None] = []
         self._handlers: list[Callable[[Any], object]] = []

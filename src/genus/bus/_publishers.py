@@ -12,6 +12,7 @@ from genus.bus._link import ChannelLink, Link, Publisher, RepeatingLink, Trouble
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of
+from genus.model._signature import retyped_attributes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 
 
 def stamp_with(source: str | None, now: Callable[[], datetime] | None) -> "Prepare | None":
-    """A function that returns an event with the source and the time of publishing, where it has none."""
+    """A function that returns an event with the source and the time of publishing, where it has none.
+
+    Types whose `source` is a number get none: the source of a bus is text.
+    """
     if source is None and now is None:
         return None
 
     def stamp(event: Event) -> Event:
         missing: dict[str, Any] = {}
-        if source is not None and event.source is None:
+        if source is not None and event.source is None and "source" not in retyped_attributes(type(event)):
             missing["source"] = source
         if now is not None and event.time is None:
             missing["time"] = now()
@@ -112,7 +116,8 @@ class Announcer:
         if isinstance(qos, NonReal) and qos.period is not None:
             self._check_repeats(cls, qos)
         if isinstance(self._link, ChannelLink):
-            carried = (*carries, *(name for name in self._stamped if name not in carries))
+            known = {*carries, *retyped_attributes(cls)}
+            carried = (*carries, *(name for name in self._stamped if name not in known))
             return self._announce_on(self._link, cls, qos, on_trouble, carried, keep)
         if not isinstance(qos, NonReal):
             raise BusError(

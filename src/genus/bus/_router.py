@@ -116,7 +116,7 @@ class Router:
         cls = (pure_kind(subscription.type) if subscription.exact else None) or subscription.type
         key = getattr(cls, "__genus_family__", None)
         if key not in self._families:
-            self._families[key] = Family(subscription.vector.scope)
+            self._families[key] = Family(subscription.vector.scope, is_shared=key is None)
         return self._families[key]
 
     def _changed(self, audience: Audience) -> None:

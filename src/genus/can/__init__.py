@@ -14,7 +14,14 @@ if TYPE_CHECKING:
         load_dbc,
         python_source,
     )
-    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
+    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, PartFrames, RefusedFrames
+    from genus.can._dbc.long_columns import LongColumns
+    from genus.can._dbc.long_messages import LongMessages
+    from genus.can._j1939.fast_packet import FastPackets
+    from genus.can._j1939.identifier import J1939Id
+    from genus.can._j1939.name import ClaimedNames, J1939Name
+    from genus.can._j1939.reassembly import Incomplete, J1939Reassembler, LongMessage
+    from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
     from genus.can._live.services import (
         LiveBroker,
         LiveMonitor,
@@ -127,6 +134,7 @@ __all__ = [
     "ChannelSpec",
     "ChannelStatistics",
     "Claim",
+    "ClaimedNames",
     "ClockAssumptions",
     "ClockEstimate",
     "ClockLine",
@@ -148,6 +156,7 @@ __all__ = [
     "EventRecord",
     "EventsLost",
     "Expired",
+    "FastPackets",
     "FdBits",
     "FileStore",
     "ForeignFrame",
@@ -157,11 +166,22 @@ __all__ = [
     "HardResumed",
     "HardStopped",
     "Identifier",
+    "Incomplete",
+    "J1939Broadcast",
+    "J1939Frame",
+    "J1939Id",
+    "J1939Name",
+    "J1939Reassembler",
+    "J1939Receiver",
+    "J1939Transfer",
     "LiveBroker",
     "LiveMonitor",
     "LoadShare",
     "LogBlock",
     "LoggedFrame",
+    "LongColumns",
+    "LongMessage",
+    "LongMessages",
     "MasterChanged",
     "MemoryStore",
     "MessageLayout",
@@ -176,6 +196,7 @@ __all__ = [
     "Occurrence",
     "OffTheBus",
     "Outcome",
+    "PartFrames",
     "Passage",
     "Pattern",
     "PayloadCodec",
@@ -245,7 +266,14 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _dbc="Dbc Decoding MessageLayout SignalLayout decode_log load_dbc python_source",
-        _dbc__columns="ColumnDecoder DecodedFrames RefusedFrames",
+        _dbc__columns="ColumnDecoder DecodedFrames PartFrames RefusedFrames",
+        _dbc__long_columns="LongColumns",
+        _dbc__long_messages="LongMessages",
+        _j1939__fast_packet="FastPackets",
+        _j1939__identifier="J1939Id",
+        _j1939__name="ClaimedNames J1939Name",
+        _j1939__reassembly="Incomplete J1939Reassembler LongMessage",
+        _j1939__transfer="J1939Broadcast J1939Frame J1939Receiver J1939Transfer",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot address_types open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
         _logs__candump="LogBlock DamagedLine parse_candump",

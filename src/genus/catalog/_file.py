@@ -26,8 +26,18 @@ from genus.codes._etags import Block, EtagSpace, Grant
 from genus.codes._prime_schemes import LinePrimes
 from genus.codes._scheme import CodeEntry
 from genus.errors import CatalogDamaged, CatalogUnavailable, HierarchyError
-from genus.model import MAX_TAGGED, RESERVED_WORDS, Attribute, AttributeType, Vector, is_attribute_name, parse_type
+from genus.model import (
+    MAX_TAGGED,
+    RESERVED_WORDS,
+    Attribute,
+    AttributeType,
+    IntType,
+    Vector,
+    is_attribute_name,
+    parse_type,
+)
 from genus.model._types import is_encodable
+from genus.model._vector import RETYPABLE
 
 POLL_SECONDS = 0.01
 
@@ -377,7 +387,8 @@ def _check_attributes(table: TypeTable, own: dict[str, bool], line: str | None, 
             raise Damage(f"{where}.attributes", f"{name!r} is not in the vector of family {family!r}")
         if above.get(name) and not required:
             raise Damage(f"{where}.attributes", f"{name!r} is optional, but required in {line!r} above")
-        if line == ROOT and name in above and vector[name].type != table.vectors[ROOT][name].type:
+        is_retyped = name in RETYPABLE and name in own and isinstance(vector[name].type, IntType)
+        if line == ROOT and name in above and not is_retyped and vector[name].type != table.vectors[ROOT][name].type:
             raise Damage(f"{where}.attributes", f"{name!r} has another type in family {family!r} than in {ROOT}")
 
 

@@ -14,6 +14,8 @@ import msgspec
 from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeRecord, TypeTable
 from genus.errors import CatalogConflict
 from genus.model import Attribute, ChoiceType, attributes, is_event_type, name_of, parents, tagged_attributes
+from genus.model._signature import retyped_attributes
+from genus.model._vector import RETYPABLE
 
 
 class Registration:
@@ -73,7 +75,7 @@ class Registration:
         kind = not is_event_type(cls)
         family = None if kind else self.table.family_of(name, above[0] if above else None)
         if family == name != ROOT:
-            self.table.vectors[name] = dict(self.table.vectors[ROOT])
+            self.table.vectors[name] = {**self.table.vectors[ROOT], **_retyped(cls)}
             self.table.tagged |= {name: tagged_attributes(cls)} if tagged_attributes(cls) else {}
         self._rename_attributes(cls, family)
         own = {self.table.present_name(family, a.name): not a.optional for a in _own_attributes(cls)}
@@ -237,6 +239,8 @@ class Registration:
         assert family is not None
         for each in (ROOT, *self.table.families()) if family == ROOT else (family,):
             known = self.table.vectors.get(each, {}).get(attribute.name)
+            if known is not None and each != family and attribute.name in RETYPABLE:
+                continue  # the root of that family declares it, maybe with another type
             if known is None:
                 self._append(each, attribute)
             else:
@@ -287,6 +291,14 @@ def _describe_change(known: Attribute, attribute: Attribute) -> str | None:
     if attribute.unit not in (None, known.unit):
         return f"is in {attribute.unit} and that is {f'in {known.unit}' if known.unit else 'without a unit'}"
     return None
+
+
+def _retyped(cls: type) -> dict[str, Attribute]:
+    """The attributes of `Event` that a family's root declares with another type, as a vector has them."""
+    names = retyped_attributes(cls)
+    return {
+        each.name: Attribute(each.name, each.type, True, each.unit) for each in attributes(cls) if each.name in names
+    }
 
 
 def _own_attributes(cls: type) -> list[Attribute]:

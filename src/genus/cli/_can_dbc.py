@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from genus.bus import RecordingWriter
-from genus.cli._events import as_text
+from genus.cli._events import as_text, takes_j1939
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted
 from genus.filters import Subscription
@@ -47,7 +47,16 @@ MOST_ROWS = 20
     help="Write a Python module that declares the types to this file (- is the screen).",
 )
 @TRUNCATED
-def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | None, truncated: bool) -> None:
+@takes_j1939
+def types_(
+    file: Path,
+    names: tuple[str, ...],
+    as_json: bool,
+    module: Path | None,
+    truncated: bool,
+    j1939: bool | None,
+    nmea2000: bool,
+) -> None:
     """Show the event types that the messages of a DBC, ARXML, KCD or SYM file become.
 
     A CDD file has diagnostic data instead of messages. A large file is listed in short; name the TYPEs to see in full.
@@ -61,7 +70,7 @@ def types_(file: Path, names: tuple[str, ...], as_json: bool, module: Path | Non
 
     if as_json and module:
         raise click.UsageError("give --json or --python, not both")
-    dbc = load_dbc(file, truncated=truncated)
+    dbc = load_dbc(file, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
     if module is not None:
         with click.open_file(str(module), "w", encoding="utf-8") as target:
             target.write(python_source(dbc))
@@ -77,7 +86,7 @@ def _show_types(dbc: "Dbc", names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in dbc.types]
     if unknown:
         raise click.ClickException(f"the file has no type {', '.join(unknown)}")
-    messages = (*dbc.messages, *dbc.dids)
+    messages = (*dbc.all_messages, *dbc.dids)
     if names or len(messages) <= MOST_ROWS:
         chosen = [message for message in messages if not names or message.type_name in names]
         Console().print(_type_table(dbc, chosen))
@@ -89,7 +98,7 @@ def _overview(dbc: "Dbc") -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title=f"{dbc.kind.__name__} (kind of all)")
     for heading in ("type", "frame", "bytes", "attributes"):
         table.add_column(heading, no_wrap=True, justify="left" if heading == "type" else "right")
-    for message in (*dbc.messages, *dbc.dids):
+    for message in (*dbc.all_messages, *dbc.dids):
         count = sum(1 for _ in _own(dbc, message))
         table.add_row(message.type_name, _frame(message), str(message.length), str(count))
     table.caption = "name types to see their attributes"
@@ -127,7 +136,7 @@ def _frame(message: "MessageLayout") -> str:
 def _as_json(dbc: "Dbc") -> dict[str, Any]:
     return {
         "kind": dbc.kind.__name__,
-        "types": [_message_as_json(message) for message in (*dbc.messages, *dbc.dids)],
+        "types": [_message_as_json(message) for message in (*dbc.all_messages, *dbc.dids)],
         "repairs": list(dbc.repairs),
         "renamed": dict(dbc.renamed),
         "problems": list(dbc.problems),
@@ -173,6 +182,7 @@ def _say_remarks(dbc: "Dbc") -> None:
     metavar="FORMAT",
     help="The log's format, if its name does not end in log, asc, blf, trc or csv.",
 )
+@takes_j1939
 @TRUNCATED
 def decode(
     log: Path,
@@ -183,6 +193,8 @@ def decode(
     text: str | None,
     channel: str | None,
     format_: str | None,
+    j1939: bool | None,
+    nmea2000: bool,
     truncated: bool,
 ) -> None:
     """Decode the frames of a CAN log to events.
@@ -198,7 +210,7 @@ def decode(
 
     if append and output is None:
         raise click.UsageError("--append goes with --out")
-    dbc = load_dbc(database, truncated=truncated)
+    dbc = load_dbc(database, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
     written = 0
@@ -253,6 +265,10 @@ def _summary(decoding: "Decoding") -> Table:
     table.add_row("events", f"{decoding.events.total():,}")
     if decoding.unwanted:
         table.add_row("  not asked for", f"{decoding.unwanted:,}")
+    if decoding.parts or decoding.long_messages:
+        table.add_row("parts of long messages", f"{decoding.parts:,}")
+        table.add_row("  messages", f"{decoding.long_messages:,}")
+    _add_rows(table, "long messages incomplete", decoding.incomplete)
     _add_rows(table, "rejected", decoding.rejected)
     _add_rows(table, "unknown identifiers", decoding.unknown_ids)
     _add_rows(table, "skipped in the log", decoding.skipped)

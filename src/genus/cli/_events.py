@@ -52,6 +52,23 @@ TYPES = types_option(required=True)
 BUS_TYPES = types_option(required=False)
 """The same for commands on a bus: an address may name a database, which declares types too."""
 
+J1939_OPTIONS = (
+    click.option(
+        "--j1939/--no-j1939",
+        default=None,
+        help="Whether messages with 29-bit identifiers are J1939 messages. [as the DBC file says]",
+    ),
+    click.option("--nmea2000", is_flag=True, help="They are, and long ones come in the fast packets of NMEA 2000."),
+)
+"""Options of commands that read a DBC file."""
+
+
+def takes_j1939(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about J1939 to a command."""
+    for option in reversed(J1939_OPTIONS):
+        command = option(command)
+    return command
+
 
 def load_types(source: str) -> list[type]:
     """The event types and kinds of a module or file, or of the messages of a DBC file or the like.

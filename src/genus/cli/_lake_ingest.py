@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import GENUS_LAKE, complete_files
+from genus.cli._events import J1939_OPTIONS
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, print_json, rate, sized
 from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark, reading_in, started, working
@@ -47,6 +48,7 @@ FORMAT_OPTIONS = (
         show_default=True,
         help="Make frames that the DBC file does not know dead letters, or pass over them.",
     ),
+    *J1939_OPTIONS,
 )
 
 
@@ -57,15 +59,15 @@ def takes_formats(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def database_of(dbc: Path | None, truncated: bool) -> "Path | Dbc | None":
-    """What the frames of CAN logs mean: the file, or what was made of it if frames may be too short."""
-    if not truncated:
+def database_of(dbc: Path | None, truncated: bool, j1939: bool | None, nmea2000: bool) -> "Path | Dbc | None":
+    """What the frames of CAN logs mean: the file, or what was made of it with options."""
+    if not truncated and j1939 is None and not nmea2000:
         return dbc
     if dbc is None:
-        raise click.UsageError("--truncated goes with --dbc")
+        raise click.UsageError("--truncated, --j1939 and --nmea2000 go with --dbc")
     from genus.can import load_dbc  # needs cantools, an extra
 
-    return load_dbc(dbc, truncated=True)
+    return load_dbc(dbc, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
 
 
 @click.command()
@@ -85,6 +87,8 @@ def ingest(
     dbc: Path | None,
     truncated: bool,
     unknown: Literal["dead", "pass"],
+    j1939: bool | None,
+    nmea2000: bool,
     retry: bool,
     as_json: bool,
     spark: "SparkSession",
@@ -101,7 +105,7 @@ def ingest(
     """
     from genus.lake import Lake
 
-    database = database_of(dbc, truncated)
+    database = database_of(dbc, truncated, j1939, nmea2000)
     path, sources = _lake_and_files(spark, words)
     lake = Lake(spark, path)
     before = lake.version

@@ -60,6 +60,8 @@ def stream(
     dbc: Path | None,
     truncated: bool,
     unknown: Literal["dead", "pass"],
+    j1939: bool | None,
+    nmea2000: bool,
     metrics: str | None,
     as_json: bool,
     spark: "SparkSession",
@@ -83,7 +85,7 @@ def stream(
         on_progress=done.put,
         format=format_,
         mapping=mapping,
-        dbc=database_of(dbc, truncated),
+        dbc=database_of(dbc, truncated, j1939, nmea2000),
         unknown=unknown,
     )
     if subscriptions and inboxes:

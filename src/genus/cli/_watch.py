@@ -84,7 +84,8 @@ class Watch:
 
     def __call__(self, event: Event) -> None:
         """Count an event."""
-        key = name_of(type(event)), event.source if self._by_source else None
+        source = None if event.source is None else str(event.source)  # a number in some families
+        key = name_of(type(event)), source if self._by_source else None
         with self._lock:
             tally = self._tallies.get(key) or self._new(key)
             tally.events += 1

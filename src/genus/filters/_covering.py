@@ -13,6 +13,7 @@ import genus.filters._expression as x
 from genus.filters._evaluate import COMPARE, TEXT
 from genus.filters._like import Pattern, read_pattern
 from genus.model import attributes, pure_kind
+from genus.model._signature import hidden_attributes
 
 _NO_LETTER = "\ud800"
 """Stands for any one character of a pattern; no constant holds it."""
@@ -61,10 +62,21 @@ def covers(wide: Selection, narrow: Selection) -> bool:
     """
     return (
         _types_cover(wide, narrow)
+        and not _means_others(wide, narrow)
         and set(wide.has) <= set(required_attributes(narrow))
         and set(wide.lacks) <= set(narrow.lacks)
         and all(_is_implied(part, narrow) for part in conjuncts(wide.where))
     )
+
+
+def _means_others(wide: Selection, narrow: Selection) -> bool:
+    """Whether one names an attribute that the other has with another type, and so takes for absent."""
+    hidden = hidden_attributes(narrow.type, wide.type)
+    if not hidden:
+        return False
+    nodes = wide.where.walk() if wide.where is not None else ()
+    named = {*wide.has, *wide.lacks, *(node.name for node in nodes if isinstance(node, x.AttributeRef))}
+    return not named.isdisjoint(hidden)
 
 
 def _types_cover(wide: Selection, narrow: Selection) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 import genus.filters._expression as x
 from genus.errors import EventError
 from genus.filters._like import is_like
-from genus.model import ChoiceType, DurationType, Event, FloatType, TimeType, check
+from genus.model import AttributeType, ChoiceType, DurationType, Event, FloatType, TextType, TimeType, check
 from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
 
 Truth: TypeAlias = bool | None
@@ -57,7 +57,7 @@ def evaluate(node: x.Predicate, event: Event) -> Truth:
             answer = evaluate(operand, event)
             return None if answer is None else not answer
         case x.Present(attribute):
-            return read_attribute(event, attribute.name) is not None
+            return read_attribute(event, attribute.name, attribute.type) is not None
         case x.Compare(op, left, right):
             first, second = evaluate_value(left, event), evaluate_value(right, event)
             return None if first is None or second is None else COMPARE[op](first, second)
@@ -80,7 +80,7 @@ def evaluate_value(node: x.Value, event: Event) -> Any:
     """The value of a bound node on an event; None where it is absent, not a number or has no result."""
     match node:
         case x.AttributeRef(name, type_):
-            return _known(normalize(read_attribute(event, name), type_))
+            return _known(normalize(read_attribute(event, name, type_), type_))
         case x.Literal(constant, type_):
             return normalize(constant, type_)
         case x.ToFloat(operand):
@@ -113,9 +113,18 @@ def compute(op: str, left: Any, right: Any) -> Any:
     return _result(COMPUTE[op](left, right))
 
 
-def read_attribute(event: Event, name: str) -> Any:
-    """The value of an event's attribute; None if it is absent or its class does not have it."""
-    return getattr(event, name) if name in event.__struct_fields__ else None
+def read_attribute(event: Event, name: str, type_: AttributeType | None) -> Any:
+    """The value of an event's attribute; None if it is absent, or its class does not have it with this type.
+
+    Only `source` may have another type in the event's family than in `Event`, an integer instead of text.
+    """
+    is_known = name in event.__struct_fields__ and not is_hidden(event, name, type_)
+    return getattr(event, name) if is_known else None
+
+
+def is_hidden(event: Event, name: str, type_: AttributeType | None) -> bool:
+    """Whether an event's class has an attribute, but not the one of `Event` that is meant."""
+    return name in event.__genus_retyped__ and isinstance(type_, TextType)  # type: ignore[attr-defined]
 
 
 def normalize(found: Any, type_: object) -> Any:

@@ -157,12 +157,15 @@ class Subscription(Generic[E]):
         try:
             return (
                 self.accepts(type(event))
-                and all(read_attribute(event, name) is not None for name in self.has)
-                and all(read_attribute(event, name) is None for name in self.lacks)
+                and all(self._read(event, name) is not None for name in self.has)
+                and all(self._read(event, name) is None for name in self.lacks)
                 and (self.where is None or evaluate(self.where, event) is True)
             )
         except (TypeError, AttributeError, OverflowError) as problem:
             raise_event_error(event, problem)
+
+    def _read(self, event: Event, name: str) -> object:
+        return read_attribute(event, name, self.vector.find(name).type)
 
     def why_never(self) -> str | None:
         """Why no event can match; None if one can, or if it could not be decided.

@@ -18,7 +18,7 @@ import msgspec
 
 from genus.errors import DeclarationError, EventError
 from genus.model._types import INT64_MAX, INT64_MIN, IntType, TimeType, former_names, is_bounded, read_annotation
-from genus.model._vector import Attribute, Family, Vector
+from genus.model._vector import RETYPABLE, Attribute, Family, Vector
 
 T = TypeVar("T")
 _FIELD: Any = type(msgspec.field(default=0))
@@ -131,11 +131,22 @@ def _decoder_annotation(attribute: Attribute, note: object) -> object:
     return found | None if attribute.optional else found
 
 
-def _family(label: str, base: type | None) -> Family | None:
+def _family(label: str, base: type | None, declared: Sequence[Attribute]) -> Family | None:
     if base is None:
         return None
     family: Family | None = vars(base)["__genus_family__"]
-    return family or Family(label, Vector(label, vars(base)["__genus_attributes__"]))
+    if family is not None:
+        return family
+    context: tuple[Attribute, ...] = vars(base)["__genus_attributes__"]
+    retyped = {each.name: each for each in declared if each.name in RETYPABLE and isinstance(each.type, IntType)}
+    return Family(label, Vector(label, tuple(retyped.get(each.name, each) for each in context)))
+
+
+def _retyped(family: Family | None) -> frozenset[str]:
+    """The attributes of `Event` that have another type in a family."""
+    if family is None:
+        return frozenset()
+    return frozenset(each.name for each in family.vector if each.name in RETYPABLE and isinstance(each.type, IntType))
 
 
 def _check_tagged(name: str, names: object, base: type | None, attributes: Sequence[Attribute]) -> tuple[str, ...]:
@@ -296,7 +307,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         base = _state_base(name, bases)
         notes = _annotations(name, namespace, sys._getframe(1))
         declared = tuple(_attribute(name, field, note) for field, note in notes.items())
-        family = _family(label, base)
+        family = _family(label, base, declared)
         for attribute in declared:
             _check_narrowing(name, attribute, base)
             if family is not None:
@@ -312,6 +323,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         namespace["__genus_name__"] = label
         namespace["__genus_attributes__"] = all_attributes = _override(inherited, declared)
         namespace["__genus_family__"] = family
+        namespace["__genus_retyped__"] = _retyped(family)
         names = _check_tagged(name, tagged, base, all_attributes)
         config = _CONFIG if base is None else {}
         cls = msgspec.StructMeta.__new__(mcls, name, bases, namespace, kw_only=True, **config)
@@ -333,6 +345,9 @@ class Event(msgspec.Struct, metaclass=EventMeta):
     Class options: `name=` is the type's name in catalogs, recordings and subscription texts. `tagged=` names up to
     eight optional attributes, in a class directly below `Event` only; on a CAN bus their presence bits are then part
     of the event tag, for the class and all its subtypes, and controllers filter on them.
+
+    A class directly below `Event` may declare `source` again as an integer (`source: UInt8`), where nodes have numbers.
+    Subscriptions to `Event` and to kinds, for which `source` is text, then see its events as without a source.
 
     >>> from genus import Maybe
     >>> class Loop(Event):

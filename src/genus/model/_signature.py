@@ -81,6 +81,24 @@ def attributes(cls: type) -> tuple[Attribute, ...]:
     return found
 
 
+def retyped_attributes(cls: type) -> frozenset[str]:
+    """The attributes of `Event` that a type's family has with another type; subscriptions to `Event` lack them.
+
+    >>> from genus import Event, UInt8
+    >>> class Torque(Event):
+    ...     source: UInt8
+    >>> retyped_attributes(Torque), retyped_attributes(Event)
+    (frozenset({'source'}), frozenset())
+    """
+    found: frozenset[str] = getattr(cls, "__genus_retyped__", frozenset())
+    return found
+
+
+def hidden_attributes(cls: type, asked: type) -> frozenset[str]:
+    """The attributes of a class that a subscription to the type `asked` takes for absent, as it means another type."""
+    return retyped_attributes(cls) if family_of(asked) is None else frozenset()
+
+
 def parents(cls: type) -> tuple[type, ...]:
     """The types and kinds directly above a class, the event type first; `Event` and top-level kinds have none."""
     return tuple(base for base in cls.__bases__ if is_type(base) and not _is_kind_root(base))

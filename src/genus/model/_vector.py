@@ -11,6 +11,12 @@ import msgspec
 from genus.errors import DeclarationError, SubscriptionError, did_you_mean
 from genus.model._types import AttributeType
 
+RETYPABLE = frozenset({"source"})
+"""Attributes of `Event` that the root class of a family may declare again as an integer.
+
+Many networks number their nodes, and there `source == 11` is meant as a number.
+"""
+
 
 class Attribute(msgspec.Struct, frozen=True):
     """A named, typed field of an event type.
@@ -115,6 +121,20 @@ class Vector(msgspec.Struct, frozen=True):
                 f"bit vector {tag:#b} reaches outside the {len(self)} attributes of {self.scope}: ({self})"
             )
         return tuple(attribute.name for bit, attribute in enumerate(self.attributes) if tag >> bit & 1)
+
+
+def hidden_names(family: Vector, asked: Vector) -> frozenset[str]:
+    """The attributes of a family that a subscription takes for absent: those of which its vector has another type.
+
+    `asked` is the vector of the subscribed type: the family's own, which hides nothing, or that of `Event` or a kind.
+    """
+    if family.scope == asked.scope:
+        return frozenset()
+    return frozenset(
+        each.name
+        for each in asked
+        if each.name in RETYPABLE and (own := family.get(each.name)) is not None and own.type != each.type
+    )
 
 
 def _was_renamed(attribute: Attribute) -> bool:

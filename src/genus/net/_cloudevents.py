@@ -51,6 +51,7 @@ from genus.model._check import (
     invalid_finders,
 )
 from genus.model._read_back import plain_value
+from genus.model._signature import retyped_attributes
 from genus.model._types import int_range, is_encodable
 from genus.net._envelope import NUMBERS, Origin
 from genus.records import RecordWriter, Rejected
@@ -122,9 +123,10 @@ class _Texts(dict[Any, str]):
         return made
 
 
-def _uri_of(source: str | None) -> str:
-    """The source in the envelope: CloudEvents must name one, and it is a URI reference."""
-    return source if source and _URI_REFERENCE.fullmatch(source) else NO_SOURCE
+def _uri_of(source: str | int | None) -> str:
+    """The source in the envelope: CloudEvents must name one, and it is a URI reference; a number is its digits."""
+    text = "" if source is None else str(source)
+    return text if text and _URI_REFERENCE.fullmatch(text) else NO_SOURCE
 
 
 _hex_of_uid = _Texts(bytes.hex)
@@ -462,7 +464,7 @@ def _completed(event: Event, source: str, time: bytes | msgspec.Raw, data: bytes
     if _LONG_FRACTION.search(data) or _LONG_FRACTION.search(time):
         return None
     stated = _decode_time(time) if len(bytes(time)) else None
-    known = None if source == NO_SOURCE else source
+    known = None if source == NO_SOURCE or "source" in retyped_attributes(type(event)) else source
     if (event.time is None and stated is not None) or (event.source is None and known is not None):
         own, where = event.time, event.source
         return replace(event, time=stated if own is None else own, source=known if where is None else where)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from genus.model import Attribute, AttributeType, TimeType
+from genus.model import Attribute, AttributeType, TextType, TimeType
 from genus.records._known_types import KnownTypes, RecordType
 from genus.records._mapping import FieldPath, MappedField, Mapping, format_path
 from genus.records._values import ISO, TEXT, ValueFormat
@@ -72,7 +72,8 @@ class FieldPlan:
     def _want_all(self, mapping: Mapping, fallback: tuple[MappedField, ...]) -> None:
         named = mapping.fields_for(self.type.name)
         for field in (*named, *self._alike(mapping, named), *fallback):
-            if attribute := self.attribute(field.attribute):
+            attribute = self.attribute(field.attribute)
+            if attribute is not None and not _is_foreign_source(field, attribute):
                 self.sources.setdefault(attribute.name, []).append(self._want(field, attribute.type))
         if mapping.recorded is not None:
             self.recorded = self._want(mapping.recorded, TimeType())
@@ -128,6 +129,11 @@ class FieldPlan:
     def _subject(self, number: int) -> str:
         name = self.wanted[number].field.attribute
         return f"{self.type.name}.{name}" if name else "the time of recording"
+
+
+def _is_foreign_source(field: MappedField, attribute: Attribute) -> bool:
+    """Whether a field is the envelope's source, a URI, of a type whose `source` is a number."""
+    return field in ENVELOPE and field.attribute == "source" and not isinstance(attribute.type, TextType)
 
 
 def plan_for(name: str, mapping: Mapping, types: KnownTypes, fallback: tuple[MappedField, ...] = ()) -> FieldPlan | str:

@@ -2,7 +2,8 @@
 
 from genus.catalog import Catalog
 from genus.filters._subscription import Subscription
-from genus.model import Event, is_event_type, name_of, parents, pure_kind, subtypes, tagged_attributes, vector
+from genus.model import Event, Vector, is_event_type, name_of, parents, pure_kind, subtypes, tagged_attributes, vector
+from genus.model._vector import hidden_names
 
 
 def registered_types(subscription: Subscription, catalog: Catalog) -> tuple[tuple[str, ...], bool]:
@@ -29,8 +30,8 @@ def _pure_types(subscription: Subscription, kind: type, catalog: Catalog) -> tup
 
 def registered_tagged(name: str, catalog: Catalog, subscription: Subscription) -> tuple[str, ...]:
     """The tagged attributes of a type by the names that the subscription has for them, which may be other ones."""
-    own = catalog.vector(name).pair(subscription.vector)
-    return tuple(own[each].name if each in own else each for each in catalog.tagged_attributes(name))
+    family = catalog.vector(name)
+    return _as_asked(catalog.tagged_attributes(name), family, subscription)
 
 
 def declared_types(subscription: Subscription) -> tuple[type, ...]:
@@ -44,6 +45,16 @@ def declared_types(subscription: Subscription) -> tuple[type, ...]:
 
 def declared_tagged(cls: type, subscription: Subscription) -> tuple[str, ...]:
     """The tagged attributes of a class by the names that the subscription has for them."""
-    tagged = tagged_attributes(cls)
-    own = vector(cls).pair(subscription.vector) if tagged else {}
-    return tuple(own[each].name if each in own else each for each in tagged)
+    return _as_asked(tagged_attributes(cls), vector(cls), subscription)
+
+
+def _as_asked(tagged: tuple[str, ...], family: Vector, subscription: Subscription) -> tuple[str, ...]:
+    """Tagged attributes by the names of a subscription; one that it takes for absent has no name that it uses."""
+    if not tagged:
+        return ()
+    own, hidden = family.pair(subscription.vector), hidden_names(family, subscription.vector)
+    names = {
+        **{name: each.name for name, each in own.items()},
+        **{name: f"{name} of {family.scope}" for name in hidden},
+    }
+    return tuple(names.get(each, each) for each in tagged)

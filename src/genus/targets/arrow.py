@@ -37,7 +37,9 @@ from genus.model import (
     name_of,
     vector,
 )
+from genus.model._signature import retyped_attributes
 from genus.model._types import INT64_MIN, micros_of_duration
+from genus.model._vector import RETYPABLE
 from genus.targets._compiler import TYPE_COLUMN, Compiler
 
 try:
@@ -177,7 +179,9 @@ def _names(events: Sequence[Event], classes: Sequence[type]) -> pa.Array:
 def _column(events: Sequence[Event], classes: Sequence[type], attribute: Attribute) -> pa.Array:
     """The column of one attribute; null for a class that does not declare it, even if a property has its name."""
     name, stored = attribute.name, stored_type(attribute.type)
-    carriers = {cls for cls in classes if any(own.name == name for own in attributes(cls))}
+    is_text = isinstance(attribute.type, TextType)
+    hiding = {cls for cls in classes if is_text and name in retyped_attributes(cls)}
+    carriers = {cls for cls in classes if cls not in hiding and any(own.name == name for own in attributes(cls))}
     if not carriers:
         return pa.nulls(len(events), stored)
     if len(carriers) == len(classes):
@@ -317,13 +321,18 @@ def _find(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 def _read(batch: pa.RecordBatch, attribute: Attribute) -> Datum:
     """An attribute's column in the type it is computed in; a null scalar if the batch has none."""
     column = _find(batch, attribute.name)
-    if column is None:
+    if column is None or is_hidden_column(column.type, attribute.name, attribute.type):
         return constant(None, computed_type(attribute.type))
     if isinstance(attribute.type, OpaqueType):
         return column
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return _as_stored(column, attribute.name, stored_type(attribute.type)).cast(computed_type(attribute.type))
+
+
+def is_hidden_column(stored: pa.DataType, name: str, type_: AttributeType | None) -> bool:
+    """Whether a column of a family is not the attribute of `Event` that is meant, as it has numbers instead of text."""
+    return name in RETYPABLE and isinstance(type_, TextType) and bool(pa.types.is_integer(stored))
 
 
 def _as_stored(column: pa.Array, name: str, stored: pa.DataType) -> pa.Array:

@@ -20,7 +20,8 @@ from genus.filters._covering import OPPOSITE, conjuncts
 from genus.filters._evaluate import DIVISIONS, normalize, raise_event_error, round_to_float32
 from genus.filters._like import matcher
 from genus.filters._subscription import Subscription
-from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TimeType, attributes, name_of
+from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TextType, TimeType, attributes, name_of
+from genus.model._signature import hidden_attributes, retyped_attributes
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
 from genus.targets._compiler import Compiler
 
@@ -147,6 +148,7 @@ class PythonCompiler(Compiler):
         self, cls: type, subscriptions: Iterable[Subscription], names: dict[str, object] | None = None
     ) -> None:
         self.names: dict[str, object] = {} if names is None else names
+        self._cls = cls
         self._attributes = {attribute.name: attribute for attribute in attributes(cls)}
         self._repeated = {node for node, times in Counter(_shareable(subscriptions)).items() if times > 1}
         self._loads: dict[str, list[str]] = {}
@@ -158,8 +160,9 @@ class PythonCompiler(Compiler):
 
         `without` is a conjunct that is known to be true, by an index for example, and is left out.
         """
-        parts = [self._presence(name, True) for name in subscription.has]
-        parts += [self._presence(name, False) for name in subscription.lacks]
+        hidden = hidden_attributes(self._cls, subscription.type)
+        parts = [self._presence(name, True, name in hidden) for name in subscription.has]
+        parts += [self._presence(name, False, name in hidden) for name in subscription.lacks]
         parts += [self.visit(part, True) for part in conjuncts(subscription.where) if part is not without]
         return all_of_these(parts)
 
@@ -185,7 +188,7 @@ class PythonCompiler(Compiler):
 
     def visit_Present(self, node: x.Present, wanted: bool) -> Condition:
         """A test for None; decided here for attributes that are always or never carried."""
-        return self._presence(node.attribute.name, wanted)
+        return self._presence(node.attribute.name, wanted, self._is_hidden(node.attribute))
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Condition:
         """A comparison, or its opposite."""
@@ -217,8 +220,11 @@ class PythonCompiler(Compiler):
         test = self.operators[node.op].format(item=item.code, part=part)
         return all_of_these([item.conditions, (test if wanted else f"not {test}",)])
 
-    def _presence(self, name: str, wanted: bool) -> Condition:
-        attribute = self._attributes.get(name)
+    def _is_hidden(self, node: x.AttributeRef) -> bool:
+        return node.name in retyped_attributes(self._cls) and isinstance(node.type, TextType)
+
+    def _presence(self, name: str, wanted: bool, is_hidden: bool) -> Condition:
+        attribute = None if is_hidden else self._attributes.get(name)
         if attribute is not None and attribute.optional:
             return (f"{self._load(name)} is {'not None' if wanted else 'None'}",)
         return ALWAYS if (attribute is not None) is wanted else NEVER
@@ -228,7 +234,7 @@ class PythonCompiler(Compiler):
     def visit_AttributeRef(self, node: x.AttributeRef) -> Operand:
         """A local variable that the prelude loads."""
         attribute = self._attributes.get(node.name)
-        if attribute is None:
+        if attribute is None or self._is_hidden(node):
             return Operand("None", NEVER)
         local = self._load(node.name, as_value=True)
         conditions = (f"{local} is not None",) if attribute.optional else ()

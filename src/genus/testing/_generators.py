@@ -104,8 +104,9 @@ class WatchedSampler(MarkedSampler, Watched):
 
 
 class Stranger(Event, Watched):
-    """A type of another family, where `number` is text."""
+    """A type of another family, where `number` is text and `source` a number."""
 
+    source: Maybe[UInt8] = None  # type: ignore[assignment]
     number: Maybe[str] = None
 
 

@@ -12,14 +12,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from genus.can._dbc.layout import MessageLayout, SignalLayout, unique_pgns
+from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex
+from genus.can._dbc.layout import MessageLayout, SignalLayout
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._dbc.signal_columns import LABEL, Bits, Presence, RawSignal, SignalColumns, ValueTable, Words
+from genus.can._j1939.identifier import PRIORITY_SHIFT, TRANSFER_CONTROL, TRANSFER_DATA, is_pdu1
 from genus.can._logs.frames import EXTENDED, FrameColumns, Rows
 from genus.can._wire.frame import ID_MASK
 
 INSTANT = pa.timestamp("us", tz="UTC")
+TRANSFER = (TRANSFER_CONTROL, TRANSFER_DATA)
 _NO_MESSAGE = -1
+_J1939_FIELDS = [
+    pa.field("source", pa.int16()),
+    pa.field("destination", pa.int16()),
+    pa.field("priority", pa.int16()),
+    pa.field("pgn", pa.int64()),
+    pa.field("sender", LABEL),
+]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Reach: TypeAlias = npt.NDArray[np.uint8] | None
@@ -42,6 +52,12 @@ class RefusedFrames(NamedTuple):
     rows: Rows
 
 
+class PartFrames(NamedTuple):
+    """Frames that are parts of long messages (`LongColumns`), and no messages by themselves."""
+
+    rows: Rows
+
+
 class ColumnDecoder:
     """Decodes columns of frames to columns of events, by the messages of a DBC file (`load_dbc(...).messages`)."""
 
@@ -49,14 +65,26 @@ class ColumnDecoder:
         self.messages = tuple(messages)
         self._columns: dict[int, MessageColumns] = {}
         self._by_id = _SparseIndex({_key(each): number for number, each in enumerate(self.messages)})
-        self._by_pgn = _SparseIndex(unique_pgns(self.messages))
+        self._groups = GroupIndex(self.messages)
+        fast = {each.pgn for each in self.messages if each.fast}
+        self._fast, self._transfer = (np.array(sorted(pgns), np.uint32) for pgns in (fast, TRANSFER))
 
-    def decode(self, frames: FrameColumns) -> Iterator[DecodedFrames | RefusedFrames]:
-        """The events of frames, message by message, and the frames that are no events; each frame is in one part."""
-        numbers = self._message_numbers(frames.identifier)
-        for number, rows in _group_rows(numbers, len(self.messages)):
+    def decode(
+        self, frames: FrameColumns, *, are_whole: bool = False
+    ) -> Iterator[DecodedFrames | RefusedFrames | PartFrames]:
+        """The events of frames, message by message, and the frames that are no events; each frame is in one part.
+
+        `are_whole` says that they are messages already, made of several frames, so none of them is a part.
+        """
+        numbers = self._by_id.find(frames.identifier)
+        refused = self._find_groups(frames.identifier, numbers, are_whole) if self._groups else []
+        for number, rows in _group_rows(numbers, len(self.messages) + 1 + len(refused)):
             if number == _NO_MESSAGE:
                 yield RefusedFrames(UNKNOWN_ID, rows)
+            elif number == len(self.messages):
+                yield PartFrames(rows)
+            elif number > len(self.messages):
+                yield RefusedFrames(refused[number - len(self.messages) - 1].reason, rows)
             else:
                 yield from self._message_columns(number).decode(frames, rows)
 
@@ -66,21 +94,47 @@ class ColumnDecoder:
             self._columns[number] = MessageColumns(self.messages[number])
         return self._columns[number]
 
-    def _message_numbers(self, identifier: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-        numbers = self._by_id.find(identifier)
-        if self._by_pgn and (unknown := np.flatnonzero((numbers == _NO_MESSAGE) & (identifier >= EXTENDED))).size:
-            numbers[unknown] = self._by_pgn.find(_pgns(identifier[unknown]))
-        return numbers
+    def _find_groups(
+        self, identifier: npt.NDArray[np.uint32], numbers: npt.NDArray[np.int32], are_whole: bool
+    ) -> list[AmbiguousGroup]:
+        """Set the numbers of J1939 frames that are known by their groups, and of parts.
+
+        The numbers after those of messages are for parts, and then for the groups that are returned.
+        """
+        parts = len(self.messages)
+        refused: dict[AmbiguousGroup, int] = {}
+        unknown = np.flatnonzero((numbers == _NO_MESSAGE) & (identifier >= EXTENDED))
+        if unknown.size:
+            distinct, which = np.unique(identifier[unknown], return_inverse=True)
+            found = [self._groups.find(int(each) & ID_MASK) for each in distinct.tolist()]
+            for each in found:
+                if isinstance(each, AmbiguousGroup):
+                    refused.setdefault(each, parts + 1 + len(refused))
+            numbers[unknown] = np.array([_number(each, refused) for each in found], np.int32)[which.reshape(-1)]
+        if not are_whole:
+            numbers[part_rows(identifier, self._fast)] = parts
+            transfer = part_rows(identifier, self._transfer)
+            numbers[transfer[numbers[transfer] == _NO_MESSAGE]] = parts
+        return list(refused)
 
 
 def _key(message: MessageLayout) -> int:
     return message.frame_id | (EXTENDED if message.extended else 0)
 
 
-def _pgns(identifier: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The parameter groups of identifiers: `pgn_of` in columns."""
+def _number(found: int | AmbiguousGroup | None, refused: dict[AmbiguousGroup, int]) -> int:
+    if found is None:
+        return _NO_MESSAGE
+    return refused[found] if isinstance(found, AmbiguousGroup) else found
+
+
+def part_rows(identifier: npt.NDArray[np.uint32], pgns: npt.NDArray[np.uint32]) -> Rows:
+    """The rows of frames with 29-bit identifiers of some parameter groups, which are given in ascending order."""
+    if not len(pgns):
+        return np.empty(0, np.intp)
     pgn = identifier >> 8 & 0x3FFFF
-    return np.where(pgn >> 8 & 0xFF >= 240, pgn, pgn & 0x3FF00)
+    pgn = np.where(pgn >> 8 & 0xFF >= 240, pgn, pgn & 0x3FF00)
+    return np.flatnonzero(np.isin(pgn, pgns) & (identifier >= EXTENDED))
 
 
 class _SparseIndex:
@@ -123,7 +177,8 @@ class MessageColumns:
     @property
     def fields(self) -> list[pa.Field]:
         """The columns that a batch can have."""
-        context = [pa.field("time", INSTANT), pa.field("source", LABEL), pa.field("place", LABEL)]
+        sender = _J1939_FIELDS if self.message.j1939 else [pa.field("source", LABEL)]
+        context = [pa.field("time", INSTANT), *sender, pa.field("place", LABEL)]
         return [*context, *(field for signal in self._signals for field in signal.fields)]
 
     def decode(self, frames: FrameColumns, rows: Rows) -> Iterator[DecodedFrames | RefusedFrames]:
@@ -171,21 +226,27 @@ class MessageColumns:
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _context(self, frames: FrameColumns, rows: Rows) -> dict[str, pa.Array]:
-        """The columns `time`, `source` and `place`; the last two only if something is known."""
+        """The columns `time`, `place` and those of the sender; only of what is known."""
         columns = {"time": pa.Array.from_buffers(INSTANT, len(rows), [None, pa.py_buffer(frames.at_us[rows])])}
-        if (source := self._sources(frames.identifier[rows])) is not None:
-            columns["source"] = source
+        if self.message.j1939:
+            columns.update(self._addresses(frames.identifier[rows]))
+        elif self.message.sender is not None:
+            columns["source"] = _dictionary([self.message.sender], np.zeros(len(rows), np.int32))
         if any(frames.channels):
             columns["place"] = _dictionary(frames.channels, frames.channel[rows])
         return columns
 
-    def _sources(self, identifier: npt.NDArray[np.uint32]) -> pa.Array | None:
-        """The message's only sender; for J1939 frames from another address, that address."""
-        sender, own = self.message.sender, (identifier & np.uint32(ID_MASK)) == self.message.frame_id
-        if sender is None and own.all():
-            return None
-        names = [sender, *(f"{address:#04x}" for address in range(256))] if not own.all() else [sender]
-        return _dictionary(names, np.where(own, 0, (identifier & 0xFF) + 1))
+    def _addresses(self, identifier: npt.NDArray[np.uint32]) -> Iterator[tuple[str, pa.Array]]:
+        """The columns of what J1939 identifiers tell; the sender, if the file has one for the address."""
+        source = identifier & 0xFF
+        yield "source", pa.array(source.astype(np.int16))
+        if is_pdu1(self.message.pgn):
+            yield "destination", pa.array((identifier >> 8 & 0xFF).astype(np.int16))
+        yield "priority", pa.array((identifier >> PRIORITY_SHIFT & 7).astype(np.int16))
+        yield "pgn", pa.array(np.full(len(identifier), self.message.pgn, np.int64))
+        own = source == self.message.frame_id & 0xFF
+        if self.message.sender is not None and own.any():
+            yield "sender", _dictionary([self.message.sender, None], np.where(own, 0, 1))
 
 
 def _dictionary(names: Sequence[str | None], which: npt.NDArray[Any]) -> pa.DictionaryArray:

@@ -4,9 +4,11 @@ Signals that overlap are reported; each of them is decoded. Signals that cannot 
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from cantools.database.can import Message, Signal
@@ -14,6 +16,7 @@ from cantools.database.diagnostics.data import Data
 from cantools.database.diagnostics.did import Did
 
 from genus.can._dbc.database_file import DatabaseFile, read_database
+from genus.can._dbc.j1939 import J1939_WORDS, GroupIndex, j1939_hint, standard_messages
 from genus.can._dbc.layout import (
     ATTRIBUTE_WORDS,
     TYPE_WORDS,
@@ -24,8 +27,11 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
-from genus.can._wire.frame import FD_BYTES
+from genus.can._j1939.fast_packet import LONGEST_FAST
+from genus.can._j1939.reassembly import LONGEST
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
 
+_BUS_PROTOCOL = re.compile(rb'^\s*BA_\s+"ProtocolType"\s+"(?:J1939|NMEA ?2000)"', re.MULTILINE | re.IGNORECASE)
 PAIRS_SHOWN = 5
 """So many pairs of overlapping signals of a message are named."""
 
@@ -40,6 +46,8 @@ class Layouts:
     """The names of messages, of the file and of enumerations, which share the namespace of a module."""
     name: str = ""
     messages: tuple[MessageLayout, ...] = ()
+    standard: tuple[MessageLayout, ...] = ()
+    """Messages that every J1939 bus has, and the file does not."""
     dids: tuple[MessageLayout, ...] = ()
     """Diagnostic data; their identifiers are not those of frames."""
     repairs: tuple[str, ...] = ()
@@ -58,25 +66,66 @@ class Layouts:
         self.problems.append(problem)
 
 
-def read_layouts(path: str | os.PathLike[str], *, truncated: bool = False) -> Layouts:
-    """The layouts of the messages of a file; DbcError if it cannot be read."""
+def read_layouts(
+    path: str | os.PathLike[str], *, truncated: bool = False, j1939: bool | None = None, nmea2000: bool = False
+) -> Layouts:
+    """The layouts of the messages of a file; DbcError if it cannot be read.
+
+    `j1939` says whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says
+    it. With `nmea2000` they are, and those longer than a frame are sent in fast packets.
+    """
     file = read_database(Path(path))
+    protocol = _Protocol(j1939 if not nmea2000 else True, nmea2000, says_j1939(Path(path).read_bytes()))
     found = Layouts(Path(path), file, repairs=file.repairs)
     messages: list[Message | Did] = [*_without_repeats(found, file.messages), *file.dids]
     wanted = [file.name(message.name) for message in messages]
     names = [found.rename(name, found.types.allocate(name)) for name in wanted]
     found.name = found.rename(found.path.stem, found.types.allocate(found.path.stem))
     layouts = [
-        _message(found, name, message) if isinstance(message, Message) else _did(found, name, message)
+        _message(found, protocol, name, message) if isinstance(message, Message) else _did(found, name, message)
         for name, message in zip(names, messages, strict=True)
     ]
     layouts = [msgspec.structs.replace(layout, truncated=truncated) for layout in layouts]
     found.messages = tuple(layout for layout in layouts if not layout.diagnostic)
     found.dids = tuple(layout for layout in layouts if layout.diagnostic)
+    _complete_j1939(found, is_asked=j1939 is not None, truncated=truncated)
     for sharing in _same_identifier(found.messages):
         *others, last = (message.type_name for message in sharing)
         found.report(f"{last}: has the identifier of {' and '.join(others)}, and gets all of their frames")
     return found
+
+
+class _Protocol(NamedTuple):
+    """Which messages are J1939 messages: as was asked for, or as the file says."""
+
+    asked: bool | None
+    nmea2000: bool
+    is_said: bool
+
+    def is_j1939(self, message: Message) -> bool:
+        """Whether a message is one; only those with 29-bit identifiers can be."""
+        said = message.protocol == "j1939" or self.is_said
+        return message.is_extended_frame and (said if self.asked is None else self.asked)
+
+
+def says_j1939(file: bytes) -> bool:
+    """Whether a DBC file says that its bus is a J1939 bus, without saying it of single messages.
+
+    >>> says_j1939(b'BA_ "ProtocolType" "J1939";')
+    True
+    """
+    return b'"VFrameFormat"' not in file and _BUS_PROTOCOL.search(file) is not None
+
+
+def _complete_j1939(found: Layouts, *, is_asked: bool, truncated: bool) -> None:
+    """Add the messages of every J1939 bus, and report what is ambiguous about those of the file."""
+    if any(message.j1939 for message in found.messages):
+        for problem in GroupIndex(found.messages).problems():
+            found.report(problem)
+        standard = standard_messages(found.messages, found.types)
+        found.standard = tuple(msgspec.structs.replace(each, truncated=truncated) for each in standard)
+    elif not is_asked and (hint := j1939_hint(found.messages)):
+        found.report(hint)
 
 
 def _without_repeats(found: Layouts, messages: tuple[Message, ...]) -> Iterator[Message]:
@@ -90,9 +139,11 @@ def _without_repeats(found: Layouts, messages: tuple[Message, ...]) -> Iterator[
             found.report(f"{found.file.name(message.name)}: is in the file twice; the first is left out")
 
 
-def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
-    if not 0 <= message.length <= FD_BYTES:
-        found.report(f"{type_name}: has {message.length} bytes, but a frame has at most {FD_BYTES}")
+def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Message) -> MessageLayout:
+    is_j1939 = protocol.is_j1939(message)
+    most, what = (LONGEST, "J1939 message") if is_j1939 else (FD_BYTES, "frame")
+    if not 0 <= message.length <= most:
+        found.report(f"{type_name}: has {message.length} bytes, but a {what} has at most {most}")
     if message.is_container:
         found.report(f"{type_name}: is a container of other messages, which are not decoded")
     layouts = [_signal(found, signal, message) for signal in message.signals]
@@ -102,9 +153,10 @@ def _message(found: Layouts, type_name: str, message: Message) -> MessageLayout:
         frame_id=message.frame_id,
         extended=message.is_extended_frame,
         length=max(0, message.length),
-        signals=tuple(_named(found, type_name, message, layouts)),
+        signals=tuple(_named(found, type_name, message, layouts, J1939_WORDS if is_j1939 else frozenset())),
         fd=message.is_fd,
-        j1939=message.protocol == "j1939",
+        j1939=is_j1939,
+        fast=is_j1939 and protocol.nmea2000 and CLASSIC_BYTES < message.length <= LONGEST_FAST,
         senders=tuple(found.file.name(sender) for sender in message.senders if sender),
         cycle_time_ms=round(message.cycle_time) if isinstance(message.cycle_time, int | float) else None,
         comment=message.comment or None,
@@ -124,9 +176,18 @@ def _did(found: Layouts, type_name: str, did: Did) -> MessageLayout:
     return MessageLayout(did.name, type_name, did.identifier, False, did.length, signals, diagnostic=True)
 
 
-def _named(found: Layouts, owner: str, message: Message | Did, layouts: list[SignalLayout]) -> Iterator[SignalLayout]:
-    """The signals that can be decoded, with names of attributes; labels are named after all signals are."""
-    names = NameAllocator(ATTRIBUTE_WORDS)
+def _named(
+    found: Layouts,
+    owner: str,
+    message: Message | Did,
+    layouts: list[SignalLayout],
+    words: frozenset[str] = frozenset(),
+) -> Iterator[SignalLayout]:
+    """The signals that can be decoded, with names of attributes; labels are named after all signals are.
+
+    `words` are attributes that the message has besides.
+    """
+    names = NameAllocator(ATTRIBUTE_WORDS | words)
     named: dict[SignalLayout, SignalLayout] = {}
     for layout in layouts:
         problem = "is in the message twice" if layout in named else layout.problem(message.length)

@@ -13,8 +13,10 @@ from types import MappingProxyType
 
 from genus.bus._codec import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
-from genus.can._dbc.encoding import MessageEncoder
-from genus.can._dbc.layout import MessageLayout, SignalLayout, pgn_of, unique_pgns
+from genus.can._dbc.encoding import MessageEncoder, j1939_identifier
+from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex
+from genus.can._dbc.layout import MessageLayout, SignalLayout
+from genus.can._dbc.long_messages import LongMessages
 from genus.can._dbc.message_types import (
     UNKNOWN_ID,
     MessageDecoder,
@@ -22,6 +24,7 @@ from genus.can._dbc.message_types import (
     declare_kind,
     declare_type,
     describe,
+    j1939_defaults,
     member_names,
 )
 from genus.can._wire.frame import Frame
@@ -34,7 +37,13 @@ WIDTH = 120
 
 
 def load_dbc(
-    path: str | os.PathLike[str], types: Iterable[type] = (), *, truncated: bool = False, reuse: bool = False
+    path: str | os.PathLike[str],
+    types: Iterable[type] = (),
+    *,
+    truncated: bool = False,
+    j1939: bool | None = None,
+    nmea2000: bool = False,
+    reuse: bool = False,
 ) -> "Dbc":
     """The messages of a DBC, ARXML, KCD or SYM file as event types, or the diagnostic data of a CDD file.
 
@@ -45,12 +54,14 @@ def load_dbc(
         types: Classes to use for its messages, from a module made from the file (`genus can types --python`).
         truncated: Whether frames that are shorter than their message are decoded as far as they reach. Then every
             attribute may be absent.
+        j1939: Whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says it.
+        nmea2000: They are, and messages longer than a frame are sent in the fast packets of NMEA 2000.
         reuse: Use the classes that this process has declared for all of its messages before, if it has.
 
     Raises:
         DbcError: The file cannot be read, or a given class differs from its message.
     """
-    layouts = read_layouts(path, truncated=truncated)
+    layouts = read_layouts(path, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
     return Dbc(layouts, [*(_declared_before(layouts) if reuse else ()), *types])
 
 
@@ -63,6 +74,8 @@ class Dbc:
         self.path = layouts.path
         self.messages: tuple[MessageLayout, ...] = layouts.messages
         """The messages with the bits of their signals, in the order of the file."""
+        self.all_messages = every = layouts.messages + layouts.standard
+        """The messages of the file, and those that every J1939 bus has: address claims and requests."""
         self.dids: tuple[MessageLayout, ...] = layouts.dids
         """The diagnostic data of a CDD file, by the identifiers (DID) with which they are requested."""
         self.repairs: tuple[str, ...] = layouts.repairs
@@ -74,18 +87,15 @@ class Dbc:
         self.kind: type[Kind] = given.get(layouts.name) or declare_kind(layouts.name)
         """The kind of all its types, which has the name of the file."""
         self.types: Mapping[str, type[Event]] = MappingProxyType(
-            {
-                m.type_name: _given_class(given, m) or declare_type(m, self.kind)
-                for m in (*layouts.messages, *layouts.dids)
-            }
+            {m.type_name: _given_class(given, m) or declare_type(m, self.kind) for m in (*every, *layouts.dids)}
         )
         """The event types by name: the message's name, unless it was renamed."""
-        decoders = [MessageDecoder(m, self.types[m.type_name]) for m in layouts.messages]
-        self._by_id = {(m.frame_id, m.extended): each for m, each in zip(layouts.messages, decoders, strict=True)}
-        self._layouts = {m.type_name: m for m in layouts.messages}
+        decoders = [MessageDecoder(m, self.types[m.type_name]) for m in every]
+        self._by_id = {(m.frame_id, m.extended): each for m, each in zip(every, decoders, strict=True)}
+        self._layouts = {m.type_name: m for m in every}
         self._encoders: dict[type, MessageEncoder] = {}
         self._by_did = {m.frame_id: MessageDecoder(m, self.types[m.type_name]) for m in layouts.dids}
-        self._by_pgn = {pgn: decoders[number] for pgn, number in unique_pgns(layouts.messages).items()}
+        self._decoders, self._groups = decoders, GroupIndex(every)
 
     @property
     def all_types(self) -> tuple[type, ...]:
@@ -102,12 +112,12 @@ class Dbc:
         A J1939 frame belongs to a message by its parameter group too, whatever its priority and addresses are.
         """
         decoder = self._find(frame_id, extended)
-        return decoder.layout if decoder else None
+        return decoder.layout if isinstance(decoder, MessageDecoder) else None
 
     def type_of(self, frame_id: int, extended: bool = False) -> type[Event] | None:
         """The event type of frames with an identifier; None if there is none."""
         decoder = self._find(frame_id, extended)
-        return decoder.cls if decoder else None
+        return decoder.cls if isinstance(decoder, MessageDecoder) else None
 
     def decode(
         self,
@@ -120,19 +130,21 @@ class Dbc:
     ) -> Event | Rejected:
         """The event of a frame, or the reason why there is none; never raises.
 
-        The event's `source` is the message's sender if there is only one; for a J1939 frame from another address, that
-        address.
+        The event's `source` is the message's sender if there is only one; of a J1939 frame, the address of its sender.
+        A J1939 message may have more data than a frame, as `long_messages` puts it together.
         """
         decoder = self._find(frame_id, extended)
-        if decoder is None:
-            return Rejected(UNKNOWN_ID)
+        if not isinstance(decoder, MessageDecoder):
+            return Rejected(UNKNOWN_ID if decoder is None else decoder.reason)
         values = decoder.values(data)
         if isinstance(values, Rejected):
             return values
-        return decoder.cls(time=time, source=decoder.source(frame_id), place=place, **values)
+        return decoder.cls(time=time, place=place, **decoder.context(frame_id), **values)
 
     def encode(self, event: Event) -> Frame:
         """The frame of an event of one of its types, or of a class with the name and attributes of one.
+
+        A J1939 event says priority, source and destination of the identifier; its data may be longer than a frame.
 
         Raises:
             EventError: A value cannot be encoded, and is named; or the file has no such type.
@@ -142,7 +154,12 @@ class Dbc:
         layout = encoder.layout
         data = encoder.data(event)
         padded = data.ljust(padded_size(len(data)), b"\0") if layout.fd else data
-        return Frame(layout.frame_id, padded, layout.fd, layout.extended)
+        identifier = j1939_identifier(layout, event) if layout.j1939 else layout.frame_id
+        return Frame(identifier, padded, layout.fd, layout.extended)
+
+    def knows(self, frame_id: int, extended: bool = False) -> bool:
+        """Whether frames with an identifier belong to a message, or could belong to several."""
+        return self._find(frame_id, extended) is not None
 
     def layout_of(self, cls: type) -> MessageLayout | None:
         """The message of an event type, or of a class with the name and attributes of one; None if there is none."""
@@ -186,9 +203,16 @@ class Dbc:
             return values
         return decoder.cls(time=time, source=source, place=place, **values)
 
-    def _find(self, frame_id: int, extended: bool) -> MessageDecoder | None:
+    def long_messages(self) -> LongMessages | None:
+        """A new reassembler of the messages that are longer than a frame; None if the file has no J1939 messages."""
+        return LongMessages(self.all_messages) if self._groups else None
+
+    def _find(self, frame_id: int, extended: bool) -> MessageDecoder | AmbiguousGroup | None:
         exact = self._by_id.get((frame_id, extended))
-        return self._by_pgn.get(pgn_of(frame_id)) if exact is None and extended else exact
+        if exact is not None or not extended:
+            return exact
+        found = self._groups.find(frame_id)
+        return self._decoders[found] if isinstance(found, int) else found
 
     def __repr__(self) -> str:
         return f"<Dbc {self.path}: {len(self.messages)} messages>"
@@ -210,7 +234,7 @@ def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Even
 def _declared_before(layouts: Layouts) -> list[type]:
     """The classes of this process for the messages of a file, the latest if there are several; all or none."""
     found: list[type] = []
-    messages = (*layouts.messages, *layouts.dids)
+    messages = (*layouts.messages, *layouts.standard, *layouts.dids)
     for kind in subtypes(Kind):
         if name_of(kind) == layouts.name:
             below = {name_of(cls): cls for cls in subtypes(kind) if is_event_type(cls)}
@@ -235,14 +259,16 @@ def python_source(dbc: Dbc) -> str:
 
 def _imports(dbc: Dbc) -> str:
     """The imports that are needed; annotations are evaluated late, so that an attribute cannot hide a type."""
-    messages = (*dbc.messages, *dbc.dids)
+    messages = (*dbc.all_messages, *dbc.dids)
     signals = [signal for message in messages for signal in message.signals]
     has_optional = any(message.is_optional(signal) for message in messages for signal in message.signals)
     has_labels = any(signal.label is not None for signal in signals)
     has_units = any(signal.unit for signal in signals)
+    has_j1939 = any(message.j1939 for message in dbc.all_messages)
     ours = {"Event", "Kind", *(signal.annotation for signal in signals)} - {"bytes", "float"}
     ours |= {"Unit"} if has_units else set()
     ours |= {"Maybe"} if has_labels or has_optional else set()
+    ours |= {"Maybe", "UInt8", "UInt32"} if has_j1939 else set()
     standard = ["from enum import Enum"] * has_labels + ["from typing import Annotated"] * has_units
     parts = ["from __future__ import annotations", *(["\n".join(standard)] if standard else [])]
     return "\n\n".join([*parts, f"from genus import {', '.join(sorted(ours, key=_as_ruff_sorts))}"])
@@ -256,7 +282,7 @@ def _as_ruff_sorts(name: str) -> tuple[str, int]:
 def _classes(dbc: Dbc) -> Iterator[str]:
     kind = dbc.kind.__name__
     yield f"class {kind}(Kind):\n{_docstring(f'A message of {kind}.', '    ')}"
-    for message in (*dbc.messages, *dbc.dids):
+    for message in (*dbc.all_messages, *dbc.dids):
         yield from (_enumeration(signal) for signal in message.signals if signal.label is not None)
         yield "\n".join([f"class {message.type_name}(Event, {kind}):", *_body(message)])
 
@@ -268,14 +294,26 @@ def _enumeration(signal: SignalLayout) -> str:
 
 def _body(message: MessageLayout) -> Iterator[str]:
     yield _docstring(describe(message), "    ")
-    if message.signals:
+    if message.signals or message.j1939:
         yield ""
+    if message.j1939:
+        yield from _j1939_attributes(message)
     for signal in message.signals:
         yield f"    {signal.attribute}: {_annotation(signal, message)}"
         if signal.comment:
             yield _docstring(" ".join(signal.comment.split()), "    ")
         if signal.label is not None:
             yield f"    {signal.label}: Maybe[{signal.enumeration}] = None"
+
+
+def _j1939_attributes(message: MessageLayout) -> Iterator[str]:
+    """The attributes of every J1939 message, with the values of the file's identifier."""
+    known = j1939_defaults(message)
+    yield f"    source: UInt8 = {known['source']}  # type: ignore[assignment]"
+    yield "    destination: Maybe[UInt8] = None"
+    yield f"    priority: UInt8 = {known['priority']}"
+    yield f"    pgn: UInt32 = {known['pgn']}"
+    yield "    sender: Maybe[str] = None"
 
 
 def _annotation(signal: SignalLayout, message: MessageLayout) -> str:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from genus.can._dbc.layout import FLOAT_FORMATS, MessageLayout, Number, SignalLayout, same_bits
+from genus.can._j1939.identifier import J1939Id, destination_of
 from genus.errors import EventError
 from genus.model import Event
 
@@ -154,6 +155,21 @@ class MessageEncoder:
 
     def _refuse(self, layout: SignalLayout, why: str) -> NoReturn:
         raise EventError(f"{self.layout.type_name}.{layout.attribute} {why}")
+
+
+def j1939_identifier(layout: MessageLayout, event: Any) -> int:
+    """The identifier of a J1939 event: its own priority, source and destination, the latter else that of the file.
+
+    EventError if one of them does not fit.
+    """
+    if event.pgn != layout.pgn:
+        raise EventError(f"{layout.type_name}.pgn is {event.pgn!r}; it must be {layout.pgn}")
+    destination = destination_of(layout.frame_id) if event.destination is None else event.destination
+    try:
+        return J1939Id(event.priority, layout.pgn, event.source, destination).pack()
+    except (ValueError, TypeError):
+        given = f"priority {event.priority!r}, source {event.source!r}, destination {destination!r}"
+        raise EventError(f"{layout.type_name} cannot have {given}") from None
 
 
 def _unscaled(layout: SignalLayout, value: Number) -> int:

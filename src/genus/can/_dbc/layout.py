@@ -14,12 +14,13 @@ Names of a DBC file become names of types, attributes and enumeration members by
 import keyword
 import math
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from itertools import combinations
 from typing import TypeAlias
 
 import msgspec
 
+from genus.can._j1939.identifier import pgn_of
 from genus.model import RESERVED_WORDS, Event, attributes
 from genus.model._types import int_range
 
@@ -215,6 +216,11 @@ class MessageLayout(msgspec.Struct, frozen=True):
     signals: tuple[SignalLayout, ...]
     fd: bool = False
     j1939: bool = False
+    """Whether its identifier has priority, parameter group and addresses."""
+    fast: bool = False
+    """Whether it is sent in the fast packets of NMEA 2000."""
+    standard: bool = False
+    """Whether every J1939 bus has it, and the file does not."""
     senders: tuple[str, ...] = ()
     cycle_time_ms: int | None = None
     comment: str | None = None
@@ -270,21 +276,6 @@ class MessageLayout(msgspec.Struct, frozen=True):
 def _can_meet(one: dict[str, frozenset[int]], other: dict[str, frozenset[int]]) -> bool:
     """Whether two signals with these conditions can be in one frame."""
     return all(one[name] & other[name] for name in one.keys() & other.keys())
-
-
-def pgn_of(frame_id: int) -> int:
-    """The J1939 parameter group number in a 29-bit identifier."""
-    pgn = frame_id >> 8 & 0x3FFFF
-    return pgn if pgn >> 8 & 0xFF >= 240 else pgn & 0x3FF00
-
-
-def unique_pgns(messages: Sequence[MessageLayout]) -> dict[int, int]:
-    """The positions of J1939 messages by parameter group; without groups that several messages share."""
-    by_pgn: dict[int, list[int]] = {}
-    for number, message in enumerate(messages):
-        if message.j1939:
-            by_pgn.setdefault(message.pgn, []).append(number)
-    return {pgn: numbers[0] for pgn, numbers in by_pgn.items() if len(numbers) == 1}
 
 
 def shift_of(start: int, length: int, big_endian: bool, message_length: int) -> int:

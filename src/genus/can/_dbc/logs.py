@@ -9,8 +9,12 @@ from datetime import UTC, datetime, timedelta
 from genus.bus._codec import Recorded, Rejected
 from genus.bus._recording import RecordingWriter
 from genus.can._dbc.dbc_file import Dbc
+from genus.can._dbc.long_messages import LongMessages
 from genus.can._dbc.message_types import UNKNOWN_ID
+from genus.can._j1939.name import ClaimedNames
+from genus.can._logs.frames import LoggedFrame
 from genus.can._logs.log import CanLog, read_log
+from genus.can._wire.frame import CLASSIC_BYTES
 from genus.filters import Subscription
 from genus.model import name_of
 
@@ -42,35 +46,69 @@ class Decoding:
     unwanted: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     """How many records of the log are no data frames, by reason; known when the iteration has ended."""
+    parts: int = 0
+    """How many frames are parts of long messages (J1939), and no messages by themselves."""
+    long_messages: int = 0
+    """How many messages of several frames were put together; they are in events, rejected and unwanted too."""
+    incomplete: Counter[str] = field(default_factory=Counter)
+    """How many long messages are incomplete, and how many of their frames belong to none, by reason."""
+    names: dict[str | None, ClaimedNames] = field(default_factory=dict)
+    """The controllers that claimed addresses (J1939), by channel and address."""
 
     @property
     def frames(self) -> int:
-        """How many data frames were read from the log: the sum of events, rejected and unwanted."""
-        return self.events.total() + self.rejected.total() + self.unwanted
+        """How many data frames were read from the log: events, rejected, unwanted and parts, without long messages."""
+        whole = self.events.total() + self.rejected.total() + self.unwanted
+        return whole + self.parts - self.long_messages
 
     def __iter__(self) -> Iterator[Recorded]:
         """The events, each with the time of its frame."""
         self.events, self.rejected, self.unknown_ids, self.unwanted = Counter(), Counter(), Counter(), 0
-        self.skipped = Counter()
+        self.skipped, self.parts, self.long_messages, self.incomplete, self.names = Counter(), 0, 0, Counter(), {}
         try:
             yield from self._decode()
         finally:
             self.skipped = self.log.skipped
 
     def _decode(self) -> Iterator[Recorded]:
+        bus = self.dbc.long_messages()
+        if bus is not None:
+            self.incomplete, self.names = bus.counts, bus.names
         for at_us, channel, frame in self.log:
             if self.channel is not None and channel != self.channel:
                 self.rejected[f"channel {channel}"] += 1
-                continue
-            time = None if self.log.times == "none" else EPOCH + timedelta(microseconds=at_us)
-            event = self.dbc.decode(frame.id, frame.data, frame.extended, time=time, place=channel)
-            if isinstance(event, Rejected):
-                self._reject(event.reason, f"{frame.id:0{8 if frame.extended else 3}X}")
-            elif self.subscription is not None and not self.subscription.matches(event):
-                self.unwanted += 1
+            elif bus is not None and frame.extended:
+                yield from self._decode_j1939(bus, LoggedFrame(at_us, channel, frame))
             else:
-                self.events[name_of(type(event))] += 1
-                yield Recorded(at_us, event)
+                yield from self._decode_data(at_us, channel, frame.id, frame.data, frame.extended)
+        if bus is not None:
+            bus.close()
+
+    def _decode_j1939(self, bus: LongMessages, logged: LoggedFrame) -> Iterator[Recorded]:
+        """The event of a frame, unless it is only a part, and then that of the message that it completes."""
+        at_us, channel, frame = logged
+        bus.claim(channel, frame.id, frame.data)
+        if bus.is_fast(frame.id) or (bus.is_part(frame.id) and self.dbc.message_of(frame.id, True) is None):
+            self.parts += 1
+        else:
+            yield from self._decode_data(at_us, channel, frame.id, frame.data, True)
+        message = bus.receive(channel, frame.id, frame.data, at_us) if len(frame.data) <= CLASSIC_BYTES else None
+        if message is not None:
+            self.long_messages += 1
+            yield from self._decode_data(at_us, channel, message.frame_id, message.data, True)
+
+    def _decode_data(
+        self, at_us: int, channel: str | None, frame_id: int, data: bytes, extended: bool
+    ) -> Iterator[Recorded]:
+        time = None if self.log.times == "none" else EPOCH + timedelta(microseconds=at_us)
+        event = self.dbc.decode(frame_id, data, extended, time=time, place=channel)
+        if isinstance(event, Rejected):
+            self._reject(event.reason, f"{frame_id:0{8 if extended else 3}X}")
+        elif self.subscription is not None and not self.subscription.matches(event):
+            self.unwanted += 1
+        else:
+            self.events[name_of(type(event))] += 1
+            yield Recorded(at_us, event)
 
     def _reject(self, reason: str, identifier: str) -> None:
         self.rejected[reason] += 1

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from genus.bus._codec import Rejected
 from genus.can._dbc.layout import FLOAT_FORMATS, MEMBER_WORDS, MessageLayout, NameAllocator, SignalLayout
+from genus.can._j1939.identifier import J1939Id
 from genus.model import (
     Attribute,
     ChoiceType,
@@ -67,7 +68,7 @@ def declare_type(message: MessageLayout, kind: type[Kind]) -> type[Event]:
     """
     notes = _annotations(message, kind.__module__)
     place = {"__module__": kind.__module__, "__qualname__": message.type_name}
-    namespace = {"__annotations__": notes, "__doc__": describe(message), **place}
+    namespace = {"__annotations__": notes, "__doc__": describe(message), **place, **j1939_defaults(message)}
     cls: type[Event] = EventMeta(message.type_name, (Event, kind), namespace)
     return cls
 
@@ -80,12 +81,20 @@ def attributes_of(message: MessageLayout) -> tuple[Attribute, ...]:
 
 def _annotations(message: MessageLayout, module: str) -> dict[str, object]:
     """The annotations of a message's type by attribute."""
-    notes: dict[str, object] = {}
+    notes: dict[str, object] = dict(_J1939_ANNOTATIONS) if message.j1939 else {}
     for signal in message.signals:
         notes[signal.attribute] = _annotation(signal, message)
         if signal.label is not None:
             notes[signal.label] = _optional(_declare_labels(signal, module))
     return notes
+
+
+def j1939_defaults(message: MessageLayout) -> dict[str, int]:
+    """The values that the identifier of a J1939 message has in the file, for events that state no others."""
+    if not message.j1939:
+        return {}
+    known = J1939Id.unpack(message.frame_id)
+    return {"source": known.source, "priority": known.priority, "pgn": known.pgn}
 
 
 def _declare_labels(signal: SignalLayout, module: str) -> type[Enum]:
@@ -116,15 +125,21 @@ def describe(message: MessageLayout) -> str:
     return f"{comment or message.name} ({about}{sent}{cycle})"
 
 
+def _optional(note: Any) -> object:
+    maybe: Any = Maybe
+    return maybe[note]
+
+
+_J1939_ANNOTATIONS: MappingProxyType[str, object] = MappingProxyType(
+    {"source": UInt8, "destination": _optional(UInt8), "priority": UInt8, "pgn": UInt32, "sender": _optional(str)}
+)
+"""The attributes of every J1939 message."""
+
+
 def _annotation(signal: SignalLayout, message: MessageLayout) -> object:
     plain = ANNOTATIONS[signal.annotation]
     with_unit: Any = Annotated[plain, Unit(signal.unit)] if signal.unit else plain
     return _optional(with_unit) if message.is_optional(signal) else with_unit
-
-
-def _optional(note: Any) -> object:
-    maybe: Any = Maybe
-    return maybe[note]
 
 
 # -- decoding ----------------------------------------------------------------------------------------------------------
@@ -161,9 +176,14 @@ class MessageDecoder:
             self._signals.setdefault(signal.multiplexer, []).append(_signal_decoder(signal, layout, cls))
         self._selected: dict[tuple[str, Any], list[SignalDecoder]] = {}
 
-    def source(self, frame_id: int) -> str | None:
-        """The sender of a frame, as far as its identifier tells."""
-        return self.layout.sender if frame_id == self.layout.frame_id else f"{frame_id & 0xFF:#04x}"
+    def context(self, frame_id: int) -> dict[str, Any]:
+        """The attributes that the identifier of a frame tells; the sender, if the file has one for the address."""
+        layout = self.layout
+        if not layout.j1939:
+            return {"source": layout.sender}
+        priority, pgn, source, destination = J1939Id.unpack(frame_id)
+        sender = layout.sender if source == layout.frame_id & 0xFF else None
+        return {"source": source, "destination": destination, "priority": priority, "pgn": pgn, "sender": sender}
 
     def values(self, data: bytes) -> dict[str, Any] | Rejected:
         """The attributes that are present; a frame may be longer than its message, and shorter if that is allowed."""

@@ -5,12 +5,14 @@ them have the same names, so classes that exist when the bus is opened are used,
 them: a frame becomes an event of the class that the program knows.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
 from genus.bus._codec import Rejected
 from genus.can._dbc import Dbc, MessageLayout
+from genus.can._dbc.long_messages import INCOMPLETE
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._wire.frame import Frame
 from genus.errors import BusError, DbcError, EventError
@@ -25,6 +27,8 @@ class Databases:
         self._databases = list(databases)
         self._named: dict[str, type] = {}
         """Classes that somebody subscribed to by name; another one of the same name is refused."""
+        self._long = [long for database in self._databases if (long := database.long_messages()) is not None]
+        """The messages in progress that are longer than a frame."""
         self.types: Mapping[str, type] = {}
         """The kinds and event types of all databases, by name."""
         self._check_names()
@@ -46,7 +50,7 @@ class Databases:
     @property
     def messages(self) -> Iterator[MessageLayout]:
         """The messages of all databases."""
-        return (message for database in self._databases for message in database.messages)
+        return (message for database in self._databases for message in database.all_messages)
 
     @property
     def problems(self) -> Iterator[str]:
@@ -101,11 +105,36 @@ class Databases:
     def accepted_by(self, subscription: Subscription) -> Iterator[MessageLayout]:
         """The messages whose events a subscription can match."""
         for database in self._databases:
-            for message in database.messages:
+            for message in database.all_messages:
                 if subscription.accepts(database.types[message.type_name]):
                     yield message
 
     # -- frames ------------------------------------------------------------------------------------------------------
+
+    def knows(self, frame: Frame) -> bool:
+        """Whether a frame is of a database: a message, or part of a long one."""
+        return self.is_part(frame) or any(each.knows(frame.id, frame.extended) for each in self._databases)
+
+    def is_part(self, frame: Frame) -> bool:
+        """Whether a frame is part of a message that is longer than a frame."""
+        return bool(self._long) and frame.extended and any(each.is_part(frame.id) for each in self._long)
+
+    def receive_part(self, frame: Frame, now_us: int) -> Frame | None:
+        """Take a part of a long message; returns the message as one frame if that completes it."""
+        for long in self._long:
+            long.expire(now_us)
+            found = long.receive(None, frame.id, frame.data, now_us)
+            if found is not None:
+                return Frame(found.frame_id, found.data)
+        return None
+
+    @property
+    def incomplete(self) -> Counter[str]:
+        """Long messages that did not arrive, and frames that belong to none, by reason."""
+        counts: Counter[str] = Counter()
+        for long in self._long:
+            counts.update({f"{INCOMPLETE}{reason}": times for reason, times in long.counts.items()})
+        return counts
 
     def message_of(self, frame: Frame) -> MessageLayout | None:
         """The message that a frame belongs to; None if it is of no database."""

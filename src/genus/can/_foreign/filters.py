@@ -10,7 +10,8 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from genus.can._dbc import MessageLayout
-from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
+from genus.can._j1939.identifier import TRANSFER_CONTROL, TRANSFER_DATA
+from genus.can._wire.frame import CLASSIC_BYTES, ID_MASK, STANDARD_ID_MASK
 from genus.errors import BusError
 from genus.targets.can import Pair
 
@@ -21,6 +22,10 @@ FEW = 24
 
 PGN_MASK, PGN_MASK_WITH_DESTINATION = 0x3FFFF00, 0x3FF0000
 """The bits of a J1939 identifier that hold the parameter group: of one for all, and of one for a destination."""
+
+
+TRANSPORT = tuple(Pair(pgn << 8, PGN_MASK_WITH_DESTINATION) for pgn in (TRANSFER_CONTROL, TRANSFER_DATA))
+"""The frames of the J1939 transport protocol, in which long messages come."""
 
 
 class Filters(NamedTuple):
@@ -79,6 +84,8 @@ def filters_of(messages: Iterable[MessageLayout]) -> Filters:
     pairs: tuple[set[Pair], set[Pair]] = (set(), set())
     for message in messages:
         pairs[message.extended].add(pair_of(message))
+        if message.j1939 and message.length > CLASSIC_BYTES and not message.fast:
+            pairs[True].update(TRANSPORT)
     return Filters(_join_adjacent(pairs[True]), _join_adjacent(pairs[False]))
 
 

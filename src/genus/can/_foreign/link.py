@@ -95,7 +95,8 @@ class DatabaseLink:
         received = {f"received: {name}": times for name, times in machine.rx.received.items()}
         sent = {f"sent: {name}": times for name, times in machine.tx.sent.items()}
         dropped = {f"dropped: {reason}": times for reason, times in machine.dropped().items()}
-        return {**received, **sent, **dropped}
+        parts = {"parts of long messages": machine.rx.parts} if machine.rx.parts else {}
+        return {**received, **sent, **parts, **dropped}
 
 
 class DatabasePublisher:

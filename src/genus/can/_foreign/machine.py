@@ -126,7 +126,11 @@ class ForeignMachine:
             "cyclic events replaced before they were sent": cyclic.replaced,
             "cyclic frames left out": cyclic.skipped,
         }
-        return self.rx.dropped + Counter({reason: times for reason, times in sending.items() if times})
+        return (
+            self.rx.dropped
+            + self.databases.incomplete
+            + Counter({reason: times for reason, times in sending.items() if times})
+        )
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 

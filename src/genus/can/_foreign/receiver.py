@@ -40,6 +40,8 @@ class ForeignReceiver:
         """Events by type."""
         self.dropped: Counter[str] = Counter()
         """Frames by the reason why they are no events."""
+        self.parts = 0
+        """Frames that are parts of messages which are longer than a frame."""
         self.on_received: Callable[[Event], object] | None = None
         """Is called too with every event, at once."""
         self._call, self._on_event = call, on_event
@@ -74,10 +76,16 @@ class ForeignReceiver:
 
     def knows(self, frame: Frame) -> bool:
         """Whether a frame belongs to a message of a database."""
-        return self.databases.message_of(frame) is not None
+        return self.databases.knows(frame)
 
     def receive(self, frame: Frame, now: int) -> None:
         """Make an event of a frame that ended at a time, in nanoseconds since 1970, or count why there is none."""
+        if self.databases.is_part(frame):
+            self.parts += 1
+            whole = self.databases.receive_part(frame, now // 1000)
+            if whole is None:
+                return
+            frame = whole
         message = self.databases.message_of(frame)
         if message is not None and message.type_name not in self._wanted:
             self.dropped[NOT_WANTED] += 1

@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from genus.can._dbc import MessageLayout
+from genus.can._foreign.broadcasts import Broadcasts
 from genus.can._foreign.databases import Databases
 from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import TxQueue
@@ -32,6 +33,11 @@ class Outgoing(msgspec.Struct, eq=False):
     frame: Frame
     loop_back: bool
     is_sent: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it does not fit a frame."""
+        return len(self.frame.data) > CLASSIC_BYTES and not self.frame.fd
 
 
 class CyclicCounts(msgspec.Struct):
@@ -92,6 +98,7 @@ class ForeignSender:
         self.sent: Counter[str] = Counter()
         """Frames by type."""
         self.cyclic = CyclicCounts()
+        self.broadcasts = Broadcasts(queue)
         self._databases, self._queue, self._call, self._loop_back = databases, queue, call, loop_back
         self._fd, self._cyclic = fd, cyclic
 
@@ -132,7 +139,7 @@ class ForeignSender:
             raise BusError(
                 f"{layout.type_name} is a CAN FD frame, but this bus was opened without data_bitrate; give it one"
             )
-        if layout.length > CLASSIC_BYTES and not layout.fd:
+        if layout.length > CLASSIC_BYTES and not layout.fd and (layout.fast or not layout.j1939):
             raise BusError(f"{layout.type_name} has {layout.length} bytes, more than a classic frame holds")
 
     def withdraw(self, announcement: ForeignAnnouncement) -> None:
@@ -152,26 +159,36 @@ class ForeignSender:
         if channel is None:
             raise BusError(f"{type(event).__name__} was not announced; announce its channel first")
         outgoing = Outgoing(event, self._databases.encode(event), loop_back)
+        self.broadcasts.check(outgoing.frame, channel.layout)
         if channel.period_ns is None:
             self._check_room(channel)
-            self._queue.add_frame(outgoing.frame, partial(self._sent, channel, outgoing))
+            done = partial(self._sent, channel, outgoing)
+            if outgoing.is_long:
+                self.broadcasts.add(outgoing.frame, channel.layout, done, now)
+            else:
+                self._queue.add_frame(outgoing.frame, done)
         else:
             self.cyclic.replaced += channel.latest is not None and not channel.latest.is_sent
             channel.latest = outgoing
             if channel.next_at is None:
                 channel.next_at = now + channel.period_ns
-                self._queue_cyclic(channel)
+                self._queue_cyclic(channel, now)
         return outgoing.frame
 
     def _check_room(self, channel: ForeignChannel) -> None:
-        if self._queue.fixed_waiting >= MAX_WAITING:
+        if self._queue.fixed_waiting + len(self.broadcasts) >= MAX_WAITING:
             problem = QueueFull(f"{MAX_WAITING} frames wait; {channel.layout.type_name} must be published slower")
             problem.queue = self._queue
             raise problem
 
-    def _queue_cyclic(self, channel: ForeignChannel) -> None:
+    def _queue_cyclic(self, channel: ForeignChannel, now: int) -> None:
         channel.is_waiting = True
-        self._queue.add_frame(channel.load(), partial(self._cyclic_sent, channel), channel.load)
+        done = partial(self._cyclic_sent, channel)
+        frame = channel.load()
+        if channel.latest is not None and channel.latest.is_long:
+            self.broadcasts.add(frame, channel.layout, done, now)
+        else:
+            self._queue.add_frame(frame, done, channel.load)
 
     def _cyclic_sent(self, channel: ForeignChannel, now: int) -> None:
         channel.is_waiting = False
@@ -188,11 +205,13 @@ class ForeignSender:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next cyclic frame is due."""
-        return min((each.next_at for each in self.channels.values() if each.next_at is not None), default=None)
+        """When the next cyclic frame or the next part of a long message is due."""
+        times = (self.broadcasts.wake_at, *(each.next_at for each in self.channels.values()))
+        return min((at for at in times if at is not None), default=None)
 
     def wake(self, now: int) -> None:
-        """Queue the cyclic frames that are due."""
+        """Queue the cyclic frames and the parts of long messages that are due."""
+        self.broadcasts.wake(now)
         for channel in self.channels.values():
             if channel.next_at is not None and channel.next_at <= now:
                 assert channel.period_ns is not None, "only cyclic messages have a timer"
@@ -200,7 +219,7 @@ class ForeignSender:
                 channel.next_at += (late + 1) * channel.period_ns
                 self.cyclic.skipped += late + channel.is_waiting
                 if not channel.is_waiting:
-                    self._queue_cyclic(channel)
+                    self._queue_cyclic(channel, now)
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 

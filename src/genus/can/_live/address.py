@@ -14,7 +14,7 @@ from genus.errors import BusError
 
 _INTEGERS = ("uid", "number", "banks")
 _BITRATES = ("bitrate", "data_bitrate")
-_FOREIGN = ("database", "cyclic", "j1939", "truncated")
+_FOREIGN = ("database", "cyclic", "j1939", "nmea2000", "truncated")
 OWN_OPTIONS = (*_INTEGERS, *_BITRATES, *_FOREIGN, "name", "catalog", "plan", "synchronised", "granularity", "confirm")
 """Options of Genus; all others are python-can's, and checked when the interface is opened."""
 
@@ -53,6 +53,8 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Whether messages of databases are sent again every cycle time that these have."""
     j1939: bool | None = None
     """Whether messages with 29-bit identifiers are J1939 messages; None if the databases say it."""
+    nmea2000: bool = False
+    """Whether they are, and long ones are sent in the fast packets of NMEA 2000."""
     truncated: bool = False
     """Whether frames that are shorter than their message are decoded as far as they reach."""
     joins: bool = True
@@ -100,6 +102,7 @@ def parse_address(text: str) -> CanAddress:
         databases=tuple(Path(part) for part in own.get("database", "").split(",") if part),
         cyclic=_parse_yes_or_no(text, "cyclic", own.get("cyclic", "yes")),
         j1939=_parse_yes_or_no(text, "j1939", own["j1939"]) if "j1939" in own else None,
+        nmea2000=_parse_yes_or_no(text, "nmea2000", own.get("nmea2000", "no")),
         truncated=_parse_yes_or_no(text, "truncated", own.get("truncated", "no")),
         joins="database" not in own or any(option in own for option in _OF_NODES),
     )

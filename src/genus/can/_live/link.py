@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from genus._extras import missing_extra
 from genus.bus._clock import SystemClock
@@ -238,7 +239,8 @@ def load_databases(address: CanAddress) -> Databases | None:
     """The databases of an address; None if it has none. DbcError if a file cannot be used."""
     if not address.databases:
         return None
-    databases = Databases([load_dbc(path, truncated=address.truncated, reuse=True) for path in address.databases])
+    options: Any = {"truncated": address.truncated, "j1939": address.j1939, "nmea2000": address.nmea2000}
+    databases = Databases([load_dbc(path, reuse=True, **options) for path in address.databases])
     for problem in databases.problems:
         log.info("%s", problem)
     return databases

@@ -34,9 +34,9 @@ class FrameColumns(NamedTuple):
     """The time of each frame, in microseconds since 1970 (UTC)."""
     identifier: npt.NDArray[np.uint32]
     """With the bit `EXTENDED` if it has 29 bits."""
-    length: npt.NDArray[np.uint8]
+    length: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
     data: npt.NDArray[np.uint8]
-    """A row of 8 bytes for each frame, or of 64 for CAN FD frames; bytes after its length have no meaning."""
+    """A row of 8 bytes for each frame, of 64 for CAN FD, or more for long messages; bytes after its length are void."""
     position: npt.NDArray[np.int64]
     """Where in the log each frame is."""
     channel: npt.NDArray[np.int32]

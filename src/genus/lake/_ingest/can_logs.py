@@ -12,16 +12,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from genus.can._dbc import Dbc
-from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, MessageColumns, RefusedFrames
+from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, MessageColumns, PartFrames, RefusedFrames
 from genus.can._dbc.layout import MessageLayout
+from genus.can._dbc.long_columns import LONG_POSITION, LongColumns
+from genus.can._dbc.long_messages import INCOMPLETE
 from genus.can._dbc.message_types import UNKNOWN_ID
+from genus.can._j1939.reassembly import Incomplete
 from genus.can._logs.by_example import TextReader
 from genus.can._logs.candump import CandumpReader
 from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Head, detect, text_reader
@@ -39,6 +42,8 @@ from genus.model import ChoiceType
 FRAMES_AT_ONCE = 1 << 18
 """How many frames are decoded together; with fewer, each of very many messages would have only a few frames."""
 LETTERS_AT_ONCE = 10_000
+FRAMES, LONG_MESSAGES = "frames", "long messages"
+"""What a split of a J1939 log is read for."""
 _BOM = b"\xef\xbb\xbf"
 
 Reader: TypeAlias = TextReader | CandumpReader
@@ -64,14 +69,21 @@ class CanLogs(msgspec.Struct, frozen=True):
             raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
         if unknown not in ("dead", "pass"):
             raise LakeError(f"unknown={unknown!r}; write 'dead' to get dead letters, or 'pass' to leave frames out")
-        return cls(tuple(map(_without_comments, dbc.messages)), log, unknown, channel)
+        return cls(tuple(map(_without_comments, dbc.all_messages)), log, unknown, channel)
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of a plain log whose lines can be read anywhere; one split of any other file."""
+        """Ranges of a plain log whose lines can be read anywhere; one split of any other file.
+
+        The frames of a long message may be in several ranges, so these messages are read by a split of their own.
+        """
         packing = self._packing(path)
         if packing not in (None, "gzip") or not self._is_divisible(path):
             return [Split(path, 0, size)]
-        return byte_ranges(path, size, target, packing == "gzip")
+        ranges = byte_ranges(path, size, target, packing == "gzip")
+        if len(ranges) == 1 or not self._has_long_messages:
+            return ranges
+        frames = [msgspec.structs.replace(each, share=FRAMES) for each in ranges]
+        return [*frames, Split(path, 0, size, share=LONG_MESSAGES)]
 
     def _packing(self, path: str) -> str | None:
         """How a file is compressed; `utf-16` if its bytes are not those of its lines."""
@@ -79,6 +91,10 @@ class CanLogs(msgspec.Struct, frozen=True):
             start = file.read(1024)
         is_text = self.log in TEXT_FORMATS
         return packing_of(start) or ("utf-16" if is_text and (looks_like_utf_16(start) or b"\n" not in start) else None)
+
+    @property
+    def _has_long_messages(self) -> bool:
+        return any(message.j1939 for message in self.messages)
 
     def _is_divisible(self, path: str) -> bool:
         try:
@@ -98,12 +114,16 @@ class CanLogs(msgspec.Struct, frozen=True):
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events of a split, and dead letters for everything that is not an event."""
         chunks = _ChunkReader(self, types)
+        long = _LongReader(self, types) if self._has_long_messages and split.share != FRAMES else None
         for found in self._read_lines(split, chunks) if self._is_ranged(split) else self._read_file(split, chunks):
             if isinstance(found, FrameColumns):
-                yield from chunks.add(self._of_channel(found))
-            elif found:
+                frames = self._of_channel(found)
+                yield from () if split.share == LONG_MESSAGES else chunks.add(frames)
+                yield from () if long is None else long.add(frames, has_times=chunks.has_times)
+            elif found and split.share != LONG_MESSAGES:
                 yield found
         yield from chunks.flush()
+        yield from () if long is None else long.flush()
 
     def _is_ranged(self, split: Split) -> bool:
         """Whether a split was made by `byte_ranges`."""
@@ -210,7 +230,8 @@ def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
 class _ChunkReader:
     """State: frames that wait until enough can be decoded together, by the width of their data."""
 
-    def __init__(self, format: CanLogs, types: Types) -> None:
+    def __init__(self, format: CanLogs, types: Types, *, are_whole: bool = False) -> None:
+        self._are_whole = are_whole
         self._leaves_out_unknown = format.unknown == "pass"
         self._types = types
         self._decoder = _decoder(format.messages)
@@ -233,7 +254,9 @@ class _ChunkReader:
             yield from self._decode(FrameColumns.concat(parts))
 
     def _decode(self, frames: FrameColumns) -> Iterator[Chunk]:
-        for part in self._decoder.decode(frames):
+        for part in self._decoder.decode(frames, are_whole=self._are_whole):
+            if isinstance(part, PartFrames):
+                continue  # it is read with the long messages
             if isinstance(part, RefusedFrames):
                 yield from self._dead_letters(part, frames)
             elif mismatch := self._mismatch(part.message):
@@ -255,6 +278,40 @@ class _ChunkReader:
         return self._mismatches[name]
 
 
+class _LongReader:
+    """State: the long messages of a log in progress, and those that wait to be decoded."""
+
+    def __init__(self, format: CanLogs, types: Types) -> None:
+        self._letters: list[DeadLetter] = []
+        self._bus = LongColumns(format.messages, self._add_letter)
+        self._chunks = _ChunkReader(format, types, are_whole=True)
+
+    def add(self, frames: FrameColumns, *, has_times: bool) -> Iterator[Chunk]:
+        """Take frames in the order of the log."""
+        self._chunks.has_times = has_times
+        found = self._bus.add(frames)
+        if found is not None:
+            yield from self._chunks.add(found)
+        if len(self._letters) >= LETTERS_AT_ONCE:
+            yield self._take_letters()
+
+    def flush(self) -> Iterator[Chunk]:
+        """What is left; messages in progress are incomplete."""
+        self._bus.close()
+        yield from self._chunks.flush()
+        if self._letters:
+            yield self._take_letters()
+
+    def _take_letters(self) -> list[DeadLetter]:
+        letters, self._letters = self._letters, []
+        return letters
+
+    def _add_letter(self, incomplete: Incomplete) -> None:
+        position, at_us, channel, identifier, data = cast("tuple[int, int, str | None, int, bytes]", incomplete.mark)
+        line = f"({at_us // 1_000_000}.{at_us % 1_000_000:06}) {channel or '-'} {identifier:08X}#{data.hex().upper()}"
+        self._letters.append(DeadLetter.of(position + LONG_POSITION, INCOMPLETE + incomplete.reason, line))
+
+
 def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
     """How a message differs from the catalog's type of its name, for example after the DBC file was changed."""
     plan = types.plan(message.type_name)
@@ -270,6 +327,7 @@ def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
         if isinstance(labels, ChoiceType) and (new := set(signal.labels) - set(labels.values)):
             return f"{plan.name}: {signal.label} has labels that are not in the catalog: {', '.join(sorted(new))}"
     always = {signal.attribute for signal in message.signals if not message.is_optional(signal)}
+    always |= {"source", "priority", "pgn"} if message.j1939 else set()
     missing = sorted(set(plan.required) - always)
     lacking = "may be absent in these frames" if message.truncated else "not in the DBC file"
     return f"{plan.name}: {', '.join(missing)} is required, but {lacking}" if missing else None

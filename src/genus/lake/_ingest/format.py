@@ -30,6 +30,8 @@ class Split(msgspec.Struct, frozen=True):
     """Whether a text file is read through gzip; found out once, when the file is cut."""
     units: tuple[tuple[str, str, str], ...] = ()
     """Type, attribute and unit that a recording states before this range."""
+    share: str = ""
+    """What of the range is read, for formats that read a file by several splits in different ways."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from genus.lake._local.zones import ABSENT, PRESENT, TRUE, Values, outcomes
 from genus.lake._tables.commits import Part
 from genus.lake._tables.state import LedgerState
 from genus.model import Vector
+from genus.model._vector import hidden_names
 
 _EPOCH = date(1970, 1, 1)
 _DAY_US = DURATION_UNITS["d"]
@@ -28,6 +29,7 @@ class PartCounts:
         self._where = subscription.where
         self._shapes = state.shapes
         bits = {attribute.name: 1 << bit for bit, attribute in enumerate(vector)}
+        bits |= dict.fromkeys(hidden_names(vector, subscription.vector), 1 << len(vector))  # no shape has this bit
         self._tested = {name: bits[name] for name in tested_attributes(subscription.where) if name in bits}
         has, lacks = (sum(bits[name] for name in set(names)) for names in (subscription.has, subscription.lacks))
         listed = [each for name in types for each in state.shapes_of.get(name, ())]

@@ -20,6 +20,7 @@ from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store, StoreProblem
 from genus.lake._tables.table_stats import TableStats, table_stats
 from genus.model import Attribute
+from genus.model._vector import hidden_names
 
 if TYPE_CHECKING:
     from genus.lake._mirror.mirror import MirrorResult
@@ -159,7 +160,11 @@ def _find_table(
     counts = PartCounts(subscription, vector, frozenset(types), state)
     read = state.table(family) if parts is None else [part for part in parts if part.table == family]
     found = [FoundPart(part, counts.count(part)) for part in read] if types else []
-    attributes = {column: _attribute(vector.get(name), name, family) for name, column in columns.items()}
+    hidden = hidden_names(vector, subscription.vector)
+    attributes = {
+        column: _attribute((subscription.vector if column in hidden else vector).get(name), name, family)
+        for name, column in columns.items()
+    }
     others = _other_types(family, frozenset(types), catalog.entries, state)
     return FoundTable(vector, types, others, attributes, [each for each in found if each.rows != 0])
 

@@ -23,6 +23,7 @@ from genus.lake._local.zones import ABSENT, ANY, TRUE, Values, Zone, outcomes
 from genus.lake._tables.columns import CODE, DAY, OWN_SCHEMA, TAG, TYPE, stored_type
 from genus.lake._tables.files import local_path, open_input
 from genus.model import Attribute, Vector
+from genus.model._vector import hidden_names
 from genus.targets import arrow
 from genus.targets._arrow_values import constant
 
@@ -169,6 +170,7 @@ class TableScan:
         self._others = None if others is None else sorted(others)
         self._filter = arrow.compile(subscription)
         self._first_names = {attribute.name: attribute.first_name for attribute in vector}
+        self._hidden = hidden_names(vector, subscription.vector)
         self._tested = self._filter.reads
         self._is_tested = bool(self._tested) or subscription.where is not None
 
@@ -194,7 +196,7 @@ class TableScan:
         types = footer.values(number, TYPE)
         if not _has_between(self.types, types):
             return None
-        zone = {name: footer.values(number, self._first_names[name]) for name in self._tested}
+        zone = {name: self._values(footer, number, name) for name in self._tested}
         possible = outcomes(self.subscription.where, zone)
         rows = footer.metadata.row_group(number).num_rows
         if not rows or not possible & TRUE or not self._may_carry(zone):
@@ -202,6 +204,9 @@ class TableScan:
         is_typed = self._has_no_others(types)
         is_whole = is_typed and possible == TRUE and self._carries(zone)
         return RowGroups(file, footer, (number,), rows, is_whole, is_typed)
+
+    def _values(self, footer: Footer, number: int, name: str) -> Values:
+        return ABSENT if name in self._hidden else footer.values(number, self._first_names[name])
 
     def _has_no_others(self, bounds: Values) -> bool:
         """Whether all rows of a row group are of types that match, if those at its bounds are."""
@@ -269,7 +274,10 @@ class TableScan:
         """The column in the file of a column of the result; None if there is none."""
         if name in EVENT_FIELDS:
             return None if name == DAY else name
-        return self._first_names.get(self._sources.get(name, ""))
+        source = self._sources.get(name, "")
+        if source in self._hidden and pa.types.is_string(self.schema.field(name).type):
+            return None
+        return self._first_names.get(source)
 
     def _read(self, opened: Any, groups: RowGroups, columns: Sequence[str], rows: Rows) -> pa.RecordBatch:
         """Some columns of some rows, without those that have no value; at least one, to know the rows.

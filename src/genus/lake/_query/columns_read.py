@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from genus.lake._query.int_table import Ints
 from genus.lake._query.templates import ValueType
-from genus.model import AttributeType, OpaqueType, TimeType
-from genus.targets.arrow import computed_type
+from genus.model import AttributeType, OpaqueType, TextType, TimeType
+from genus.targets.arrow import computed_type, is_hidden_column
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.float64]
@@ -25,7 +25,8 @@ class EventColumns:
     def __init__(self, batch: pa.Table | pa.RecordBatch) -> None:
         self.rows: int = batch.num_rows
         self._batch, self._names = batch, set(batch.schema.names)
-        self._computed: dict[str, pa.Array] = {}
+        self._computed: dict[tuple[str, bool], pa.Array] = {}
+        """By name, and whether the attribute is text: `source` may be meant as text though it has numbers here."""
         self._numbers: dict[str, tuple[Values, Flags | None]] = {}
 
     def stored(self, name: str) -> pa.Array | None:
@@ -42,12 +43,18 @@ class EventColumns:
 
     def computed(self, name: str, type_: AttributeType) -> pa.Array:
         """An attribute in the type it is computed in."""
-        if name not in self._computed:
-            self._computed[name] = self._compute(name, type_)
-        return self._computed[name]
+        key = name, isinstance(type_, TextType)
+        if key not in self._computed:
+            self._computed[key] = self._compute(name, type_)
+        return self._computed[key]
+
+    def text(self, name: str, type_: AttributeType) -> pa.Array | None:
+        """A column of texts or other values as it is; None if it is missing, or not the attribute that is meant."""
+        column = self.stored(name)
+        return None if column is None or is_hidden_column(column.type, name, type_) else column
 
     def _compute(self, name: str, type_: AttributeType) -> pa.Array:
-        wanted, column = computed_type(type_), self.stored(name)
+        wanted, column = computed_type(type_), self.text(name, type_)
         if column is None:
             return pa.nulls(self.rows, wanted)
         if pa.types.is_dictionary(column.type):

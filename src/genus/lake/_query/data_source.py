@@ -32,6 +32,8 @@ from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow
 
+_DBC_SWITCHES = ("truncated", "j1939", "nmea2000")
+"""Options of `load_dbc`."""
 _OPTIONS = (
     "catalog",
     "dbc",
@@ -42,8 +44,8 @@ _OPTIONS = (
     "paths",
     "splitBytes",
     "subscription",
-    "truncated",
     "type",
+    *_DBC_SWITCHES,
 )
 
 
@@ -162,11 +164,12 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
     """Chooses the formats of files by options."""
     path = options.get("dbc")
-    if path is None or options.get("truncated", "false").lower() != "true":
+    switches = {name: options[name].lower() == "true" for name in _DBC_SWITCHES if name in options}
+    if path is None or not switches:
         return FormatChooser(options.get("format"), options.get("mapping"), path)
     from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-    return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, truncated=True))
+    return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, **switches))
 
 
 def _read_text(path: str) -> str:

@@ -254,7 +254,7 @@ class TextValues:
 
     def codes(self, events: EventColumns, key: KeyAttribute, rows: Rows) -> Numbers:
         """The code of each row's value; -1 if no subscription compares with it."""
-        column = events.stored(key.name)
+        column = events.text(key.name, key.type)
         if column is None:
             return np.full(len(rows), -1, np.int32)
         return find_texts(column if len(rows) == events.rows else column.take(pa.array(rows)), self._values)

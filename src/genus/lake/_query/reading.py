@@ -1,6 +1,6 @@
 """Reading typed events: a subscription becomes a scan that skips files, row groups and columns it does not need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from functools import reduce
 
@@ -16,6 +16,7 @@ from genus.lake._tables.commits import Part, count_files
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.state import LedgerState
+from genus.model._vector import hidden_names
 from genus.targets import spark as target
 from genus.targets._intervals import Interval
 
@@ -44,16 +45,23 @@ def read_parts(
     own = {name: name for name in attribute_columns(subscription)}
     wanted = parts_within_days(parts, subscription)
     tables = {family: [part for part in wanted if part.table == family] for family in families}
-    frames = [
-        _select(select_matches(lake.events(family, found), subscription, families[family]), columns.get(family, own))
-        for family, found in tables.items()
-    ]
+    frames = []
+    for family, found in tables.items():
+        vector = catalog.vector(family)
+        matching = select_matches(lake.events(family, found), subscription, families[family])
+        hidden = frozenset() if subtypes else hidden_names(vector, subscription.vector)
+        frames.append(_select(matching, columns.get(family, own), hidden))
     return reduce(_union, frames)
 
 
-def _select(events: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """The attributes under the names of their columns, then what Genus adds."""
-    return events.select(*(F.col(name).alias(column) for name, column in columns.items()), *ADDED)
+def _select(events: DataFrame, columns: Mapping[str, str], hidden: Collection[str]) -> DataFrame:
+    """The attributes under the names of their columns, NULL for those that are hidden, then what Genus adds."""
+    return events.select(*(visible_column(name, hidden).alias(column) for name, column in columns.items()), *ADDED)
+
+
+def visible_column(name: str, hidden: Collection[str]) -> Column:
+    """The column of a name; of an attribute that the family has with another type than is meant, NULL."""
+    return F.lit(None).cast("string").alias(name) if name in hidden else F.col(name)
 
 
 def _union(first: DataFrame, second: DataFrame) -> DataFrame:

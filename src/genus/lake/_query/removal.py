@@ -47,6 +47,7 @@ from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.model import Vector
 from genus.model._types import micros_of_time
+from genus.model._vector import hidden_names
 from genus.targets import spark as target
 
 SMALL_PART = 1_000_000
@@ -84,9 +85,10 @@ class RemovalRule(NamedTuple):
     """The names of the types, by family."""
     before: datetime | None = None
 
-    def condition(self, family: str) -> Column:
+    def condition(self, family: str, vector: Vector) -> Column:
         """A column that is true for rows of a family's table that are removed, and false or NULL for others."""
-        matches = target.compile(self.subscription).condition(self.types[family])
+        hidden = hidden_names(vector, self.subscription.vector)
+        matches = target.compile(self.subscription).condition(self.types[family], hidden)
         if self.before is None:
             return matches
         before = F.timestamp_micros(F.lit(micros_of_time(self.before)))
@@ -124,6 +126,7 @@ class RemovalRule(NamedTuple):
         if shape.type not in self.types[shape.family]:
             return False
         carried = {each.name for bit, each in enumerate(vector) if shape.bits >> bit & 1}
+        carried -= hidden_names(vector, self.subscription.vector)
         return carried.issuperset(self.subscription.has) and carried.isdisjoint(self.subscription.lacks)
 
 
@@ -237,7 +240,8 @@ class _Attempt:
         return with_present_names(self._tables.frame(family, vector, parts), vector)
 
     def _condition(self, family: str) -> Column:
-        return reduce(or_, [rule.condition(family) for rule in self._rules if family in rule.types])
+        vector = self._catalog.vector(family)
+        return reduce(or_, [rule.condition(family, vector) for rule in self._rules if family in rule.types])
 
     def _folder(self, family: str) -> Column:
         """The folder of a row's part."""

@@ -25,7 +25,9 @@ from genus.lake._query.int_table import Ints
 from genus.lake._tables.lake_catalog import exact_name
 from genus.lake._tables.shapes import Shape
 from genus.model import Vector, name_of
+from genus.model import vector as vector_of
 from genus.model._types import INT64_MAX
+from genus.model._vector import hidden_names
 from genus.targets._decompose import Profile
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -136,8 +138,9 @@ class ProfileMatches:
         self.types_of = np.full(len(profiles), -1, np.int32)
         """The set of types of each profile; -1 if it asks for an attribute that the family does not have."""
         for number, profile in enumerate(profiles):
-            if profile.has <= known:
-                key = profile.has, profile.lacks & known
+            visible = known - hidden_names(vector, vector_of(profile.types[0]))
+            if profile.has <= visible:
+                key = profile.has, profile.lacks & visible
                 self.mask_of[number] = numbers.setdefault(key, len(numbers))
                 self.types_of[number] = self._types.number(profile)
         rows = [[_words(names, position, len(shapes.relevant)) for names in pair] for pair in numbers]

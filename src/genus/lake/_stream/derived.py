@@ -32,7 +32,7 @@ from genus.lake._analytics.analysis import (
 from genus.lake._analytics.arrow_events import late_rows, overtaken_rows, select_rows
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._local.reader import find_events
-from genus.lake._query.reading import read_events, select_matches
+from genus.lake._query.reading import read_events, select_matches, visible_column
 from genus.lake._query.result_columns import family_of, result_columns
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment
 from genus.lake._stream.part_files import read_rows, write_rows, written_schema
@@ -45,6 +45,7 @@ from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import StoreProblem
 from genus.model._types import micros_of_duration
+from genus.model._vector import hidden_names
 
 RESULTS, WAITING = "results", "waiting"
 SMALL_ROWS = 200_000
@@ -264,7 +265,8 @@ class DerivedTable:
         """The new events of one frame of the analysis."""
         family, names = self._family(subscription)
         events = select_matches(new.events(self.lake, family), subscription, names)
-        return events.select(*result_columns(subscription))
+        hidden = hidden_names(self.lake.catalog.vector(family), subscription.vector)
+        return events.select(*(visible_column(name, hidden) for name in result_columns(subscription)))
 
     def _family(self, subscription: Subscription) -> tuple[str, list[str]]:
         """The family of the events of a frame, and their types; LakeError if there is another number of families."""

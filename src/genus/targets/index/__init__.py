@@ -251,7 +251,7 @@ class Families:
         """The index of a type's family, made if it is new."""
         key = _family_key(type)
         if key not in self._families:
-            self._families[key] = FamilyIndex(vector(type).scope)
+            self._families[key] = FamilyIndex(vector(type).scope, is_shared=key is None)
         return self._families[key]
 
     def match(self, event: Event, subscription: Callable[[int], Subscription]) -> Handles:

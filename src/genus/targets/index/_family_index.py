@@ -20,6 +20,7 @@ import numpy as np
 import genus.filters._expression as x
 from genus.filters import Subscription
 from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
+from genus.model._signature import retyped_attributes
 from genus.targets._decompose import Parts, Profile, Spans, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
 from genus.targets.index._bitmaps import Keys, Slots
@@ -152,8 +153,10 @@ class IndexedShape:
 class FamilyIndex:
     """State: the subscriptions of one family, or of `Event` and kinds together, by handles that callers give."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_shared: bool = False) -> None:
+        """`is_shared` says that it is the index of `Event` and kinds, whose events are of any family."""
         self.name = name
+        self._is_shared = is_shared
         self.profiles: list[Profile] = []
         self.forms = Forms()
         self.count = 0
@@ -371,7 +374,8 @@ class FamilyIndex:
 
     def _carry(self, cls: type) -> tuple[frozenset[str], list[KeyTable], list[str], list[Dimension]]:
         """What a class has: its attributes, and of them the tables, the watched names and the dimensions."""
-        declared = frozenset(attribute.name for attribute in attributes(cls))
+        hidden = retyped_attributes(cls) if self._is_shared else frozenset()
+        declared = frozenset(attribute.name for attribute in attributes(cls)) - hidden
         carried = (
             declared,
             [table for table in self._tables if table.name in declared],

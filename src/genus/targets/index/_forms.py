@@ -12,7 +12,7 @@ import numpy as np
 
 import genus.filters._expression as x
 from genus.filters._covering import OPPOSITE
-from genus.filters._evaluate import COMPARE, COMPUTE, compute, evaluate, normalize, round_to_float32
+from genus.filters._evaluate import COMPARE, COMPUTE, compute, evaluate, normalize, read_attribute, round_to_float32
 from genus.model import (
     AttributeType,
     BoolType,
@@ -26,6 +26,7 @@ from genus.model import (
     TimeType,
 )
 from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
+from genus.model._vector import RETYPABLE
 from genus.targets._floor_division import floor_division
 from genus.targets.index._columns import CodedColumn, Flags, NumberColumn, passes
 
@@ -161,7 +162,7 @@ def compile_test(node: x.Predicate, wanted: bool) -> Test:
         case x.Not(operand):
             return compile_test(operand, not wanted)
         case x.Present(attribute):
-            return _presence(attribute.name, wanted)
+            return _presence(attribute.name, attribute.type, wanted)
         case x.Compare(op, x.AttributeRef(name, IntType() | FloatType() as type_), Parameter(number, _)):
             return _number_comparison(op if wanted else OPPOSITE[op], name, type_, number)
         case x.Compare(op, left, right) if not type(left) is type(right) is Parameter:
@@ -207,11 +208,14 @@ def _both(one: Answer, other: Answer) -> Answer:
     return other if one is True else one if other is True else one & other
 
 
-def _presence(name: str, wanted: bool) -> Test:
+def _presence(name: str, type_: AttributeType | None, wanted: bool) -> Test:
     def run(event: Event, _: Constants) -> Answer:
         return (name in event.__struct_fields__ and getattr(event, name) is not None) is wanted
 
-    return run
+    def run_exactly(event: Event, _: Constants) -> Answer:
+        return (read_attribute(event, name, type_) is not None) is wanted
+
+    return run_exactly if name in RETYPABLE else run
 
 
 def _number_comparison(op: str, name: str, type_: AttributeType, number: int) -> Test:
@@ -309,7 +313,11 @@ def _attribute(name: str, type_: AttributeType | None) -> Compute:
         found = getattr(event, name) if name in event.__struct_fields__ else None
         return None if found is None else read(found)
 
-    return run
+    def run_exactly(event: Event, _: Constants) -> Any:
+        found = read_attribute(event, name, type_)
+        return None if found is None else read(found)
+
+    return run_exactly if name in RETYPABLE else run
 
 
 def _read_int(_: Any) -> Callable[[Any], Any]:

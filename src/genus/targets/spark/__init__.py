@@ -4,13 +4,15 @@ The column `_type` has the names of the events' types, and there is one column p
 Tests that the statistics of Parquet files can decide are written so that Spark does; `explain` says which they are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 
 from genus._extras import missing_extra
 
 try:
     import pyspark.sql.functions as F
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import IntegralType
 except ImportError as missing:
     raise missing_extra("the spark target needs pyspark", "lake") from missing
 
@@ -18,7 +20,8 @@ import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._covering import conjuncts
 from genus.filters._subscription import Subscription
-from genus.model import name_of
+from genus.model import TextType, name_of
+from genus.model._vector import RETYPABLE
 from genus.targets._compiler import TYPE_COLUMN
 from genus.targets.spark._compiler import SparkCompiler, all_of_these, reaches_files
 
@@ -56,20 +59,22 @@ class SparkFilter:
         wanted = {*subscription.has, *subscription.lacks, *tested}
         self._reads = tuple(attribute.name for attribute in subscription.vector if attribute.name in wanted)
 
-    def condition(self, types: Iterable[str] | None = None) -> Column:
+    def condition(self, types: Iterable[str] | None = None, hidden: Collection[str] = ()) -> Column:
         """A column that is true for rows that match, and false or NULL for others.
 
-        `types` are the names of the matching types in a lake's catalog; without it, those declared in Python.
+        `types` are the names of the matching types in a lake's catalog; without it, those declared in Python. `hidden`
+        are attributes that the table has with another type than the subscription means (`hidden_names`).
         """
         asked = self.subscription
         names = self._type_names() if types is None else sorted(set(types))
+        compiler = SparkCompiler(partial(_visible, hidden) if hidden else F.col)
         tests = [_match_type(names)]
-        tests += [F.col(name).isNotNull() for name in asked.has]
-        tests += [F.col(name).isNull() for name in asked.lacks]
+        tests += [_visible(hidden, name).isNotNull() for name in asked.has]
+        tests += [_visible(hidden, name).isNull() for name in asked.lacks]
         separate, together = _split(conjuncts(asked.where))
-        tests += [SparkCompiler().visit(part) for part in separate]
+        tests += [compiler.visit(part) for part in separate]
         if together:
-            found = all_of_these([SparkCompiler().visit(part) for part in together])
+            found = all_of_these([compiler.visit(part) for part in together])
             tests.append(F.coalesce(found, F.lit(False)))  # a function that Spark does not take apart
         return all_of_these(tests)
 
@@ -77,7 +82,13 @@ class SparkFilter:
         """The rows that match; SubscriptionError if the frame lacks a column that is tested."""
         if missing := [name for name in (TYPE_COLUMN, *self._reads) if name not in frame.columns]:
             raise SubscriptionError(f"the frame has no column {', '.join(missing)}; filter before columns are dropped")
-        return frame.where(self.condition(types))
+        hidden = [name for name in self._reads if name in RETYPABLE and self._is_hidden(frame, name)]
+        return frame.where(self.condition(types, hidden))
+
+    def _is_hidden(self, frame: DataFrame, name: str) -> bool:
+        """Whether a column has numbers, though the subscription means text."""
+        is_text = isinstance(self.subscription.vector.find(name).type, TextType)
+        return is_text and isinstance(frame.schema[name].dataType, IntegralType)
 
     def explain(self) -> str:
         """The tests in their order, which of them are made on files, and the columns that are read, as text."""
@@ -106,6 +117,11 @@ def _split(parts: tuple[x.Predicate, ...]) -> tuple[tuple[x.Predicate, ...], tup
         return parts, ()
     ordered = sorted(parts, key=lambda part: not reaches_files(part))
     return tuple(ordered[:MAX_CONJUNCTS]), tuple(ordered[MAX_CONJUNCTS:])
+
+
+def _visible(hidden: Collection[str], name: str) -> Column:
+    """The column of an attribute; NULL as text for one that is hidden."""
+    return F.lit(None).cast("string") if name in hidden else F.col(name)
 
 
 def _match_type(names: list[str]) -> Column:

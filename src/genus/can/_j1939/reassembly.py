@@ -1,0 +1,274 @@
+"""Messages of 9 to 1,785 bytes, reassembled from the packets of the J1939 transport protocol (SAE J1939-21).
+
+A sender announces a message with its size, its number of packets and its parameter group, and sends packets of seven
+bytes with sequence numbers from 1: to all nodes (BAM), or to one (RTS), which says with CTS how many packets from which
+number it wants next, may ask for packets again, and acknowledges the end. The reassembler is a listener that takes part
+in nothing: it needs announcements and packets only, and uses the other frames to know that a message goes on or ended.
+
+Sessions are told apart by source and destination, so any number of them may be interleaved. A packet counts where its
+number says, whenever it comes, so one that is repeated does no harm, and one that is lost is made up for by its
+repetition; if the repetition has other data, it belongs to a message whose announcement was lost, and both are given
+up. A message is given when its last missing packet has come, and then never again. What ends without all packets is
+counted by reason. Time is an input: the times of frames, in microseconds.
+
+Two messages can be taken for one only if the end of the first, the announcement of the second and the beginning of the
+second are lost, between the same nodes and within the time-out: nothing in the frames shows it.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from genus.can._j1939.identifier import (
+    GLOBAL_ADDRESS,
+    PRIORITY_SHIFT,
+    TRANSFER_CONTROL,
+    TRANSFER_DATA,
+    J1939Id,
+    destination_of,
+    is_pdu1,
+    pgn_of,
+)
+
+RTS, CTS, END, BAM, ABORT = 16, 17, 19, 32, 255
+"""The first byte of control frames."""
+PACKET_BYTES = 7
+LONGEST = 255 * PACKET_BYTES
+"""The most bytes of a message: the sequence number has 8 bits."""
+BROADCAST_GAP_US = 750_000
+"""The longest time between frames of a message to all nodes (T1)."""
+ANSWER_GAP_US = 1_250_000
+"""The longest time between frames of a message to one node, or of its answers (T2, T3)."""
+MOST_SESSIONS = 4096
+"""The most messages in progress; the oldest is given up for another, so that no input takes all memory."""
+
+REPLACED = "replaced by a new message"
+TIMED_OUT = "timed out"
+LOST = "packets lost"
+DIFFERENT = "packet repeated with other data"
+NOT_FINISHED = "not finished"
+TOO_MANY = "too many messages at once"
+BAD_ANNOUNCEMENT = "announcement that is not valid"
+STRAY = "packet of no announced message"
+BAD_PACKET = "packet that is not valid"
+
+ABORT_REASONS = {
+    1: "already in a session",
+    2: "out of resources",
+    3: "timed out",
+    4: "CTS during a transfer",
+    5: "too many repetitions",
+    6: "unexpected packet",
+    7: "bad sequence number",
+    8: "sequence number twice",
+    9: "larger than 1785 bytes",
+}
+"""What the second byte of an abort means."""
+
+
+class LongMessage(NamedTuple):
+    """A message that was reassembled: the identifier that a frame with all its data would have, and the data."""
+
+    frame_id: int
+    data: bytes
+    destination: int | None
+    """The node it was sent to, `GLOBAL_ADDRESS` for all; of a fast packet that of its identifier."""
+
+
+class Incomplete(NamedTuple):
+    """A message that was announced and did not arrive, or a frame that belongs to none."""
+
+    reason: str
+    mark: object
+    """The mark of the first frame that the reassembler got of it."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """State: one message from a source to a destination."""
+
+    frame_id: int
+    size: int
+    packets: int
+    mark: object
+    last_us: int
+    found: dict[int, bytes] = field(default_factory=dict)
+    is_given: bool = False
+
+    def needs(self, number: int) -> int:
+        """The bytes that a packet must have."""
+        return min(PACKET_BYTES, self.size - PACKET_BYTES * (number - 1))
+
+    def data(self) -> bytes:
+        return b"".join(self.found[number] for number in range(1, self.packets + 1))
+
+
+class J1939Reassembler:
+    """State: the long messages in progress on one bus, as a listener knows them.
+
+    `counts` has how many messages and frames were lost, by reason; `on_incomplete` is called with each.
+
+    >>> bus = J1939Reassembler()
+    >>> bus.receive(0x1CEC_FF03, bytes([32, 10, 0, 2, 255, 0xCA, 0xFE, 0]), 0)
+    >>> bus.receive(0x1CEB_FF03, b"\\1abcdefg", 50_000)
+    >>> message = bus.receive(0x1CEB_FF03, b"\\2hij\\xff\\xff\\xff\\xff", 100_000)
+    >>> f"{message.frame_id:08X}", message.data
+    ('1CFECA03', b'abcdefghij')
+    """
+
+    def __init__(self, on_incomplete: Callable[[Incomplete], object] | None = None) -> None:
+        self.counts: Counter[str] = Counter()
+        """What was lost, by reason: messages that are incomplete, and frames that belong to none."""
+        self.messages = 0
+        """How many messages were given."""
+        self._on_incomplete = on_incomplete
+        self._sessions: dict[tuple[int, int], _Session] = {}
+        """By source and destination."""
+
+    def is_part(self, frame_id: int) -> bool:
+        """Whether frames with an identifier of 29 bits belong to the transport protocol."""
+        return pgn_of(frame_id) in (TRANSFER_CONTROL, TRANSFER_DATA)
+
+    def receive(self, frame_id: int, data: bytes, now_us: int, mark: object = None) -> LongMessage | None:
+        """Take a frame with an identifier of 29 bits; returns the message that it completes, if it does.
+
+        Frames that do not belong to the transport protocol are ignored. `mark` is given back in `Incomplete`.
+        """
+        pgn, destination = pgn_of(frame_id), destination_of(frame_id)
+        if destination is None or pgn not in (TRANSFER_CONTROL, TRANSFER_DATA):
+            return None
+        if pgn == TRANSFER_DATA:
+            return self._packet((frame_id & 0xFF, destination), data, now_us, mark)
+        self._control(frame_id, destination, data, now_us, mark)
+        return None
+
+    def expire(self, now_us: int) -> None:
+        """Give up messages of which nothing came for too long; without it, this is noticed at their next frame."""
+        late = [key for key, session in self._sessions.items() if _is_late(key, session, now_us)]
+        for key in late:
+            self._end(key, TIMED_OUT)
+
+    def close(self) -> None:
+        """Give up all messages in progress: no more frames will come."""
+        for key in list(self._sessions):
+            self._end(key, NOT_FINISHED)
+
+    @property
+    def open_sessions(self) -> int:
+        """How many messages are in progress."""
+        return sum(not session.is_given for session in self._sessions.values())
+
+    # -- frames ------------------------------------------------------------------------------------------------------
+
+    def _control(self, frame_id: int, destination: int, data: bytes, now_us: int, mark: object) -> None:
+        source, kind = frame_id & 0xFF, data[0] if data else None
+        if kind in (RTS, BAM):
+            self._announce(frame_id, destination, data, now_us, mark)
+        elif kind == CTS:
+            self._refresh((destination, source), data, now_us)
+        elif kind == END:
+            self._end((destination, source), LOST)
+        elif kind == ABORT:
+            self._abort((source, destination), data)
+        else:
+            self._lose(BAD_ANNOUNCEMENT, mark)
+
+    def _announce(self, frame_id: int, destination: int, data: bytes, now_us: int, mark: object) -> None:
+        key = frame_id & 0xFF, destination
+        announced = _read_announcement(frame_id, destination, data)
+        if announced is None:
+            self._lose(BAD_ANNOUNCEMENT, mark)
+            return
+        if (former := self._sessions.get(key)) is not None:
+            self._end(key, TIMED_OUT if _is_late(key, former, now_us) else REPLACED)
+        elif len(self._sessions) >= MOST_SESSIONS:
+            self._end(next(iter(self._sessions)), TOO_MANY)
+        self._sessions[key] = _Session(*announced, mark, now_us)
+
+    def _packet(self, key: tuple[int, int], data: bytes, now_us: int, mark: object) -> LongMessage | None:
+        session = self._sessions.get(key)
+        if session is not None and _is_late(key, session, now_us):
+            self._end(key, TIMED_OUT)
+            session = None
+        if session is None:
+            self._lose(STRAY, mark)
+            return None
+        session.last_us = max(session.last_us, now_us)
+        number = data[0] if data else 0
+        if not 1 <= number <= session.packets or len(data) <= session.needs(number):
+            self._lose(BAD_PACKET, mark)
+            return None
+        if session.is_given:
+            return None  # the receiver asked for it again, though all packets were seen here
+        packet = bytes(data[1 : session.needs(number) + 1])
+        if session.found.setdefault(number, packet) != packet:
+            self._end(key, DIFFERENT)  # of another message, whose announcement was lost
+            return None
+        if len(session.found) == session.packets:
+            return self._give(key, session)
+        if key[1] == GLOBAL_ADDRESS and number == session.packets:
+            self._end(key, LOST)  # nobody can ask for packets of a broadcast again
+        return None
+
+    def _give(self, key: tuple[int, int], session: _Session) -> LongMessage:
+        self.messages += 1
+        session.is_given = True
+        given = LongMessage(session.frame_id, session.data(), key[1])
+        session.found.clear()
+        if key[1] == GLOBAL_ADDRESS:
+            del self._sessions[key]
+        return given
+
+    def _refresh(self, key: tuple[int, int], data: bytes, now_us: int) -> None:
+        """Note that the receiver wants more packets: the message goes on, unless it is another one."""
+        session = self._sessions.get(key)
+        if session is None or _is_late(key, session, now_us):
+            return
+        if len(data) >= 8 and int.from_bytes(data[5:8], "little") != pgn_of(session.frame_id):
+            self._end(key, LOST)
+        else:
+            session.last_us = max(session.last_us, now_us)
+
+    def _abort(self, key: tuple[int, int], data: bytes) -> None:
+        """End the message of a parameter group between two nodes; either of them may abort it."""
+        pgn = int.from_bytes(data[5:8], "little") if len(data) >= 8 else None
+        code = data[1] if len(data) > 1 else 0
+        reason = f"aborted: {ABORT_REASONS.get(code, f'reason {code}')}"
+        for each in (key, key[::-1]):
+            session = self._sessions.get(each)
+            if session is not None and pgn in (None, pgn_of(session.frame_id)):
+                self._end(each, reason)
+                return
+
+    # -- ends --------------------------------------------------------------------------------------------------------
+
+    def _end(self, key: tuple[int, int], reason: str) -> None:
+        """Forget a session; its message is lost unless it was given."""
+        session = self._sessions.pop(key, None)
+        if session is not None and not session.is_given:
+            self._lose(reason, session.mark)
+
+    def _lose(self, reason: str, mark: object) -> None:
+        self.counts[reason] += 1
+        if self._on_incomplete is not None:
+            self._on_incomplete(Incomplete(reason, mark))
+
+
+def _is_late(key: tuple[int, int], session: _Session, now_us: int) -> bool:
+    return now_us - session.last_us > (BROADCAST_GAP_US if key[1] == GLOBAL_ADDRESS else ANSWER_GAP_US)
+
+
+def _read_announcement(frame_id: int, destination: int, data: bytes) -> tuple[int, int, int] | None:
+    """The identifier, size and number of packets that a frame announces; None if it is not valid.
+
+    Messages of up to 8 bytes need no transport, but some nodes send them so.
+    """
+    if len(data) < 8 or (data[0] == BAM) is not (destination == GLOBAL_ADDRESS):
+        return None
+    size, packets, pgn = int.from_bytes(data[1:3], "little"), data[3], int.from_bytes(data[5:8], "little")
+    if not 1 <= size <= LONGEST or packets != -(-size // PACKET_BYTES) or pgn >> 18:
+        return None
+    target = destination if is_pdu1(pgn) else None
+    pgn = pgn & ~0xFF if is_pdu1(pgn) else pgn
+    return J1939Id(frame_id >> PRIORITY_SHIFT & 7, pgn, frame_id & 0xFF, target).pack(), size, packets
