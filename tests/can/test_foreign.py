@@ -75,7 +75,7 @@ class Driven:
     """A machine under a driver that sends the mailbox at once, and what it did."""
 
     def __init__(self, path: Path, *, timing: Timing = CLASSIC, **options: Any) -> None:
-        self.events: list[Event] = []
+        self.events: list[Any] = []
         self.databases = Databases([load_dbc(path, reuse=True)])
         self.types: Any = self.databases.types
         self.machine = ForeignMachine(self.databases, timing, on_event=self.events.append, **options)

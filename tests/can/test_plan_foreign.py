@@ -31,6 +31,7 @@ from genus.cli import genus
 from genus.errors import PlanError
 from genus.testing._systems import random_system
 from tests.can.test_foreign import CAR
+from tests.can.test_foreign_j1939 import TRUCK
 from tests.examples import examples
 
 BUS = """
@@ -93,6 +94,16 @@ def test_messages_of_a_database_count_with_their_cycle_times(tmp_path: Path) -> 
     assert plan(counted).uncounted == ()
     with pytest.raises(PlanError, match=r"databases has 'none.dbc', which cannot be used"):
         system(bus='databases = ["none.dbc"]')
+
+
+def test_long_j1939_messages_count_with_all_their_frames(tmp_path: Path) -> None:
+    text = TRUCK + 'BA_DEF_ BO_ "GenMsgCycleTime" INT 0 65535;\nBA_ "GenMsgCycleTime" BO_ 2566834942 1000;\n'
+    (tmp_path / "truck.dbc").write_text(text)
+    found = system(bus='databases = ["truck.dbc"]', source=str(tmp_path / "bus.toml")).foreign
+    rpm, _, parts = found[:3]
+    assert (rpm.first, rpm.last) == (0x0CF00400, 0x0CF004FF), "from every source"
+    assert (parts.name, parts.period_ns) == ("parts of DM1 of truck.dbc", 333_333_333)
+    assert (parts.first, parts.last) == (0x1CEB0000, 0x1CECFFFF)
 
 
 def test_a_system_with_foreign_frames_written_down_is_the_same() -> None:

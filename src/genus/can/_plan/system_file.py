@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import msgspec
 
+from genus.can._j1939.identifier import TRANSFER_CONTROL, TRANSFER_DATA, J1939Id
+from genus.can._j1939.transfer import PRIORITY as TRANSFER_PRIORITY
 from genus.can._plan.identifiers import parse_identifiers
 from genus.can._plan.system import (
     ERROR_PASSIVE_POLICIES,
@@ -198,7 +200,8 @@ def _read_databases(table: TomlTable, folder: Path) -> Iterator[ForeignFrame]:
         except DbcError as problem:
             table.refuse("databases", f"has {text!r}, which cannot be used: {problem}")
         for message in database.messages:
-            yield _frame_of(message, text, interval)
+            is_long = message.j1939 and message.length > CLASSIC_BYTES
+            yield _parts_of(message, text, interval) if is_long else _frame_of(message, text, interval)
 
 
 def _frame_of(message: "MessageLayout", file: str, interval_ns: int | None) -> ForeignFrame:
@@ -212,6 +215,16 @@ def _frame_of(message: "MessageLayout", file: str, interval_ns: int | None) -> F
         size=min(message.length, FD_BYTES if message.fd else CLASSIC_BYTES),
         fd=message.fd,
         period_ns=message.cycle_time_ms * 1_000_000 if message.cycle_time_ms else interval_ns,
+    )
+
+
+def _parts_of(message: "MessageLayout", file: str, interval_ns: int | None) -> ForeignFrame:
+    """The frames of a J1939 message that is longer than a frame: an announcement, and packets of seven bytes."""
+    whole = _frame_of(message, file, interval_ns)
+    first, last = (J1939Id(TRANSFER_PRIORITY, pgn, 0, 0).pack() for pgn in (TRANSFER_DATA, TRANSFER_CONTROL))
+    period_ns = None if whole.period_ns is None else whole.period_ns // (1 + -(-message.length // 7))
+    return msgspec.structs.replace(
+        whole, name=f"parts of {whole.name}", first=first, last=last | 0xFFFF, size=CLASSIC_BYTES, period_ns=period_ns
     )
 
 
