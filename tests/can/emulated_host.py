@@ -16,7 +16,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 
 
 class EmulatedHost:
-    """State: a machine on a station of an emulated network; `delay` is how long the computer takes to read a message."""
+    """State: a machine on a station of an emulated network; `delay` is how long it takes to read a message."""
 
     def __init__(
         self,

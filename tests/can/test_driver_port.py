@@ -1,9 +1,11 @@
 """`DriverPort`: one frame per mailbox in the driver, confirmations, time-outs, bus-off, filters, time stamps."""
 
 from collections import deque
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from can.interfaces import BACKENDS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,11 +17,20 @@ from genus.can._live.error_frames import (
     RESTARTED,
     TX_PASSIVE,
     TX_TIMEOUT,
+    TX_WARNING,
     ErrorReport,
     parse_error,
 )
 from genus.can._live.interfaces import PROFILES, UNKNOWN, Confirmation, InterfaceProfile, profile_of
-from genus.can._live.port import CONFIRM_TIMEOUT_NS, FIRST_RETRY_NS, GIVE_UP_NS, DriverPort, DriverRefused, Filter
+from genus.can._live.port import (
+    CONFIRM_TIMEOUT_NS,
+    FIRST_RETRY_NS,
+    GIVE_UP_NS,
+    PROBE_NS,
+    DriverPort,
+    DriverRefused,
+    Filter,
+)
 from genus.can._machine import Call
 from genus.can._wire.frame import NODE_MASK, Frame
 from genus.errors import BusError
@@ -257,11 +268,27 @@ def test_an_unknown_interface_is_known_after_its_first_frame() -> None:
     for setup in (echoing, silent):
         setup.load(frame(10))
     echoing.echo()
-    silent.wait(CONFIRM_TIMEOUT_NS)
+    silent.wait(PROBE_NS)
     assert (echoing.port.confirmation, silent.port.confirmation) == (Confirmation.ECHO, Confirmation.NONE)
     assert not echoing.driver.warnings
     assert "does not confirm" in silent.driver.warnings[0]
-    assert silent.kinds() == ["taken", "sent"]
+    assert silent.kinds() == ["taken", "unconfirmed", "sent"]
+
+
+def test_an_unknown_interface_may_return_frames_without_marking_them() -> None:
+    setup = Setup(UNKNOWN)
+    setup.load(frame(10))
+    setup.receive(setup.driver.frames.popleft())
+    assert setup.kinds() == ["taken", "sent"]
+    assert setup.port.confirmation is Confirmation.ECHO
+
+
+def test_an_equal_frame_of_another_node_confirms_nothing_where_echoes_are_marked() -> None:
+    """Nodes without a number send equal frames while they are configured."""
+    setup = Setup()
+    setup.load(frame(10))
+    setup.receive(frame(10))
+    assert setup.kinds() == ["taken", "receive", "lost"]
 
 
 def test_frames_that_udp_multicast_returns_are_ignored() -> None:
@@ -328,7 +355,7 @@ def test_an_attempt_that_fails_and_a_state_that_changes_are_told() -> None:
     setup.error(NO_ACKNOWLEDGEMENT)
     setup.load(frame(10))
     setup.error(NO_ACKNOWLEDGEMENT)
-    for flags in (TX_PASSIVE, TX_PASSIVE, ACTIVE):
+    for flags in (TX_WARNING, TX_PASSIVE, TX_WARNING, ACTIVE):
         setup.error(CONTROLLER, bytes([0, flags]))
     assert setup.kinds() == ["taken", "failed", "error_passive", "error_active"]
 
@@ -454,15 +481,26 @@ def test_whatever_happens_the_rules_of_a_machine_are_kept(
         assert len(machine.in_driver) <= 2
 
 
-def test_a_machine_that_raises_stops_nothing_of_the_port() -> None:
+def test_a_machine_that_raises_stops_nothing_of_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup()
 
     def fail(*_: object) -> NoReturn:
         raise ZeroDivisionError
 
-    setup.machine.receive = fail  # type: ignore[method-assign]
+    monkeypatch.setattr(setup.machine, "receive", fail)
     with pytest.raises(ZeroDivisionError):
         setup.receive(frame(3, node=2))
     setup.load(frame(10))
     setup.echo()
     assert setup.kinds() == ["taken", "sent"]
+
+
+def test_the_page_has_the_table_of_interfaces() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "can-live.md").read_text()
+    for name, profile in PROFILES.items():
+        assert f"| `{name}` | {profile.confirmation} | {profile.why} |" in page
+
+
+def test_the_table_has_the_interfaces_of_python_can() -> None:
+    own = {name for name, (module, _) in BACKENDS.items() if module.startswith("can.interfaces.")}
+    assert own - PROFILES.keys() <= {"cantact"}, "say what they confirm"

@@ -90,6 +90,7 @@ def test_a_host_has_at_most_one_event_in_its_driver() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_promises_hold_for_other_loads_queues_and_computers(seed: int) -> None:
+    """Where others outrank a frame for longer than it is valid, it may expire in the driver, which is told too."""
     shares = ((0.4, 0.4), (0.1, 0.7), (0.7, 0.1), (0.8, 0.4), (0.2, 0.9))
     priorities = (tuple(range(1, 251)), tuple(range(1, 20)), (0,), (254,))
     for (own, foreign), foreign_priorities, fifo in product(shares, priorities, (1, 10, 100)):
@@ -105,9 +106,9 @@ def test_the_promises_hold_for_other_loads_queues_and_computers(seed: int) -> No
         )
         run = Run(workload, "echo").run()
         message = f"{workload}"
-        overloaded = own + foreign > 1
-        assert run.expired_on_bus <= (len(run.events) // 100 if overloaded else 0), message
-        assert run.expired_on_bus == sum(
+        outranked = own + foreign > 1 or foreign_priorities == (0,)
+        assert outranked or run.expired_on_bus == 0, message
+        assert run.expired_on_bus <= sum(
             channel.sent_expired for node in run.nodes for channel in node.counts().sent.values()
         ), message
         assert run.count(lambda event: event.is_untold) == 0, message

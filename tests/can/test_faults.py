@@ -35,7 +35,7 @@ def figures_in(text: str) -> list[str]:
     return re.findall(r"\d[\d,.]*\d|\d", text)
 
 
-LONG = (1, 4, 7, 8, 13, 14, 15, 19, 20)
+LONG = (1, 4, 7, 8, 13, 14, 15, 19, 20, 24)
 """Rows whose small runs take more than two seconds."""
 
 
@@ -58,9 +58,10 @@ def test_a_small_run_of_a_row_is_as_expected_with_other_seeds(number: int, seed:
     check_row(number, full=False, seed=seed)
 
 
-def test_the_page_shows_all_22_rows_with_their_observations() -> None:
-    assert sorted(ROWS) == list(range(1, 23))
+def test_the_page_shows_all_rows_with_their_observations() -> None:
     shown = read_cells(PAGE.read_text())
+    assert sorted(shown) == sorted(ROWS)
+    assert len(ROWS) >= 22
     for number, row in ROWS.items():
         assert shown[number][:4] == [str(number), row.fault, row.injected, row.expected]
         assert figures_in(shown[number][4])

@@ -7,13 +7,17 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
+from genus.can import ChannelConflict, NotBound, open_broker
 from genus.can._live.address import parse_address
 from genus.can._live.interface_options import interface_arguments, known_options
+from genus.can._live.interfaces import PROFILES, UNKNOWN
 from genus.can._live.link import open_host
 from genus.can._node.troubles import EventMissing
 from genus.can._protocol.broker import Broker
@@ -30,6 +34,10 @@ class Beacon(Event):
 
 class Flare(Beacon):
     colour: Maybe[UInt8] = None
+
+
+class Siren(Event):
+    volume: UInt8
 
 
 TYPES = """
@@ -174,10 +182,13 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         beacons.announce(troubles.append)
         arrivals: list[float] = []
         ship.collection(Beacon).subscribe(lambda event: arrivals.append(time.monotonic()), on_trouble=troubles.append)
-        for number in range(5):
-            beacons.publish(Beacon(number=number))
+
+        def has_arrivals_after_another() -> bool:
+            beacons.publish(Beacon(number=len(arrivals)))
             time.sleep(0.1)
-        assert eventually(lambda: len(arrivals) >= 3)
+            return len(arrivals) >= 3
+
+        assert eventually(has_arrivals_after_another)
         assert eventually(lambda: any(isinstance(trouble, EventMissing) for trouble in troubles))
 
 
@@ -247,6 +258,7 @@ class TestInterfaceOptions:
             ),
             ("socketcan?channel=can0&bitrate=500k", {"channel": "can0"}),
             ("slcan?channel=x&f_clock=8000000&brp=1", {"channel": "x", "f_clock": "8000000", "brp": "1"}),
+            ("kvaser?channel=0&tseg1=5", {"channel": "0", "tseg1": "5", "bitrate": 1_000_000}),
         ],
     )
     def test_an_interface_that_sets_the_bit_rate_gets_it(self, address: str, expected: dict[str, object]) -> None:
@@ -265,6 +277,39 @@ def test_a_named_node_keeps_its_uid() -> None:
     one, again = (parse_address("virtual?name=loop-1").uid for _ in range(2))
     assert one == again != parse_address("virtual?name=loop-2").uid
     assert parse_address("virtual").uid != parse_address("virtual").uid
+
+
+def test_a_broker_and_a_node_with_a_wrong_catalog_tell_each_other(
+    virtual: Callable[..., str], catalog: Path, tmp_path: Path
+) -> None:
+    """The wrong catalog has the event tag of a Beacon for a Siren: the channel is refused, and the broker says so."""
+    Catalog.update_etags(catalog, Beacon)
+    Catalog.update(tmp_path / "wrong.json", Siren)
+    notices: list[object] = []
+    with open_broker(virtual(number=None, catalog=None), catalog, tmp_path / "t.json", on_notice=notices.append):
+        troubles: list[object] = []
+        with open_bus(virtual(number=3, catalog=tmp_path / "wrong.json")) as stranger:
+            sirens = stranger.channel(Siren, "soft:1s")
+            with suppress(BusError):  # the broker may be quicker than the announcement
+                sirens.announce(troubles.append)
+                assert eventually(lambda: any(isinstance(each, NotBound) for each in troubles))
+            assert eventually(lambda: any(isinstance(each, ChannelConflict) for each in notices))
+    (conflict,) = [each for each in notices if isinstance(each, ChannelConflict)]
+    assert conflict.node == 3
+    assert "is another type there, and Beacon here" in conflict.reason
+
+
+def test_the_time_of_a_live_bus_has_a_precision_and_starts_tasks(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as bus:
+        assert bus.time().precision_ns == 0  # synchronised=no: the computer's clock is the time of the bus
+    with open_bus(virtual(number=1, synchronised="yes", granularity="2ms")) as bus:
+        starts: list[int] = []
+        task = bus.every("20ms", lambda: starts.append(bus.time_ns()), offset="5ms")
+        assert eventually(lambda: len(starts) >= 3)
+        assert bus.time().precision_ns == 2_000_000  # alone on its bus, it is the master
+        task.cancel()
+        assert task.timing.starts >= 3
+        assert all(at >= 5_000_000 for at in starts)
 
 
 def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., str], catalog: Path) -> None:
@@ -306,6 +351,75 @@ def test_an_exception_in_a_thread_is_logged_and_does_not_stop_it(
         channel.publish(Beacon(number=1))
         assert inbox.get(5) == Beacon(number=1)
     assert "ZeroDivisionError" in caplog.text
+
+
+# -- what was sent -----------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_counts_as_sent_when_the_controller_returned_it(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=1)) as one, open_bus(virtual(number=2)) as two:
+        inbox = two.collection(Beacon).inbox()
+        beacons = one.channel(Beacon, Soft(deadline="5s", expires="10s"))
+        beacons.announce()
+        for number in range(200):
+            beacons.publish(Beacon(number=number))
+        assert [inbox.get(5).number for _ in range(200)] == list(range(200))
+        assert eventually(lambda: one.traffic().link["sent"] >= 202)
+        assert "echoes ignored" not in one.traffic().link
+
+
+def test_an_interface_that_does_not_confirm_warns_and_refuses_deadlines(
+    virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(PROFILES, "virtual", PROFILES["slcan"])
+    with open_bus(virtual(number=1)) as bus, open_bus(virtual(number=2)) as other:
+        assert "does not confirm what was sent" in caplog.text
+        assert bus.traffic().link["interface does not confirm what was sent"] == 1
+        with pytest.raises(BusError, match=r"NonReal\(\), or add confirm=send"):
+            bus.channel(Beacon, Soft(deadline="1s")).announce()
+        inbox = other.collection(Beacon).inbox()
+        bus.collection(Beacon).publish(Beacon(number=1))
+        assert inbox.get(5) == Beacon(number=1)
+    with open_bus(virtual(number=1, confirm="send")) as bus:
+        bus.channel(Beacon, Soft(deadline="1s")).announce()
+
+
+def test_an_unknown_interface_that_returns_nothing_refuses_deadlines_after_its_first_frame(
+    virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROFILES, "virtual", replace(UNKNOWN, asks_for_echo=False))
+    monkeypatch.setattr("genus.can._live.port.CONFIRM_TIMEOUT_NS", 20_000_000)
+    monkeypatch.setattr("genus.can._live.port.PROBE_NS", 40_000_000)
+    with open_bus(virtual(number=1)) as bus, pytest.raises(BusError, match="does not confirm"):
+        bus.channel(Beacon, Soft(deadline="1s")).announce()
+
+
+def test_the_walk_through_on_a_virtual_socketcan_bus(catalog: Path) -> None:
+    """`docs/can-live.md`: two nodes on vcan0, confirmed by the kernel's echo."""
+    address = f"can:socketcan?channel=vcan0&catalog={catalog}&synchronised=no&number="
+    try:
+        sensor = open_bus(f"{address}1")
+    except BusError as problem:
+        pytest.skip(f"no vcan0 here: {problem}")
+    with sensor, open_bus(f"{address}2") as logger:
+        inbox = logger.collection(Beacon).inbox()
+        beacons = sensor.channel(Beacon, Soft(deadline="5s", expires="10s"))
+        beacons.announce()
+        for number in range(50):
+            beacons.publish(Beacon(number=number))
+        assert [inbox.get(5).number for _ in range(50)] == list(range(50))
+        assert eventually(lambda: sensor.traffic().link["sent"] >= 52)
+
+
+def test_closing_sends_what_waits(virtual: Callable[..., str]) -> None:
+    with open_bus(virtual(number=2)) as logger:
+        inbox = logger.collection(Beacon).inbox()
+        with open_bus(virtual(number=1)) as sensor:
+            beacons = sensor.channel(Beacon, NonReal())
+            beacons.announce()
+            for number in range(50):
+                beacons.publish(Beacon(number=number))
+        assert [inbox.get(5).number for _ in range(50)] == list(range(50))
 
 
 # -- between processes -------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class Sender:
         event.deadline, event.expires = deadline, expires
         event.on_missed = lambda: self.missed.append(name)
         event.on_expired = lambda: self.expired.append(name)
+        event.most_lead = 0 if expires is None else (expires - now) // 2
         self.queue.add_soft(event)
         self.update(now)
 
@@ -302,3 +303,67 @@ def test_an_event_that_waits_its_turn_is_rendered_once(sender: Sender) -> None:
     while sender.mailbox is not None:
         sender.go()
     assert channel.rendered == 1
+
+
+# -- a driver that takes frames ----------------------------------------------------------------------------------------
+
+MS = 1_000_000
+
+
+def take(sender: Sender, now: int = 0) -> Frame:
+    """Let a driver take the loaded frame."""
+    frame = sender.mailbox
+    assert frame is not None
+    sender.queue.frame_taken(frame, now)
+    return frame
+
+
+def test_a_frame_in_a_driver_is_known_however_often_its_event_is_promoted_meanwhile(sender: Sender) -> None:
+    sender.soft("sample", 10 * MS)
+    taken = take(sender)
+    for now in range(MS, 8 * MS, MS):
+        sender.frame_deferred(now)
+    sender.frame_sent(taken, 8 * MS)
+    assert sender.sent == ["sample"]
+    assert sender.mailbox is None
+
+
+def test_an_event_that_waits_behind_one_of_its_channel_gets_the_next_number(sender: Sender) -> None:
+    channel = Channel()
+    sender.soft("first", 10 * MS, channel=channel)
+    taken = take(sender)
+    sender.soft("urgent", 5 * MS, channel=channel)
+    sender.frame_sent(taken, MS)
+    assert (taken.data, sender.go(2 * MS).data) == (b"\0first", b"\1urgent")
+
+
+def test_an_event_that_expires_in_a_driver_is_told_when_it_was_sent_after_that(sender: Sender) -> None:
+    for name, sent_at in (("good", 29 * MS), ("bad", 31 * MS)):
+        sender.soft(name, 10 * MS, 30 * MS)
+        taken = take(sender)
+        sender.wake(32 * MS)
+        assert not sender.expired
+        sender.frame_sent(taken, sent_at)
+    assert (sender.sent, sender.expired) == (["good"], ["bad"])
+
+
+def test_an_event_that_expired_in_a_driver_that_lost_it_is_told_and_not_sent(sender: Sender) -> None:
+    sender.soft("sample", 10 * MS, 30 * MS)
+    taken = take(sender)
+    sender.wake(31 * MS)
+    sender.queue.frame_gone(taken)
+    assert sender.queue.wake_at == 30 * MS
+    sender.wake(32 * MS)
+    assert sender.expired == ["sample"]
+    assert sender.mailbox is None
+
+
+def test_a_driver_that_was_slow_makes_events_expire_earlier_but_not_in_the_first_half_of_their_validity() -> None:
+    for now, is_dropped in ((10 * MS, False), (19 * MS, False), (21 * MS, True)):
+        sender = Sender()
+        sender.soft("slow", 1)  # late already, so of the highest soft priority
+        sender.frame_sent(take(sender), 10 * MS)
+        sender.soft("next", 1 * MS, 30 * MS, now=10 * MS)
+        sender.queue.mailbox_emptied()
+        sender.resume(now)
+        assert (sender.expired == ["next"]) is is_dropped

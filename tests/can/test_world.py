@@ -669,7 +669,7 @@ def test_equal_events_are_counted_one_by_one(world: World) -> None:
     ("address", "says"),
     [
         ("sim:street?name=a", "there is no world 'street' in this process; known are 'road'"),
-        ("sim:road?name=a&colour=red", "colour is no option; known are name, number, slots, banks"),
+        ("sim:road?name=a&colour=red", "colour is no option; known are name, number, slots, banks, catalog"),
         ("sim:road?name", "write options as name=value"),
         ("sim:road?name=taken", "there is a node 'taken' already"),
         ("sim:road?name=a&number=many", "number is 'many'"),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._channel import EventChannel
+from genus.bus._clock import LateStart, PeriodicTask, TaskTiming, TimeReading
 from genus.bus._collection import Collection, Flavour, RequestHandler
 from genus.bus._link import (
     BatchLink,
@@ -18,8 +19,11 @@ from genus.bus._link import (
     Link,
     ListeningLink,
     ParticipantLink,
+    PreciseClock,
     Publisher,
     SharingLink,
+    SlotPublisher,
+    SlotTimes,
     Timer,
     TroubleHandler,
 )
@@ -57,11 +61,14 @@ __all__ = [
     "KeepingLink",
     "KeepingPublisher",
     "LandingFolder",
+    "LateStart",
     "Link",
     "Listener",
     "ListeningLink",
     "NonReal",
     "ParticipantLink",
+    "PeriodicTask",
+    "PreciseClock",
     "Publisher",
     "QoS",
     "Recorder",
@@ -72,8 +79,12 @@ __all__ = [
     "Reply",
     "RequestHandler",
     "SharingLink",
+    "SlotPublisher",
+    "SlotTimes",
     "Soft",
     "Span",
+    "TaskTiming",
+    "TimeReading",
     "Timer",
     "Traffic",
     "TroubleHandler",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from genus.bus._channel import EventChannel
-from genus.bus._clock import Periodic, SystemClock
+from genus.bus._clock import LateStart, PeriodicTask, SystemClock, TimeReading, datetime_of, system_resolution
 from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler, new_collection
 from genus.bus._delivery import delivery_to, log
 from genus.bus._interested import Interested
@@ -22,6 +22,7 @@ from genus.bus._link import (
     KeepingLink,
     Link,
     ListeningLink,
+    PreciseClock,
     Publisher,
     SharingLink,
     Timer,
@@ -91,7 +92,7 @@ class Bus:
         self._every_event.on_publisher = self._set_publish
         if link is not None:
             link.open(self.receive)
-        self._clock: Clock = link.clock if isinstance(link, ClockLink) else SystemClock()
+        self._clock: Clock = link.clock if isinstance(link, ClockLink) else _system_clock(link)
         self.wait_for = self._clock.wait_for
 
     def __enter__(self) -> "Bus":
@@ -303,7 +304,25 @@ class Bus:
 
     def now(self) -> datetime:
         """The time on this bus, in UTC with microseconds; see `time_ns`."""
-        return _EPOCH + timedelta(microseconds=(self._clock.time_ns() + 500) // 1000)
+        return datetime_of(self._clock.time_ns())
+
+    def time(self) -> TimeReading:
+        """The time on this bus and its precision: a bound on how far it is off the time of the bus.
+
+        On a CAN bus the precision is that of the synchronisation, or None while there is no bound: before the node is
+        synchronised, and after the master was silent for too long. Within a process (`local:`) it is the resolution of
+        the system's clock, which all read. On networks it is None: how far the clocks of two computers differ is not
+        known here.
+
+        >>> from genus import open_bus
+        >>> with open_bus() as bus:
+        ...     reading = bus.time()
+        >>> reading.precision_ns < 1_000_000
+        True
+        """
+        clock = self._clock
+        precision = clock.precision_ns() if isinstance(clock, PreciseClock) else None
+        return TimeReading(clock.time_ns(), precision)
 
     def sleep(self, span: Span | float) -> None:
         """Block for a span of the bus's time: seconds, a timedelta, or text such as `100ms`."""
@@ -312,21 +331,61 @@ class Bus:
     def call_at(self, time: datetime | int, function: Callable[[], object]) -> Timer:
         """Call a function at a time of the bus: a datetime with a time zone, or nanoseconds since 1970.
 
-        The function runs in a thread of the bus and should not take long. Returns a timer to `cancel()`.
+        The function runs in a thread of the bus and should not take long. Returns a timer to `cancel()`. `every` makes
+        tasks for many points of time.
         """
         return self._clock.call_at(time if isinstance(time, int) else _nanoseconds_of(time), function)
 
-    def every(self, period: Span, function: Callable[[], object]) -> Timer:
-        """Call a function once per period of the bus's time, the first time after one period.
+    def every(
+        self,
+        period: Span,
+        function: Callable[[], object],
+        *,
+        offset: Span | None = None,
+        tolerance: Span = "1ms",
+        on_late: Callable[[LateStart], object] | None = None,
+    ) -> PeriodicTask:
+        """Call a function once per period of the bus's time.
 
-        A call that comes too late, because an earlier one took long, is left out. Returns a timer to `cancel()`.
+        A call that comes too late, because an earlier one took long, is left out. The function runs in a thread of the
+        bus and should not take long.
+
+        Args:
+            period: The time between two calls.
+            function: Is called without arguments.
+            offset: The calls are at the points of time that are this much after a multiple of the period since 1970,
+                UTC: at the same instants in all programs on the bus, as precisely as `time()` says, and at fixed places
+                in the calendar of a CAN bus. While a CAN bus has no common time, nothing is called. Without an offset
+                the first call is one period from now.
+            tolerance: How late a call may be before it counts as late.
+            on_late: Is called with a `LateStart` before a call that is late, or before which others were left out.
+
+        Returns:
+            The task: `cancel()` ends it, `timing` says how its starts kept their times.
+
+        Raises:
+            BusError: A time cannot be read, or the period is zero.
 
         >>> from genus import open_bus
         >>> with open_bus() as bus:
-        ...     timer = bus.every("100ms", lambda: None)
-        ...     timer.cancel()
+        ...     task = bus.every("100ms", lambda: None, offset="20ms")
+        ...     task.cancel()
+        >>> task.timing
+        TaskTiming(starts=0, late=0, left_out=0, worst_late_ns=0)
         """
-        return Periodic(self._clock, nanoseconds(period, "period"), function)
+        return PeriodicTask(
+            self._clock,
+            nanoseconds(period, "period"),
+            function,
+            offset_ns=None if offset is None else nanoseconds(offset, "offset"),
+            tolerance_ns=nanoseconds(tolerance, "tolerance"),
+            on_late=on_late,
+            is_known=self._knows_time,
+        )
+
+    def _knows_time(self) -> bool:
+        """Whether there is a common time: always, unless the medium has a clock that says there is none."""
+        return not isinstance(self._link, ClockLink) or self.time().precision_ns is not None
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -572,6 +631,11 @@ def _tell(group: RoundRobin, trouble: object) -> None:
             handler(trouble)
         except Exception:
             log().exception("a trouble handler failed on %r", trouble)
+
+
+def _system_clock(link: Link | None) -> SystemClock:
+    """The system's clock; its precision is known only within a process."""
+    return SystemClock(precision_ns=(lambda: None) if link is not None else system_resolution)
 
 
 def _nanoseconds_of(time: datetime) -> int:

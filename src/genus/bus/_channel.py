@@ -1,11 +1,12 @@
 """`EventChannel`: publishing one event type with a quality of service."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from genus.bus._clock import LateStart, PeriodicTask
 from genus.bus._last_values import LastValuePublisher
-from genus.bus._link import Publisher, TroubleHandler
-from genus.bus._qos import Keep, QoS
+from genus.bus._link import Publisher, SlotPublisher, SlotTimes, TroubleHandler
+from genus.bus._qos import Keep, QoS, Span, nanoseconds
 from genus.errors import BusError
 from genus.model import is_event_type, is_type, name_of, vector
 
@@ -24,6 +25,17 @@ class ChannelOwner(Protocol):
         keep: Keep | None = None,
     ) -> Publisher:
         """Prepare to publish a type with a quality of service."""
+
+    def every(
+        self,
+        period: Span,
+        function: Callable[[], object],
+        *,
+        offset: Span | None = None,
+        tolerance: Span = "1ms",
+        on_late: Callable[[LateStart], object] | None = None,
+    ) -> PeriodicTask:
+        """Call a function once per period of the bus's time."""
 
 
 class EventChannel(Generic[T]):
@@ -86,6 +98,43 @@ class EventChannel(Generic[T]):
         if type(event) is not self.type:
             raise BusError(f"{self!r} cannot publish a {type(event).__name__}; a channel carries one type")
         self._publisher.publish(event)
+
+    @property
+    def slot(self) -> SlotTimes | None:
+        """When the slots of a hard channel are that is announced; None for others."""
+        return self._publisher.slot if isinstance(self._publisher, SlotPublisher) else None
+
+    def every_slot(
+        self,
+        function: Callable[[], object],
+        *,
+        lead: Span = "1ms",
+        tolerance: Span = "1ms",
+        on_late: Callable[[LateStart], object] | None = None,
+    ) -> PeriodicTask:
+        """Call a function shortly before each slot of a hard channel, so that what it publishes is sent in it.
+
+        Args:
+            function: Is called without arguments, in a thread of the bus.
+            lead: How long before the start of the slot it is called.
+            tolerance: How late a call may be before it counts as late.
+            on_late: Is called with a `LateStart`, as by `bus.every`.
+
+        Returns:
+            The task, which `cancel()` ends.
+
+        Raises:
+            BusError: The channel was not announced, has no slots, or the lead is not shorter than its period.
+        """
+        slot = self.slot
+        if slot is None:
+            why = "was not announced" if self._publisher is None else "has no slots; only hard channels have some"
+            raise BusError(f"{self!r} {why}")
+        lead_ns = nanoseconds(lead, "lead")
+        if lead_ns >= slot.period_ns:
+            raise BusError(f"lead is {lead}, not shorter than the period of {slot.period_ns} ns")
+        offset = f"{(slot.offset_ns - lead_ns) % slot.period_ns}ns"
+        return self._bus.every(f"{slot.period_ns}ns", function, offset=offset, tolerance=tolerance, on_late=on_late)
 
     def forget(self, **key: object) -> int:
         """Keep last values no more: those with the given values, or all of this bus; returns how many it had.

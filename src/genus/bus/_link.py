@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import msgspec
+
 from genus.bus._qos import Keep, QoS
 from genus.filters import Subscription
 from genus.model import Event
@@ -197,6 +199,32 @@ class Clock(Protocol):
 
     def close(self) -> None:
         """Make no more calls."""
+
+
+@runtime_checkable
+class PreciseClock(Clock, Protocol):
+    """A clock that knows how far it may be off."""
+
+    def precision_ns(self) -> int | None:
+        """A bound on the error of `time_ns`; None while there is none."""
+
+
+class SlotTimes(msgspec.Struct, frozen=True):
+    """When the slots of a hard channel are, in the bus's time: they start `offset_ns` after multiples of the period."""
+
+    period_ns: int
+    offset_ns: int
+    length_ns: int
+    """From the start, when the event is taken, to the deadline, when it is delivered."""
+
+
+@runtime_checkable
+class SlotPublisher(Publisher, Protocol):
+    """A publisher whose events may go in slots of a calendar."""
+
+    @property
+    def slot(self) -> SlotTimes | None:
+        """Its slots; None if it has none."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from genus.bus._collection import Collection
 from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublisher, check_keep
-from genus.bus._link import ChannelLink, Link, Publisher, RepeatingLink, TroubleHandler
+from genus.bus._link import ChannelLink, Link, Publisher, RepeatingLink, SlotPublisher, SlotTimes, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of
@@ -64,6 +64,11 @@ class StampingPublisher:
     def publish(self, event: Any) -> None:
         """Publish an event of the type."""
         self._publisher.publish(self._stamp(event))
+
+    @property
+    def slot(self) -> SlotTimes | None:
+        """The slots of its calendar; None if it has none."""
+        return self._publisher.slot if isinstance(self._publisher, SlotPublisher) else None
 
 
 class CollectionPublisher:

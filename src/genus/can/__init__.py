@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         NumberLost,
         OffTheBus,
         Trouble,
+        WrongCatalog,
     )
     from genus.can._plan import (
         Advice,
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
         estimate_clock,
     )
     from genus.can._protocol.messages import Claim, GetEtag, QosClass, Supply, parse_message
-    from genus.can._protocol.notices import EtagsRefused, NumberConflict, RoleChanged, StoreFailed
+    from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NumberConflict, RoleChanged, StoreFailed
     from genus.can._protocol.time_service import (
         ClockStepped,
         MasterChanged,
@@ -130,6 +131,7 @@ __all__ = [
     "BusSpec",
     "Calendar",
     "CanLog",
+    "ChannelConflict",
     "ChannelResult",
     "ChannelSpec",
     "ChannelStatistics",
@@ -229,6 +231,7 @@ __all__ = [
     "Trouble",
     "Verdict",
     "World",
+    "WrongCatalog",
     "address_types",
     "calendar_lines",
     "decode_log",
@@ -281,7 +284,7 @@ if not TYPE_CHECKING:
         _node__reports="Report",
         _node__troubles=(
             "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped NotBound "
-            "NotConfirmed NotSent NumberLost OffTheBus Trouble"
+            "NotConfirmed NotSent NumberLost OffTheBus Trouble WrongCatalog"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "
@@ -297,7 +300,7 @@ if not TYPE_CHECKING:
             "ClockAssumptions ClockEstimate ClockLine ClockSample UNBOUNDED_PRECISION estimate_clock"
         ),
         _protocol__messages="Claim GetEtag QosClass Supply parse_message",
-        _protocol__notices="EtagsRefused NumberConflict RoleChanged StoreFailed",
+        _protocol__notices="ChannelConflict EtagsRefused NumberConflict RoleChanged StoreFailed",
         _protocol__time_service=(
             "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
         ),

@@ -191,7 +191,13 @@ class Quality(ParamType[QoS]):
     shell_complete=complete_types,
     help="Publish events of TYPE, one JSON object a line of stdin.",
 )
-@click.option("--qos", type=Quality(), default="none", show_default=True, help="hard:10ms:1, soft:20ms:100ms or none.")
+@click.option(
+    "--qos",
+    type=Quality(),
+    default="none",
+    show_default=True,
+    help="hard:10ms:1, hard:50ms:1:sporadic, soft:20ms:100ms or none.",
+)
 @click.option(
     "--carries", multiple=True, metavar="ATTRIBUTE", help="A context attribute that the events have; may be repeated."
 )

@@ -23,6 +23,7 @@ from genus.can._live.error_frames import (
     PROTOCOL_ON_TRANSMISSION,
     RESTARTED,
     TX_PASSIVE,
+    TX_WARNING,
 )
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
@@ -175,7 +176,7 @@ class EmulatedCanBus(can.BusABC):
         self._size = fifo
         self._echo = echo
         self._epoch = epoch_s
-        self._is_passive = False
+        self._error_state = ACTIVE
         self._received: queue.SimpleQueue[can.Message] = queue.SimpleQueue()
         self._controller = network.wire.attach(Controller(number, mailboxes=1))
         self._controller.connect(
@@ -192,6 +193,10 @@ class EmulatedCanBus(can.BusABC):
     def state(self) -> can.BusState:
         """ERROR while the controller is off the bus."""
         return can.BusState.ERROR if self._controller.off else can.BusState.ACTIVE
+
+    @state.setter
+    def state(self, new_state: can.BusState) -> None:
+        raise NotImplementedError("the state of an emulated controller follows from what happens on the bus")
 
     def send(self, msg: can.Message, timeout: float | None = None) -> None:
         """Put a message into the driver's queue; CanOperationError if it is full, or off the bus."""
@@ -226,10 +231,9 @@ class EmulatedCanBus(can.BusABC):
 
     def _recv_internal(self, timeout: float | None) -> tuple[can.Message | None, bool]:
         try:
-            message = self._received.get(timeout != 0, timeout)
+            return self._received.get(timeout != 0, timeout), True
         except queue.Empty:
-            return None, False
-        return message, message.is_error_frame  # filters do not apply to error frames
+            return None, True
 
     # -- what the controller does --------------------------------------------------------------------------------------
 
@@ -259,7 +263,7 @@ class EmulatedCanBus(can.BusABC):
     def _bus_off(self, now: int) -> None:
         """The controller is off the bus: the queue is lost."""
         self._fifo.clear()
-        self._is_passive = False
+        self._error_state = ACTIVE
         self._put_error(BUS_OFF, bytes(8), now)
 
     def _bus_on(self, now: int) -> None:
@@ -267,9 +271,11 @@ class EmulatedCanBus(can.BusABC):
         self._put_error(RESTARTED, bytes(8), now)
 
     def _report_state(self, now: int) -> None:
-        if self._controller.is_passive != self._is_passive:
-            self._is_passive = not self._is_passive
-            self._put_error(CONTROLLER, bytes([0, TX_PASSIVE if self._is_passive else ACTIVE]), now)
+        controller = self._controller
+        state = TX_PASSIVE if controller.is_passive else TX_WARNING if controller.has_warning else ACTIVE
+        if state != self._error_state:
+            self._error_state = state
+            self._put_error(CONTROLLER, bytes([0, state]), now)
 
     def _put_error(self, classes: int, data: bytes, now: int) -> None:
         stamp = self._epoch + now / 1e9
@@ -288,5 +294,6 @@ class EmulatedCanBus(can.BusABC):
         )
 
     def _put(self, message: can.Message) -> None:
-        self._received.put(message)
-        self.on_message()
+        if message.is_error_frame or self._matches_filters(message):
+            self._received.put(message)
+            self.on_message()

@@ -1,6 +1,18 @@
 """The rows of the fault table, each of which can be run: see `docs/faults.md`."""
 
-from tests.can.fault_table import brokers, clocks, frames, fuzz, live, stations
+from tests.can.fault_table import brokers, clocks, drivers, frames, fuzz, live, stations
 from tests.can.fault_table.row import ROWS, Observation, Row, Setting
 
-__all__ = ["ROWS", "Observation", "Row", "Setting", "brokers", "clocks", "frames", "fuzz", "live", "stations"]
+__all__ = [
+    "ROWS",
+    "Observation",
+    "Row",
+    "Setting",
+    "brokers",
+    "clocks",
+    "drivers",
+    "frames",
+    "fuzz",
+    "live",
+    "stations",
+]

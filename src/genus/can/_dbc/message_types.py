@@ -160,8 +160,6 @@ class SignalDecoder(NamedTuple):
     """The bits as the integer, signed or unsigned, or the float that multiplexers and value tables use."""
     label: str | None
     members: Mapping[Any, Enum]
-    needs: int
-    """How many bytes a frame must have so that the signal is in it."""
     layout: SignalLayout
 
 
@@ -173,7 +171,7 @@ class MessageDecoder:
         self.cls = cls
         self._signals: dict[str | None, list[SignalDecoder]] = {}
         for signal in layout.signals:
-            self._signals.setdefault(signal.multiplexer, []).append(_signal_decoder(signal, layout, cls))
+            self._signals.setdefault(signal.multiplexer, []).append(_signal_decoder(signal, cls))
         self._selected: dict[tuple[str, Any], list[SignalDecoder]] = {}
 
     def context(self, frame_id: int) -> dict[str, Any]:
@@ -195,9 +193,10 @@ class MessageDecoder:
         values: dict[str, Any] = {}
         waiting = [self._signals.get(None, [])]
         while waiting:
-            for attribute, big_endian, shift, mask, value, raw, label, members, needs, layout in waiting.pop():
-                if needs > reach:
-                    continue
+            group = waiting.pop()
+            if reach < length:
+                group = [each for each in group if each.layout.bytes_needed(length) <= reach]
+            for attribute, big_endian, shift, mask, value, raw, label, members, layout in group:
                 bits = numbers[big_endian] >> shift & mask
                 values[attribute] = value(bits)
                 if label is not None and (member := members.get(raw(bits))) is not None:
@@ -217,11 +216,10 @@ class MessageDecoder:
         return selected
 
 
-def _signal_decoder(signal: SignalLayout, message: MessageLayout, cls: type[Event]) -> SignalDecoder:
-    raw, needs = _raw(signal), signal.bytes_needed(message.length)
+def _signal_decoder(signal: SignalLayout, cls: type[Event]) -> SignalDecoder:
+    raw = _raw(signal)
     bits = signal.big_endian, signal.shift, signal.mask
-    labels = signal.label, _members(signal, cls)
-    return SignalDecoder(signal.attribute, *bits, _value(signal, raw), raw, *labels, needs, signal)
+    return SignalDecoder(signal.attribute, *bits, _value(signal, raw), raw, signal.label, _members(signal, cls), signal)
 
 
 def _raw(signal: SignalLayout) -> Convert:

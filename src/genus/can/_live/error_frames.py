@@ -31,7 +31,7 @@ class ErrorReport(msgspec.Struct, frozen=True):
     bus_off: bool
     restarted: bool
     passive: bool | None
-    """Whether the controller became error passive (True) or active (False); None if neither."""
+    """Whether the controller became error passive, or is near it (a warning): True; or active: False; else None."""
     failed: bool
     """A frame of this controller was corrupted, or not acknowledged."""
     lost: bool
@@ -50,7 +50,7 @@ def parse_error(identifier: int, data: bytes) -> ErrorReport:
     return ErrorReport(
         bus_off=bool(identifier & BUS_OFF),
         restarted=bool(identifier & RESTARTED),
-        passive=True if controller & (RX_PASSIVE | TX_PASSIVE) else False if controller & _NOT_PASSIVE else None,
+        passive=True if controller & _WITH_ERRORS else False if controller & ACTIVE else None,
         failed=bool(identifier & NO_ACKNOWLEDGEMENT or on_transmission),
         lost=bool(identifier & LOST_ARBITRATION),
         dropped=bool(identifier & TX_TIMEOUT),
@@ -58,5 +58,5 @@ def parse_error(identifier: int, data: bytes) -> ErrorReport:
     )
 
 
-_NOT_PASSIVE = ACTIVE | RX_WARNING | TX_WARNING
-"""States below error passive: a controller that leaves that state reports one of these."""
+_WITH_ERRORS = RX_WARNING | TX_WARNING | RX_PASSIVE | TX_PASSIVE
+"""States in which a node does not use slots that are planned for an error active controller: counters above 95."""

@@ -88,7 +88,10 @@ class BusDriver:
 
     def poll(self) -> str:
         """The state of the interface; most interfaces are always active."""
-        return _STATES.get(self.bus.state, "active")
+        try:
+            return _STATES.get(self.bus.state, "active")
+        except (NotImplementedError, can.CanError, OSError):
+            return "active"
 
 
 _STATES = {can.BusState.ACTIVE: "active", can.BusState.PASSIVE: "passive", can.BusState.ERROR: "error"}
@@ -188,10 +191,11 @@ class LiveHost:
 
     def _wait_and_wake(self) -> None:
         """Wait until the next timer is due, or for a while; process it if it is due."""
-        due, now = self._port.wake_at, self.clock()
+        now = self.clock()
         if now - self._polled_at >= _POLL_S * 1e9:
             self._polled_at = now
             self._port.poll(self._driver.poll(), now)
+        due = self._port.wake_at
         left = _POLL_S if due is None else (due - now) / 1e9
         if left > 0:
             self._lock.wait(min(left, _POLL_S))

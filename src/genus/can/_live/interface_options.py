@@ -22,7 +22,7 @@ _NOT_OPTIONS = frozenset({"self", "args", "kwargs"})
 _TIMING = frozenset(
     name for kind in (can.BitTiming, can.BitTimingFd) for name in inspect.signature(kind).parameters if name != "strict"
 )
-"""Bit timings in registers; python-can makes a `timing` of them."""
+"""Bit timings in registers; python-can makes a `timing` of them if they begin with the clock frequency, `f_clock`."""
 
 
 def known_options(interface: str) -> frozenset[str] | None:
@@ -68,7 +68,7 @@ def interface_arguments(address: CanAddress) -> dict[str, Any]:
                 f"can:{address.interface} has no option {name!r}; {did_you_mean(name, options)}"
                 f"it has {', '.join(options)}"
             )
-    if "bitrate" in known and not {"timing", *_TIMING} & arguments.keys():
+    if "bitrate" in known and not {"timing", "f_clock"} & arguments.keys():
         arguments["bitrate"] = address.timing.bitrate
         if address.fd and "data_bitrate" in known:
             arguments["data_bitrate"] = address.timing.data_bitrate

@@ -1,6 +1,7 @@
 """`CanLink`: a node or the databases of this process on a CAN bus through python-can, for `open_bus("can:...")`."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from genus.can._foreign.machine import ForeignMachine
 from genus.can._live.address import CanAddress, parse_address
 from genus.can._live.host import LiveHost
 from genus.can._live.interface_options import interface_arguments
-from genus.can._live.interfaces import Confirmation, profile_of
+from genus.can._live.interfaces import UNKNOWN, Confirmation, profile_of
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, Tap, log, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.troubles import NotBound, TroubleHandler
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
+from genus.can._protocol.clock_model import known_precision
 from genus.can._protocol.etags import FileEtags
 from genus.can._wire.frame import UNCONFIGURED_NODE
 from genus.catalog import Catalog
@@ -39,12 +41,18 @@ except (ImportError, AttributeError) as missing:
     raise missing_extra("a live CAN bus needs python-can", "can") from missing
 
 
+_REFUSALS = (TypeError, ValueError, NotImplementedError)
+"""What interfaces raise that cannot return own frames."""
+
+
 def open_interface(address: CanAddress) -> "can.BusABC":
     """Open the python-can bus of an address; BusError if that fails, or an option is unknown."""
     arguments = interface_arguments(address)
-    if profile_of(address.interface, address.confirm).asks_for_echo:
-        arguments["receive_own_messages"] = True
+    profile = profile_of(address.interface, address.confirm)
     try:
+        if profile.asks_for_echo:
+            with suppress(*_REFUSALS if profile is UNKNOWN else ()):
+                return can.Bus(interface=address.interface, **{**arguments, "receive_own_messages": True})
         return can.Bus(interface=address.interface, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
         where = "".join(f" {name}={value}" for name, value in address.options.items())
@@ -103,7 +111,11 @@ class CanLink(NodeLink):
             self._driver, self._clock = host, SystemClock(host.clock)
             self._set_taps(self._taps)
         else:
-            self.run(node, host, SystemClock(lambda: node.time.global_time(host.clock())))
+            time = node.time
+            clock = SystemClock(
+                lambda: time.global_time(host.clock()), lambda: known_precision(time.precision(host.clock()))
+            )
+            self.run(node, host, clock)
 
     # -- publishing --------------------------------------------------------------------------------------------------
 

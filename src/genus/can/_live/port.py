@@ -28,6 +28,8 @@ CONFIRM_TIMEOUT_NS = 500_000_000
 """A frame that is not confirmed for so long is reported."""
 GIVE_UP_NS = 10 * CONFIRM_TIMEOUT_NS
 """A frame that is not confirmed for so long is gone, unless the controller has errors on the bus."""
+PROBE_NS = 4 * CONFIRM_TIMEOUT_NS
+"""An interface that is not known and returns nothing for so long does not confirm."""
 FIRST_RETRY_NS, LAST_RETRY_NS = 1_000_000, 100_000_000
 """After these times a frame that the driver refused is tried again: the first time, and at most."""
 
@@ -78,6 +80,8 @@ class DriverPort:
         """Frames sent, received and ignored, and failures by reason."""
         self.confirmation = profile.confirmation
         self._profile = profile
+        self._marks_own = profile.marks_own and profile.confirmation is not Confirmation.PROBE
+        """Whether an echo has `is_rx` False; what is not known is learned from the first one."""
         self._driver = driver
         self._stamps = StampClock()
         self._echoes = EchoFilter()
@@ -110,8 +114,10 @@ class DriverPort:
         at = self._stamps.time_of(stamp_s, now)
         if self._is_off and is_rx:
             self._return_to_bus(now)
-        mailbox = self._find_in_driver(frame)
+        mailbox = None if is_rx and self._marks_own else self._find_in_driver(frame)
         if mailbox is not None:
+            if self.confirmation is Confirmation.PROBE:
+                self.confirmation, self._marks_own = Confirmation.ECHO, not is_rx
             self._confirm(mailbox, at, now)
         elif self._echoes.recognise(frame, now) or self._is_stray_echo(is_rx):
             self.counts["echoes ignored"] += 1
@@ -166,7 +172,8 @@ class DriverPort:
         for mailbox in MAILBOXES:
             entry = self._in_driver[mailbox]
             if entry is not None:
-                times.append(entry.since + (GIVE_UP_NS if entry.reported else CONFIRM_TIMEOUT_NS))
+                last = PROBE_NS if self.confirmation is Confirmation.PROBE else GIVE_UP_NS
+                times.append(entry.since + (last if entry.reported else CONFIRM_TIMEOUT_NS))
             elif self._waiting[mailbox] is not None and not self._is_off:
                 times.append(self._retry_at[mailbox])
         return min((at for at in times if at is not None), default=None)
@@ -279,13 +286,12 @@ class DriverPort:
 
     def _is_stray_echo(self, is_rx: bool) -> bool:
         """Whether an own frame came back that nobody waits for: its confirmation came too late."""
-        return not is_rx and self._profile.marks_own and not self._profile.marks_local
+        return not is_rx and self._marks_own and not self._profile.marks_local
 
     def _confirm(self, mailbox: int, at: int, now: int) -> None:
         entry = self._in_driver[mailbox]
         assert entry is not None
         self._in_driver[mailbox] = None
-        self.confirmation = Confirmation.ECHO
         self.counts["sent"] += 1
         self.machine.sent(entry.frame, at)
         self.machine.wake(now)  # what is next is chosen by the present time, not by that of the stamp
@@ -313,7 +319,7 @@ class DriverPort:
         entry = self._in_driver[mailbox]
         if entry is None or now - entry.since < CONFIRM_TIMEOUT_NS:
             return
-        if self.confirmation is Confirmation.PROBE:
+        if self.confirmation is Confirmation.PROBE and now - entry.since >= PROBE_NS and not self._is_passive:
             self._stop_probing(now)
         elif not entry.reported:
             entry.reported = True
@@ -332,6 +338,7 @@ class DriverPort:
         for mailbox, entry in enumerate(self._in_driver):
             self._in_driver[mailbox] = None
             if entry is not None:
+                self._echoes.expect(entry.frame, now)
                 self.counts["sent"] += 1
                 self.machine.sent(entry.frame, now)
 

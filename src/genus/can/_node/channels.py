@@ -7,10 +7,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import QoS, Soft, nanoseconds
+from genus.bus._qos import Hard, QoS, Soft, nanoseconds
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import OutgoingEvent
+from genus.can._protocol.layouts import Layout
+from genus.can._protocol.messages import Signature
 from genus.can._wire.frame import subject_uid
 from genus.can._wire.length import padded_size
 from genus.can._wire.payload import PayloadCodec
@@ -91,8 +93,15 @@ class TxChannel:
         self.started: OutgoingEvent | None = None
         self.waiting = 0
         """Events that are published and neither sent nor dropped."""
-        self.reporting = False
-        """Whether a report waits to be sent."""
+        self.reporting = self.signing = False
+        """Whether a report, and a signature, waits to be sent."""
+        self.published_at: int | None = None
+        """When the last sporadic event was published, in the bus's time."""
+        self.opened_at: int | None = None
+        """When it became ready."""
+        self.objectors: set[int] = set()
+        """The nodes that objected to what it publishes."""
+        self.wire_layout: Layout | None = None
         self.announcements: list[Announcement] = []
         self.counts = TxCounts()
         self.capacity = capacity
@@ -100,6 +109,12 @@ class TxChannel:
         self._fd = fd
         self._sequence = 0
         self._transfer = 0
+
+    @property
+    def reported(self) -> int:
+        """How many events its reports count: those that were sent, and of sporadic ones all that were to be sent."""
+        sporadic = isinstance(self.qos, Hard) and self.qos.sporadic
+        return self.counts.sent + (self.counts.failed if sporadic else 0)
 
     @property
     def frames(self) -> int:
@@ -115,8 +130,14 @@ class TxChannel:
                 vector.find(name)
         self.layout = layout_of(self.cls, vector, catalog.tagged_attributes(self.name))
         self.etag = catalog.etag(self.name)
+        self.wire_layout = Layout.of(catalog, self.name)
         self.largest = self.layout.max_size_carrying(self.carries)
         self.segmented = self.largest is None or self.largest > self.capacity
+
+    def layout_signature(self, node: int) -> Signature:
+        """What its events are, as the node with this number says it."""
+        assert self.wire_layout is not None, "a channel that is bound has the layout of its catalog"
+        return self.wire_layout.sign(node)
 
     def describe_excess(self, event: Event, size: int) -> str:
         """Why an event does not fit the channel."""
@@ -166,13 +187,15 @@ class SequenceTracker:
     """
 
     __slots__ = (
-        *("segmented", "received", "lost"),
+        *("segmented", "agreed", "received", "lost"),
         *("_last", "_data", "_seen_at", "_reported", "_unreported", "_explained"),
     )
 
     def __init__(self, *, segmented: bool | None = None) -> None:
         self.segmented = segmented
         """Whether its events come in segments; None while that is not known."""
+        self.agreed = False
+        """Whether its events are known to be what the catalog says."""
         self.received = 0
         self.lost = 0
         self._last = -1

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Clock, Publisher
+from genus.bus._link import Clock, Publisher, SlotTimes
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
-from genus.can._node.troubles import NotBound, TroubleHandler
+from genus.can._node.troubles import NotBound, NumberLost, TroubleHandler, WrongCatalog
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
@@ -75,7 +75,7 @@ class NodeLink:
                 f"{name_of(cls)} cannot be announced with keep=1: a CAN bus keeps no last values; "
                 "publish the state again from time to time, or when it is requested"
             )
-        publisher = NodePublisher(self, cls, qos, on_trouble, carries)
+        publisher = NodePublisher(self, cls, qos, on_trouble or log_refusal, carries)
         publisher.announcement = made = self.driver.call(publisher.announce)
         self.driver.wait_for(lambda: made.state != "binding", BINDING_S)
         if made.state != "ready":
@@ -109,8 +109,8 @@ class NodeLink:
             self._driver.call(lambda now: self.node.withdraw(publisher.announcement, now))
 
     def _missing_answer(self) -> str:
-        if self.node.number is None and self.node.notices["NumberConflict"]:
-            return "another node has its number, under a lower uid; give each node a number of its own"
+        if self.node.why_without_number:
+            return self.node.why_without_number
         if self.node.number is None:
             return f"no broker gave this node a number within {BINDING_S:g} s; start one with `genus can broker`"
         if self.node.catalog is None:
@@ -235,6 +235,14 @@ class NodePublisher:
         node = self._link.node
         return node.announce(self._cls, self._qos, now, on_trouble=self._on_trouble, carries=self._carries)
 
+    @property
+    def slot(self) -> SlotTimes | None:
+        """The slots of the calendar that its events go in; None without."""
+        sender = self.announcement.channel.slot_sender
+        return (
+            None if sender is None else SlotTimes(sender.slot.period_ns, sender.slot.offset_ns, sender.slot.length_ns)
+        )
+
     def withdraw(self) -> None:
         """Publish no more."""
         self._link.withdraw(self)
@@ -268,6 +276,8 @@ def _opened(part: T | None) -> T:
 
 
 def log_refusal(trouble: object) -> None:
-    """Without a trouble handler, a subscription that can never match is logged."""
-    if isinstance(trouble, NotBound):
+    """Without a trouble handler, what makes a channel or a subscription useless is logged."""
+    if isinstance(trouble, NotBound | WrongCatalog):
         log.warning("%s: %s", trouble.channel, trouble.reason)
+    elif isinstance(trouble, NumberLost):
+        log.warning("node number %d is that of another node, with uid %016x", trouble.number, trouble.other_uid)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from genus.bus._qos import Hard, QoS, Soft, nanoseconds
+from genus.can._node.agreement import Agreement
 from genus.can._node.channels import Interest, TxChannel
 from genus.can._node.context import Context
 from genus.can._node.rx import Receiver
@@ -13,7 +14,8 @@ from genus.can._protocol.binding import BindingClient
 from genus.can._protocol.catalog_queries import CatalogClient
 from genus.can._protocol.configuration import ConfigurationClient
 from genus.can._protocol.etags import EtagSource
-from genus.can._protocol.messages import Announce, QosClass, RefusalReason, catalog_digest, parse_message
+from genus.can._protocol.layouts import conflict_between
+from genus.can._protocol.messages import Announce, QosClass, RefusalReason, Signature, catalog_digest, parse_message
 from genus.can._protocol.notices import (
     BindingRefused,
     Bound,
@@ -24,6 +26,7 @@ from genus.can._protocol.notices import (
     NumberConflict,
     RequestUnanswered,
 )
+from genus.can._protocol.signatures import SAME_CATALOG
 from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
@@ -84,6 +87,9 @@ class Membership:
         self.questions = CatalogClient(
             send=context.queue.add_frame, withdraw=context.queue.remove_frame, notify=self.handle_notice
         )
+        self._lost: NumberLost | None = None
+        """The number that it had, while it has none."""
+        self.agreement = Agreement(context, tx, rx, number=lambda: self.number, catalog=lambda: self.catalog)
 
     def start(self) -> None:
         """Claim the node's number, or ask for one."""
@@ -97,6 +103,9 @@ class Membership:
     def receive(self, frame: Frame) -> None:
         """Receive a frame of the protocols."""
         self.configuration.receive(frame, self._context.now)
+        if isinstance(signature := parse_message(frame), Signature):
+            self.find_new_etags(signature.etag)
+        self.agreement.receive(frame)
         if self.needs_broker:
             self.binding.receive(frame, self._context.now)
             self.questions.receive(frame, self._context.now)
@@ -128,6 +137,7 @@ class Membership:
         for interest in self._rx.interests:
             self._add_filter(interest)
         self._set_filters()
+        self.agreement.use()
 
     def register_classes(self, subscription: Subscription) -> None:
         """Make the classes of this process known to the catalog before it would declare others of the same names."""
@@ -141,6 +151,7 @@ class Membership:
         if not self._take_etags(interest.subscription.types):
             self._add_filter(interest)
             self._set_filters()
+            self.agreement.review(interest)
 
     def remove(self, interest: Interest) -> None:
         """Remove a subscription from the acceptance filters."""
@@ -250,6 +261,7 @@ class Membership:
             span_us=_span_ns(channel.qos) // 1000,
         )
         self._tx.open(channel)
+        self.agreement.review()
 
     def _bound(self, bound: Bound) -> None:
         if self._lacks_etag(bound.subject):  # the broker gave it just now
@@ -327,35 +339,67 @@ class Membership:
             self._context.call(self._on_notice, notice)
 
     def _join(self, number: int) -> None:
-        self.number = number
+        self.number, self._lost = number, None
         self._tx.renumber(number)
         self.binding.join(number, self._context.now)
         self.questions.join(number, self._context.now)
+        self.agreement.join()
         if self.catalog is not None:
             self.use(self.catalog)
         else:
             self.questions.ask_catalog(self._context.now)
+
+    @property
+    def why_without_number(self) -> str:
+        """Why it has no number, if it lost one; else an empty text."""
+        if self._lost is None:
+            return ""
+        return (
+            f"this node lost its number {self._lost.number} to the node with uid {self._lost.other_uid:016x}, and no "
+            "broker has given it another; give each node a number of its own, or start a broker with `genus can broker`"
+        )
 
     def _has_catalog(self, digest: int) -> bool:
         return self.catalog is not None and digest == catalog_digest(self.catalog.text())
 
     def _received(self, catalog: Catalog) -> None:
         """Use the broker's catalog, unless it is older than the node's own, or a different one."""
-        if self.catalog is None or catalog.extends(self.catalog):
+        own = self.catalog
+        if own is None or catalog.extends(own):
             self.use(catalog)
-        elif not self.catalog.extends(catalog):
-            for channel in self._tx.channels.values():
-                self._tx.refuse(channel, "the broker has another catalog than this node")
+        elif not own.extends(catalog):
+            self._refuse_conflicts(own, catalog)
+
+    def _refuse_conflicts(self, own: Catalog, brokers: Catalog) -> None:
+        """The broker has a different catalog: refuse what it contradicts, or what it does not have."""
+        for channel in self._tx.channels.values():
+            if (reason := _broker_conflict(own, brokers, [channel.name])) is not None:
+                self._tx.refuse(channel, reason)
+        for interest in self._rx.interests:
+            if (reason := _broker_conflict(own, brokers, _event_types(interest.subscription.types))) is not None:
+                self._rx.refuse(interest, reason)
 
     def _leave(self, trouble: NumberLost) -> None:
         """The node lost its number: send nothing until it has another."""
         self._tx.report_to_all(trouble)
-        self.number = None
+        self.number, self._lost = None, trouble
         self.needs_broker = True
-        self._tx.suspend()
+        self._tx.suspend(self.why_without_number)
         self._context.clear()
+        self.agreement.leave()
         self.binding.leave()
         self.questions.leave()
+
+
+def _broker_conflict(own: Catalog, brokers: Catalog, names: Iterable[str]) -> str | None:
+    """Why types cannot be used where the broker has a different catalog; None if they are the same there."""
+    for name in names:
+        reason = conflict_between(brokers, own, name)
+        if reason is None and name in own and (name not in brokers or not own.has_etag(name)):
+            reason = f"{name} is {'not in it' if name not in brokers else 'without an event tag here'}"
+        if reason is not None:
+            return f"the broker has another catalog than this node ({reason}); {SAME_CATALOG}"
+    return None
 
 
 def class_of(qos: QoS) -> QosClass:

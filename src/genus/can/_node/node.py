@@ -131,7 +131,7 @@ class Node:
             seed=seed,
         )
         asking = (self._membership.configuration, self._membership.binding, self._membership.questions)
-        timed = (*asking, self._clock, self._dispatcher, self.tx.reporter)
+        timed = (*asking, self._membership.agreement, self._clock, self._dispatcher, self.tx.reporter)
         self._timed: list[_Timed] = [each for each in timed if each is not None]
 
     @property
@@ -143,6 +143,11 @@ class Node:
     def catalog(self) -> Catalog | None:
         """The catalog it reads event tags by; None until it has one."""
         return self._membership.catalog
+
+    @property
+    def why_without_number(self) -> str:
+        """Why it has no number, if it lost one; else an empty text."""
+        return self._membership.why_without_number
 
     @property
     def is_calendar_stopped(self) -> bool:

@@ -1,4 +1,7 @@
-"""Reports: publishers send the counters of their channels once a second, so that receivers know what they missed."""
+"""Reports: publishers send the counters of their channels once a second, so that receivers know what they missed.
+
+Before the first report, and when a node joins, they send the signature of the channel: what its events are.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -46,6 +49,10 @@ class Report(msgspec.Struct, frozen=True):
         return cls(etag, segmented, packed >> 24 & 0xFFFFFF, packed >> 12 & 0xFFF, packed & 0xFFF)
 
 
+def _do_nothing() -> None:
+    """What follows a signature if nothing is given."""
+
+
 class Reporter:
     """State: when the channels of a node are reported next."""
 
@@ -53,7 +60,20 @@ class Reporter:
         self._context = context
         self._channels = channels
         self._last = -PAUSE_NS
+        self._signs = False
+        """Whether the next reports come with signatures."""
         self.wake_at: int | None = None
+
+    def sign(self, channel: TxChannel, on_sent: Callable[[], None] = _do_nothing) -> None:
+        """Queue the signature of a channel, one at a time; what is to follow it is called when it was sent."""
+        if not channel.signing:
+            channel.signing = True
+            frame = channel.layout_signature(self._context.queue.number).frame()
+            self._context.queue.add_frame(frame, partial(self._signed, channel, on_sent))
+
+    def _signed(self, channel: TxChannel, on_sent: Callable[[], None], now: int) -> None:
+        channel.signing = False
+        on_sent()
 
     def report(self, channel: TxChannel, on_sent: Callable[[int], None] | None = None) -> None:
         """Queue a report of a channel; its counters are read when it gets into the mailbox. One at a time."""
@@ -66,8 +86,9 @@ class Reporter:
             self.wake_at = self._context.now + REPORT_NS
 
     def report_soon(self) -> None:
-        """A node joined the bus and does not know the channels yet: report soon."""
+        """A node joined the bus and does not know the channels yet: sign and report them soon."""
         if self.wake_at is not None and self._context.now - self._last >= PAUSE_NS:
+            self._signs = True
             self.wake_at = min(self.wake_at, self._context.now + SOON_NS)
 
     def wake(self, now: int) -> None:
@@ -76,8 +97,12 @@ class Reporter:
             return
         ready = [channel for channel in self._channels() if channel.state == "ready"]
         self.wake_at, self._last = now + REPORT_NS if ready else None, now
+        signs, self._signs = self._signs, False
         for channel in ready:
-            self.report(channel)
+            if signs:
+                self.sign(channel, partial(self.report, channel))
+            else:
+                self.report(channel)
 
     def _sent(self, channel: TxChannel, on_sent: Callable[[int], None] | None, now: int) -> None:
         channel.reporting = False
@@ -87,5 +112,6 @@ class Reporter:
     def frame(self, channel: TxChannel, priority: int = Priority.SYSTEM) -> Frame:
         """A report of a channel as it is now."""
         counts = channel.counts
-        report = Report(channel.etag, channel.segmented, counts.sent, counts.missed + counts.failed, counts.expired)
+        missed = counts.missed + counts.failed
+        report = Report(channel.etag, channel.segmented, channel.reported, missed, counts.expired)
         return Frame(Identifier(priority, self._context.queue.number, ProtocolEtag.REPORT).pack(), report.pack())

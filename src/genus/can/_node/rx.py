@@ -9,7 +9,7 @@ from genus.bus._codec import Rejected
 from genus.can._node.channels import Interest, RxChannel, SequenceTracker, layout_of, trouble_calls
 from genus.can._node.reports import Report
 from genus.can._node.slots import BusTime, SlotDispatcher, SlotReceiver, occurrence_at
-from genus.can._node.troubles import EventMissing, EventsLost, NotBound, Trouble
+from genus.can._node.troubles import EventMissing, EventsLost, NotBound, Trouble, WrongCatalog
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame
 from genus.can._wire.segments import Reassembler
@@ -56,6 +56,8 @@ class Receiver:
         self._on_event = on_event
         self.on_received: Callable[[Event, int], object] | None = None
         """Is called too, with the event and the number of the node that sent it."""
+        self.agrees: Callable[[int, int, int], bool | None] | None = None
+        """Says whether the events of a node with an event tag are what the catalog says; None: all are."""
         self._catalog: Catalog | None = None
         self._by_etag: dict[int, tuple[RxChannel, int] | None] = {}
         self._own: dict[type, RxChannel | None] = {}
@@ -166,6 +168,8 @@ class Receiver:
             return
         channel, bits = found
         publisher = self._publisher(channel, frame.id >> NODE_SHIFT & 0x7F)
+        if not publisher.agreed and not self._agrees_with(channel, publisher, frame.id >> NODE_SHIFT & 0x7F):
+            return
         if publisher.segmented is None:
             self.dropped["publisher that did not say yet whether it segments"] += 1
             return
@@ -174,6 +178,34 @@ class Receiver:
             self._accept(channel, publisher, bits, payload, frame)
         elif payload is not None:
             self.dropped["empty"] += 1
+
+    def _agrees_with(self, channel: RxChannel, publisher: SequenceTracker, node: int) -> bool:
+        """Whether a publisher's events may be decoded; counts one that may not."""
+        agreed = True if self.agrees is None else self.agrees(node, channel.etag, self._context.now)
+        publisher.agreed = agreed is True
+        if agreed is False:
+            self.dropped[f"{channel.name} of a node with another catalog"] += 1
+        elif agreed is None:
+            self.dropped["publisher that did not say yet what its events are"] += 1
+        return publisher.agreed
+
+    def doubt(self, node: int | None = None, etag: int | None = None) -> None:
+        """Ask again whether publishers agree with the catalog: one that signed anew, or all after a change of it."""
+        for channel in self.channels.values():
+            if etag in (None, channel.etag):
+                for number, publisher in channel.publishers.items():
+                    if node in (None, number):
+                        publisher.agreed = False
+
+    def reads(self, name: str) -> bool:
+        """Whether a subscription accepts a type of the catalog."""
+        return any(self._may_match(interest, name) for interest in self.interests)
+
+    def tell_wrong_catalog(self, names: Iterable[str], node: int, reason: str, to: Interest | None = None) -> None:
+        """Tell subscribers of these types, or one of them, that the events of a node contradict the catalog."""
+        for name in names:
+            asked = [each for each in self.interests if to in (None, each) and self._may_match(each, name)]
+            self._report(asked, WrongCatalog(name, node, reason))
 
     def _publisher(self, channel: RxChannel, node: int) -> SequenceTracker:
         found = channel.publishers.get(node)
@@ -201,7 +233,7 @@ class Receiver:
             self.dropped["repeated"] += 1
             return
         is_hard = not frame.id >> PRIORITY_SHIFT
-        if gap and not is_hard:
+        if gap and not (is_hard and _is_periodic(channel)):
             self._report(channel.interests, EventsLost(channel.name, frame.id >> NODE_SHIFT & 0x7F, gap))
         event = channel.layout.decode(bits, payload)
         if isinstance(event, Rejected):
@@ -240,8 +272,10 @@ class Receiver:
         """Compare a publisher's report with what was received, and report what is missing."""
         self.set_segmented(report.etag, report.segmented, node)
         name = None if self._catalog is None else self._catalog.type_of(report.etag)
-        if name is None or not any(self._may_match(interest, name) for interest in self.interests):
+        if name is None or not self.reads(name):
             return
+        if self.agrees is not None and self.agrees(node, report.etag, self._context.now) is not True:
+            return  # its events are not decoded, so they are not counted
         found = self._by_etag.get(report.etag) or self._find(report.etag)
         if found is not None and found[0].interests:
             channel = found[0]
@@ -291,6 +325,11 @@ def _of_node(receivers: list[SlotReceiver], node: int) -> list[SlotReceiver]:
     next one.
     """
     return [receiver for receiver in receivers if receiver.slot.number == node] or receivers
+
+
+def _is_periodic(channel: RxChannel) -> bool:
+    """Whether a slot of a class without an event is an alarm, so that its losses are told already."""
+    return any(not receiver.slot.sporadic for receiver in channel.slot_receivers)
 
 
 def _is_planned_segmented(channel: RxChannel, node: int) -> bool | None:

@@ -2,8 +2,8 @@
 
 A publisher's slot takes the latest event from a message buffer at the latest ready time, and sends it with the highest
 priority in at most `omissions + 1` attempts. A subscriber's slot keeps what is received and delivers it exactly at the
-deadline, so that the application sees no jitter; if nothing was received, that is an alarm. An unused slot takes no
-bandwidth: other frames use the bus.
+deadline, so that the application sees no jitter; if nothing was received, that is an alarm, unless the slot is for
+sporadic events. An unused slot takes no bandwidth: other frames use the bus.
 """
 
 from collections.abc import Callable, Sequence
@@ -189,8 +189,11 @@ class SlotSender:
         self._attempts = 0
 
     def write(self, event: Any, etag: int, payload: bytes, now: int) -> None:
-        """Put an event into the buffer; an event that was not sent yet is replaced."""
-        self.replaced += self._buffer is not None
+        """Put an event into the buffer; an event that was not sent yet is replaced, and a sporadic one has failed."""
+        replaced = self._buffer
+        self.replaced += replaced is not None
+        if replaced is not None and self.slot.sporadic:
+            self._on_failed(replaced.event, 0)
         self._buffer = _Buffered(event, etag, payload, now)
 
     def begin(self, start: int, now: int) -> None:
@@ -284,10 +287,10 @@ class SlotReceiver:
         """Do nothing: what was received in time is still delivered."""
 
     def end(self, start: int) -> None:
-        """Deliver at the deadline; an event of an earlier occurrence is dropped."""
+        """Deliver at the deadline; an event of an earlier occurrence is dropped. A sporadic slot may be empty."""
         event = self._event if self._occurrence == start else None
         self._event = None
-        if event is None:
-            self._miss(start + self.slot.length_ns)
-        else:
+        if event is not None:
             self._deliver(event)
+        elif not self.slot.sporadic:
+            self._miss(start + self.slot.length_ns)

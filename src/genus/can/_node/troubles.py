@@ -97,8 +97,23 @@ class NotBound(msgspec.Struct, frozen=True):
     reason: str
 
 
+class WrongCatalog(msgspec.Struct, frozen=True):
+    """To a subscriber: events of this node contradict the catalog, and are not decoded.
+
+    To a publisher: this node, which subscribes to the channel or publishes on it, has another catalog. A publisher that
+    has to give up its channel for that reason gets `NotBound` instead.
+    """
+
+    channel: str
+    node: int
+    reason: str
+
+
 class NumberLost(msgspec.Struct, frozen=True):
-    """To all publishers of a node: another node with a lower uid has its number; it asks the broker for a new one."""
+    """To all publishers of a node: another node with a lower uid has its number.
+
+    It asks the broker for a new one, and publishes nothing until it has that; without a broker, nothing any more.
+    """
 
     number: int
     other_uid: int
@@ -131,6 +146,7 @@ Trouble: TypeAlias = (
     | ErrorPassive
     | ErrorActive
     | NotBound
+    | WrongCatalog
     | NotConfirmed
     | NumberLost
     | OffTheBus

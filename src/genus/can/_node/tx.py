@@ -21,9 +21,11 @@ from genus.can._node.troubles import (
     OffTheBus,
     Trouble,
     TroubleHandler,
+    WrongCatalog,
 )
 from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._plan.calendar import Slot
+from genus.can._plan.units import format_span
 from genus.can._wire.frame import Frame, Priority
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, QueueFull
@@ -90,13 +92,13 @@ class Transmitter:
                 raise BusError(f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}")
 
     def open(self, channel: TxChannel) -> None:
-        """The channel is bound: it is ready once its first report was sent, which says how its events come."""
-        self.reporter.report(channel, partial(self._ready, channel))
+        """The channel is bound: it is ready once signature and first report were sent: what its events are, and how."""
+        self.reporter.sign(channel, partial(self.reporter.report, channel, partial(self._ready, channel)))
 
     def _ready(self, channel: TxChannel, now: int) -> None:
         if channel.state != "binding" or self.channels.get(channel.cls) is not channel:
             return
-        channel.state = "ready"
+        channel.state, channel.reason, channel.opened_at = "ready", "", now
         if isinstance(channel.qos, Hard):
             channel.slot_sender = SlotSender(
                 self._slot_of(channel.name, channel.qos),
@@ -137,14 +139,14 @@ class Transmitter:
             self._report_last(channel)
         return True
 
-    def suspend(self) -> None:
+    def suspend(self, reason: str) -> None:
         """Send nothing until the channels are bound again: the node has no number."""
         self._recovering = False
         for channel in self.channels.values():
             self._leave_calendar(channel)
-            channel.reporting = False
+            channel.reporting = channel.signing = False
             if channel.state == "ready":
-                channel.state = "binding"
+                channel.state, channel.reason = "binding", reason
 
     def renumber(self, number: int) -> None:
         """Send under another node number from now on."""
@@ -166,10 +168,13 @@ class Transmitter:
             whose = f"node {self._name!r}" if self._name else "a node without a name"
             raise BusError(f"the calendar has no slot for {name} of {whose}; plan one with `genus can plan`")
         for slot in slots:
-            if slot.period_ns == period and slot.omissions >= qos.omissions:
+            if slot.period_ns == period and slot.omissions >= qos.omissions and slot.sporadic == qos.sporadic:
                 return slot
-        planned = " or ".join(f"every {slot.period_ns} ns with {slot.omissions} omissions" for slot in slots)
-        raise BusError(f"the calendar has {name} {planned}, not every {period} ns with {qos.omissions} omissions")
+        planned = " or ".join(_contract(slot.period_ns, slot.omissions, slot.sporadic) for slot in slots)
+        raise BusError(
+            f"the calendar has {name} {planned}, not {_contract(period, qos.omissions, qos.sporadic)}; "
+            "announce it as planned, or change the plan"
+        )
 
     # -- publishing --------------------------------------------------------------------------------------------------
 
@@ -184,12 +189,26 @@ class Transmitter:
             raise EventError(channel.describe_excess(event, len(payload)))
         etag = channel.etag | bits
         if channel.slot_sender is not None:
+            self._check_pace(channel, channel.slot_sender.slot)
             channel.slot_sender.write(event, etag, payload, self._context.now)
             channel.counts.published += 1
             channel.counts.replaced = channel.slot_sender.replaced
         else:
             self._enqueue(channel, event, etag, payload, loop_back)
         return etag, payload
+
+    def _check_pace(self, channel: TxChannel, slot: Slot) -> None:
+        """Refuse a sporadic event that comes too soon after the last; the gap allows for the errors of clocks."""
+        if not slot.sporadic:
+            return
+        instant = self._dispatcher.time.global_time(self._context.now)
+        if channel.published_at is not None and 0 <= instant - channel.published_at < slot.period_ns - slot.gap_ns:
+            since = format_span(instant - channel.published_at)
+            raise BusError(
+                f"{channel.name} was published {since} ago; its sporadic channel has room for an event every "
+                f"{format_span(slot.period_ns)}: publish later, or plan a shorter period"
+            )
+        channel.published_at = instant
 
     def _enqueue(self, channel: TxChannel, event: Event, etag: int, payload: bytes, loop_back: bool) -> None:
         self._check_room(channel)
@@ -272,6 +291,9 @@ class Transmitter:
 
     def _hard_failed(self, channel: TxChannel, event: Event, attempts: int) -> None:
         channel.counts.failed += 1
+        if isinstance(channel.qos, Hard) and channel.qos.sporadic and channel.state == "ready":
+            channel.commit()  # its subscribers expect nothing in this slot: the number and a report tell them
+            self.reporter.report(channel)
         self._report(channel.announcements, NotSent(channel.name, event, attempts))
 
     def hard_frame_sent(self, frame: Frame) -> None:
@@ -313,6 +335,12 @@ class Transmitter:
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 
+    def tell_wrong_catalog(self, channel: TxChannel, node: int, reason: str) -> None:
+        """Tell the publishers of a channel, once for each node, that this node has another catalog."""
+        if node not in channel.objectors:
+            channel.objectors.add(node)
+            self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
+
     def _report(self, announcements: Iterable[Announcement], trouble: Trouble) -> None:
         """Call the trouble handlers of some publishers."""
         for handler, what in trouble_calls(list(announcements), trouble):
@@ -325,10 +353,14 @@ class Transmitter:
                 self._report(channel.announcements, trouble)
 
 
+def _contract(period_ns: int, omissions: int, sporadic: bool) -> str:
+    return f"{'sporadic, at most ' if sporadic else ''}every {period_ns} ns with {omissions} omissions"
+
+
 def _why_not_ready(cls: type, channel: TxChannel | None) -> str:
     name = cls.__name__
     if channel is None:
         return f"{name} was not announced on this node; announce its channel first"
-    if channel.state == "binding":
+    if channel.state == "binding" and not channel.reason:
         return f"{name} is not bound yet; publish when its announcement is ready"
     return f"{name} cannot be published: {channel.reason}"

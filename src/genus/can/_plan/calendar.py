@@ -61,7 +61,7 @@ def most_errors(omissions: int, frames: int) -> int:
     return WARNING_FROM - 1 + TEC_PER_FAILURE * (omissions * frames + 1) - (frames - 1)
 
 
-class Slot(msgspec.Struct, frozen=True, kw_only=True):
+class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The slot of one hard channel; `offset_ns` is its first start after time 0 of the bus.
 
     >>> slot = Slot(channel="c", event="c", node="n", number=1, etag=128, offset_ns=1_000, period_ns=10_000,
@@ -88,6 +88,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """Time for frames that other stations begin between its own, while its sender is suspended."""
     error_passive: ErrorPassivePolicy = "stop"
     """Whether its sender stops before it is error passive, or the slot is long enough for one that is."""
+    sporadic: bool = False
+    """Whether it may stay empty."""
 
     @classmethod
     def of(cls, channel: ChannelSpec, bus: BusSpec, offset_ns: int = 0) -> Self:
@@ -113,6 +115,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
             used_ns=channel.event_ns,
             others_ns=others_ns,
             error_passive=bus.error_passive,
+            sporadic=channel.sporadic,
         )
 
     @property

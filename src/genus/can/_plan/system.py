@@ -137,6 +137,8 @@ class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True):
     period_ns: int
     """Hard: the period; soft and none: the least time between two events, apart from the jitter."""
     omissions: int = 0
+    sporadic: bool = False
+    """Whether slots of a hard channel may stay empty; then the period is the least time between two events."""
     deadline_ns: int | None = None
     expires_ns: int | None = None
     jitter_ns: int = 0
@@ -199,7 +201,7 @@ class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True):
         """The quality of service with which a node announces the channel."""
         period = f"{self.period_ns}ns"
         if self.qos_class == "hard":
-            return Hard(period=period, omissions=self.omissions)
+            return Hard(period=period, omissions=self.omissions, sporadic=self.sporadic)
         if self.qos_class == "soft":
             expires = None if self.expires_ns is None else f"{self.expires_ns}ns"
             return Soft(deadline=f"{self.deadline_ns}ns", expires=expires, period=period)

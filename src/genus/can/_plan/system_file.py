@@ -122,7 +122,7 @@ _BUS_KEYS = (
 _FOREIGN_KEYS = ("name", "id", "size", "fd", "period", "jitter")
 _COMMON_KEYS = ("name", "event", "node", "class", "period", "size", "carries", "segmented", "subscribers")
 _CLASS_KEYS = {
-    "hard": ("omissions",),
+    "hard": ("omissions", "sporadic"),
     "soft": ("deadline", "expires", "jitter"),
     "none": ("deadline", "jitter", "priority"),
 }
@@ -303,6 +303,7 @@ def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDra
         qos_class=qos_class,
         period_ns=cast(int, table.span("period")),
         omissions=table.integer("omissions", 1 if qos_class == "hard" else 0, 0, 15),
+        sporadic=table.flag("sporadic", False),
         deadline_ns=table.span("deadline"),
         expires_ns=table.span("expires"),
         jitter_ns=cast(int, table.span("jitter", 0, zero=True)),
@@ -407,6 +408,7 @@ def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:
     yield "period", write_span(channel.period_ns)
     if channel.qos_class == "hard":
         yield "omissions", channel.omissions
+        yield "sporadic", channel.sporadic or None
     else:
         yield "deadline", _write_optional(channel.deadline_ns)
         yield "expires", _write_optional(channel.expires_ns)

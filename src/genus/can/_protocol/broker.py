@@ -19,6 +19,7 @@ from genus.can._protocol.catalog_queries import CatalogIndex, CatalogServer
 from genus.can._protocol.configuration import ConfigurationServer, check_uid
 from genus.can._protocol.etags import EtagSource, MemoryEtags
 from genus.can._protocol.messages import (
+    PUBLISHER_QUESTIONS,
     Announce,
     Claim,
     GetEtag,
@@ -28,6 +29,7 @@ from genus.can._protocol.messages import (
     NumberGrant,
     QosClass,
     Question,
+    Signature,
     Supply,
     parse_message,
 )
@@ -39,13 +41,15 @@ from genus.can._protocol.notices import (
     DEFENCE_INTERVAL,
     FAILURES_BEFORE_BACKOFF,
     ROLL_CALL_WAIT,
+    ChannelConflict,
     EtagsRefused,
     Notice,
     NumberConflict,
     RoleChanged,
     StoreFailed,
 )
-from genus.can._wire.frame import BROKER_NODE, CLASSIC_BYTES, ETAG_MASK, FD_BYTES, Frame, subject_uid
+from genus.can._protocol.signatures import MAX_PUBLISHERS, SAME_CATALOG, Conflict, SignatureWatch
+from genus.can._wire.frame import BROKER_NODE, CLASSIC_BYTES, ETAG_MASK, FD_BYTES, Frame, ProtocolEtag, subject_uid
 from genus.catalog import Catalog
 from genus.errors import CatalogConflict, EtagsExhausted, GenusError
 
@@ -152,7 +156,17 @@ class Broker:
         self._registry = NodeRegistry(self._tables)
         self._configuration = ConfigurationServer(self._tx_queue.send, self._grant)
         self._binding = BindingServer(self._tx_queue.send, self._supply)
-        self._answers = CatalogServer(self._tx_queue.send, lambda: self._index)
+        self._answers = CatalogServer(self._tx_queue.send, lambda question: self._index.answer(question))
+        self._signatures = SignatureWatch(
+            send=self._tx_queue.send,
+            node=lambda: BROKER_NODE if self._active else None,
+            catalog=lambda: self._catalog,
+            is_relevant=lambda name: True,
+            on_conflict=self._on_conflict,
+        )
+        self._reported: set[tuple[int, int, str]] = set()
+        """Conflicts that were reported."""
+        self._now = 0
         self._active = False
         self._seen_epoch = self._other = 0
         self._take_over_at: int | None = BROKER_TIMEOUT if standby else 0
@@ -190,6 +204,7 @@ class Broker:
         if catalog is not self._catalog and not catalog.extends(self._catalog):
             raise CatalogConflict("a broker's catalog may only grow, but types or attributes are missing or changed")
         self._catalog, self._index = catalog, CatalogIndex(catalog, self._capacity)
+        self._signatures.use(self._now)
         if self._active:
             self._heartbeat_at = 0
 
@@ -198,9 +213,12 @@ class Broker:
     def receive(self, frame: Frame, now: int) -> None:
         """Process a frame of another node."""
         self._start(now)
+        self._now = now
         message = parse_message(frame)
         if message is not None:
             self._on_message(message, now)
+        elif frame.etag == ProtocolEtag.ANSWER:
+            self._signatures.receive_layout(frame, now)
 
     def sent(self, frame: Frame, now: int) -> None:
         """A frame of this broker was sent."""
@@ -364,7 +382,9 @@ class Broker:
                 self.counts["request" if self._binding.ask(node, subject) else "request too many"] += 1
             case Announce():
                 self._on_announcement(message)
-            case Question() if self._active:
+            case Signature():
+                self._signatures.receive(message, now)
+            case Question(kind=kind) if self._active and kind not in PUBLISHER_QUESTIONS:
                 self.counts["question" if self._answers.ask(message) else "question too many"] += 1
 
     def _grant(self, uid: int, now: int) -> int | None:
@@ -405,6 +425,17 @@ class Broker:
         if self._tables.announce(name, announced) != announced and self._active:
             self.counts["announcement contradicted"] += 1
             self._binding.ask(message.node, subject_uid(name))
+
+    def _on_conflict(self, conflict: Conflict) -> None:
+        """A node publishes what contradicts the catalog: object, and report it once."""
+        if not self._active:
+            return
+        self.counts["channel in conflict"] += 1
+        self._signatures.object(conflict, self._now)
+        key = (conflict.node, conflict.etag, conflict.text)
+        if key not in self._reported and len(self._reported) < MAX_PUBLISHERS:
+            self._reported.add(key)
+            self._notify(ChannelConflict(conflict.node, conflict.etag, f"{conflict.text}; {SAME_CATALOG}"))
 
     def close(self) -> None:
         """Save what changed in the tables since the last heartbeat."""

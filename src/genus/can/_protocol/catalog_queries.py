@@ -115,24 +115,20 @@ class CatalogIndex:
                 return (self.type_of(question.argument) or "").encode()
             case QuestionKind.CATALOG:
                 return self._compressed
+            case QuestionKind.SIGNATURE | QuestionKind.LAYOUT:
+                raise AssertionError("publishers answer this, not the broker")
 
     def _describe_vector(self, head: int) -> bytes:
         """JSON of type, family, rows and names of tagged attributes; nothing if the subject is unknown."""
         name = self._heads.get(head)
         if name is None:
             return b""
-        declared, vector = self._declared(name), self._catalog.vector(name)
+        declared, vector = declared_attributes(self._catalog, name), self._catalog.vector(name)
         presences: dict[bool | None, Presence] = {None: "absent", True: "required", False: "optional"}
         rows: list[Row] = [
             (each.name, each.type.describe(), presences[declared.get(each.name)], each.unit) for each in vector
         ]
         return msgspec.json.encode((name, vector.scope, rows, self._catalog.tagged_attributes(name)))
-
-    def _declared(self, name: str) -> dict[str, bool]:
-        """The attributes of a type, and whether each is required; a kind has those of `Event`."""
-        entry = self._entries[name]
-        inherited = {} if entry.kind or not entry.parents else self._declared(entry.parents[0])
-        return inherited | dict(entry.attributes)
 
     def _needs_segments(self, name: str) -> bool:
         """Whether an event with all attributes of its own can be longer than a frame."""
@@ -143,11 +139,26 @@ class CatalogIndex:
         return size is None or size > self._capacity
 
 
-class CatalogServer:
-    """State: the questions that wait at the broker, and the progress of the current answer; `send` queues a frame."""
+def declared_attributes(catalog: Catalog, name: str) -> dict[str, bool]:
+    """The attributes of a type, and whether each is required; a kind has those of `Event`."""
+    entry = catalog.entries[name]
+    inherited = {} if entry.kind or not entry.parents else declared_attributes(catalog, entry.parents[0])
+    return inherited | dict(entry.attributes)
 
-    def __init__(self, send: Callable[[Frame], None], index: Callable[[], CatalogIndex]) -> None:
-        self._send, self._index = send, index
+
+class CatalogServer:
+    """State: the questions that wait at a broker or a publisher, and the progress of the current answer.
+
+    `send` queues a frame, `answer` gives the answer to a question, `identifier` that of the frames.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Frame], None],
+        answer: Callable[[Question], bytes],
+        identifier: Callable[[], int] = lambda: ANSWER_ID,
+    ) -> None:
+        self._send, self._answer, self._identifier = send, answer, identifier
         self._waiting: dict[Question, None] = {}
         self._pieces: Sequence[bytes] = ()
         self._position = 0
@@ -158,8 +169,9 @@ class CatalogServer:
 
     def ask(self, question: Question) -> bool:
         """Queue a question, unless it waits already; False if there are too many."""
-        if question.kind is QuestionKind.CATALOG:
-            question = Question(ALL_NODES, 0, QuestionKind.CATALOG, 0)
+        if question.kind in (QuestionKind.CATALOG, QuestionKind.LAYOUT):  # one answer for all who ask
+            argument = question.argument if question.kind is QuestionKind.LAYOUT else 0
+            question = Question(ALL_NODES, 0, question.kind, argument)
         if question not in self._waiting:
             of_this_node = sum(other.node == question.node for other in self._waiting)
             if of_this_node >= MAX_PER_NODE or len(self._waiting) >= MAX_WAITING:
@@ -190,7 +202,7 @@ class CatalogServer:
         if self._position == len(self._pieces):
             self._begin_next()
         if self._position < len(self._pieces):
-            self._frame = Frame(ANSWER_ID, self._pieces[self._position])
+            self._frame = Frame(self._identifier(), self._pieces[self._position])
             self._position += 1
             self._send(self._frame)
 
@@ -201,7 +213,7 @@ class CatalogServer:
             del self._waiting[question]
             header = bytes((question.node, question.number, question.kind))
             self._transfer = self._transfer + 1 & 31
-            self._pieces = split_payload(header + self._index().answer(question), self._transfer)
+            self._pieces = split_payload(header + self._answer(question), self._transfer)
 
 
 # -- the node's side ---------------------------------------------------------------------------------------------------

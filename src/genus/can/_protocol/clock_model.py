@@ -27,6 +27,15 @@ _HALF_SPEED = -500_000_000
 """The rate of a time that is ahead, until it is right."""
 
 
+def known_precision(precision_ns: int) -> int | None:
+    """A precision; None if it is no bound.
+
+    >>> known_precision(1500), known_precision(UNBOUNDED_PRECISION)
+    (1500, None)
+    """
+    return None if precision_ns >= UNBOUNDED_PRECISION else precision_ns
+
+
 class ClockAssumptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is assumed of the clocks on a bus; all bounds hold if it is true. BusError if a value makes no sense.
 

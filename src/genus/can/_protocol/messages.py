@@ -61,6 +61,21 @@ class QuestionKind(IntEnum):
     """The type of an event tag."""
     CATALOG = 3
     """The whole catalog."""
+    SIGNATURE = 4
+    """To a publisher, whose number is that of the question: the signature of an event tag; to 0: all signatures."""
+    LAYOUT = 5
+    """To a publisher, whose number is that of the question: the layout of the events with an event tag."""
+
+
+class ObjectionReason(IntEnum):
+    """How the events of a publisher contradict a catalog."""
+
+    OTHER_TYPE = 1
+    """The event tag is another type's."""
+    OTHER_TAG = 2
+    """The type has another event tag."""
+    OTHER_LAYOUT = 3
+    """The type has other attributes, or other tagged ones."""
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False):
@@ -283,8 +298,61 @@ class Question(_Message, frozen=True, gc=False):
         )
 
 
+class Signature(_Message, frozen=True, gc=False):
+    """From a publisher: what its events with an event tag are, by 24 bits of the subject and of the layout's digest.
+
+    It is sent before the first report of a channel, when a node joins, and when a node asks.
+
+    >>> Signature(5, 8208, 0x95623E, 0xC0FFEE).frame()
+    Frame(0x1f61400d, 201095623ec0ffee)
+    """
+
+    node: int
+    etag: int
+    subject: int
+    """The 24 leading bits of the subject; see `signed_subject`."""
+    digest: int
+
+    def frame(self) -> Frame:
+        """The frame of the message."""
+        data = self.etag.to_bytes(2, "big") + self.subject.to_bytes(3, "big") + self.digest.to_bytes(3, "big")
+        return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolEtag.SIGNATURE).pack(), data)
+
+
+class Objection(_Message, frozen=True, gc=False):
+    """From a node or the broker: its catalog contradicts what another node publishes with an event tag.
+
+    >>> Objection(3, 5, 8208, ObjectionReason.OTHER_TYPE, 0x95623E3A).frame()
+    Frame(0x1f60c00e, 0501201095623e3a)
+    """
+
+    node: int
+    publisher: int
+    etag: int
+    reason: ObjectionReason
+    subject: int
+    """The 32 leading bits of the subject that the sender knows; 0 if it knows none."""
+
+    def frame(self) -> Frame:
+        """The frame of the message."""
+        head = bytes((self.publisher, self.reason)) + self.etag.to_bytes(2, "big")
+        identifier = Identifier(Priority.SYSTEM, self.node, ProtocolEtag.OBJECTION).pack()
+        return Frame(identifier, head + self.subject.to_bytes(4, "big"))
+
+
 Message: TypeAlias = (
-    Nibble | Prefix | Restart | NumberGrant | Claim | GetEtag | SupplyHalf | Announce | Heartbeat | Question
+    Nibble
+    | Prefix
+    | Restart
+    | NumberGrant
+    | Claim
+    | GetEtag
+    | SupplyHalf
+    | Announce
+    | Heartbeat
+    | Question
+    | Signature
+    | Objection
 )
 
 
@@ -295,6 +363,15 @@ def subject_head(subject: int) -> int:
     '95623e3a87c2'
     """
     return subject >> 16
+
+
+def signed_subject(subject: int) -> int:
+    """The 24 leading bits of a subject, which a signature carries.
+
+    >>> f"{signed_subject(0x95623E3A87C20C39):x}"
+    '95623e'
+    """
+    return subject >> 40
 
 
 def catalog_digest(text: str) -> int:
@@ -387,9 +464,29 @@ def _parse_heartbeat(frame: Frame) -> Message | None:
 
 def _parse_question(frame: Frame) -> Message | None:
     data = frame.data
-    if not _is_request(frame) or data[0] not in _KINDS:
+    if len(data) != 8 or frame.priority != Priority.PROTOCOL or data[0] not in _KINDS:
         return None
-    return Question(frame.node, data[1], QuestionKind(data[0]), int.from_bytes(data[2:], "big"))
+    kind = QuestionKind(data[0])
+    last = BROKER_NODE if kind in PUBLISHER_QUESTIONS else LAST_NODE
+    if not FIRST_NODE <= frame.node <= last:
+        return None
+    return Question(frame.node, data[1], kind, int.from_bytes(data[2:], "big"))
+
+
+def _parse_signature(frame: Frame) -> Message | None:
+    data, etag = frame.data, int.from_bytes(frame.data[:2], "big")
+    if len(data) != 8 or frame.priority != Priority.SYSTEM or not FIRST_NODE <= frame.node <= LAST_NODE or etag >> 14:
+        return None
+    return Signature(frame.node, etag, int.from_bytes(data[2:5], "big"), int.from_bytes(data[5:], "big"))
+
+
+def _parse_objection(frame: Frame) -> Message | None:
+    data, etag = frame.data, int.from_bytes(frame.data[2:4], "big")
+    if len(data) != 8 or frame.priority != Priority.SYSTEM or frame.node == UNCONFIGURED_NODE or etag >> 14:
+        return None
+    if data[1] not in _OBJECTIONS:
+        return None
+    return Objection(frame.node, data[0], etag, ObjectionReason(data[1]), int.from_bytes(data[4:], "big"))
 
 
 def _is_request(frame: Frame) -> bool:
@@ -398,6 +495,9 @@ def _is_request(frame: Frame) -> bool:
 
 
 _KINDS = frozenset(QuestionKind)
+_OBJECTIONS = frozenset(ObjectionReason)
+PUBLISHER_QUESTIONS = frozenset({QuestionKind.SIGNATURE, QuestionKind.LAYOUT})
+"""Questions to publishers; the broker asks them too, and does not answer them."""
 
 _PARSERS: list[Callable[[Frame], Message | None] | None] = [None] * (max(ProtocolEtag) + 1)
 _PARSERS[ProtocolEtag.SSI] = _parse_ssi
@@ -408,3 +508,5 @@ _PARSERS[ProtocolEtag.CLAIM] = _parse_claim
 _PARSERS[ProtocolEtag.ANNOUNCE] = _parse_announce
 _PARSERS[ProtocolEtag.BROKER] = _parse_heartbeat
 _PARSERS[ProtocolEtag.QUESTION] = _parse_question
+_PARSERS[ProtocolEtag.SIGNATURE] = _parse_signature
+_PARSERS[ProtocolEtag.OBJECTION] = _parse_objection

@@ -74,6 +74,19 @@ ANSWER_INTERVAL = MILLISECOND // 2
 """The time between two frames of an answer, so that slow receivers keep up and other nodes get the bus."""
 
 
+SIGNATURE_RETRY = 100 * MILLISECOND
+"""A reader asks a publisher for its signature, or its layout, at most once in this time, ..."""
+
+SIGNATURE_ATTEMPTS = 3
+"""... and takes a publisher that never answers for one that is older than signatures."""
+
+OBJECTION_INTERVAL = 1_000 * MILLISECOND
+"""An objection is repeated at most once in this time, as long as events come that contradict the catalog."""
+
+PROBATION = 1_000 * MILLISECOND
+"""A publisher whose channel is younger than this gives it up if a node objects; an older one is only told."""
+
+
 class Configured(msgspec.Struct, frozen=True):
     """The node has this number from now on."""
 
@@ -187,6 +200,14 @@ class EtagsRefused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class ChannelConflict(msgspec.Struct, frozen=True):
+    """To who runs a broker: a node publishes events that contradict the broker's catalog; it has to give that up."""
+
+    node: int
+    etag: int
+    reason: str
+
+
 Notice: TypeAlias = (
     Configured
     | NumberConflict
@@ -202,4 +223,5 @@ Notice: TypeAlias = (
     | RoleChanged
     | StoreFailed
     | EtagsRefused
+    | ChannelConflict
 )

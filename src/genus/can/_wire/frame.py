@@ -66,6 +66,10 @@ class ProtocolEtag(IntEnum):
     QUESTION = 11
     ANSWER = 12
     """The segmented answer to a catalog question."""
+    SIGNATURE = 13
+    """From a publisher: digests of the type and the layout of its events."""
+    OBJECTION = 14
+    """The events of a publisher contradict the sender's catalog."""
 
 
 class Identifier(NamedTuple):

@@ -54,5 +54,5 @@ def _windows(plan: Plan, node: str) -> list[tuple[int, int]]:
 
 
 def _burst(channels: list[ChannelSpec]) -> int:
-    """All events at once, and all announcements and reports."""
-    return 8 + HEADROOM * sum(channel.frames + 2 for channel in channels)
+    """All events at once, and all signatures, announcements and reports."""
+    return 8 + HEADROOM * sum(channel.frames + 3 for channel in channels)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from genus.bus._qos import Soft
+from genus.bus._qos import Hard, Soft
 from genus.can._plan import Verdict
 from genus.can._plan.system import QOS_NAMES, ChannelSpec, QosName
 from genus.can._world.tracker import ChannelTracker
@@ -51,6 +51,8 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     worst_ns: int
     bound_ns: int | None
     deadline_ns: int | None
+    sporadic: bool = False
+    """Whether slots of this hard channel may stay empty."""
 
     @classmethod
     def without_events(cls, channel: ChannelSpec, verdict: Verdict) -> "ChannelResult":
@@ -63,6 +65,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             admitted=verdict.ok,
             bound_ns=verdict.response_ns,
             deadline_ns=verdict.deadline_ns,
+            sporadic=channel.sporadic,
             **counts,
         )
 
@@ -84,7 +87,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
         A hard subscriber whose clock is not precise enough gets `HardStopped`, and no trouble per event.
         """
-        told = self.alarms if self.qos_class == "hard" else self.told_lost
+        told = self.alarms if self.qos_class == "hard" and not self.sporadic else self.told_lost
         return sum(
             max(0, count - self.delivered.get(name, 0) - told.get(name, 0)) for name, count in self.wanted.items()
         )
@@ -108,7 +111,9 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             yield "it never began: its clocks were not synchronised, or it was not bound"
         if self.late:
             yield f"{self.late} events were not delivered at their deadline"
-        if self.not_sent or any(self.alarms.values()):
+        if self.sporadic and (self.not_sent or any(self.told_lost.values())):
+            yield f"{self.not_sent} events not sent, {sum(self.told_lost.values())} told as lost"
+        elif self.not_sent or any(self.alarms.values()):
             yield f"{self.not_sent} events not sent, {sum(self.alarms.values())} alarms"
         if self.admitted and self.bound_ns is not None and self.worst_ns > self.bound_ns:
             yield f"an event took {self.worst_ns / 1e6:.3f} ms, more than the bound of {self.bound_ns / 1e6:.3f}"
@@ -204,6 +209,7 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None) -> ChannelResult
         worst_ns=tracker.worst_ns,
         bound_ns=None if verdict is None else verdict.response_ns,
         deadline_ns=None if verdict is None else verdict.deadline_ns,
+        sporadic=isinstance(tracker.qos, Hard) and tracker.qos.sporadic,
     )
 
 

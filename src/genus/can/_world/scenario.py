@@ -213,6 +213,10 @@ class ScenarioRun:
 _RUNS = count(1)
 
 
+SPORADIC_USE = 0.5
+"""The share of slots that synthetic programs use of a sporadic hard channel."""
+
+
 class SyntheticProgram:
     """State: the program of one node: it publishes the node's channels and subscribes to what the node receives."""
 
@@ -220,6 +224,8 @@ class SyntheticProgram:
         self.name = name
         self.is_set_up = self.is_over = False
         self._world = world
+        self._chance = Random(f"{world.seed}/sporadic {name}")
+        """Which slots of sporadic channels are used."""
         self._bus: Bus = open_bus(f"sim:{world.name}?name={name}")
         self._is_stopped = False
         """Whether the node's clock is not precise enough for slots."""
@@ -285,7 +291,8 @@ class SyntheticProgram:
             return
 
         def write() -> None:
-            if not self._is_stopped and window.holds(start_ns, deadline):
+            is_used = not channel.sporadic or self._chance.random() < SPORADIC_USE
+            if is_used and not self._is_stopped and window.holds(start_ns, deadline):
                 self._publish(channel)
             after = max(start_ns + 1, self._bus.time_ns() + lead + 1 - slot.period_ns)
             self._serve(channel, slot, slot.next_start(after).start_ns)

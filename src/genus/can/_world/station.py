@@ -2,23 +2,23 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
 
 from genus.bus._link import Publisher, TroubleHandler, WaitFor
 from genus.bus._qos import Keep, QoS
-from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher
+from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
+from genus.can._protocol.clock_model import known_precision
 from genus.can._sim.simulation import Host
+from genus.catalog import Catalog
 from genus.errors import QueueFull
 from genus.filters import Subscription
 from genus.model import Event
 from genus.targets.python import PythonFilter
 
 R = TypeVar("R")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StationWorld(Protocol):
@@ -93,6 +93,8 @@ class Station(NodeLink):
         """The node whose slots of the calendar it uses: itself, unless it replaces another one."""
         self.banks = banks
         self.last_filters: tuple[tuple[int, int], ...] = ()
+        self.catalog: Catalog | None = None
+        """A catalog of its own, if it does not have the world's or the broker's."""
         self.program: object = None
         """The program that opened it, if `World.start` runs that."""
         self._world = world
@@ -205,8 +207,7 @@ class Station(NodeLink):
 
         def handle(trouble: Trouble) -> None:
             self._observer.publisher_informed(self, cls, trouble)
-            if on_trouble is not None:
-                on_trouble(trouble)
+            (on_trouble or log_refusal)(trouble)
 
         return super().announce(cls, qos, handle, carries, keep)
 
@@ -246,8 +247,7 @@ class Station(NodeLink):
 
         def handle(trouble: Trouble) -> None:
             self._observer.subscriber_informed(self, trouble)
-            if on_trouble is not None:
-                on_trouble(trouble)
+            (on_trouble or log_refusal)(trouble)
 
         end = super().listen(subscription, handle)
         self._filters[handle] = PythonFilter(subscription)
@@ -356,6 +356,10 @@ class StationClock:
         """The bus's time in nanoseconds since 1970."""
         return self._station.bus_time(self._world.now_ns)
 
+    def precision_ns(self) -> int | None:
+        """A bound on the error of `time_ns`; None while there is none, or the station is down."""
+        return known_precision(self._station.precision_ns) if self._station.is_up else None
+
     def sleep(self, seconds: float) -> None:
         """Block in virtual time."""
         self._world.wait_for(lambda: False, seconds)
@@ -388,11 +392,6 @@ class StationTimer:
     def cancel(self) -> None:
         """Do not make the call."""
         self.is_cancelled = True
-
-
-def datetime_of(time_ns: int) -> datetime:
-    """A time in nanoseconds since 1970 as a datetime."""
-    return _EPOCH + timedelta(microseconds=(time_ns + 500) // 1000)
 
 
 def _ignore(event: Event) -> None:

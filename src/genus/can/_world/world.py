@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
+from genus.bus._clock import datetime_of
 from genus.bus._qos import Span, nanoseconds
 from genus.can._node.node import SYNC_PERIOD_NS, Node
 from genus.can._plan import Plan, System, load_system
@@ -33,10 +34,10 @@ from genus.can._world.guards import guardian_of
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, Outcome, result_of
 from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
-from genus.can._world.station import HandlerQueue, Station, datetime_of
+from genus.can._world.station import HandlerQueue, Station
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
-from genus.errors import BusError
+from genus.errors import BusError, did_you_mean
 from genus.model import Event
 
 T = TypeVar("T")
@@ -90,8 +91,9 @@ class World:
 
     Programs join as nodes by `open_bus("sim:NAME?name=NODE")`, where NAME is the world's and NODE a node of the plan or
     any other name. Further options of the address: `number` (a node number), `slots` (use the hard slots of another
-    node of the plan, as its replacement), `banks` (acceptance filters of the controller). Whenever a program waits (for
-    an event of an inbox, for a channel to be bound, in `bus.sleep`), virtual time passes.
+    node of the plan, as its replacement), `banks` (acceptance filters of the controller), `catalog` (a catalog file of
+    its own). Whenever a program waits (for an event of an inbox, for a channel to be bound, in `bus.sleep`), virtual
+    time passes.
 
     Args:
         name: The name of the world in addresses.
@@ -418,9 +420,10 @@ class World:
 
     def join(self, options: dict[str, str]) -> Station:
         """The station of an address's options; BusError says what is wrong with them."""
-        unknown = set(options) - {"name", "number", "slots", "banks"}
-        if unknown:
-            raise BusError(f"sim:{self.name}: {min(unknown)} is no option; known are name, number, slots, banks")
+        known_options = ("name", "number", "slots", "banks", "catalog")
+        if unknown := set(options) - {*known_options}:
+            hint = did_you_mean(min(unknown), known_options)
+            raise BusError(f"sim:{self.name}: {min(unknown)} is no option; {hint}known are {', '.join(known_options)}")
         name = options.get("name", "") or f"node-{len(self.stations) + 1}"
         known = self.stations.get(name)
         if known is not None and not known.is_closed:
@@ -436,6 +439,7 @@ class World:
         station = Station(
             self, self.observation, name, number, options.get("slots", name), None if banks is None else int(banks)
         )
+        station.catalog = None if "catalog" not in options else Catalog.load(options["catalog"])
         station.program = self._runner.program
         self.stations[name] = station
         return station
@@ -478,7 +482,7 @@ class World:
             uid_of(station.number),
             name=station.slots_of,
             timing=self.simulation.timing,
-            catalog=None if self._has_broker else self.catalog,
+            catalog=station.catalog or (None if self._has_broker else self.catalog),
             number=None if self._has_broker else station.number,
             slots=self.plan.calendar.slots if self.plan is not None else (),
             masterable=not self._masters or station.name in self._masters,
