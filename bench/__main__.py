@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from bench import (
     can_columns,
+    can_logs,
     cloudevents,
     codes,
     dispatch,
@@ -184,6 +185,12 @@ CAN frames decoded by columns, against cantools frame by frame:
 
 {frames}
 
+CAN logs of every format, nanoseconds per frame: to columns of events, and frame by frame, against cantools and its log
+reader, or python-can's reader where it has none. Formats that neither reads are compared with python-can's reader of
+ASC:
+
+{logs}
+
 ## A stream to inboxes
 
 {streaming}
@@ -298,6 +305,7 @@ def main() -> None:
     found["mixed"] = lookups["mixed"]
     found["ingest"] = step("reading in", lambda: ingest.table(ingest.run()))
     found["frames"] = step("CAN frames", can_columns.table)
+    found["logs"] = step("CAN logs (about three minutes)", can_logs.table)
     found["streaming"] = step("a stream", lambda: streaming.table(streaming.run()))
     found["ledger"] = step("commits (about a minute)", lambda: ledger.table(ledger.run()))
     found["topics"] = step("topics", lambda: topics.table(topics.run()))

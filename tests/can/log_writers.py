@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (lines of logs are long)
 """Logs in every text format, written from frames: what the formats' tools write, and variants of it."""
 
 from collections.abc import Callable, Sequence

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import can
 from genus import Event, Maybe
+from genus.can import Frame, LoggedFrame, read_log
 from genus.can._dbc import Dbc, Decoding, load_dbc
-from genus.can._logs import read_log
 from genus.catalog import Catalog
 from genus.errors import DbcError, LakeError
 from genus.lake import Lake, register_data_source
@@ -25,6 +26,7 @@ from genus.lake._ingest.format import Columns, DeadLetter, Format, Types
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.model import name_of
+from tests.can.log_writers import START_US, WRITERS
 from tests.examples import examples
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
@@ -95,7 +97,7 @@ def read(format: Format, path: Path, types: Types, target: int = 1 << 20) -> Rea
                 for row in chunk.batch.to_pylist():
                     position, recorded = row.pop("_position"), row.pop("_recorded")
                     assert position not in events
-                    assert recorded == row["time"]
+                    assert recorded == row.get("time", recorded)
                     events[position] = chunk.type, {name: value for name, value in row.items() if value is not None}
             else:
                 letters += chunk
@@ -177,7 +179,7 @@ def messages(count: int) -> Iterator[can.Message]:
 
 @pytest.mark.parametrize("ending", ["asc", "blf", "csv", "trc", "log", "log.gz", "asc.gz"])
 def test_every_log_format_gives_the_events_of_its_frames(car: Path, tmp_path: Path, ending: str) -> None:
-    """What python-can wrote is read as frame by frame; frames are numbered where they have no place in a text."""
+    """What python-can wrote is read as frame by frame; frames are numbered in binary formats."""
     path = tmp_path / f"drive.{ending}"
     write_messages(path, list(messages(200)))
     events, letters = read(logs(car, path), path, catalog_of(*load_dbc(car).all_types))
@@ -185,8 +187,32 @@ def test_every_log_format_gives_the_events_of_its_frames(car: Path, tmp_path: Pa
     assert [events[position] for position in sorted(events)] == wanted
     assert len(wanted) > 50
     assert reasons_of(letters) == reasons
-    if not ending.startswith("log"):
+    if ending == "blf":
         assert sorted([*events, *(letter.position for letter in letters)]) == list(range(199))
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS))
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_text_format_gives_the_same_events_wherever_it_is_cut(
+    name: str, packed: bool, car: Path, tmp_path: Path
+) -> None:
+    """Positions are the bytes at which lines begin; logs without time stamps give events without a time."""
+    rnd = random.Random(name)
+    frames = [
+        LoggedFrame(
+            START_US + 10_000 * at, "1", Frame(0x100, rnd.randbytes(2) + bytes([at % 3, at % 256]), extended=False)
+        )
+        for at in range(400)
+    ]
+    path = tmp_path / "drive.txt"
+    text = WRITERS[name].write(frames).encode()
+    path.write_bytes(zstandard.compress(text) if packed else text)
+    events, letters = read(logs(car, path), path, catalog_of(*load_dbc(car).all_types), 5000)
+    wanted, reasons = one_by_one(load_dbc(car), path)
+    assert [events[position] for position in sorted(events)] == wanted
+    assert reasons_of(letters) == reasons
+    assert all(text[:at][-1:] in (b"\n", b"") for at in events)
+    assert ("time" in wanted[0][1]) == (name not in ("candump", "slcan"))
 
 
 def test_a_gzipped_log_that_is_cut_gives_what_is_before_the_cut(car: Path, tmp_path: Path) -> None:
@@ -206,11 +232,11 @@ def test_a_gzipped_log_that_is_cut_gives_what_is_before_the_cut(car: Path, tmp_p
 
 
 def test_a_file_that_is_no_log_is_one_dead_letter(car: Path, tmp_path: Path) -> None:
-    """A file that is not BLF, and a TRC file of an unknown version."""
+    """A file that is not BLF, and one that is no CSV log."""
     (tmp_path / "no.blf").write_bytes(b"nothing of the kind" * 20)
-    (tmp_path / "no.trc").write_text(";$FILEVERSION=9.9\n")
+    (tmp_path / "no.csv").write_text("a,b\n1,2\n")
     types = catalog_of(*load_dbc(car).all_types)
-    for name, reason in (("no.blf", "it is no BLF file"), ("no.trc", "TRC files of version 9.9 cannot be read")):
+    for name, reason in (("no.blf", "it is no BLF file"), ("no.csv", "it is no CSV log")):
         events, letters = read(logs(car, tmp_path / name), tmp_path / name, types)
         assert events == {}
         assert [letter.reason.startswith(reason) for letter in letters] == [True]
@@ -281,13 +307,15 @@ def test_labels_that_the_catalog_does_not_know_are_dead_letters(car: Path, tmp_p
 
 
 def test_what_is_no_can_log_is_refused_with_the_formats_that_are(car: Path, tmp_path: Path) -> None:
-    """The ending decides the format, unless it is given."""
+    """The content decides the format, unless it is given."""
     path = tmp_path / "drive.txt"
-    path.write_text("(1.5) can0 100#00000100\n")
-    with pytest.raises(LakeError, match=r"drive\.txt: unknown ending 'txt'; name the format, one of .*log, asc"):
+    path.write_text("hello\n")
+    with pytest.raises(LakeError, match=r"drive\.txt: it is not recognised as a CAN log: none of the first 1 lines"):
         logs(car, path)
-    with pytest.raises(LakeError, match="log='txt' is not a CAN log format; known: log, asc, "):
+    with pytest.raises(LakeError, match="log='txt' is not a CAN log format; known: log, candump, asc, "):
         CanLogs.of(load_dbc(car), "txt")
+    path.write_text("(1.5) can0 100#00000100\n")
+    assert len(read(logs(car, path), path, catalog_of(*load_dbc(car).all_types))[0]) == 1
     events, _ = read(FormatChooser("log", None, car)(str(path)), path, catalog_of(*load_dbc(car).all_types))
     assert len(events) == 1
     with pytest.raises(DbcError, match="cannot read"):

@@ -180,7 +180,7 @@ def _say_remarks(dbc: "Dbc") -> None:
     "--format",
     "format_",
     metavar="FORMAT",
-    help="The log's format, if its name does not end in log, asc, blf, trc or csv.",
+    help="The log's format, such as log, asc or csv, if its content does not show it.",
 )
 @takes_j1939
 @TRUNCATED
@@ -199,8 +199,9 @@ def decode(
 ) -> None:
     """Decode the frames of a CAN log to events.
 
-    The log may be in candump, ASC, BLF, TRC or CSV format, also compressed (.gz). Frames that are not events, and
-    damaged parts of the log, are skipped and counted by reason.
+    The log may be in any format that published logs have (candump, ASC, BLF, TRC, CSV, MF4 and others), also
+    compressed; its content shows which. Frames that are not events, and damaged parts of the log, are skipped and
+    counted by reason.
 
     \b
     genus can decode --dbc car.dbc drive.log -o drive.genus

@@ -9,6 +9,7 @@ What is read in columns is what the format would read line by line; tests compar
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -102,6 +103,8 @@ class Layout:
 
     def __init__(self, fields: Fields, text: str, tokens: list[Span]) -> None:
         self.fields = fields
+        self._text = text
+        self._channels: dict[bytes, bool] = {}
         self._tokens = tokens
         spans = [fields.id, *fields.data, *(part.span for part in fields.time.parts), *fields.digits]
         spans += [span for span in (fields.channel, fields.time.date) if span is not None]
@@ -120,6 +123,16 @@ class Layout:
         fields = self.fields
         steps = tuple((self.places[part.span], part.micros, part.divisor) for part in fields.time.parts)
         return (self.places[fields.id], fields.length, steps, fields.time.shift_us, fields.extended, fields.fd)
+
+    def allows_channel(self, name: bytes, format: "TextFormat") -> bool:
+        """Whether the format reads the example with this channel in place of its own."""
+        span = self.fields.channel
+        if name not in self._channels and span is not None:
+            text = f"{self._text[: span[0]]}{name.decode('latin-1')}{self._text[span[1] :]}"
+            fields = format.match(text)
+            is_same = isinstance(fields, Fields) and fields.channel == (span[0], span[0] + len(name))
+            self._channels[name] = is_same
+        return self._channels[name]
 
     def _token_of(self, span: Span) -> int:
         for number, (start, end) in enumerate(self._tokens):
@@ -169,9 +182,10 @@ class _Read(NamedTuple):
 class _LayoutReader:
     """Reads the lines of a block that have a layout."""
 
-    def __init__(self, block: TextBlock, layout: Layout, rows: Rows) -> None:
+    def __init__(self, format: TextFormat, block: TextBlock, layout: Layout, rows: Rows) -> None:
+        self._format = format
         self._block, self._layout, self._fields = block, layout, layout.fields
-        count = block.tokens.count[rows]
+        count = block.tokens.number[rows]
         self._rows = rows[count == layout.needed if self._fields.is_whole else count >= layout.needed]
         self._first = block.tokens.first[self._rows]
         self._found: dict[int, tuple[Offsets, Offsets]] = {}
@@ -191,9 +205,10 @@ class _LayoutReader:
     def _has(self, literal: _Literal) -> Mask:
         start, end = self._bounds(literal.token)
         if literal.is_whole:
-            return (end - start == len(literal.text)) & self._block.has_bytes(start, literal.text)
+            is_same: Mask = (end - start == len(literal.text)) & self._block.has_bytes(start, literal.text)
+            return is_same
         at = end - literal.right if literal.left is None else start + literal.left
-        is_inside = (at >= start) & (at + len(literal.text) <= end)
+        is_inside: Mask = (at >= start) & (at + len(literal.text) <= end)
         return is_inside & self._block.has_bytes(np.maximum(at, start), literal.text)
 
     def _span(self, span: Span) -> tuple[Offsets, Offsets]:
@@ -227,6 +242,7 @@ class _LayoutReader:
         fields = self._fields
         start, end = self._span(fields.id)
         found, is_valid = numbers(self._block.buffer, start, end, fields.base)
+        is_valid &= _has_width(end - start, fields.id_digits)
         if fields.extended is None:
             is_extended = end - start > fields.standard_digits
             if fields.by_value:
@@ -239,11 +255,12 @@ class _LayoutReader:
 
     def _times(self) -> tuple[Offsets, Mask]:
         stamps, is_valid = np.zeros(len(self._rows), np.int64), np.ones(len(self._rows), np.bool_)
+        is_clock = len(self._fields.time.parts) > 2
         for part in self._fields.time.parts:
             start, end = self._span(part.span)
             found, is_number = numbers(self._block.buffer, start, end, 10)
             is_valid &= is_number & (found <= LAST_US * part.divisor // part.micros)
-            if part.is_fraction:
+            if part.is_fraction or is_clock:
                 is_valid &= end - start == part.span[1] - part.span[0]
             with np.errstate(over="ignore"):  # such times are not valid
                 stamps += found * part.micros // part.divisor
@@ -267,12 +284,12 @@ class _LayoutReader:
         if span is None:
             return np.zeros(every, np.int32), (None,), np.ones(every, np.bool_)
         start, end = self._span(span)
-        channel, names = np.full(every, -1, np.int32), []
+        channel, names = np.full(every, -1, np.int32), list[str]()
         widths = end - start
         for width in range(max(int(widths.min()), 1), min(int(widths.max()), LONGEST_CHANNEL) + 1):
             same = np.flatnonzero(widths == width)
             for text, which in distinct(self._block.buffer, start[same], width):
-                if text.isalnum() or not set(text) & set(BLANKS.encode()):
+                if self._layout.allows_channel(text, self._format):
                     channel[same[which]] = len(names)
                     names.append(decode_text(text))
         return channel, tuple(names), channel >= 0
@@ -326,17 +343,27 @@ class _LayoutReader:
     def _one_by_one(self) -> tuple[Bytes, Mask]:
         data = np.zeros((len(self._rows), self._fields.length), np.uint8)
         is_valid = np.ones(len(self._rows), np.bool_)
+        digits = 2 if self._fields.data_base == 16 else 3
         for number, span in enumerate(self._fields.data):
-            found, is_number = numbers(self._block.buffer, *self._span(span), self._fields.data_base)
-            is_valid &= is_number & (found < 256)
+            start, end = self._span(span)
+            found, is_number = numbers(self._block.buffer, start, end, self._fields.data_base)
+            is_valid &= is_number & (found < 256) & (end - start <= digits)
             data[:, number] = found & 0xFF
         return data, is_valid
+
+
+def _has_width(widths: Offsets, allowed: Sequence[int]) -> Mask:
+    """Where a width is one of those that are allowed."""
+    if isinstance(allowed, range):
+        return (widths >= allowed.start) & (widths < allowed.stop)
+    return np.isin(widths, allowed)
 
 
 def _all_hex(text: Bytes) -> Mask:
     """The rows of hexadecimal digits only; in most cases that is all of them."""
     found = is_hex(text)
-    return np.ones(len(text), np.bool_) if found.all() else found.all(axis=1)
+    every: Mask = np.ones(len(text), np.bool_) if found.all() else np.all(found, axis=1)
+    return every
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
@@ -437,13 +464,14 @@ class TextReader:
                 continue
             fields = self.format.match(text)
             part.alone.append(_alone(row, text, fields))
-            if learned and useless < USELESS_EXAMPLES and isinstance(fields, Fields):
+            has_time = bool(fields.time.parts) or self.format.times.kind == "none"
+            if learned and useless < USELESS_EXAMPLES and isinstance(fields, Fields) and has_time:
                 is_whole = can_learn is None or can_learn[row]
-                layout = learn(fields, text, block.delimiter) if is_whole else None
-                if layout is not None and layout.key not in self._layouts and len(self._layouts) < MOST_LAYOUTS:
-                    count = self._read_layout(block, layout, row + 1, is_read, can_learn, part)
+                new = learn(fields, text, block.delimiter) if is_whole else None
+                if new is not None and new.key not in self._layouts and len(self._layouts) < MOST_LAYOUTS:
+                    count = self._read_layout(block, new, row + 1, is_read, can_learn, part)
                     if count:
-                        self._layouts[layout.key] = layout
+                        self._layouts[new.key] = new
                         unread, next_ = np.flatnonzero(~is_read[row + 1 :]) + row + 1, 0
                     useless = 0 if count else useless + 1
         return len(block)
@@ -453,7 +481,7 @@ class TextReader:
     ) -> int:
         unread = ~is_read[start:] if can_learn is None else ~is_read[start:] & can_learn[start:]
         rows = np.flatnonzero(unread) + start
-        read = _LayoutReader(block, layout, rows).read() if len(rows) else None
+        read = _LayoutReader(self.format, block, layout, rows).read() if len(rows) else None
         if read is None:
             return 0
         is_read[read.rows] = True
@@ -496,8 +524,9 @@ class TextReader:
         frames: list[tuple[int, LoggedFrame]] = []
         for row, frame, _, channel in alone:
             if isinstance(frame, str):
-                found.skipped[frame] += frame in HARMLESS
-                if frame not in HARMLESS:
+                if frame in HARMLESS:
+                    found.skipped[frame] += 1
+                else:
                     self._damage(block, row, frame, found, at)
             elif not 0 <= at_us.get(row, -1) <= LAST_US:
                 self._damage(block, row, BAD_TIME, found, at)

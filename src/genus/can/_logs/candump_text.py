@@ -96,6 +96,7 @@ class CandumpTextFormat:
             found.span("channel"),
             standard_digits=3,
             by_value=False,
+            id_digits=range(3, 9),
             fd=fd,
         )
 

@@ -84,20 +84,21 @@ def columns_of_header(cells: Sequence[str]) -> CsvColumns | None:
         roles["time"] = roles["relative"]
     if "time" not in roles:
         roles["time"] = next((number for number, name in enumerate(names) if name.startswith("time")), -1)
-    size = roles.get("length", roles.get("dlc", -1))
     return CsvColumns(
-        roles["id"],
-        roles.get("time", -1),
-        *(roles.get(role, -1) for role in ("extended", "remote", "error")),
-        size,
-        -1 if count else roles["data"],
-        first_byte,
-        count,
-        roles.get("channel", -1),
-        roles.get("fd", -1),
-        "length" in roles or "dlc" not in roles,
-        _unit_of(cells, names, roles.get("time", -1)),
-        10 if "dec" in names[roles["id"]] or names[roles["id"]] in ("addr", "address") else 16,
+        id=roles["id"],
+        time=roles.get("time", -1),
+        extended=roles.get("extended", -1),
+        remote=roles.get("remote", -1),
+        error=roles.get("error", -1),
+        dlc=roles.get("length", roles.get("dlc", -1)),
+        data=-1 if count else roles["data"],
+        first_byte=first_byte,
+        bytes=count,
+        channel=roles.get("channel", -1),
+        fd=roles.get("fd", -1),
+        counts_bytes="length" in roles or "dlc" not in roles,
+        unit=_unit_of(names, roles.get("time", -1)),
+        base=10 if "dec" in names[roles["id"]] or names[roles["id"]] in ("addr", "address") else 16,
         kind=roles.get("kind", -1),
     )
 
@@ -114,7 +115,7 @@ def _byte_columns(names: Sequence[str]) -> tuple[int, int]:
     return first, count
 
 
-def _unit_of(cells: Sequence[str], names: Sequence[str], time: int) -> Unit:
+def _unit_of(names: Sequence[str], time: int) -> Unit:
     """The unit in the name of the time's column; SavvyCAN counts microseconds and does not say it."""
     if time < 0:
         return "s"
@@ -242,10 +243,8 @@ def _typed(rows: Sequence[Sequence[str]], columns: CsvColumns, id_: int) -> CsvC
 
 
 def _is_time(text: str) -> bool:
-    return (
-        find_time(text, (0, len(text))) is not None
-        and read_time(text, find_time(text, (0, len(text))) or ()) is not None
-    )  # type: ignore[arg-type]
+    time = find_time(text, (0, len(text)))
+    return time is not None and read_time(text, time) is not None
 
 
 def _is_id(text: str) -> bool:

@@ -101,12 +101,14 @@ class CsvFormat:
         if columns.first_byte >= 0:
             count = length if columns.dlc >= 0 else columns.bytes or 64
             used |= set(range(columns.first_byte, columns.first_byte + count))
+        is_counted = columns.dlc >= 0 or columns.first_byte < 0
+        end = 1 + max(spans[number][1] for number in used if 0 <= number < len(spans)) if is_counted else len(text) + 1
         channel = spans[columns.channel] if 0 <= columns.channel < len(spans) else None
         return Fields(
             identifier,
             fields,
             length,
-            1 + max(spans[number][1] for number in used if 0 <= number < len(spans)),
+            end,
             time,
             channel if channel is not None and channel[0] < channel[1] else None,
             base,
@@ -115,6 +117,7 @@ class CsvFormat:
             extended,
             fd=bool(flags["fd"]) or length > 8,
             free=tuple(span for number, span in enumerate(spans) if number not in used),
+            is_whole=not is_counted,
         )
 
     def _cells(self, text: str) -> list[Span]:
@@ -154,11 +157,11 @@ class CsvFormat:
             return _hex_field(text, span, length)
         if columns.packing == "base64":
             count = (span[1] - span[0]) // 4 * 3 - text[slice(*span)].count("=")
-            found = ((span,) if count else ()), count, "base64"
+            parts: tuple[Span, ...] = (span,) if count else ()
         else:
             parts = tuple(part.span(1) for part in _BYTE.finditer(text, *span))
-            found = parts, len(parts), "bytes"
-        return found if length in (None, found[1]) else LENGTHS_DISAGREE
+            count = len(parts)
+        return (parts, count, columns.packing) if length in (None, count) else LENGTHS_DISAGREE
 
 
 def _hex_field(text: str, span: Span, length: int | None) -> tuple[tuple[Span, ...], int, str] | str:

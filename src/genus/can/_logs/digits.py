@@ -98,7 +98,8 @@ def _last_eight(buffer: Bytes, ends: Offsets, widths: Offsets, base: int) -> tup
 
 
 def _are_decimal(words: Word) -> Mask:
-    return ((words & _HIGH) == _ZEROS) & (((words + _SIX) & _HIGH) == _ZEROS)
+    found: Mask = ((words & _HIGH) == _ZEROS) & (((words + _SIX) & _HIGH) == _ZEROS)
+    return found
 
 
 def _eight_digits(words: Word) -> npt.NDArray[np.int64]:
@@ -136,7 +137,8 @@ def base64_bytes(text: Bytes) -> tuple[Bytes, Mask]:
     sixes = _BASE64[text]
     a, b, c, d = (sixes[:, part::4] for part in range(4))
     triples = np.stack([a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d], axis=2)
-    return triples.reshape(len(text), -1), (sixes < 64).all(axis=1)
+    is_valid: Mask = np.all(sixes < 64, axis=1)
+    return triples.reshape(len(text), -1), is_valid
 
 
 def all_zero(words: npt.NDArray[np.uint64]) -> Mask:

@@ -8,13 +8,14 @@ of one of them.
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from genus.can._logs.log_file import BAD_IDENTIFIER, DAMAGED_LINE, LENGTHS_DISAGREE, decode_text
+from genus.can._logs.log_file import BAD_IDENTIFIER, DAMAGED_LINE, LAST_US, LENGTHS_DISAGREE, decode_text
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
 
 SECOND_US = 1_000_000
@@ -71,6 +72,8 @@ class Fields(NamedTuple):
     """Decimal numbers without a meaning, such as line numbers."""
     free: tuple[Span, ...] = ()
     """Fields without a meaning, whatever they contain."""
+    id_digits: Sequence[int] = range(1, 9)
+    """How many digits an identifier can have."""
     is_whole: bool = False
     """Whether nothing can follow, because the line does not say how many bytes it has."""
 
@@ -124,6 +127,7 @@ def read_time(text: str, time: TimeFields) -> int | None:
     if not time.parts:
         return None
     micros = sum(int(text[slice(*part.span)]) * part.micros // part.divisor for part in time.parts) + time.shift_us
+    micros = min(micros, LAST_US + 1)
     if time.date is None:
         return micros
     day = read_date(text[slice(*time.date)])
@@ -159,8 +163,8 @@ def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
         micros, divisor = _UNITS[unit]
         return TimeFields((TimePart(found.span(1), micros, divisor), *_fraction(found, 2, micros, divisor)))
     if found := _COMPACT.fullmatch(text, *span):
-        parts = zip(range(1, 6), (86_400_000, 3_600_000, 60_000, 1000, 1), strict=True)
-        return TimeFields(tuple(TimePart(found.span(part), millis * 1000) for part, millis in parts))
+        millis = zip(range(1, 6), (86_400_000, 3_600_000, 60_000, 1000, 1), strict=True)
+        return TimeFields(tuple(TimePart(found.span(part), each * 1000) for part, each in millis))
     if (found := _CLOCK.fullmatch(text, *span)) is None:
         return None
     clock = (("h", 3600), ("m", 60), ("s", 1))

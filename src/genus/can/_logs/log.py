@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
-from genus.can._logs.blf import read_blf
+from genus.can._logs.blf_columns import read_blf_blocks
 from genus.can._logs.by_example import TextReader
 from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, detect, text_reader
-from genus.can._logs.frames import LogBlock, LoggedFrame, block_of
+from genus.can._logs.frames import LogBlock, LoggedFrame
 from genus.can._logs.line_fields import KindOfTimes
 from genus.can._logs.log_file import LogFile, SkippedRecords, read_head
 from genus.can._logs.mf4 import read_mf4
@@ -28,19 +27,11 @@ from genus.can._logs.pcap import read_pcap
 from genus.can._logs.sqlite_log import read_sqlite
 from genus.errors import RecordingError
 
-FRAMES_AT_ONCE = 1 << 16
-
 Reader: TypeAlias = Callable[[LogFile], Iterator[LogBlock]]
 
 
-def _blf_blocks(file: LogFile) -> Iterator[LogBlock]:
-    frames = enumerate(read_blf(file))
-    while some := list(islice(frames, FRAMES_AT_ONCE)):
-        yield block_of(some)
-
-
 BINARY_READERS: Mapping[str, Reader] = MappingProxyType(
-    {"blf": _blf_blocks, "mf4": read_mf4, "sqlite": read_sqlite, "pcap": read_pcap}
+    {"blf": read_blf_blocks, "mf4": read_mf4, "sqlite": read_sqlite, "pcap": read_pcap}
 )
 
 

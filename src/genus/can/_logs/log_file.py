@@ -147,8 +147,9 @@ def head_of(file: IO[bytes], size: int) -> bytes:
     packing = packing_of(file.read(8))
     file.seek(0)
     source, found = unpacked(file, packing), b""
+    read = getattr(source, "read1", source.read)
     try:
-        while len(found) < size and (chunk := source.read(size)):
+        while len(found) < size and (chunk := read(size)):
             found += chunk
     except (EOFError, *UNPACKING_ERRORS):
         pass  # a damaged file shows what comes before the damage

@@ -10,6 +10,7 @@ t12381122334455667788
 """
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from genus.can._logs.by_example import HeaderLine
@@ -28,6 +29,8 @@ class PatternFormat:
     pattern: re.Pattern[str]
     standard_digits = 16
     by_value = True
+    id_digits: Sequence[int] = range(1, 9)
+    """How many digits an identifier can have; empty if the line says it in another way."""
 
     def __init__(self, name: str, first_stamp: int | None) -> None:
         self.name = name
@@ -81,7 +84,8 @@ class PatternFormat:
             return NoFrame(LENGTHS_DISAGREE, time)
         self._has_begun = True
         spans, length, packing = packed
-        end = max(spans[-1][1] if spans else 0, found.end("id"), found.end("dlc") if groups.get("dlc") else 0)
+        is_whole = packing == "hex" or not groups.get("dlc")
+        end = len(text) if is_whole else max(spans[-1][1] if spans else 0, found.end("id"), found.end("dlc"))
         return Fields(
             found.span("id"),
             spans,
@@ -94,7 +98,8 @@ class PatternFormat:
             standard_digits=self.standard_digits,
             by_value=self.by_value,
             fd=self.is_fd(groups, length),
-            is_whole=not groups.get("dlc") and packing == "bytes",
+            id_digits=self.id_digits or (found.end("id") - found.start("id"),),
+            is_whole=is_whole,
         )
 
 
@@ -167,6 +172,7 @@ class HashFormat(PatternFormat):
     )
     standard_digits = 3
     by_value = False
+    id_digits = (3, 8)
 
     def is_fd(self, groups: dict[str, str | None], length: int) -> bool:
         """By the second `#`."""
@@ -188,6 +194,8 @@ class LawicelFormat(PatternFormat):
         r"(?P<dlc>[0-8])(?P<data>[0-9A-Fa-f]*)\s*$",
         re.ASCII,
     )
+
+    id_digits = ()
 
     def extended(self, groups: dict[str, str | None]) -> bool | None:
         """By the first letter."""
@@ -220,6 +228,7 @@ class TableFormat(PatternFormat):
         re.ASCII | re.IGNORECASE,
     )
     standard_digits = 4
+    id_digits = range(2, 9)
 
     def extended(self, groups: dict[str, str | None]) -> bool | None:
         """By an `x` behind the identifier, as in ASC files."""
@@ -234,3 +243,4 @@ class BareFormat(PatternFormat):
         re.ASCII | re.IGNORECASE,
     )
     standard_digits = 4
+    id_digits = range(3, 9)

@@ -154,7 +154,7 @@ class _Interface(NamedTuple):
 
 
 def _pcapng(file: LogFile, data: Bytes) -> Iterator[Packet]:
-    order, interfaces = "<", []
+    order, interfaces = "<", list[_Interface]()
     at, number = 0, 0
     while at + 12 <= len(data):
         if data[at : at + 4] == b"\x0a\x0d\x0d\x0a":

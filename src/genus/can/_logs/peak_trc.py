@@ -167,6 +167,7 @@ class TrcFormat:
             found.span("bus") if has_bus else None,
             extended=True if groups.get("x") else None,
             standard_digits=4,
+            id_digits=range(3, 9),
             fd=fd,
             digits=(found.span("n"),) if groups.get("n") else (),
         )

@@ -49,7 +49,7 @@ def _blocks(file: LogFile, database: sqlite3.Connection) -> Iterator[LogBlock]:
 def _table(database: sqlite3.Connection) -> str:
     """The table of messages: `messages`, or another one with its columns."""
     for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name != 'messages'"):
-        quoted = '"' + name.replace('"', '""') + '"'
+        quoted: str = '"' + name.replace('"', '""') + '"'
         columns = {row[1] for row in database.execute(f"PRAGMA table_info({quoted})")}
         if {"ts", "arbitration_id", "data"} <= columns:
             return quoted

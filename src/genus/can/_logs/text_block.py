@@ -22,12 +22,12 @@ _IS_BLANK[list(BLANKS.encode())] = True
 
 
 class Tokens(NamedTuple):
-    """The tokens of all lines: where each begins and ends, and for each line its first token and how many it has."""
+    """The tokens of all lines: where each begins and ends, and for each line its first token and their number."""
 
     start: Offsets
     end: Offsets
     first: Offsets
-    count: Offsets
+    number: Offsets
 
 
 class TextBlock:
@@ -72,7 +72,7 @@ class TextBlock:
         quotes = np.flatnonzero(self.buffer == _QUOTE)
         if not self.delimiter or not len(quotes):
             return None
-        found = np.searchsorted(quotes, self.start) == np.searchsorted(quotes, self.end)
+        found: Mask = np.searchsorted(quotes, self.start) == np.searchsorted(quotes, self.end)
         quoted = np.flatnonzero(~found)
         found[quoted] = self._are_whole(quotes, quoted)
         return found
@@ -80,7 +80,7 @@ class TextBlock:
     def _are_whole(self, quotes: Offsets, rows: Rows) -> Mask:
         """The lines among some with quotes in which every token has none, or one at each end."""
         tokens = self.tokens
-        count = tokens.count[rows]
+        count = tokens.number[rows]
         last = np.cumsum(count)
         which = np.repeat(tokens.first[rows] - last + count, count) + np.arange(last[-1] if len(last) else 0)
         start, end = tokens.start[which], tokens.end[which]
