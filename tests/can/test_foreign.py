@@ -16,6 +16,8 @@ from genus.can._foreign.filters import Filters, filters_of, fit_filters, pair_of
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._foreign.receiver import NOT_WANTED
 from genus.can._foreign.sender import MAX_WAITING
+from genus.can._live.interfaces import profile_of
+from genus.can._live.port import DriverPort
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, Accept, Call, Load, Output
 from genus.can._node.troubles import OffTheBus
 from genus.can._wire.frame import Identifier, arbitration_key
@@ -505,3 +507,56 @@ def test_a_node_and_a_database_share_a_bus(car: Path) -> None:
     assert [what for what, _ in node.calls] == ["sent", "receive", "wake", "lost", "failed"]
     assert node.calls[1] == ("receive", Frame(Identifier(1, 5, 900).pack(), b"x"))
     assert machine.dropped() == {"unknown identifier": 1}
+
+
+class RecordingDriver:
+    """A driver with a queue, as a port sees it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Frame] = []
+        self.filters: tuple[tuple[int, int, bool], ...] = ()
+
+    def send(self, frame: Frame) -> None:
+        self.sent.append(frame)
+
+    def set_filters(self, filters: tuple[tuple[int, int, bool], ...]) -> None:
+        self.filters = filters
+
+    def flush(self) -> bool:
+        return False
+
+    def call(self, call: Call) -> None:
+        call.handler(*call.arguments)
+
+    def warn(self, message: str) -> None:
+        raise AssertionError(message)
+
+
+def test_of_frames_of_genus_and_of_databases_the_one_that_would_win_is_sent_first(car: Path) -> None:
+    """One of them is in the driver's queue at a time; the echo of 11 bits confirms it."""
+    node, driver = NodeOfTests(), RecordingDriver()
+    databases = Databases([load_dbc(car)])
+    machine = ForeignMachine(databases, CLASSIC, node=node, echoes=True)
+    lamp: Any = databases.types["Lamp"]
+    machine.announce(lamp, None, 0)
+    mine = machine.publish(lamp(on=1), 0)
+    port = DriverPort(machine, driver, profile_of("virtual", None))
+    port.call(lambda now: None, 0)
+    assert driver.sent == [mine]
+    assert (257, 0x7FF, False) in driver.filters, "the echo must pass"
+    port.receive(Frame(257, b"\1"), 0.0, 1)  # of another: 29 bits
+    assert driver.sent == [mine]
+    port.receive(mine, 0.0, 2, is_rx=False)
+    assert driver.sent == [mine, node.frame]
+    assert machine.tx.sent == {"Lamp": 1}
+    port.receive(node.frame, 0.0, 3, is_rx=False)
+    assert ("sent", node.frame) in node.calls
+
+
+def test_frames_of_11_bits_are_ignored_by_machines_that_want_none() -> None:
+    node = NodeOfTests()
+    port = DriverPort(node, RecordingDriver(), profile_of("virtual", None))
+    port.call(lambda now: None, 0)
+    port.receive(Frame(900, b"", extended=False), 0.0, 1)
+    assert port.counts["ignored: not a 29-bit data frame"] == 1
+    assert [what for what, _ in node.calls] == ["taken"]

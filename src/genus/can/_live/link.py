@@ -74,6 +74,8 @@ def calendar_of(address: CanAddress, path: Path) -> Calendar:
         calendar = planned.calendar
         for verdict in planned.refused:
             log.warning("%s: %s is not admitted: %s", path, verdict.channel, verdict.reason)
+        for collision in planned.collisions:
+            log.warning("%s: %s", path, collision)
         if planned.system.bus.timing != address.timing:
             raise BusError(f"{path} is planned for {planned.system.bus.timing}, but the address says {address.timing}")
     numbers = {slot.number for slot in calendar.slots if slot.node == address.name}

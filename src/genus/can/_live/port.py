@@ -214,10 +214,12 @@ class DriverPort:
 
     def _hand_over_other(self, now: int) -> bool:
         """Give the driver the frame that would win of those without a slot, if it has none of them."""
-        others = (EVENT_TRIGGERED, FOREIGN)
-        if any(self._in_driver[mailbox] is not None for mailbox in others):
+        others, waiting, has = (EVENT_TRIGGERED, FOREIGN), self._waiting, self._in_driver
+        if (waiting[EVENT_TRIGGERED] or waiting[FOREIGN]) is None:
             return False
-        frames = [(arbitration_key(frame), mailbox) for mailbox in others if (frame := self._waiting[mailbox])]
+        if any(has[mailbox] is not None for mailbox in others):
+            return False
+        frames = [(arbitration_key(frame), mailbox) for mailbox in others if (frame := waiting[mailbox])]
         return any(self._hand_over(mailbox, now) for _, mailbox in sorted(frames))
 
     def _hand_over(self, mailbox: int, now: int) -> bool:
