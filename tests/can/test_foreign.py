@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Subscription, this
-from genus.can import Frame, MessageLayout, Timing, load_dbc
+from genus.can import Frame, MessageLayout, Timing, load_dbc, read_log
 from genus.can._foreign.databases import Databases
 from genus.can._foreign.filters import Filters, filters_of, fit_filters, pair_of, traffic_of
 from genus.can._foreign.machine import ForeignMachine
@@ -23,6 +23,7 @@ from genus.can._node.troubles import OffTheBus
 from genus.can._wire.frame import Identifier, arbitration_key
 from genus.errors import BusError, DbcError, EventError, QueueFull
 from genus.targets.can import Pair
+from tests.can.test_dbc import TESLA, needs_data
 from tests.examples import examples
 
 CAR = """VERSION ""
@@ -507,6 +508,31 @@ def test_a_node_and_a_database_share_a_bus(car: Path) -> None:
     assert [what for what, _ in node.calls] == ["sent", "receive", "wake", "lost", "failed"]
     assert node.calls[1] == ("receive", Frame(Identifier(1, 5, 900).pack(), b"x"))
     assert machine.dropped() == {"unknown identifier": 1}
+
+
+@needs_data
+def test_every_frame_of_a_real_database_is_an_event_or_counted() -> None:
+    """And what became an event is encoded to a frame that becomes the same event."""
+    driven = Driven(TESLA / "Model3CAN.dbc")
+    log = next(path for path in sorted(TESLA.iterdir()) if path.name.endswith((".log", ".log.gz")))
+    driven.subscribe(Event)
+    frames = [logged.frame for logged in read_log(log)]
+    for frame in frames:
+        driven.machine.receive(frame, 0)
+    driven.run()
+    machine = driven.machine
+    assert len(driven.events) == machine.rx.received.total()
+    assert machine.rx.received.total() + machine.dropped().total() == len(frames) > 5000
+    same = refused = 0
+    for event in driven.events:
+        try:
+            again = driven.databases.decode(driven.databases.encode(event), event.time)
+        except EventError:
+            refused += 1  # outside the range that the database allows
+        else:
+            assert again == event
+            same += 1
+    assert same > 1000, (same, refused)
 
 
 class RecordingDriver:
