@@ -149,9 +149,12 @@ _WELL_KNOWN: Final = frozenset(
 
 
 def j1939_hint(messages: Sequence[MessageLayout]) -> str | None:
-    """What to say of a file with 29-bit identifiers that looks like one of a J1939 bus; None if it does not."""
+    """What to say of a file with 29-bit identifiers that looks like one of a J1939 bus; None if it does not.
+
+    The highest priority, 0, is left out: no usual group has it, and other systems have small identifiers.
+    """
     extended = [message for message in messages if message.extended]
-    known = [message for message in extended if message.pgn in _WELL_KNOWN]
+    known = [message for message in extended if message.pgn in _WELL_KNOWN and message.frame_id >> 26]
     if any(message.j1939 for message in messages) or not known or 2 * len(known) < len(extended):
         return None
     return (
