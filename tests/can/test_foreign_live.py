@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import can
 from genus import Catalog, Event, NonReal, Soft, UInt8, open_bus, this
 from genus.can import load_dbc, open_monitor, python_source
 from genus.can._live.address import parse_address
+from genus.can._live.datagrams import enlarge_buffer, lost_datagrams
 from genus.cli import genus
 from genus.errors import BusError, DbcError, EventError
 from tests.can.test_foreign import CAR
@@ -313,6 +315,27 @@ def test_frames_of_another_process_are_events_or_counted(multicast: str) -> None
         link = bus.traffic().link
         assert link["received: Drive"] + link["dropped: Drive: too short: 2 of 4 bytes"] == frames
         assert speeds == [number * 0.01 for number in range(frames) if number % 10]
+
+
+@pytest.mark.skipif(not Path("/proc/net/udp").exists(), reason="the system does not count what sockets lose")
+def test_what_a_socket_loses_is_counted() -> None:
+    """A program that does not read in time, as its computer is busy."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setblocking(False)
+        for _ in range(500):
+            sender.sendto(bytes(60), receiver.getsockname())
+        held = 0
+        with suppress(BlockingIOError):
+            while receiver.recv(100):
+                held += 1
+        assert 0 < held < 500
+        assert lost_datagrams(receiver.fileno()) == 500 - held
+        assert enlarge_buffer(receiver.fileno()) > 8192 * 2
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

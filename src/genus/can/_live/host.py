@@ -100,8 +100,16 @@ _STATES = {can.BusState.ACTIVE: "active", can.BusState.PASSIVE: "passive", can.B
 class LiveHost:
     """State: runs a machine on a python-can bus; programs use it through `call` and end it with `close`."""
 
-    def __init__(self, machine: Machine, bus: "can.BusABC", profile: InterfaceProfile = UNKNOWN) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        bus: "can.BusABC",
+        profile: InterfaceProfile = UNKNOWN,
+        lost_frames: Callable[[], int] | None = None,
+    ) -> None:
+        """`lost_frames` gives how many frames the interface itself has lost, where it knows that."""
         self.machine = machine
+        self._lost_frames = lost_frames
         self.clock = utc_clock()
         self._bus = bus
         self._driver = BusDriver(bus)
@@ -145,8 +153,10 @@ class LiveHost:
     def counters(self) -> Mapping[str, int]:
         """The numbers of frames sent and received, of echoes ignored, and of failures by reason."""
         with self._lock:
-            dropped = self._driver.dropped_calls
-            return {**self._port.counts, **({"dropped: handlers too slow": dropped} if dropped else {})}
+            more = {"dropped: handlers too slow": self._driver.dropped_calls}
+            if self._lost_frames is not None and self._running:
+                more["lost: more frames than the socket holds"] = self._lost_frames()
+            return {**self._port.counts, **{what: count for what, count in more.items() if count}}
 
     def close(self) -> None:
         """Send what waits, for a short time, stop the threads and shut the bus down; a second call does nothing."""

@@ -16,6 +16,7 @@ from genus.can._foreign.databases import Databases
 from genus.can._foreign.link import DatabaseLink
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._live.address import CanAddress, parse_address
+from genus.can._live.datagrams import DATAGRAM_INTERFACES, enlarge_buffer, lost_datagrams
 from genus.can._live.host import LiveHost
 from genus.can._live.interface_options import interface_arguments
 from genus.can._live.interfaces import UNKNOWN, Confirmation, profile_of
@@ -62,7 +63,12 @@ def open_interface(address: CanAddress) -> "can.BusABC":
 
 def open_host(machine: Machine, address: CanAddress) -> LiveHost:
     """Run a machine on the interface of an address."""
-    return LiveHost(machine, open_interface(address), profile_of(address.interface, address.confirm))
+    bus = open_interface(address)
+    lost = None
+    if address.interface in DATAGRAM_INTERFACES:
+        enlarge_buffer(bus.fileno())
+        lost = partial(lost_datagrams, bus.fileno())
+    return LiveHost(machine, bus, profile_of(address.interface, address.confirm), lost)
 
 
 def calendar_of(address: CanAddress, path: Path) -> Calendar:
