@@ -55,11 +55,11 @@ def candump_l(_: int, each: LoggedFrame) -> str:
     return f"({_seconds(each.at_us)}) {each.channel} {_id(each.frame)}{sign}{each.frame.data.hex().upper()}"
 
 
-def _display(frame: Frame, channel: str | None, flags: str = "", ascii_column: bool = False) -> str:
+def _display(frame: Frame, channel: str | None, ascii_column: bool = False) -> str:
     size = f"[{len(frame.data):02}]" if frame.fd else f"[{len(frame.data)}]"
     shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in frame.data)
     tail = f"   '{shown}'" if ascii_column else ""
-    return f"  {channel}{flags}  {_id(frame)}   {size}  {_spaced(frame.data)}{tail}"
+    return f"  {channel}  {_id(frame)}   {size}  {_spaced(frame.data)}{tail}"
 
 
 def candump_a(_: int, each: LoggedFrame) -> str:
@@ -68,8 +68,8 @@ def candump_a(_: int, each: LoggedFrame) -> str:
 
 
 def candump_date(_: int, each: LoggedFrame) -> str:
-    """`candump -t A -x -a`."""
-    return f" ({_moment(each.at_us):%Y-%m-%d %H:%M:%S.%f}){_display(each.frame, each.channel, '  RX - -', True)}"
+    """`candump -t A -a`."""
+    return f" ({_moment(each.at_us):%Y-%m-%d %H:%M:%S.%f}){_display(each.frame, each.channel, ascii_column=True)}"
 
 
 def candump_none(_: int, each: LoggedFrame) -> str:

@@ -283,6 +283,23 @@ def test_transport_frames_that_the_file_describes_are_events_too(tmp_path: Path)
     assert sum(len(part.rows) for part in parts) == decoding.parts
 
 
+def test_a_truncated_long_message_decodes_as_far_as_it_reaches(tmp_path: Path) -> None:
+    """In one frame, or put together: in columns as frame by frame."""
+    dbc = load(tmp_path, truncated=True)
+    (message,) = (each for each in dbc.messages if each.pgn == VIN)
+    frame_id = J1939Id(6, VIN, 3).pack()
+    log = tmp_path / "truck.log"
+    log.write_text(candump([Line(number, frame_id, True, bytes(range(number)), None) for number in range(9)]))
+    (frames,) = parse_candump(log.read_bytes()).frames
+    (part,) = ColumnDecoder(dbc.all_messages).decode(frames)
+    assert isinstance(part, DecodedFrames)
+    names = {signal.attribute for signal in message.signals}
+    rows = [{name for name in names if row.get(name) is not None} for row in part.batch.to_pylist()]
+    events = [dbc.decode(frame_id, bytes(range(number)), True) for number in range(9)]
+    assert rows == [{name for name in names if getattr(event, name) is not None} for event in events]
+    assert rows[-1] == {"first"}
+
+
 def test_fast_packets_of_nmea_2000(tmp_path: Path) -> None:
     """The message is longer than a frame, and the switch says how it is sent."""
     position = f"""VERSION ""

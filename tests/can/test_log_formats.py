@@ -413,7 +413,9 @@ def test_python_cans_own_logs_are_read_as_it_reads_them(name: str, tmp_path: Pat
         assert [round(each.at_us / 1e3) for each in found] == [round(each.timestamp * 1e3) for each in theirs]
 
 
-@pytest.mark.parametrize("name", ["candump -L", "candump -t a", "candump", "trc 1.1", "trc 1.3", "trc 2.1"])
+@pytest.mark.parametrize(
+    "name", ["candump -L", "candump -t a", "candump -t A", "candump", "trc 1.1", "trc 1.3", "trc 2.1"]
+)
 def test_cantools_reads_the_same_frames(name: str, tmp_path: Path) -> None:
     text = WRITERS[name].write(SOME)
     theirs = list(cantools.logreader.Parser(io.StringIO(text)))

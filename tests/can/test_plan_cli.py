@@ -59,6 +59,17 @@ def test_a_system_that_is_not_admitted_says_what_to_change_and_fails(refused: Pa
     assert result.stderr.splitlines() == ["1 of 2 channels are not admitted: fast"]
 
 
+def test_warnings_are_printed_to_standard_error(tmp_path: Path) -> None:
+    system = tmp_path / "system.toml"
+    system.write_text(REFUSED.replace("125k", "1M") + 'subscribers = ["bb"]\n[nodes]\na = 1\nb = 2\n')
+    result = invoke(system)
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"warning: {system}: [[channel]] 2 'slow': subscribers names 'bb'")
+    assert "subscribers names" not in result.stdout
+    assert json.loads(invoke(system, "--json").stdout)["warnings"] == [line.removeprefix("warning: ")]
+
+
 def test_json_has_it_all(refused: Path) -> None:
     found = json.loads(invoke(CROSSING, "--json").stdout)
     assert found["ok"] is True

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from genus.bus._qos import Hard, NonReal, Soft
-from genus.can._plan import System, format_system, load_system, parse_system
+from genus.can._plan import System, format_system, load_system, parse_system, plan
 from genus.can._plan.units import write_span
 from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
@@ -129,9 +129,55 @@ def test_what_an_event_carries_of_the_context_is_said(typed: Path) -> None:
     assert timed == plain + 8
 
 
+def subscribed(*subscribers: str, **changes: object) -> str:
+    return channel(**changes) + f"subscribers = {list(subscribers)}\n"
+
+
+def warnings_of(text: str) -> tuple[str, ...]:
+    return plan(parse_system(text, "s")).warnings
+
+
+def test_a_subscriber_that_is_probably_misspelled_warns_with_the_likely_name() -> None:
+    text = BUS + channel(node="controller") + subscribed("controler", name="d", node="sensor")
+    assert warnings_of(text) == (
+        "s: [[channel]] 2 'd': subscribers names 'controler', which publishes nothing and is not in [nodes]; "
+        "did you mean 'controller'?",
+    )
+
+
+def test_of_two_names_that_only_subscribe_the_rarer_one_is_doubted() -> None:
+    text = BUS + subscribed("display") + subscribed("display", name="d") + subscribed("dispaly", name="e")
+    (warning,) = warnings_of(text)
+    assert "'e': subscribers names 'dispaly'" in warning
+    assert warning.endswith("did you mean 'display'?")
+
+
+def test_a_node_may_only_subscribe() -> None:
+    assert warnings_of(BUS + subscribed("logger", "n-2", node="n-1")) == ()
+    assert warnings_of(BUS + "[nodes]\nlogger = 3\n" + subscribed("logger", "n", name="d")) == ()
+    (warning,) = warnings_of(BUS + "[nodes]\nlogger = 3\n" + subscribed("camera"))
+    assert warning.endswith("list it there if it only subscribes")
+
+
+def test_a_gap_that_is_too_short_for_synchronised_clocks_warns() -> None:
+    hard = channel(class_="hard", deadline=None)
+    slow = '[bus]\nbitrate = "83.333k"\n'
+    (warning,) = warnings_of(slow + hard.replace("10ms", "100ms"))
+    assert warning.endswith("use at least 49 us")
+    assert warnings_of(slow + 'gap = "49us"\n' + hard.replace("10ms", "100ms")) == ()
+    assert warnings_of(slow + "middleware = false\n" + hard.replace("10ms", "100ms")) == ()
+    assert warnings_of(BUS + hard) == ()
+
+
+def test_a_slot_with_more_failures_than_a_station_survives_warns() -> None:
+    (warning,) = warnings_of(BUS + channel(class_="hard", deadline=None, period="100ms", size=40, omissions=4))
+    assert "'c' allows 24 failures in a slot" in warning
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("[bus]\nbitrate = 1000000\nerror_passive = 'stopp'", r"error_passive is 'stopp'; did you mean 'stop'\?"),
         ("", "s: bus is missing"),
         ("[bus]\n", r"s: \[bus\]: bitrate is missing"),
         ("[bus", "s: "),

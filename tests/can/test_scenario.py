@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can import PATTERNS, Outcome, PreparedSystem, Scenario, ScenarioRun, simulate
+from genus.can import PATTERNS, Outcome, PreparedSystem, Scenario, ScenarioRun, World, simulate
 from genus.can._plan import System, load_system, parse_system
 from genus.can._sim.fault_text import parse_fault
 from genus.can._sim.trace import Trace
@@ -288,6 +288,44 @@ def test_the_command_shows_every_channel_and_writes_trace_and_picture(file: Path
     assert png.stat().st_size > 1000
 
 
+def test_a_picture_shows_the_stretch_that_is_asked_for(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--from` and `--for` count from when programs begin to publish; without them the command chooses."""
+    drawn: list[tuple[int, int]] = []
+
+    def draw(world: World, path: Path, begin_ns: int, end_ns: int) -> None:
+        drawn.append((begin_ns, end_ns))
+
+    monkeypatch.setattr(World, "draw", draw)
+    seconds = []
+    for options in (("--from", "30ms", "--for", "5ms"), ("--from", "0s", "--seconds", "100ms"), ("--for", "100ms")):
+        done = CliRunner().invoke(sim, [str(file), "--png", str(tmp_path / "x.png"), "--json", *options])
+        assert done.exit_code == 0, done.output
+        outcome = json.loads(done.stdout)
+        seconds.append(outcome["seconds"])
+        drawn[-1] = drawn[-1][0] - outcome["began_ns"], drawn[-1][1] - outcome["began_ns"]
+    assert seconds == [0.035, 0.1, 0.1]
+    assert drawn[:2] == [(30_000_000, 35_000_000), (0, 20_000_000)]
+    begin, end = drawn[2]
+    assert end - begin == 20_000_000
+    assert 0 <= begin <= 80_000_000
+
+
+def test_a_picture_shows_what_went_wrong() -> None:
+    """The stretch has the first alarm of a node that stopped, wherever in the run that was."""
+    prepared = PreparedSystem.of(parse_system(SMALL))
+    crash = parse_fault("crash node=sensor at=700ms", prepared.typed.system.nodes)
+    with ScenarioRun(Scenario(prepared=prepared, seconds=1, faults=(crash,), traced=True)) as run:
+        for _ in run.advance():
+            pass
+        run.outcome()
+        begin, end = run.stretch()
+        assert begin <= run.world.observation.first_troubles["EventMissing"] < end
+        assert 700_000_000 < end < 740_000_000
+        assert run.stretch(10**12) == (run.began_ns, run.ends_ns)
+
+
 def test_the_command_gives_json_and_a_summary_of_many_runs(file: Path) -> None:
     one = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--json"])
     assert json.loads(one.stdout)["seed"] == 1
@@ -313,6 +351,7 @@ def test_a_broken_promise_is_a_failure_only_if_asked_for(file: Path) -> None:
         (["--faults", "crash node=99 at=1s"], "there is no host 99"),
         (["--faults", "blocking"], "perfect clocks"),
         (["--runs", "2", "--png", "x.png"], "single run"),
+        (["--from", "1s"], "add --png"),
     ],
 )
 def test_what_cannot_be_simulated_is_one_clear_line(file: Path, arguments: list[str], problem: str) -> None:

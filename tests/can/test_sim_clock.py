@@ -197,7 +197,8 @@ def test_a_machine_is_called_with_failures_bus_off_and_bus_on() -> None:
     host.call(lambda now: machine.load(frame(10)))
     bus.run(10_000 * BIT)
     inputs = [kind for kind, _ in machine.inputs]
-    assert inputs == ["failed"] * 32 + ["bus_off", "bus_on"]
+    warned = ["failed"] * 12 + ["error_passive"]
+    assert inputs == [*warned, *["failed"] * 20, "bus_off", "bus_on", "error_active"]
 
 
 def test_a_crash_cuts_the_frame_off_and_the_machine_is_not_called_any_more() -> None:

@@ -33,7 +33,7 @@ def staleness(host: Host) -> int | None:
     owner = queue._owner
     if not isinstance(owner, OutgoingEvent) or not owner.deadline:
         return None
-    return (frame.id >> PRIORITY_SHIFT) - soft_priority(owner.start_by - host.now, queue._level_ns)
+    return (frame.id >> PRIORITY_SHIFT) - soft_priority(owner.start_by - host.now, queue.level_ns)
 
 
 def observe(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Counter[int]:

@@ -82,8 +82,8 @@ class Machine(Protocol):
     def error_passive(self, now: int, passive: bool) -> None:
         """The controller became error passive, or is error active again.
 
-        A driver says so as early as it can: when an error counter reaches the warning limit of 96, if the controller
-        reports that, and else above 127.
+        A driver says so as early as it can: when the transmit error counter reaches the warning limit of 96, if the
+        controller reports that, and else above 127.
         """
 
     def bus_off(self, now: int) -> None:

@@ -51,6 +51,7 @@ def plan(
     genus can plan examples/crossing.toml --calendar calendar.json
     """
     found = make_plan(load_system(source))
+    show_warnings(found)
     for picture, suffix in ((png, ".png"), (svg, ".svg")):
         if picture is not None:
             draw_plan(found, picture if picture.suffix else picture.with_suffix(suffix))
@@ -65,6 +66,12 @@ def plan(
     if not found.ok:
         click.echo(_refusal(found, [path for path in (calendar, dbc) if path is not None]), err=True)
         sys.exit(1)
+
+
+def show_warnings(found: Plan) -> None:
+    """Print the warnings of a plan to standard error."""
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _refusal(found: Plan, unwritten: list[Path]) -> str:
@@ -157,6 +164,7 @@ def _as_json(found: Plan) -> dict[str, object]:
         "ok": found.ok,
         "verdicts": found.verdicts,
         "advice": found.advice,
+        "warnings": found.warnings,
         "load": found.load.shares,
         "middleware_response_ns": found.middleware_response_ns,
         "cycle_ns": found.calendar.cycle_ns,

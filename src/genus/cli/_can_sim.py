@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 import msgspec
@@ -30,6 +30,7 @@ from genus.can import (
     load_system,
     parse_fault,
 )
+from genus.cli._can_plan import show_warnings
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
 from genus.cli._format import Span, counted
@@ -38,8 +39,30 @@ SEED = click.option(
     "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."
 )
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
-DRAWN_FROM_NS, DRAWN_NS = 10_000_000, 20_000_000
-"""What a picture shows of a run, counted from when programs begin to publish."""
+DEFAULT_SECONDS = 10.0
+DEFAULT_PICTURE_NS = 1_000_000_000
+"""How long a run goes on after `--from`, if no option says it: longer than a picture without `--for`."""
+
+
+class Stretch(NamedTuple):
+    """What a picture shows: where it begins, from when programs begin to publish, and how long; None to choose."""
+
+    begin_ns: int | None
+    length_ns: int | None
+
+    @classmethod
+    def of(cls, begin: float | None, length: float | None) -> "Stretch":
+        """The stretch that the options give, in seconds."""
+        return cls(*(None if each is None else round(each * 1e9) for each in (begin, length)))
+
+
+def _duration(span: float | None, seconds: float | None, drawn: Stretch) -> float:
+    """How long a run is, in seconds: as long as the options say, or until the end of the picture."""
+    if seconds is not None:
+        return seconds
+    if drawn.begin_ns is None:
+        return DEFAULT_SECONDS if span is None else span
+    return (drawn.begin_ns + (drawn.length_ns or DEFAULT_PICTURE_NS)) / 1e9
 
 
 class SimCommand(click.Command):
@@ -56,7 +79,10 @@ class SimCommand(click.Command):
 
 @click.command(cls=SimCommand)
 @click.argument("source", metavar="SYSTEM.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--for", "--seconds", "seconds", type=Span(), default="10s", show_default=True, help="How long.")
+@click.option(
+    "--for", "span", type=Span(), help="How long; default: 10s. With --from or --seconds: how long the picture shows."
+)
+@click.option("--seconds", type=Span(), help="How long, if --for is about the picture.")
 @click.option(
     "--faults",
     "faults",
@@ -83,14 +109,16 @@ class SimCommand(click.Command):
 @click.option("--guards", is_flag=True, help="A bus guardian in front of every station.")
 @click.option("--no-confinement", is_flag=True, help="Stations that fail to send stay on the bus for ever.")
 @click.option("--trace", type=OUTPUT, help="Write all that was on the bus to this file.")
-@click.option("--png", type=OUTPUT, help="Draw 20 ms of it.")
+@click.option("--png", type=OUTPUT, help="Draw a stretch of it: one in which much happens, or that of --from.")
+@click.option("--from", "begin", type=Span(may_be_zero=True), help="Where the picture begins, as --for counts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option(
     "--strict", is_flag=True, help="Exit code 1 if a guarantee was not kept, even under faults that permit it."
 )
 def sim(
     source: Path,
-    seconds: float,
+    span: float | None,
+    seconds: float | None,
     faults: tuple[str, ...],
     seed: int,
     runs: int,
@@ -103,6 +131,7 @@ def sim(
     no_confinement: bool,
     trace: Path | None,
     png: Path | None,
+    begin: float | None,
     as_json: bool,
     strict: bool,
 ) -> None:
@@ -115,14 +144,20 @@ def sim(
 
     \b
     genus can sim examples/crossing.toml --for 2s --faults "errors p=0.05" --seed 1
+    genus can sim examples/crossing.toml --png bus.png --from 1s --for 5ms
     """
+    if begin is not None and png is None:
+        raise click.UsageError("--from says where a picture begins; add --png FILE")
     if runs > 1 and (trace or png):
         raise click.UsageError("--trace and --png are for a single run")
+    drawn = Stretch.of(begin, span if begin is not None or seconds is not None else None)
+    lasts = _duration(span, seconds, drawn)
     prepared = PreparedSystem.of(load_system(source))
+    show_warnings(prepared.plan)
     scenario = Scenario(
         prepared=prepared,
         seed=seed,
-        seconds=seconds,
+        seconds=lasts,
         faults=tuple(parse_fault(text, prepared.typed.system.nodes) for text in faults),
         pattern=cast(Pattern, pattern),
         clocks=cast(Clocks, clocks),
@@ -134,10 +169,10 @@ def sim(
         traced=trace is not None or png is not None,
     )
     with stopped_by_signals() as stop:
-        outcomes = _run_all(scenario, runs, stop, keep=lambda run: _write(run, trace, png))
+        outcomes = _run_all(scenario, runs, stop, keep=lambda run: _write(run, trace, png, drawn))
     _show(scenario, outcomes, as_json)
     if stop.is_set():
-        part = f"{outcomes[-1].seconds:g} s of {seconds:g} s" if outcomes else "nothing"
+        part = f"{outcomes[-1].seconds:g} s of {lasts:g} s" if outcomes else "nothing"
         done = part if runs == 1 else f"{len(outcomes):,} of {counted(runs, 'run')}"
         click.echo(f"interrupted; these are the results of {done}", err=True)
         sys.exit(INTERRUPTED)
@@ -173,12 +208,14 @@ def _progress(total: float) -> Iterator[Callable[[float], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def _write(run: ScenarioRun, trace: Path | None, png: Path | None) -> None:
+def _write(run: ScenarioRun, trace: Path | None, png: Path | None, drawn: Stretch) -> None:
     if trace is not None:
         run.world.trace.save(trace)
     if png is not None:
-        begin_ns = run.began_ns + DRAWN_FROM_NS
-        run.world.draw(png, begin_ns, begin_ns + DRAWN_NS)
+        begin_ns, end_ns = run.stretch(drawn.length_ns)
+        if drawn.begin_ns is not None:
+            begin_ns, end_ns = run.began_ns + drawn.begin_ns, run.began_ns + drawn.begin_ns + end_ns - begin_ns
+        run.world.draw(png, begin_ns, end_ns)
 
 
 # -- showing ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The rows of the fault table, each of which can be run: see `docs/faults.md`."""
 
-from tests.can.fault_table import brokers, clocks, drivers, frames, fuzz, live, stations
+from tests.can.fault_table import brokers, clocks, drivers, error_states, frames, fuzz, live, stations
 from tests.can.fault_table.row import ROWS, Observation, Row, Setting
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "brokers",
     "clocks",
     "drivers",
+    "error_states",
     "frames",
     "fuzz",
     "live",

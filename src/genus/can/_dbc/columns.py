@@ -32,7 +32,7 @@ _J1939_FIELDS = [
 ]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-Reach: TypeAlias = npt.NDArray[np.uint8] | None
+Reach: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | None
 """The lengths of frames of which some are shorter than their message; None if none is."""
 
 
@@ -210,8 +210,11 @@ class MessageColumns:
 
     def _words(self, frames: FrameColumns, rows: Rows) -> Words:
         """The data of some frames, in as many words as the bytes of the message need."""
-        words: Bits = frames.data.view("<u8")[:, : (self.message.length + 7) // 8]
-        return Words(words[rows])
+        count = (self.message.length + 7) // 8
+        words: Bits = frames.data.view("<u8")[:, :count][rows]
+        if words.shape[1] < count:  # all frames are truncated
+            words = np.pad(words, ((0, 0), (0, count - words.shape[1])))
+        return Words(words)
 
     def _batch(self, frames: FrameColumns, rows: Rows) -> pa.RecordBatch:
         words, columns = self._words(frames, rows), self._context(frames, rows)

@@ -1,14 +1,18 @@
 """SQLite databases, as python-can writes them: a table `messages`."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from genus.can._logs.frames import LogBlock, LoggedFrame, block_of
+import numpy as np
+
+from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock, LoggedFrame, block_of
 from genus.can._logs.log_file import (
     BAD_IDENTIFIER,
     ERROR_FRAME,
+    LAST_US,
     LENGTHS_DISAGREE,
     REMOTE_FRAME,
     LogFile,
@@ -37,6 +41,10 @@ def _blocks(file: LogFile, database: sqlite3.Connection) -> Iterator[LogBlock]:
     cursor = database.execute(f"SELECT {_COLUMNS} FROM {_table(database)}")
     at = 0
     while rows := cursor.fetchmany(ROWS_AT_ONCE):
+        if (columns := _columns(rows, at)) is not None:
+            at += len(rows)
+            yield LogBlock([columns], [], Counter())
+            continue
         frames: list[tuple[int, LoggedFrame]] = []
         for number, row in enumerate(rows, at):
             at_us = micros_of_seconds(row[0]) if isinstance(row[0], int | float) else None
@@ -44,6 +52,33 @@ def _blocks(file: LogFile, database: sqlite3.Connection) -> Iterator[LogBlock]:
             frames += [(number, each) for each in found]
         at += len(rows)
         yield block_of(frames)
+
+
+def _columns(rows: list[tuple[Any, ...]], at: int) -> FrameColumns | None:
+    """Rows of valid classic data frames, all together; None if any is something else."""
+    times, identifiers, extended, remote, error, _, payloads = zip(*rows, strict=True)
+    if any(remote) or any(error) or {*map(type, payloads)} != {bytes} or not {*map(type, times)} <= {int, float}:
+        return None
+    lengths = np.fromiter(map(len, payloads), np.int64, len(rows))
+    try:
+        numbers, seconds = np.array(identifiers, np.int64), np.array(times, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    is_extended = np.array([bool(flag) for flag in extended])
+    at_us = np.rint(seconds * 1e6)
+    is_valid = (numbers >= 0) & (numbers <= np.where(is_extended, ID_MASK, STANDARD_ID_MASK))
+    if not (is_valid & (lengths <= CLASSIC_BYTES) & (at_us >= 0) & (at_us <= LAST_US)).all():
+        return None
+    data = b"".join([payload.ljust(CLASSIC_BYTES, b"\0") for payload in payloads])
+    return FrameColumns(
+        at_us.astype(np.int64),
+        np.where(is_extended, numbers | EXTENDED, numbers).astype(np.uint32),
+        lengths.astype(np.uint8),
+        np.frombuffer(data, np.uint8).reshape(-1, CLASSIC_BYTES),
+        np.arange(at, at + len(rows), dtype=np.int64),
+        np.zeros(len(rows), np.int32),
+        (None,),
+    )
 
 
 def _table(database: sqlite3.Connection) -> str:

@@ -1,11 +1,19 @@
 """What a node knows of its controller's errors, and whether it may use its hard slots with them.
 
 A controller that is error passive is suspended for 8 bits after each of its frames, in which another station may begin
-one, so an event could be too late for a slot that is not planned for that. A node therefore does not use such slots
-from the warning of its controller on, which comes several failures before; how many a slot allows is in its length.
+one, so an event could be too late for a slot that is not planned for that. By the policy `stop` a node therefore does
+not use its slots from the warning of its controller on, which comes several failures before; if a slot allows more
+failures than that, it is longer.
 """
 
+from collections.abc import Callable
+
+from genus.can._node.context import Context
 from genus.can._plan.calendar import Slot
+from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag
+
+PAUSE_FRAMES, LONG_PAUSE_FRAMES = 1, 20
+"""How long to wait after an empty report that was sent, and after one that failed, in longest frames."""
 
 
 class ErrorState:
@@ -18,5 +26,53 @@ class ErrorState:
         self.is_off = False
 
     def allows(self, slot: Slot) -> bool:
-        """Whether a frame in a slot is on time though it fails as often as the slot allows."""
-        return not self.is_off and (not self.is_passive or slot.error_passive == "plan")
+        """Whether a slot is to be used: by the policy `stop` only if it is long enough for all failures it allows."""
+        return not self.is_off and (not self.is_passive or slot.error_passive != "stop")
+
+
+class ErrorRecovery:
+    """State: sends empty reports with the lowest priority while the controller has too many errors.
+
+    Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would else
+    not recover for minutes; so it does on an idle bus before its next slot. Receivers ignore an empty report. There are
+    pauses between them, so that a station that is off the bus finds the idle time it needs to come back; one that fails
+    is not repeated, because the bus is disturbed.
+    """
+
+    def __init__(self, context: Context, is_needed: Callable[[], bool]) -> None:
+        self._context = context
+        self._is_needed = is_needed
+        self._frame: Frame | None = None
+        self.wake_at: int | None = None
+
+    def start(self) -> None:
+        """Begin to recover, unless that is under way."""
+        if self._frame is None and self.wake_at is None:
+            self._send()
+
+    def stop(self) -> None:
+        """What was queued is gone."""
+        self._frame, self.wake_at = None, None
+
+    def frame_failed(self, frame: Frame) -> None:
+        """A frame was corrupted: if it is an empty report, send another one later."""
+        if frame is self._frame:
+            self._context.queue.remove_frame(frame)
+            self._pause(LONG_PAUSE_FRAMES)
+
+    def wake(self, now: int) -> None:
+        """The pause is over."""
+        if self.wake_at is not None and self.wake_at <= now:
+            self.wake_at = None
+            self._send()
+
+    def _send(self) -> None:
+        if self._is_needed():
+            queue = self._context.queue
+            self._frame = Frame(Identifier(Priority.BULK, queue.number, ProtocolEtag.REPORT).pack())
+            queue.add_frame(self._frame, lambda now: self._pause(PAUSE_FRAMES))
+
+    def _pause(self, frames: int) -> None:
+        self._frame = None
+        if self._is_needed():
+            self.wake_at = self._context.now + frames * self._context.queue.level_ns

@@ -131,7 +131,8 @@ class Node:
             seed=seed,
         )
         asking = (self._membership.configuration, self._membership.binding, self._membership.questions)
-        timed = (*asking, self._membership.agreement, self._clock, self._dispatcher, self.tx.reporter)
+        own = (self._dispatcher, self.tx.reporter, self.tx.recovery)
+        timed = (*asking, self._membership.agreement, self._clock, *own)
         self._timed: list[_Timed] = [each for each in timed if each is not None]
 
     @property
@@ -153,6 +154,11 @@ class Node:
     def is_calendar_stopped(self) -> bool:
         """Whether it has slots that it cannot use, because its clock is not precise enough."""
         return self._dispatcher.is_stopped
+
+    @property
+    def is_error_passive(self) -> bool:
+        """Whether its controller is error passive or may soon be, as far as the driver tells."""
+        return self._errors.is_passive
 
     @property
     def has_frames(self) -> bool:
@@ -296,6 +302,7 @@ class Node:
             return
         self._membership.configuration.failed(frame, now)
         self._context.queue.frame_deferred()
+        self.tx.recovery.frame_failed(frame)
 
     def lost(self, now: int) -> None:
         """Another frame won the arbitration."""
@@ -378,7 +385,7 @@ class Node:
             self._report_hard(ErrorActive(now))
         else:
             self._report_hard(ErrorPassive(now, uses_slots=notice is _ErrorNotice.PASSIVE))
-            self.tx.recover()
+            self.tx.recovery.start()
 
     # -- clock -------------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class Reporter:
         if channel.reporting and on_sent is None:
             return
         channel.reporting = True
-        renew = partial(self.frame, channel)
+        renew = partial(self._frame, channel)
         self._context.queue.add_frame(renew(), partial(self._sent, channel, on_sent), renew)
         if self.wake_at is None:
             self.wake_at = self._context.now + REPORT_NS
@@ -109,9 +109,8 @@ class Reporter:
         if on_sent is not None:
             on_sent(now)
 
-    def frame(self, channel: TxChannel, priority: int = Priority.SYSTEM) -> Frame:
-        """A report of a channel as it is now."""
+    def _frame(self, channel: TxChannel) -> Frame:
         counts = channel.counts
         missed = counts.missed + counts.failed
         report = Report(channel.etag, channel.segmented, channel.reported, missed, counts.expired)
-        return Frame(Identifier(priority, self._context.queue.number, ProtocolEtag.REPORT).pack(), report.pack())
+        return Frame(Identifier(Priority.SYSTEM, self._context.queue.number, ProtocolEtag.REPORT).pack(), report.pack())

@@ -76,8 +76,8 @@ class ErrorPassive(msgspec.Struct, frozen=True):
     """To all hard publishers and subscribers of a node: its controller is error passive, or may soon be.
 
     Without `uses_slots` its hard events are not sent until `ErrorActive`, because a frame that fails could be too late;
-    each is `NotSent`. With it, slots are planned for this. As a receiver it cannot make others repeat a frame that it
-    alone got wrong, so a hard event may be missing.
+    each is `NotSent`. With it they are: the plan says that slots are long enough, or that they are used at that risk.
+    As a receiver the node cannot make others repeat a frame that it alone got wrong, so a hard event may be missing.
     """
 
     at_ns: int

@@ -7,7 +7,7 @@ from functools import partial
 from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, promises_same
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
 from genus.can._node.context import Context
-from genus.can._node.error_state import ErrorState
+from genus.can._node.error_state import ErrorRecovery, ErrorState
 from genus.can._node.reports import Reporter
 from genus.can._node.slots import SlotDispatcher, SlotSender
 from genus.can._node.troubles import (
@@ -55,7 +55,7 @@ class Transmitter:
         self._dispatcher = dispatcher
         self._loop_back = loop_back
         self._errors = errors
-        self._recovering = False
+        self.recovery = ErrorRecovery(context, self._needs_recovery)
         self.reporter = Reporter(context, self.channels.values)
 
     # -- announcing --------------------------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ class Transmitter:
             )
             channel.slot_sender.number = self._context.queue.number
             self._dispatcher.join(channel.slot_sender, now)
-            if not self.may_use_slots:
-                self._report(channel.announcements, ErrorPassive(now, uses_slots=False))
-                self.recover()
+            if self._errors.is_passive:
+                self._report(channel.announcements, ErrorPassive(now, uses_slots=self.may_use_slots))
+                self.recovery.start()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
         """The channel cannot be used."""
@@ -141,7 +141,7 @@ class Transmitter:
 
     def suspend(self, reason: str) -> None:
         """Send nothing until the channels are bound again: the node has no number."""
-        self._recovering = False
+        self.recovery.stop()
         for channel in self.channels.values():
             self._leave_calendar(channel)
             channel.reporting = channel.signing = False
@@ -316,22 +316,9 @@ class Transmitter:
         senders = (channel.slot_sender for channel in self.channels.values())
         return all(sender is None or self._errors.allows(sender.slot) for sender in senders)
 
-    def recover(self) -> None:
-        """Send reports of a hard channel, one after the other with the lowest priority, until slots may be used again.
-
-        Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would
-        else not recover for minutes.
-        """
-        stopped = [channel for channel in self.channels.values() if channel.slot_sender is not None]
-        if self._recovering or self.may_use_slots or not stopped:
-            return
-        self._recovering = True
-        renew = partial(self.reporter.frame, stopped[0], Priority.BULK)
-        self._context.queue.add_frame(renew(), self._recovered_a_little, renew)
-
-    def _recovered_a_little(self, now: int) -> None:
-        self._recovering = False
-        self.recover()
+    def _needs_recovery(self) -> bool:
+        """Whether the controller has too many errors for a node with hard channels."""
+        return self._errors.is_passive and any(channel.slot_sender is not None for channel in self.channels.values())
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 

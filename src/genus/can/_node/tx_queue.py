@@ -135,7 +135,8 @@ class TxQueue:
 
     def __init__(self, frame_ns: Sequence[int], level_ns: int) -> None:
         self._frame_ns = frame_ns
-        self._level_ns = level_ns
+        self.level_ns = level_ns
+        """The longest duration of an event frame."""
         self._order = count()
         self._soft: list[tuple[int, int, OutgoingEvent]] = []
         self._timers: list[tuple[int, int, OutgoingEvent]] = []
@@ -219,7 +220,7 @@ class TxQueue:
         """A driver took the loaded frame: it is neither renewed nor stopped any more."""
         if frame is self.loaded and self._owner is not None:
             self._taken = _Taken(frame, self._owner, now)
-            self._driver_times = self._driver_times or DriverTimes(self._level_ns)
+            self._driver_times = self._driver_times or DriverTimes(self.level_ns)
 
     def frame_gone(self, frame: Frame) -> None:
         """The driver has not confirmed a frame and has it no longer; it may have been sent, with its number."""
@@ -328,7 +329,7 @@ class TxQueue:
             return True
         if self._driver_times is None or left > event.most_lead:
             return False
-        return left < self._driver_times.margin(soft_priority(event.start_by - now, self._level_ns))
+        return left < self._driver_times.margin(soft_priority(event.start_by - now, self.level_ns))
 
     def _is_taken(self, frame: Frame) -> bool:
         return self._taken is not None and self._taken.frame is frame
@@ -342,7 +343,7 @@ class TxQueue:
             event.pieces = event.channel.render(event.payload)
         priority = event.priority
         if event.deadline:
-            priority = soft_priority(event.start_by - now, self._level_ns)
+            priority = soft_priority(event.start_by - now, self.level_ns)
         identifier = priority << PRIORITY_SHIFT | self.number << NODE_SHIFT | event.etag
         loaded, piece = self.loaded, event.pieces[event.position]
         if event is self._owner and loaded is not None and loaded.id == identifier and loaded.data is piece:

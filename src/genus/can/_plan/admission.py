@@ -1,19 +1,24 @@
 """The plan of a system: a calendar, a verdict for every channel, and advice for those that are not admitted."""
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from genus.can._plan.advice import Advice, advise_bus, advise_channel, candidate_placements
-from genus.can._plan.calendar import Calendar, Slot
+from genus.can._plan.calendar import Calendar, Slot, most_errors
 from genus.can._plan.foreign import Collision, describe_winners, find_collisions, winning_frames
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement
 from genus.can._plan.system import ChannelSpec, QosName, System
 from genus.can._plan.units import format_span
+from genus.can._wire.confinement import OFF_ABOVE
 
 MAX_ADVISED = 8
 """The most channels that get advice of their own; if more are not admitted, the bus is overloaded."""
+
+GAP_BITS = 4
+"""The shortest gap, in bits, with which clocks that are synchronised over the bus are precise enough all the time."""
 
 ShareClass: TypeAlias = Literal["hard", "soft", "none", "system", "foreign"]
 
@@ -91,6 +96,11 @@ class Plan(msgspec.Struct, frozen=True):
     def refused(self) -> tuple[Verdict, ...]:
         """The verdicts of the channels that are not admitted."""
         return tuple(verdict for verdict in self.verdicts if not verdict.ok)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is probably not as it was meant, each as a sentence: of the system file, and of what was planned."""
+        return (*self.system.warnings, *_doubtful_gap(self.system), *_doubtful_omissions(self.system))
 
     def verdict(self, channel: str) -> Verdict:
         """The verdict of one channel; PlanError if there is no such channel."""
@@ -201,6 +211,28 @@ def _other_shares(system: System, times: ResponseTimes) -> tuple[LoadShare, ...]
         LoadShare("system", times.middleware_load, times.middleware_load),
         *([LoadShare("foreign", times.foreign_load, times.foreign_load)] if system.foreign else []),
     )
+
+
+def _doubtful_gap(system: System) -> Iterator[str]:
+    """Whether clocks that are synchronised over the bus, to little more than a bit, are precise enough for its gap."""
+    bus = system.bus
+    if system.hard and bus.middleware and bus.gap_ns < GAP_BITS * bus.timing.bit_ns:
+        needed = format_span(-(-GAP_BITS * bus.timing.bit_ns // 1000) * 1000)
+        yield (
+            f"{system.source}: [bus]: gap is {format_span(bus.gap_ns)}; clocks are synchronised over the bus to little "
+            f"more than a bit, so hard channels may stop; use at least {needed}"
+        )
+
+
+def _doubtful_omissions(system: System) -> Iterator[str]:
+    """Whether a slot allows more failures than a station survives."""
+    for channel in system.hard:
+        if most_errors(channel.omissions, channel.frames) > OFF_ABOVE:
+            failures = channel.omissions * channel.frames
+            yield (
+                f"{system.source}: {channel.name!r} allows {failures} failures in a slot, after which its station may "
+                "be off the bus; allow fewer omissions, or send less at a time"
+            )
 
 
 def _with_advice(found: Plan) -> Plan:

@@ -16,7 +16,6 @@ be compared in pairs, however long the cycle is.
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate
 from math import gcd, lcm
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -42,8 +41,8 @@ def suspensions(omissions: int, frames: int, policy: ErrorPassivePolicy) -> int:
     """How often the sender of a slot can be suspended in it, so that another station sends a frame before it goes on.
 
     It is suspended if it is error passive after one of its frames, but the last: the one that is on the wire when the
-    slot starts, failures, and frames before the last. With the policy `stop` it begins below the warning limit, so that
-    it takes several failures until it is error passive; with `plan` it may be so from the start.
+    slot starts, failures, and frames before the last. With the policy `plan` it may be so from the start. Otherwise
+    this counts on a sender that begins below the warning limit: it takes several failures until it is error passive.
 
     >>> [suspensions(omissions, 1, "stop") for omissions in range(6)]
     [0, 0, 0, 0, 1, 2]
@@ -52,8 +51,14 @@ def suspensions(omissions: int, frames: int, policy: ErrorPassivePolicy) -> int:
     """
     if policy == "plan":
         return (omissions + 1) * frames
-    counters = list(accumulate([TEC_PER_FAILURE, *([TEC_PER_FAILURE] * omissions + [-1]) * frames]))
-    return sum(WARNING_FROM - 1 + errors > PASSIVE_ABOVE for errors in counters[:-1])
+    found, errors = 0, WARNING_FROM - 1 + TEC_PER_FAILURE
+    for frame in range(1, frames + 1):
+        for _ in range(omissions):
+            errors += TEC_PER_FAILURE
+            found += errors > PASSIVE_ABOVE
+        found += errors > PASSIVE_ABOVE and frame < frames
+        errors -= 1
+    return found
 
 
 def most_errors(omissions: int, frames: int) -> int:
@@ -87,7 +92,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     others_ns: int = 0
     """Time for frames that other stations begin between its own, while its sender is suspended."""
     error_passive: ErrorPassivePolicy = "stop"
-    """Whether its sender stops before it is error passive, or the slot is long enough for one that is."""
+    """Whether its sender stops before it is error passive, goes on, or the slot is long enough for one that is."""
     sporadic: bool = False
     """Whether it may stay empty."""
 

@@ -19,9 +19,9 @@ QosName: TypeAlias = Literal["hard", "soft", "none"]
 """A QoS class by its name in system files."""
 QOS_NAMES: tuple[QosName, ...] = ("hard", "soft", "none")
 
-ErrorPassivePolicy: TypeAlias = Literal["stop", "plan"]
-"""What becomes of the hard channels of a node that is error passive: they stop, or their slots are planned for it."""
-ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "plan")
+ErrorPassivePolicy: TypeAlias = Literal["stop", "keep", "plan"]
+"""What becomes of the hard channels of a node that is error passive: they stop, continue at a risk, or are planned."""
+ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "keep", "plan")
 
 LONGEST_EVENT = 4096
 """The longest event that can be planned, in bytes."""
@@ -43,8 +43,9 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     error_interval_ns: int | None = None
     """The least time between two bus errors that affect soft and other traffic; None for no such errors."""
     error_passive: ErrorPassivePolicy = "stop"
-    """`stop`: a node near the error passive state does not use its hard slots, and tells so. `plan`: its slots are long
-    enough for the frames that others send while it is suspended."""
+    """`stop`: a node near the error passive state does not use its hard slots, and tells so. `keep`: it tells so and
+    uses them, though an event that fails may be too late. `plan`: slots are long enough for the frames that others send
+    while a sender is suspended."""
     middleware: bool = True
     """Whether the frames of clock synchronisation, claims and reports are on the bus."""
     sync_period_ns: int = 20_000_000
@@ -216,6 +217,8 @@ class System(msgspec.Struct, frozen=True):
     nodes: Mapping[str, int]
     source: str = "system"
     """The name of the file, for messages."""
+    warnings: tuple[str, ...] = ()
+    """What is allowed in the file but probably wrong, each as a sentence."""
     foreign: tuple[ForeignFrame, ...] = ()
     """The frames of other makers on the bus, and reserved identifiers."""
     types: str | None = None

@@ -2,41 +2,36 @@
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import count
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 
-from genus.can._j1939.identifier import TRANSFER_CONTROL, TRANSFER_DATA, J1939Id
-from genus.can._j1939.transfer import PRIORITY as TRANSFER_PRIORITY
-from genus.can._plan.identifiers import parse_identifiers
+from genus.can._plan.foreign_file import foreign_entries, read_foreign_frames
 from genus.can._plan.system import (
     ERROR_PASSIVE_POLICIES,
     LONGEST_EVENT,
     QOS_NAMES,
     BusSpec,
     ChannelSpec,
-    ForeignFrame,
     QosName,
     System,
 )
 from genus.can._plan.toml_table import TomlTable
 from genus.can._plan.units import write_span
-from genus.can._wire.frame import CLASSIC_BYTES, ETAG_MASK, FD_BYTES, FIRST_NODE, LAST_NODE
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog
 from genus.catalog._declare import types_in
 from genus.codes._hierarchy import load_module
-from genus.errors import BusError, DbcError, GenusError, PlanError
+from genus.errors import BusError, GenusError, PlanError
 from genus.model import Event, attributes, name_of
-
-if TYPE_CHECKING:
-    from genus.can._dbc import MessageLayout
 
 
 class EventTypes:
@@ -111,6 +106,10 @@ class EventTypes:
         return codec
 
 
+_DIGITS = re.compile(r"\d+")
+_SIMILAR = 0.82
+"""How similar two names are if one of them is probably misspelled: `senser` and `sensor`, not `north` and `south`."""
+
 FIRST_ETAG = 128
 """The first event tag that is not reserved for the middleware."""
 
@@ -119,7 +118,6 @@ _BUS_KEYS = (
     *("bitrate", "data_bitrate", *_BUS_SPANS, "types", "middleware", "error_passive"),
     *("reserved", "databases", "foreign_interval"),
 )
-_FOREIGN_KEYS = ("name", "id", "size", "fd", "period", "jitter")
 _COMMON_KEYS = ("name", "event", "node", "class", "period", "size", "carries", "segmented", "subscribers")
 _CLASS_KEYS = {
     "hard": ("omissions", "sporadic"),
@@ -177,82 +175,18 @@ def parse_system(text: str, source: str = "system") -> System:
     bus = _read_bus(table)
     types = EventTypes.load(table.text("types"), Path(source).parent, table)
     drafts = list(_read_channels(root, types))
-    nodes = _number_nodes(TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {})), drafts)
+    given = TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
+    nodes = _number_nodes(given, drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
-    foreign = (*_read_reserved(table), *_read_databases(table, Path(source).parent), *_read_foreign(root))
-    if not bus.fd and (longer := next((frame.name for frame in foreign if frame.fd), None)):
-        table.refuse("data_bitrate", f"is missing, but {longer} is a CAN FD frame, which no classic bus carries")
-    return System(bus, channels, nodes, source, foreign, table.text("types"))
-
-
-def _read_reserved(table: TomlTable) -> Iterator[ForeignFrame]:
-    for text in table.texts("reserved"):
-        yield ForeignFrame(name=f"reserved {text}", **_identifiers(table, "reserved", text))
-
-
-def _read_databases(table: TomlTable, folder: Path) -> Iterator[ForeignFrame]:
-    interval = table.span("foreign_interval")
-    for text in table.texts("databases"):
-        from genus.can._dbc import load_dbc  # it needs cantools, which is an extra
-
-        try:
-            database = load_dbc(folder / text, reuse=True)
-        except DbcError as problem:
-            table.refuse("databases", f"has {text!r}, which cannot be used: {problem}")
-        for message in database.messages:
-            is_long = message.j1939 and message.length > CLASSIC_BYTES
-            yield _parts_of(message, text, interval) if is_long else _frame_of(message, text, interval)
-
-
-def _frame_of(message: "MessageLayout", file: str, interval_ns: int | None) -> ForeignFrame:
-    """The frames of a message; a J1939 message may come from any source, and some go to any destination."""
-    varies = 0 if not message.j1939 else 0xFF if message.frame_id >> 16 & 0xFF >= 240 else 0xFFFF
-    return ForeignFrame(
-        name=f"{message.type_name} of {file}",
-        first=message.frame_id & ~varies,
-        last=message.frame_id | varies,
-        extended=message.extended,
-        size=min(message.length, FD_BYTES if message.fd else CLASSIC_BYTES),
-        fd=message.fd,
-        period_ns=message.cycle_time_ms * 1_000_000 if message.cycle_time_ms else interval_ns,
+    return System(
+        bus,
+        channels,
+        nodes,
+        source,
+        warnings=tuple(_doubtful_subscribers(drafts, given)),
+        foreign=read_foreign_frames(root, table, Path(source).parent, fd=bus.fd),
+        types=table.text("types"),
     )
-
-
-def _parts_of(message: "MessageLayout", file: str, interval_ns: int | None) -> ForeignFrame:
-    """The frames of a J1939 message that is longer than a frame: an announcement, and packets of seven bytes."""
-    whole = _frame_of(message, file, interval_ns)
-    first, last = (J1939Id(TRANSFER_PRIORITY, pgn, 0, 0).pack() for pgn in (TRANSFER_DATA, TRANSFER_CONTROL))
-    period_ns = None if whole.period_ns is None else whole.period_ns // (1 + -(-message.length // 7))
-    return msgspec.structs.replace(
-        whole, name=f"parts of {whole.name}", first=first, last=last | 0xFFFF, size=CLASSIC_BYTES, period_ns=period_ns
-    )
-
-
-def _read_foreign(root: TomlTable) -> Iterator[ForeignFrame]:
-    tables = root.entries.get("foreign", [])
-    if not isinstance(tables, list):
-        root.refuse("foreign", "must be a list of tables; write [[foreign]]")
-    for number, entries in enumerate(tables, 1):
-        table = TomlTable(f"{root.location}: [[foreign]] {number}", entries, _FOREIGN_KEYS)
-        table.require("id")
-        identifiers = cast(str, table.text("id"))
-        is_fd = table.flag("fd", False)
-        yield ForeignFrame(
-            name=table.text("name") or identifiers,
-            size=table.integer("size", CLASSIC_BYTES, 0, FD_BYTES if is_fd else CLASSIC_BYTES),
-            fd=is_fd,
-            period_ns=table.span("period"),
-            jitter_ns=cast(int, table.span("jitter", 0, zero=True)),
-            **_identifiers(table, "id", identifiers),
-        )
-
-
-def _identifiers(table: TomlTable, key: str, text: str) -> dict[str, Any]:
-    try:
-        first, last, extended = parse_identifiers(text)
-    except PlanError as problem:
-        table.refuse(key, f"has {problem}")
-    return {"first": first, "last": last, "extended": extended}
 
 
 def _read_bus(table: TomlTable) -> BusSpec:
@@ -357,6 +291,28 @@ def _number_nodes(given: TomlTable, drafts: list[_ChannelDraft]) -> dict[str, in
     return numbers
 
 
+def _doubtful_subscribers(drafts: list[_ChannelDraft], given: TomlTable) -> Iterator[str]:
+    """Warnings about subscribers that are probably misspelled: they publish nothing, and [nodes] does not list them.
+
+    A node may only subscribe. Such a name is doubtful if it is much like another one, or if there is a list of nodes.
+    """
+    known = dict.fromkeys((*given.entries, *(draft.channel.node for draft in drafts)))
+    uses = Counter(name for draft in drafts for name in draft.channel.subscribers if name not in known)
+    for table, channel, _ in drafts:
+        for name in (name for name in channel.subscribers if name in uses):
+            likely = _find_similar(name, (*known, *(other for other in uses if uses[other] > uses[name])))
+            if likely is not None or given.entries:
+                hint = f"did you mean {likely!r}?" if likely else "list it there if it only subscribes"
+                what = f"subscribers names {name!r}, which publishes nothing and is not in [nodes]"
+                yield f"{table.location}: {what}; {hint}"
+
+
+def _find_similar(name: str, known: Iterable[str]) -> str | None:
+    """The name that was probably meant; names that differ in numbers only are different nodes."""
+    others = [other for other in known if _DIGITS.sub("", other) != _DIGITS.sub("", name)]
+    return next(iter(get_close_matches(name, others, n=1, cutoff=_SIMILAR)), None)
+
+
 def _number_channels(drafts: list[_ChannelDraft], nodes: Mapping[str, int], types: EventTypes) -> Iterator[ChannelSpec]:
     """Channels with event tags: the catalog's for typed channels, else one per event from 128 on, in their order."""
     tags = {draft.channel.event: types.etag(draft.channel.event) for draft in drafts if draft.typed}
@@ -385,7 +341,7 @@ def format_system(system: System) -> str:
     for channel in system.channels:
         lines += ["", "[[channel]]", *_lines(_channel_entries(channel))]
     for frame in system.foreign:
-        lines += ["", "[[foreign]]", *_lines(_foreign_entries(frame))]
+        lines += ["", "[[foreign]]", *_lines(foreign_entries(frame))]
     return "\n".join(lines) + "\n"
 
 
@@ -418,15 +374,6 @@ def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:
     yield "size", channel.size
     yield "segmented", channel.segmented
     yield "subscribers", list(channel.subscribers)
-
-
-def _foreign_entries(frame: ForeignFrame) -> Iterator[tuple[str, object]]:
-    yield "name", frame.name
-    yield "id", frame.text
-    yield "size", frame.size
-    yield "fd", frame.fd
-    yield "period", _write_optional(frame.period_ns)
-    yield "jitter", write_span(frame.jitter_ns)
 
 
 def _write_optional(span_ns: int | None) -> str | None:

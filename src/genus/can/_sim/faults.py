@@ -200,19 +200,24 @@ class Swaps(RandomFault, frozen=True, kw_only=True):
 
 
 class ExactErrors(FrameFault, frozen=True, kw_only=True):
-    """Each frame fails exactly `count` times after it was loaded, and is then sent."""
+    """Each frame fails exactly `count` times after it was loaded, and is then sent; with p, at most so many times."""
 
     name: ClassVar[str] = "exactly"
     count: int
     band: TrafficClass | None = TrafficClass.HARD
+    p: float = 1.0
+    """The probability of each of these failures."""
 
     def __post_init__(self) -> None:
         if self.count < 0:
             raise BusError(f"exactly: count is {self.count}; it must be 0 or more")
+        if not 0 <= self.p <= 1:
+            raise BusError(f"exactly: p is {self.p}; it must be a probability from 0 to 1")
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """An error in each of the first attempts."""
-        if transmission.attempt < self.count and self.matches(transmission):
+        """An error in each of the first attempts, or in some of them."""
+        fails = transmission.attempt < self.count and self.matches(transmission)
+        if fails and (self.p == 1 or random.random() < self.p):
             return corrupt_randomly(transmission, random)
         return None
 
@@ -313,26 +318,32 @@ def _last_bit(transmission: Transmission) -> int:
 
 
 class ErrorCounters(Fault, frozen=True, kw_only=True):
-    """The error counters of some stations have these values at a time: error passive above 127."""
+    """The error counters of some stations get these values, once or `every` so often: error passive above 127."""
 
     name: ClassVar[str] = "counters"
     nodes: tuple[int, ...]
     tec: int = 0
     rec: int = 0
     at_ns: int = 0
+    every_ns: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.tec <= OFF_ABOVE or not 0 <= self.rec <= PASSIVE_ABOVE + 1:
             raise BusError(f"counters: tec is 0 to {OFF_ABOVE} and rec 0 to {PASSIVE_ABOVE + 1}")
+        if self.every_ns is not None and self.every_ns < 1:
+            raise BusError("counters: every must be more than 0")
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
         """Schedule the change of the counters."""
-        for number in self.nodes:
-            simulation.at(self.at_ns, partial(self._set, simulation.host(number).controller))
+        stations = [simulation.host(number) for number in self.nodes]
+        simulation.at(max(self.at_ns, simulation.now), partial(self._set, simulation, stations))
 
-    def _set(self, controller: Controller) -> None:
-        if not controller.off:
-            controller.tec, controller.rec = self.tec, self.rec
+    def _set(self, simulation: FaultySystem, stations: Sequence[FaultyStation]) -> None:
+        for controller in (station.controller for station in stations):
+            if not controller.off:
+                controller.tec, controller.rec = self.tec, self.rec
+        if self.every_ns is not None:
+            simulation.at(simulation.now + self.every_ns, partial(self._set, simulation, stations))
 
 
 class ClockStep(Fault, frozen=True, kw_only=True):

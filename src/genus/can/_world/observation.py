@@ -30,6 +30,8 @@ class Observation:
     ) -> None:
         self.window = Window()
         self.troubles: Counter[str] = Counter()
+        self.first_troubles: dict[str, int] = {}
+        """When the first trouble of each kind was reported, in virtual time."""
         self.on_trouble: list[Callable[[Station, Trouble], object]] = []
         """Called with every trouble of every program."""
         self._simulation = simulation
@@ -92,6 +94,7 @@ class Observation:
 
     def _count(self, station: Station, trouble: Trouble) -> None:
         self.troubles[type(trouble).__name__] += 1
+        self.first_troubles.setdefault(type(trouble).__name__, self._simulation.now)
         for handle in self.on_trouble:
             handle(station, trouble)
 

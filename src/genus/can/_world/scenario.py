@@ -13,6 +13,7 @@ from genus.can._plan import Plan, System, plan
 from genus.can._plan.calendar import Slot
 from genus.can._plan.system import ChannelSpec
 from genus.can._sim.faults import BlockingErrors, Fault
+from genus.can._sim.stretch import choose_stretch
 from genus.can._wire.frame import FIRST_NODE, LAST_NODE
 from genus.can._world.outcome import ChannelResult, Outcome
 from genus.can._world.releases import Pattern, Rounds, releases
@@ -32,6 +33,8 @@ FIRST_SLOT_AFTER = 2 * MILLISECOND
 """Hard slots count from so long after programs began, and until so long before they end."""
 LEAD_NS = 200_000
 """How long before its slot a hard event is published, or a quarter of the period if that is less."""
+SHOWN_FRAMES = 125
+"""The length of a picture, in longest frames."""
 STEP_NS = 10 * MILLISECOND
 STEPS = 200
 
@@ -163,6 +166,16 @@ class ScenarioRun:
             began_ns=self.began_ns,
             channels=tuple(self._results(outcome)),
         )
+
+    def stretch(self, length_ns: int | None = None) -> tuple[int, int]:
+        """The span of virtual time within the run that shows the most, for a picture; needs `traced`.
+
+        It has all classes of traffic, faults of frames, and what programs were told for the first time, if possible.
+        Without a length it is as long as 125 of the longest frames: 20 ms at 1 Mbit/s.
+        """
+        length_ns = length_ns or SHOWN_FRAMES * self.system.bus.longest_frame_ns
+        instants = self.world.observation.first_troubles.values()
+        return choose_stretch(self.world.trace, self.began_ns, self.ends_ns, length_ns, instants)
 
     def _results(self, outcome: Outcome) -> Iterator[ChannelResult]:
         """The results of all channels of the system, in its order, for the subscribers that it names."""

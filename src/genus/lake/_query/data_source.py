@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -164,7 +164,7 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
     """Chooses the formats of files by options."""
     path = options.get("dbc")
-    switches = {name: options[name].lower() == "true" for name in _DBC_SWITCHES if name in options}
+    switches: dict[str, Any] = {each: options[each].lower() == "true" for each in _DBC_SWITCHES if each in options}
     if path is None or not switches:
         return FormatChooser(options.get("format"), options.get("mapping"), path)
     from genus.can._dbc import load_dbc  # needs cantools, an extra
