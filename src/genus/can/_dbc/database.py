@@ -239,6 +239,8 @@ def _layout(found: Layouts, signal: Signal | Data, length: int) -> SignalLayout:
         offset=offset,
         unit=signal.unit or None,
         choices=_choices(signal),
+        minimum=signal.minimum,
+        maximum=signal.maximum,
     )
 
 

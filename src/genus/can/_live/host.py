@@ -100,8 +100,16 @@ _STATES = {can.BusState.ACTIVE: "active", can.BusState.PASSIVE: "passive", can.B
 class LiveHost:
     """State: runs a machine on a python-can bus; programs use it through `call` and end it with `close`."""
 
-    def __init__(self, machine: Machine, bus: "can.BusABC", profile: InterfaceProfile = UNKNOWN) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        bus: "can.BusABC",
+        profile: InterfaceProfile = UNKNOWN,
+        lost_frames: Callable[[], int] | None = None,
+    ) -> None:
+        """`lost_frames` gives how many frames the interface itself has lost, where it knows that."""
         self.machine = machine
+        self._lost_frames = lost_frames
         self.clock = utc_clock()
         self._bus = bus
         self._driver = BusDriver(bus)
@@ -145,8 +153,10 @@ class LiveHost:
     def counters(self) -> Mapping[str, int]:
         """The numbers of frames sent and received, of echoes ignored, and of failures by reason."""
         with self._lock:
-            dropped = self._driver.dropped_calls
-            return {**self._port.counts, **({"dropped: handlers too slow": dropped} if dropped else {})}
+            more = {"dropped: handlers too slow": self._driver.dropped_calls}
+            if self._lost_frames is not None and self._running:
+                more["lost: more frames than the socket holds"] = self._lost_frames()
+            return {**self._port.counts, **{what: count for what, count in more.items() if count}}
 
     def close(self) -> None:
         """Send what waits, for a short time, stop the threads and shut the bus down; a second call does nothing."""
@@ -228,7 +238,7 @@ def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_er
         return
     frame = to_frame(message)
     if frame is None:
-        port.ignore("not a 29-bit data frame")
+        port.ignore("not a data frame")
     else:
         port.receive(frame, message.timestamp, now, is_rx=message.is_rx)
 
@@ -241,7 +251,7 @@ def to_message(frame: Frame) -> "can.Message":
 
 
 def to_frame(message: "can.Message") -> Frame | None:
-    """The frame of a message; None if it is no 29-bit data frame."""
-    if not message.is_extended_id or message.is_remote_frame:
+    """The frame of a message; None if it is no data frame."""
+    if message.is_remote_frame:
         return None
-    return Frame(message.arbitration_id, bytes(message.data), message.is_fd)
+    return Frame(message.arbitration_id, bytes(message.data), message.is_fd, message.is_extended_id)

@@ -131,6 +131,21 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
         return f"Frame({shown}, {self.data.hex()}{', fd' if self.fd else ''})"
 
 
+def arbitration_key(frame: Frame) -> int:
+    """The bits with which a frame competes for the bus, as one number; the smallest wins.
+
+    After the 11 leading bits a standard frame has RTR and IDE dominant, an extended one SRR and IDE recessive.
+
+    >>> standard, extended = Frame(0x123, extended=False), Frame(0x123 << 18)
+    >>> arbitration_key(standard) < arbitration_key(extended) < arbitration_key(Frame(0x124, extended=False))
+    True
+    """
+    identifier = frame.id
+    if frame.extended:
+        return (identifier >> 18) << 21 | 0x18_0000 | (identifier & 0x3_FFFF) << 1
+    return identifier << 21
+
+
 def subject_uid(name: str) -> int:
     """The 64-bit number under which nodes ask for the event tag of a type: from its name, never 0.
 
