@@ -19,9 +19,9 @@ QosName: TypeAlias = Literal["hard", "soft", "none"]
 """A QoS class by its name in system files."""
 QOS_NAMES: tuple[QosName, ...] = ("hard", "soft", "none")
 
-ErrorPassivePolicy: TypeAlias = Literal["stop", "keep", "plan"]
-"""What becomes of the hard channels of a node that is error passive: they stop, continue at a risk, or are planned."""
-ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "keep", "plan")
+ErrorPassivePolicy: TypeAlias = Literal["stop", "plan"]
+"""What becomes of the promises of a node that is error passive: they stop, told before; or slots are planned for it."""
+ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "plan")
 
 LONGEST_EVENT = 4096
 """The longest event that can be planned, in bytes."""
