@@ -4,6 +4,7 @@ A sender that is error passive is suspended for 8 bits after each of its frames,
 With the policy `stop` a node promises nothing from before that on; with `plan` its slots are long enough.
 """
 
+from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
@@ -41,7 +42,9 @@ from genus.can._wire.length import Timing
 from genus.can._world.scenario import ScenarioRun
 from genus.can._world.station import Station
 from genus.errors import BusError
+from genus.testing import EmulatedCan
 from genus.testing._systems import random_system
+from tests.can.emulated_host import EmulatedHost
 from tests.can.sim_parts import RecordingMachine, RecordingStation, RepeatingStation
 
 MS = 1_000_000
@@ -367,6 +370,33 @@ def test_a_station_that_restarts_begins_without_errors() -> None:
     seat.bus.run(1)
     seat.host.crash()
     assert (seat.host.controller.tec, seat.host.controller.warned) == (0, False)
+
+
+@pytest.mark.parametrize("policy", ERROR_PASSIVE_POLICIES)
+def test_a_live_controller_that_warns_is_told_and_so_is_its_recovery(policy: ErrorPassivePolicy) -> None:
+    """By error frames as Linux gives them: the warning at a counter of 96, and the active state below."""
+    network, catalog, told = EmulatedCan(1_000_000), Catalog(), list[Trouble]()
+    catalog.register(Pulse)
+    node = Node(
+        1, name="sensor", timing=network.timing, catalog=catalog, number=1, slots=(hard_slot(policy),),
+        synchronised=False,
+    )  # fmt: skip
+    host, other = EmulatedHost(network, node), network.open()
+    host.call(node.start)
+    host.call(lambda now: node.announce(Pulse, Hard(period="10ms", omissions=1), now, on_trouble=told.append))
+    network.advance("11ms")
+    (controller,) = (each for each in network.wire.controllers if each.number == host.bus.number)
+    for counter in (95, 99):
+        controller.tec = counter
+        host.call(partial(node.publish, Pulse(count=1)))
+        network.advance("10ms")
+    assert [(type(each), getattr(each, "promised", None)) for each in told] == [
+        (ErrorPassive, policy == "plan"),
+        (ErrorActive, None),
+    ]
+    assert controller.tec < 96
+    host.bus.shutdown()
+    other.shutdown()
 
 
 def test_a_fault_sets_error_counters_again_and_again() -> None:

@@ -26,7 +26,7 @@ class ErrorState:
         self.is_off = False
 
     def allows(self, slot: Slot) -> bool:
-        """Whether an event in a slot that starts now is promised: the slot is long enough for all failures it allows."""
+        """Whether an event in a slot that starts now is promised: the slot has time for all failures it allows."""
         return not self.is_off and (not self.is_passive or slot.error_passive != "stop")
 
 
