@@ -43,9 +43,8 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     error_interval_ns: int | None = None
     """The least time between two bus errors that affect soft and other traffic; None for no such errors."""
     error_passive: ErrorPassivePolicy = "stop"
-    """`stop`: a node near the error passive state does not use its hard slots, and tells so. `keep`: it tells so and
-    uses them, though an event that fails may be too late. `plan`: slots are long enough for the frames that others send
-    while a sender is suspended."""
+    """`stop`: a node near the error passive state tells that its hard events are not promised, and sends them as far as
+    their slots have time. `plan`: slots are long enough for the frames that others send while a sender is suspended."""
     middleware: bool = True
     """Whether the frames of clock synchronisation, claims and reports are on the bus."""
     sync_period_ns: int = 20_000_000
