@@ -6,7 +6,6 @@ A header names the columns; without one they are found by the values of the firs
 import re
 from collections.abc import Sequence
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.csv_columns import (
     DELIMITERS,
     CsvColumns,
@@ -16,7 +15,8 @@ from genus.can._logs.csv_columns import (
 )
 from genus.can._logs.line_fields import Fields, LineTimes, NoFrame, Span, TimeFields, find_time, frame_length, read_time
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, REMOTE_FRAME
-from genus.can._logs.text_block import split_line
+from genus.can._logs.text_block import split_quoted
+from genus.can._logs.text_format import HeaderLine
 
 FIRST_DATE_US = 631_152_000_000_000
 ROWS_ENOUGH = 200
@@ -121,9 +121,7 @@ class CsvFormat:
         )
 
     def _cells(self, text: str) -> list[Span]:
-        if '"' not in text:
-            return split_line(text, self.delimiter)
-        return _quoted_cells(text, self.delimiter)
+        return split_quoted(text, self.delimiter)
 
     def _time(self, text: str, spans: list[Span]) -> TimeFields | None:
         if self._columns.time < 0:
@@ -230,22 +228,9 @@ def _trimmed(text: str, span: Span) -> Span:
     return start, end
 
 
-def _quoted_cells(text: str, delimiter: str) -> list[Span]:
-    """Cells where delimiters inside of quotes do not separate."""
-    text = text.removesuffix("\r")
-    spans, start, is_quoted = [], 0, False
-    for at, letter in enumerate(text):
-        is_quoted ^= letter == '"'
-        if letter == delimiter and not is_quoted:
-            spans.append((start, at))
-            start = at + 1
-    return [*spans, (start, len(text))]
-
-
 def split_text(text: str, delimiter: str) -> list[str]:
     """The cells of a row, without blanks and quotes around them."""
-    spans = _quoted_cells(text, delimiter) if '"' in text else split_line(text, delimiter)
-    return [text[slice(*_trimmed(text, span))] for span in spans]
+    return [text[slice(*_trimmed(text, span))] for span in split_quoted(text, delimiter)]
 
 
 def _find_columns(head: Sequence[str], delimiter: str) -> tuple[CsvColumns, list[str]] | None:

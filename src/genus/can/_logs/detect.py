@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from genus.can._logs.busmaster import BusmasterFormat
-from genus.can._logs.by_example import TextFormat, TextReader
+from genus.can._logs.by_example import TextReader
 from genus.can._logs.candump import CandumpReader, parse_line
 from genus.can._logs.candump_text import CandumpTextFormat
 from genus.can._logs.csv_log import CsvFormat
@@ -27,6 +27,7 @@ from genus.can._logs.other_lines import (
 )
 from genus.can._logs.peak_trc import TrcFormat
 from genus.can._logs.text_block import BLANKS, without_colours
+from genus.can._logs.text_format import TextFormat
 from genus.can._logs.vector_asc import AscFormat
 from genus.errors import RecordingError
 
@@ -133,8 +134,9 @@ def detect(start: bytes) -> Detected:
         if start.startswith(magics):
             return Detected(name)
     head = Head.of(start)
-    for lines in (head.lines[:FIRST_LINES], head.lines[FIRST_LINES:]):
-        best = _most_frames(head, lines)
+    first = Head(head.lines[:FIRST_LINES])
+    for known, lines in ((first, first.lines), (head, head.lines[FIRST_LINES:])):
+        best = _most_frames(known, lines)
         if best.frames:
             return best
     tried = f"none of the first {len(head.lines)} lines is a frame of {', '.join(TEXT_FORMATS)}"
@@ -144,7 +146,9 @@ def detect(start: bytes) -> Detected:
 def _most_frames(head: Head, lines: Sequence[str]) -> Detected:
     best = Detected(CANDUMP, sum(_is_candump(text) for text in lines), len(lines))
     for name, made in TEXT.items():
-        found = count_frames(made(head), lines)
+        if best.frames == len(lines):
+            break
+        found = count_frames(made(head), lines, best.frames)
         if found > best.frames:
             best = Detected(name, found, len(lines))
     return best
@@ -167,12 +171,14 @@ def text_reader(name: str, head: Head) -> TextReader | CandumpReader:
     return TextReader(format)
 
 
-def count_frames(format: TextFormat | None, lines: Sequence[str]) -> int:
-    """How many of some lines are frames."""
+def count_frames(format: TextFormat | None, lines: Sequence[str], to_beat: int = -1) -> int:
+    """How many of some lines are frames; counting stops where they cannot be more than `to_beat` any more."""
     if format is None:
         return 0
     found = 0
-    for text in lines:
+    for number, text in enumerate(lines):
+        if found + len(lines) - number <= to_beat:
+            break
         if format.read_header(text) is None:
             fields = format.match(text)
             result = fields.reason if isinstance(fields, NoFrame) else read_fields(text, fields)

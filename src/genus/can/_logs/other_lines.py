@@ -13,9 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.line_fields import Fields, LineTimes, NoFrame, TimeFields, find_bytes, find_time
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, NO_FRAME, REMOTE_FRAME
+from genus.can._logs.text_format import HeaderLine
 
 _COMMENT = re.compile(r"\s*(?:#|//|;|--|==|\*)")
 _NUMBER = r"\d+[.,]\d+|\d+:\d+:\d+(?:[.,:]\d+)?|\d+"
