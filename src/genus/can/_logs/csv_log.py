@@ -5,6 +5,7 @@ A header names the columns; without one they are found by the values of the firs
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from genus.can._logs.csv_columns import (
     DELIMITERS,
@@ -24,9 +25,11 @@ ROWS_ENOUGH = 200
 _TRUE = {"1", "true", "t", "yes", "y", "x", "ext", "extended", "eff", "xtd", "tff", "rtr", "r", "29"}
 _FALSE = {"", "0", "false", "f", "no", "n", "s", "std", "standard", "sff", "-", "11", "fff", "ftf", "ftt", "fft", "d"}
 _PREFIX = re.compile("0[xX]")
-_BEFORE, _BEHIND = " \t\"'=(\x0b\x0c\r", " \t\"')\x0b\x0c\r"
+_BEFORE, _BEHIND = " \t\"'=([\x0b\x0c\r", " \t\"')]\x0b\x0c\r"
 """What may be around a value; spreadsheets write `="1"`, and base 64 ends in `=`."""
-_BYTE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,3})(?=[\s:_.-]|$)")
+_BYTE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,3})(?=[\s:_.,-]|$)")
+_NO_BYTES = re.compile(r"(?:0[xX]|x\||[^0-9A-Za-z])*")
+"""What may be between bytes."""
 
 
 class CsvFormat:
@@ -159,7 +162,15 @@ class CsvFormat:
         else:
             parts = tuple(part.span(1) for part in _BYTE.finditer(text, *span))
             count = len(parts)
+            if not _are_all_bytes(text, span, parts):
+                return DAMAGED_LINE
         return (parts, count, columns.packing) if length in (None, count) else LENGTHS_DISAGREE
+
+
+def _are_all_bytes(text: str, span: Span, parts: Sequence[Span]) -> bool:
+    """Whether a cell has nothing but these bytes."""
+    gaps = zip([span[0], *(end for _, end in parts)], [*(start for start, _ in parts), span[1]], strict=True)
+    return all(_NO_BYTES.fullmatch(text, start, end) for start, end in gaps)
 
 
 def _hex_field(text: str, span: Span, length: int | None) -> tuple[tuple[Span, ...], int, str] | str:
@@ -221,6 +232,7 @@ def _kind(text: str, spans: list[Span], column: int) -> bool | None:
 def _trimmed(text: str, span: Span) -> Span:
     """A cell without blanks, quotes and what else spreadsheets put around it."""
     start, end = span
+    start += 1 if text[start : start + 2] in ("b'", 'b"') else 0
     while start < end and text[start] in _BEFORE:
         start += 1
     while start < end and text[end - 1] in _BEHIND:
@@ -235,7 +247,8 @@ def split_text(text: str, delimiter: str) -> list[str]:
 
 def _find_columns(head: Sequence[str], delimiter: str) -> tuple[CsvColumns, list[str]] | None:
     """The columns of a log and its first row of values."""
-    rows = [split_text(line, delimiter) for line in head if delimiter in line and not line.lstrip().startswith("#")]
+    lines = (line for line in head if delimiter in line and not line.lstrip().startswith("#"))
+    rows = [split_text(line, delimiter) for line in islice(lines, ROWS_ENOUGH)]
     for number, cells in enumerate(rows[:100]):
         columns = columns_of_header(cells)
         if columns is not None:

@@ -14,7 +14,7 @@ from genus.can._logs.candump import CandumpReader, parse_line
 from genus.can._logs.candump_text import CandumpTextFormat
 from genus.can._logs.csv_log import CsvFormat
 from genus.can._logs.kvaser import KvaserFormat
-from genus.can._logs.line_fields import Fields, NoFrame, read_fields, read_time
+from genus.can._logs.line_fields import Fields, NoFrame, Unit, read_fields, read_time
 from genus.can._logs.log_file import HARMLESS
 from genus.can._logs.other_lines import (
     BareFormat,
@@ -23,6 +23,7 @@ from genus.can._logs.other_lines import (
     LabelledFormat,
     LawicelFormat,
     PatternFormat,
+    PlainFormat,
     TableFormat,
 )
 from genus.can._logs.peak_trc import TrcFormat
@@ -69,15 +70,22 @@ class Head(NamedTuple):
 def _pattern(name: str, kind: type[PatternFormat]) -> Callable[[Head], TextFormat]:
     def made(head: Head) -> TextFormat:
         trial = kind(name, 0)
-        stamps = (_stamp(trial, text) for text in head.lines)
-        return kind(name, next((stamp for stamp in stamps if stamp is not None), None))
+        found = ((text, trial.match(text)) for text in head.lines)
+        timed = ((text, fields) for text, fields in found if isinstance(fields, Fields) and fields.time.parts)
+        text, first = next(timed, ("", None))
+        if first is None:
+            return kind(name, None)
+        unit = _unit_of(text[slice(*first.time.parts[0].span)])
+        fields = kind(name, 0, unit).match(text)
+        return kind(name, read_time(text, fields.time), unit)
 
     return made
 
 
-def _stamp(format: PatternFormat, text: str) -> int | None:
-    fields = format.match(text)
-    return read_time(text, fields.time) if isinstance(fields, Fields) else None
+def _unit_of(number: str) -> Unit:
+    """What a time counts: seconds, or what a number of so many digits must be, if it counts from 1970."""
+    digits = len(number.lstrip("0"))
+    return "s" if digits < 12 else "ms" if digits <= 14 else "us" if digits <= 16 else "ns"
 
 
 TEXT: Mapping[str, Callable[[Head], TextFormat | None]] = MappingProxyType(
@@ -94,10 +102,13 @@ TEXT: Mapping[str, Callable[[Head], TextFormat | None]] = MappingProxyType(
         "slcan": _pattern("slcan", LawicelFormat),
         "table": _pattern("table", TableFormat),
         "bare": _pattern("bare", BareFormat),
+        "plain": _pattern("plain", PlainFormat),
     }
 )
 """The text formats, each made for a head; where several find as many frames, the first is chosen."""
 
+LOOSE = ("hash", "slcan", "table", "bare", "plain")
+"""Formats that read much: one is chosen only if it finds a quarter more frames than those before it."""
 CANDUMP = "log"
 """The format of `candump -L`, which has a reader of its own."""
 TEXT_FORMATS = (CANDUMP, *TEXT)
@@ -148,8 +159,9 @@ def _most_frames(head: Head, lines: Sequence[str]) -> Detected:
     for name, made in TEXT.items():
         if best.frames == len(lines):
             break
-        found = count_frames(made(head), lines, best.frames)
-        if found > best.frames:
+        to_beat = best.frames * 5 // 4 if name in LOOSE else best.frames
+        found = count_frames(made(head), lines, to_beat)
+        if found > to_beat:
             best = Detected(name, found, len(lines))
     return best
 

@@ -1,7 +1,7 @@
 """A block of lines of a text log, cut into tokens in columns."""
 
 import re
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -145,9 +145,8 @@ def split_line(text: str, delimiter: str) -> list[tuple[int, int]]:
     """The tokens of one line, as `TextBlock` finds them."""
     if not delimiter:
         return [found.span() for found in _TOKEN.finditer(text)]
-    text = text.removesuffix("\r")
-    bounds = [-1, *(at for at, letter in enumerate(text) if letter == delimiter), len(text)]
-    return [(start + 1, end) for start, end in pairwise(bounds)]
+    bounds = accumulate((len(cell) + 1 for cell in text.removesuffix("\r").split(delimiter)), initial=0)
+    return [(start, end - 1) for start, end in pairwise(bounds)]
 
 
 def split_quoted(text: str, delimiter: str) -> list[tuple[int, int]]:
