@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import can
 import pytest
 from msgspec.structs import replace
 
+import can
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
 from genus.can import ChannelConflict, NotBound, OffTheBus, open_broker
 from genus.can._live import host as host_module
