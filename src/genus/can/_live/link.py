@@ -31,7 +31,7 @@ from genus.can._protocol.clock_model import known_precision
 from genus.can._protocol.etags import FileEtags
 from genus.can._wire.frame import UNCONFIGURED_NODE
 from genus.catalog import Catalog
-from genus.errors import BusError
+from genus.errors import BusError, did_you_mean
 from genus.filters import Subscription
 from genus.model import Event, name_of
 
@@ -65,6 +65,8 @@ def open_interface(address: CanAddress) -> "can.BusABC":
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
         where = "".join(f" {name}={value}" for name, value in address.options.items())
         why = f" ({problem.__cause__ or problem.__context__})" if problem.__context__ is not None else ""
+        if address.interface not in can.VALID_INTERFACES:
+            why = f"; {did_you_mean(address.interface, can.VALID_INTERFACES)}".rstrip("; ")
         hint = _HINTS.get(getattr(problem, "errno", None) or 0, "") if address.interface == "socketcan" else ""
         raise BusError(f"can:{address.interface}{where} cannot be opened: {problem}{why}{hint}") from None
 
