@@ -23,7 +23,7 @@ class Job:
     released: int
     frames: list[int]
     channel: ChannelSpec | None = None
-    identifier: int = 0
+    identifier: float = 0
     fresh_at: int = 0
     failures: int = 0
 
