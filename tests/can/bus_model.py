@@ -27,7 +27,7 @@ class Job:
     fresh_at: int = 0
     failures: int = 0
 
-    def key(self, now: int, arbitrated: int, level: int) -> tuple[int, ...]:
+    def key(self, now: int, arbitrated: int, level: int) -> tuple[float, ...]:
         """The key in arbitration; the smallest wins."""
         if self.channel is None or self.channel.qos_class != "soft":
             return (self.identifier,)
