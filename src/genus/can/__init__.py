@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
-    from genus.can._logs.candump import DamagedLine, LogBlock, parse_candump
+    from genus.can._logs.candump import parse_candump
+    from genus.can._logs.frames import DamagedLine, LogBlock
     from genus.can._monitor import ChannelStatistics, Monitor
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (
@@ -265,7 +266,8 @@ if not TYPE_CHECKING:
         _j1939__transfer="J1939Broadcast J1939Frame J1939Receiver J1939Transfer",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
-        _logs__candump="LogBlock DamagedLine parse_candump",
+        _logs__candump="parse_candump",
+        _logs__frames="LogBlock DamagedLine",
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
