@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from genus.can._j1939.name import ClaimedNames, J1939Name
     from genus.can._j1939.reassembly import Incomplete, J1939Reassembler, LongMessage
     from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
-    from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
+    from genus.can._live.services import (
+        LiveBroker,
+        LiveMonitor,
+        MonitorSnapshot,
+        address_types,
+        open_broker,
+        open_monitor,
+    )
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
     from genus.can._logs.candump import parse_candump
     from genus.can._logs.frames import DamagedLine, LogBlock
@@ -51,12 +58,15 @@ if TYPE_CHECKING:
         BusSpec,
         Calendar,
         ChannelSpec,
+        Collision,
+        ForeignFrame,
         LoadShare,
         Occurrence,
         Plan,
         Slot,
         System,
         Verdict,
+        format_dbc,
         format_system,
         load_system,
         parse_system,
@@ -134,6 +144,7 @@ __all__ = [
     "ClockSample",
     "ClockStepped",
     "Clocks",
+    "Collision",
     "ColumnDecoder",
     "DamagedLine",
     "Dbc",
@@ -151,6 +162,7 @@ __all__ = [
     "FastPackets",
     "FdBits",
     "FileStore",
+    "ForeignFrame",
     "Frame",
     "FrameColumns",
     "GetEtag",
@@ -221,6 +233,7 @@ __all__ = [
     "Verdict",
     "World",
     "WrongCatalog",
+    "address_types",
     "calendar_lines",
     "decode_log",
     "draw_plan",
@@ -230,6 +243,7 @@ __all__ = [
     "fault_help",
     "follow_up_frame",
     "format_bitrate",
+    "format_dbc",
     "format_span",
     "format_system",
     "load_dbc",
@@ -264,10 +278,10 @@ if not TYPE_CHECKING:
         _j1939__name="ClaimedNames J1939Name",
         _j1939__reassembly="Incomplete J1939Reassembler LongMessage",
         _j1939__transfer="J1939Broadcast J1939Frame J1939Receiver J1939Transfer",
-        _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
+        _live__services="LiveBroker LiveMonitor MonitorSnapshot address_types open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
         _logs__candump="parse_candump",
-        _logs__frames="LogBlock DamagedLine",
+        _logs__frames="DamagedLine LogBlock",
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
@@ -275,8 +289,8 @@ if not TYPE_CHECKING:
             "NotConfirmed NotSent NumberLost OffTheBus Trouble WrongCatalog"
         ),
         _plan=(
-            "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
-            "format_system load_system parse_system plan"
+            "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "
+            "Verdict format_dbc format_system load_system parse_system plan"
         ),
         _plan__admission="MAX_ADVISED",
         _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",

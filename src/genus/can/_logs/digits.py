@@ -215,5 +215,7 @@ def hex_pairs(text: Bytes, start: int, count: int, step: int) -> tuple[Bytes, Ma
     nibbles = (pairs & _NIBBLES) + (pairs >> np.uint16(6) & _NINES) * np.uint16(9)
     found = (nibbles << np.uint16(4) | nibbles >> np.uint16(8)).astype(np.uint8)
     is_valid = is_hex(pairs.view(np.uint8))
-    every: Mask = np.ones(len(text), np.bool_) if is_valid.all() else np.all(is_valid, axis=1)
+    every: Mask = np.ones(len(text), np.bool_)
+    if not is_valid.all():
+        every &= is_valid.all(axis=1)
     return found, every
