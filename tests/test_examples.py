@@ -23,6 +23,12 @@ PRINTED = {
         "no acknowledgement of 50 % within 100 ms",
         "Moved(number=1, percent=50) after attempt 3",
     ],
+    "foreign_can": [
+        "Engine drives 62.0 km/h in D",
+        "frame 0x200 with 4b",
+        "Lamp.brightness is 120.0; the database allows 0 to 100",
+        "2 frames received, 1 sent",
+    ],
     "dbc_log_to_table": ["speed: [[95.2,170.8]]", "mean speed: 133.0"],
     "lake_and_sql": ["ingested: 48 events", "strong sun: 5 hours", "hall: 515 W on average"],
     "stream_with_inboxes": ["heating: 2 events after hour 12", "night watch: 3 events after hour 12"],

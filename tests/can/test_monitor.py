@@ -81,7 +81,7 @@ def test_without_a_catalog_channels_are_named_by_their_tags() -> None:
 
 def test_a_monitor_only_opens_its_filters() -> None:
     monitor = Monitor(TIMING)
-    assert monitor.take() == [Accept(((0, 0),))]
+    assert monitor.take() == [Accept(((0, 0),), ((0, 0),))]
     monitor.receive(Frame(0x1F_0040_07, b"short"), 0)
     assert monitor.take() == []
     assert monitor.problems() == {"not a report": 1}

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.controller import Controller, ControllerListener, arbitration_key
+from genus.can._sim.controller import Controller, ControllerListener
 from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.scheduler import Scheduler
 from genus.can._sim.trace import Trace
-from genus.can._wire.frame import Frame
+from genus.can._wire.frame import Frame, arbitration_key
 from genus.can._wire.length import Timing, exact_bits, worst_case_bits
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, RecordingStation, frame, worst_case_bus

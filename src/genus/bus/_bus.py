@@ -4,7 +4,7 @@ Which listeners get an event is decided in `_router` and `_class_route`.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
@@ -27,6 +27,7 @@ from genus.bus._link import (
     SharingLink,
     Timer,
     TroubleHandler,
+    TypedLink,
 )
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
@@ -37,7 +38,7 @@ from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, check
+from genus.model import Event, Kind, check, name_of, subtypes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -111,6 +112,14 @@ class Bus:
     def link(self) -> Link | None:
         """The connection to other processes, if there is one."""
         return self._link
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """The classes of event types and kinds that the medium brings, by name; empty on most.
+
+        On a CAN bus they are those of the databases that its address names.
+        """
+        return self._link.types if isinstance(self._link, TypedLink) else {}
 
     # -- publishing and subscribing ----------------------------------------------------------------------------------
 
@@ -237,7 +246,7 @@ class Bus:
         Type checkers know what the handler gets of a ready-made one, not of a text. The options are those of
         `Collection.subscribe`.
         """
-        asked = ensure_subscription(subscription, strict=strict)
+        asked = self._asked(subscription, strict)
         return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble)
 
     @overload
@@ -272,8 +281,16 @@ class Bus:
         strict: bool = False,
     ) -> Inbox[Any]:
         """A bounded queue of what a ready-made subscription, or its text, matches; see `Collection.inbox`."""
-        asked = ensure_subscription(subscription, strict=strict)
+        asked = self._asked(subscription, strict)
         return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
+
+    def _asked(self, subscription: Subscription | str, strict: bool) -> Subscription:
+        """A subscription that was given as it is or as text, in which names of the medium's types mean these."""
+        own = self.types if isinstance(subscription, str) else {}
+        if isinstance(subscription, str) and own:
+            others = (cls for cls in (*subtypes(Event), *subtypes(Kind)) if name_of(cls) not in own)
+            return Subscription.parse(subscription, (*others, *own.values()), strict=strict)
+        return ensure_subscription(subscription, strict=strict)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -347,7 +364,7 @@ class Bus:
             The task: `cancel()` ends it, `timing` says how its starts kept their times.
 
         Raises:
-            BusError: A time cannot be read, or the period is zero.
+            BusError: A time cannot be read, the period is zero, or the function cannot be called.
 
         >>> from genus import open_bus
         >>> with open_bus() as bus:

@@ -94,6 +94,23 @@ class ChannelLink(ListeningLink, Protocol):
 
 
 @runtime_checkable
+class RepeatingLink(ChannelLink, Protocol):
+    """A link that sends the last event of a channel again every period, where its quality of service says so."""
+
+    def repeats(self, cls: type) -> bool:
+        """Whether it does that for a type."""
+
+
+@runtime_checkable
+class TypedLink(Link, Protocol):
+    """A link whose medium has event types of its own, such as those of a database."""
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """The classes of these types and kinds, by name."""
+
+
+@runtime_checkable
 class KeepingLink(ListeningLink, Protocol):
     """A link that knows last values: the newest event of each key of the channels that keep one.
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from genus.bus._collection import Collection
 from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublisher, check_keep
-from genus.bus._link import ChannelLink, Link, Publisher, SlotPublisher, SlotTimes, TroubleHandler
+from genus.bus._link import ChannelLink, Link, Publisher, RepeatingLink, SlotPublisher, SlotTimes, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of
@@ -118,6 +118,8 @@ class Announcer:
         """Prepare to publish a type; BusError if the medium cannot keep what is asked."""
         if keep is not None:
             check_keep(cls, keep)
+        if isinstance(qos, NonReal) and qos.period is not None:
+            self._check_repeats(cls, qos)
         if isinstance(self._link, ChannelLink):
             known = {*carries, *retyped_attributes(cls)}
             carried = (*carries, *(name for name in self._stamped if name not in known))
@@ -132,6 +134,13 @@ class Announcer:
             raise BusError(f"{name_of(cls)} cannot be announced with keep=1: this medium keeps no last values")
         here = RoutePublisher(lambda: self._bus.route(cls).deliver)
         return LastValuePublisher(self._last_values.keep(cls, keep), self._bus.prepare, here)
+
+    def _check_repeats(self, cls: type, qos: NonReal) -> None:
+        if not isinstance(self._link, RepeatingLink) or not self._link.repeats(cls):
+            raise BusError(
+                f"{name_of(cls)} cannot be announced with a period of {qos.period}: only messages of a database on a "
+                "CAN bus are sent again by themselves; publish it from bus.every(...)"
+            )
 
     def _announce_on(
         self,

@@ -76,11 +76,17 @@ class Soft(msgspec.Struct, frozen=True):
 
 
 class NonReal(msgspec.Struct, frozen=True):
-    """No real time: fixed priority below everything that has a deadline; 0 is normal, 1 is bulk."""
+    """No real time: fixed priority below everything that has a deadline; 0 is normal, 1 is bulk.
+
+    With `period`, the last event that was published is sent again every period until the channel is cancelled. That is
+    for the cyclic messages of a database on a CAN bus; other media refuse it.
+    """
 
     priority: int = 0
+    period: Span | None = None
 
     def __post_init__(self) -> None:
+        _positive(period=self.period)
         if self.priority not in (0, 1):
             raise BusError(f"priority is {self.priority}; it must be 0 (normal) or 1 (bulk)")
 
@@ -120,17 +126,18 @@ QoS: TypeAlias = Hard | Soft | NonReal
 """A quality of service of an event channel."""
 
 
-QOS_FORMS = "hard:PERIOD[:OMISSIONS][:sporadic], soft:DEADLINE[:EXPIRES], none[:PRIORITY]"
+QOS_FORMS = "hard:PERIOD[:OMISSIONS][:sporadic], soft:DEADLINE[:EXPIRES], none[:PRIORITY][:PERIOD]"
 """The text forms of a quality of service."""
 
 
 def parse_qos(text: str) -> QoS:
     """A quality of service as text; BusError if it cannot be read.
 
-    The forms are `hard:PERIOD[:OMISSIONS][:sporadic]`, `soft:DEADLINE[:EXPIRES]` and `none[:PRIORITY]`.
+    The forms are `hard:PERIOD[:OMISSIONS][:sporadic]`, `soft:DEADLINE[:EXPIRES]` and
+    `none[:PRIORITY][:PERIOD]`.
 
     >>> parse_qos("soft:20ms:100ms"), parse_qos("none")
-    (Soft(deadline='20ms', expires='100ms', period=None), NonReal(priority=0))
+    (Soft(deadline='20ms', expires='100ms', period=None), NonReal(priority=0, period=None))
     >>> parse_qos("hard:50ms:sporadic")
     Hard(period='50ms', omissions=1, sporadic=True)
     >>> parse_qos("soft")
@@ -152,6 +159,10 @@ def parse_qos(text: str) -> QoS:
             return NonReal()
         case "none", [priority] if priority.isdecimal():
             return NonReal(priority=int(priority))
+        case "none", [period]:
+            return NonReal(period=period)
+        case "none", [priority, period] if priority.isdecimal():
+            return NonReal(priority=int(priority), period=period)
         case (("hard" | "soft"), []):
             lacking = (
                 "period; write for example hard:10ms" if kind == "hard" else "deadline; write for example soft:20ms"
@@ -164,7 +175,7 @@ def qos_of(quality: object) -> QoS:
     """The quality of service that an argument means: one of the three classes, or its text; BusError for others.
 
     >>> qos_of("none:1"), qos_of(NonReal())
-    (NonReal(priority=1), NonReal(priority=0))
+    (NonReal(priority=1, period=None), NonReal(priority=0, period=None))
     >>> qos_of(42)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     genus.errors.BusError: 42 is no quality of service; give Hard(...), Soft(...) or NonReal(...), or a text: ...

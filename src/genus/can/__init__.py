@@ -22,9 +22,17 @@ if TYPE_CHECKING:
     from genus.can._j1939.name import ClaimedNames, J1939Name
     from genus.can._j1939.reassembly import Incomplete, J1939Reassembler, LongMessage
     from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
-    from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot, open_broker, open_monitor
+    from genus.can._live.services import (
+        LiveBroker,
+        LiveMonitor,
+        MonitorSnapshot,
+        address_types,
+        open_broker,
+        open_monitor,
+    )
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
-    from genus.can._logs.candump import DamagedLine, LogBlock, parse_candump
+    from genus.can._logs.candump import parse_candump
+    from genus.can._logs.frames import DamagedLine, LogBlock
     from genus.can._monitor import ChannelStatistics, Monitor
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (
@@ -50,12 +58,15 @@ if TYPE_CHECKING:
         BusSpec,
         Calendar,
         ChannelSpec,
+        Collision,
+        ForeignFrame,
         LoadShare,
         Occurrence,
         Plan,
         Slot,
         System,
         Verdict,
+        format_dbc,
         format_system,
         load_system,
         parse_system,
@@ -133,6 +144,7 @@ __all__ = [
     "ClockSample",
     "ClockStepped",
     "Clocks",
+    "Collision",
     "ColumnDecoder",
     "DamagedLine",
     "Dbc",
@@ -150,6 +162,7 @@ __all__ = [
     "FastPackets",
     "FdBits",
     "FileStore",
+    "ForeignFrame",
     "Frame",
     "FrameColumns",
     "GetEtag",
@@ -220,6 +233,7 @@ __all__ = [
     "Verdict",
     "World",
     "WrongCatalog",
+    "address_types",
     "calendar_lines",
     "decode_log",
     "draw_plan",
@@ -229,6 +243,7 @@ __all__ = [
     "fault_help",
     "follow_up_frame",
     "format_bitrate",
+    "format_dbc",
     "format_span",
     "format_system",
     "load_dbc",
@@ -263,9 +278,10 @@ if not TYPE_CHECKING:
         _j1939__name="ClaimedNames J1939Name",
         _j1939__reassembly="Incomplete J1939Reassembler LongMessage",
         _j1939__transfer="J1939Broadcast J1939Frame J1939Receiver J1939Transfer",
-        _live__services="LiveBroker LiveMonitor MonitorSnapshot open_broker open_monitor",
+        _live__services="LiveBroker LiveMonitor MonitorSnapshot address_types open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
-        _logs__candump="LogBlock DamagedLine parse_candump",
+        _logs__candump="parse_candump",
+        _logs__frames="DamagedLine LogBlock",
         _monitor="ChannelStatistics Monitor",
         _node__reports="Report",
         _node__troubles=(
@@ -273,8 +289,8 @@ if not TYPE_CHECKING:
             "NotConfirmed NotSent NumberLost OffTheBus Trouble WrongCatalog"
         ),
         _plan=(
-            "Advice BusLoad BusSpec Calendar ChannelSpec LoadShare Occurrence Plan Slot System Verdict "
-            "format_system load_system parse_system plan"
+            "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "
+            "Verdict format_dbc format_system load_system parse_system plan"
         ),
         _plan__admission="MAX_ADVISED",
         _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",

@@ -11,8 +11,11 @@ import msgspec
 
 from genus.can._wire.frame import Frame
 
-TIME_TRIGGERED, EVENT_TRIGGERED = 0, 1
-"""The two transmit mailboxes of a machine: for hard real time, and for everything else."""
+TIME_TRIGGERED, EVENT_TRIGGERED, FOREIGN = MAILBOXES = 0, 1, 2
+"""The transmit mailboxes of a machine: for hard real time, for everything else of Genus, and for frames of databases.
+
+Of the frames in the mailboxes the one that would win on the bus is sent first (`arbitration_key`).
+"""
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
@@ -27,9 +30,11 @@ class Load(msgspec.Struct, frozen=True, gc=False):
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """Set the acceptance filters: (value, mask) pairs over the 29-bit identifier."""
+    """Set the acceptance filters: (value, mask) pairs over identifiers of 29 bits, and over those of 11 bits."""
 
     filters: tuple[tuple[int, int], ...]
+    standard: tuple[tuple[int, int], ...] = ()
+    """For identifiers of 11 bits; without any, no frame with such an identifier is received."""
 
 
 class Call(msgspec.Struct, frozen=True):

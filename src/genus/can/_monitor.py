@@ -1,30 +1,37 @@
 """`Monitor`: a machine that only receives, and keeps rate, jitter, latency and losses of every channel.
 
 Its counters are compared with what the publishers report once a second, so events that it did not receive are known.
+Frames of other makers are channels too, named by the messages of databases, or else by their identifiers.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from genus.bus._codec import Rejected
 from genus.can._machine import Accept, Output
 from genus.can._node.channels import REPORT_RANGE, Interest, SequenceTracker
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import OwnTime, SlotDispatcher
 from genus.can._protocol.messages import Announce, Claim, QosClass, parse_message
-from genus.can._wire.frame import Frame, Priority, ProtocolEtag
+from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.filters import Subscription
 from genus.model import Event
 from genus.model._types import micros_of_time
 
+if TYPE_CHECKING:
+    from genus.can._foreign.databases import Databases
+
 RATE_NS = 1_000_000_000
 MAX_CHANNELS = 4096
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Spread:
@@ -91,6 +98,7 @@ class _Channel:
         self.window_events = 0
         self.rate = 0.0
         self.qos = QosClass.UNANNOUNCED
+        self.is_foreign = False
         self.report: Report | None = None
         self.sent = self.missed = self.expired = 0
 
@@ -133,19 +141,19 @@ class _Immediate:
 class Monitor:
     """Receives everything on a bus; without a catalog channels are named by their event tags."""
 
-    def __init__(self, timing: Timing, catalog: Catalog | None = None) -> None:
+    def __init__(self, timing: Timing, catalog: Catalog | None = None, databases: "Databases | None" = None) -> None:
         self.dropped: Counter[str] = Counter()
         self.nodes: dict[int, int] = {}
         """The uid behind each node number that was claimed."""
         self.frames = 0
         self._timing = timing
-        self._catalog = catalog
+        self._catalog, self._databases = catalog, databases
         self._channels: dict[tuple[str, int], _Channel] = {}
         self._busy_ns = 0
         self._began: int | None = None
         self._latest = 0
         self._latency: float | None = None
-        self._outputs: list[Output] = [Accept(((0, 0),))]
+        self._outputs: list[Output] = [Accept(((0, 0),), ((0, 0),))]
         own = OwnTime()
         dispatcher = SlotDispatcher(own, lambda *_: None, lambda *_: None)
         self._context = _Immediate()
@@ -183,7 +191,10 @@ class Monitor:
         except ValueError:
             self.dropped["not a frame that can be"] += 1
             return
-        if frame.etag == ProtocolEtag.REPORT:
+        message = None if self._databases is None else self._databases.message_of(frame)
+        if message is not None or not frame.extended:
+            self._receive_foreign(frame, None if message is None else message.type_name, now)
+        elif frame.etag == ProtocolEtag.REPORT:
             self._receive_report(frame)
         elif frame.etag < 128:
             self._receive_protocol(frame)
@@ -191,6 +202,16 @@ class Monitor:
             self._channel(f"#{frame.etag}", frame).add_event(now)
         else:
             self._receive_event(frame, now)
+
+    def _receive_foreign(self, frame: Frame, name: str | None, now: int) -> None:
+        if name is not None and self._databases is not None:
+            event = self._databases.decode(frame, _EPOCH)
+            if isinstance(event, Rejected):
+                self.dropped[event.reason] += 1
+                return
+        channel = self._of(f"{frame.id:#05x}" if name is None else name, UNCONFIGURED_NODE)
+        channel.is_foreign = True
+        channel.add_event(now)
 
     def _receive_event(self, frame: Frame, now: int) -> None:
         name = self._name_of(frame.etag)
@@ -294,7 +315,7 @@ class Monitor:
         return ChannelStatistics(
             channel=name,
             node=node,
-            qos=channel.qos.name,
+            qos="FOREIGN" if channel.is_foreign else channel.qos.name,
             events=channel.events,
             rate=channel.rate,
             jitter_ms=channel.intervals.deviation,

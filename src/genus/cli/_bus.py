@@ -30,7 +30,18 @@ from genus.bus import (
 from genus.bus import record as start_recording
 from genus.bus import replay as replay_events
 from genus.cli._completion import complete_bus
-from genus.cli._events import TYPES, as_text, complete_types, event_type, lines_of_json, load_all, make_event, pairs
+from genus.cli._events import (
+    BUS_TYPES,
+    TYPES,
+    as_text,
+    complete_types,
+    event_type,
+    lines_of_json,
+    load_all,
+    load_for,
+    make_event,
+    pairs,
+)
 from genus.cli._exit import DAMAGED, INTERRUPTED, saying_what_is_kept, stopped_by_signals, undisturbed
 from genus.cli._format import FOR, Span, counted
 from genus.cli._metrics import METRICS, serve
@@ -53,7 +64,7 @@ TICK_S = 0.1
 
 
 @click.command()
-@TYPES
+@BUS_TYPES
 @BUS
 @click.argument("type_name", metavar="TYPE", shell_complete=complete_types)
 @click.argument("values", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
@@ -78,7 +89,7 @@ def pub(
     """
     if lines and values:
         raise click.UsageError("give ATTRIBUTE=VALUE or --stdin, not both")
-    cls = event_type(type_name, load_all(types))
+    cls = event_type(type_name, load_for(types, address))
     with ExitStack() as stack:
         with undisturbed():
             bus = stack.enter_context(open_bus(shared(address)))
@@ -100,7 +111,7 @@ def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str,
 
 
 @click.command()
-@TYPES
+@BUS_TYPES
 @BUS
 @SUBSCRIPTION
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after so many events.")
@@ -125,7 +136,7 @@ def sub(
     \b
     genus sub -t examples/traffic.py "Loop where lane > 1"
     """
-    asked = Subscription.parse(subscription, [*load_all(types), Event])
+    asked = Subscription.parse(subscription, [*load_for(types, address), Event])
     with stopped_by_signals() as stop, open_bus(shared(address)) as bus, ExitStack() as stack:
         inbox = bus.inbox(asked, capacity=10_000)
         serve(stack, bus, metrics)
@@ -242,7 +253,7 @@ RECORD_TICK_S = 0.2
 
 
 @click.command()
-@TYPES
+@BUS_TYPES
 @BUS
 @click.argument("file", type=click.Path(path_type=Path))
 @SUBSCRIPTION
@@ -282,7 +293,7 @@ def record(
     """
     given = {option: size for option, size in sizes.items() if size is not None}
     _check_recording(file, append, landing, given)
-    asked = Subscription.parse(subscription, [*load_all(types), Event])
+    asked = Subscription.parse(subscription, [*load_for(types, address), Event])
     with ExitStack() as stack:
         stop = stack.enter_context(stopped_by_signals())
         stack.enter_context(_without_log("recording ended"))

@@ -24,7 +24,7 @@ HELP_SECTIONS = {
         "monitor": "Show the rate, latency, jitter and losses of every channel",
     },
     "DBC files and CAN logs": {
-        "types": "Show the event types that the messages of a DBC file become",
+        "types": "Show the event types that the messages of a database become",
         "decode": "Decode the frames of a CAN log to events",
     },
 }
@@ -35,4 +35,5 @@ def can() -> None:
     """Plan channels, simulate them under faults, run them, decode logs.
 
     BUS is like can:socketcan?channel=can0 or can:udp_multicast: any interface of python-can, and its options.
+    With &database=car.dbc the frames that this file describes are events, too.
     """

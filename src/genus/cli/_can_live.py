@@ -19,7 +19,7 @@ from rich.table import Table
 
 from genus.bus import EventChannel, QoS, open_bus, parse_qos
 from genus.cli._completion import complete_can_bus
-from genus.cli._events import TYPES, as_text, complete_types, event_type, lines_of_json, load_all, make_event
+from genus.cli._events import BUS_TYPES, as_text, complete_types, event_type, lines_of_json, load_for, make_event
 from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR, ParamType, print_json
 from genus.errors import BusError, EventError, GenusError
@@ -173,7 +173,7 @@ class Quality(ParamType[QoS]):
 
 
 @click.command()
-@TYPES
+@BUS_TYPES
 @ADDRESS
 @click.option(
     "-s",
@@ -223,7 +223,7 @@ def node(
     """
     if not subscriptions and type_name is None:
         raise click.UsageError("give --subscribe, --publish or both")
-    loaded = load_all(types)
+    loaded = load_for(types, address)
     asked = [Subscription.parse(text, [*loaded, Event]) for text in subscriptions]
     refused = 0
     ends = math.inf if lasts is None else time.monotonic() + lasts
@@ -266,7 +266,7 @@ def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: flo
         except queue.Empty:
             continue
         if given is None:
-            break
+            return published, refused
         if isinstance(given, Exception):
             raise given
         try:
@@ -276,6 +276,8 @@ def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: flo
             refused += 1
             reason = problem.message if isinstance(problem, click.ClickException) else str(problem)
             click.echo(f"genus: event {published + refused}: {reason}", err=True)
+    if not stop.is_set():
+        click.echo("genus: --for was over before the input had ended", err=True)
     return published, refused
 
 

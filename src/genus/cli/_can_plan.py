@@ -21,13 +21,15 @@ from genus.can import (
     calendar_lines,
     draw_plan,
     format_bitrate,
+    format_dbc,
     format_span,
     load_system,
 )
 from genus.can import plan as make_plan
+from genus.cli._format import counted
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
-_NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"}
+_NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware", "foreign": "foreign frames"}
 
 
 @click.command("plan")
@@ -36,10 +38,14 @@ _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"
 @click.option("--png", type=OUTPUT, help="Draw the cycle to this file.")
 @click.option("--svg", type=OUTPUT, help="The same as a vector graphic.")
 @click.option("--calendar", type=OUTPUT, help="Write the calendar to this file, for nodes to keep.")
-def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calendar: Path | None) -> None:
+@click.option("--dbc", type=OUTPUT, help="Write a DBC file of the channels to this file, for other tools.")
+def plan(
+    source: Path, as_json: bool, png: Path | None, svg: Path | None, calendar: Path | None, dbc: Path | None
+) -> None:
     """Plan a system: which guarantees hold, and why others do not.
 
-    Hard slots, soft deadlines and fixed priorities on one bus. Exit code 0 if every channel is admitted, 1 if not.
+    Hard slots, soft deadlines and fixed priorities on one bus. Exit code 0 if every channel is admitted and no
+    identifier collides with those of other makers, 1 if not.
 
     \b
     genus can plan examples/crossing.toml --calendar calendar.json
@@ -51,12 +57,14 @@ def plan(source: Path, as_json: bool, png: Path | None, svg: Path | None, calend
             draw_plan(found, picture if picture.suffix else picture.with_suffix(suffix))
     if calendar is not None and found.ok:
         found.calendar.save(calendar)
+    if dbc is not None and found.ok:
+        dbc.write_text(format_dbc(found.system), "utf-8")
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_as_json(found)), indent=2).decode())
     else:
         _show(found)
     if not found.ok:
-        click.echo(_refusal(found, calendar), err=True)
+        click.echo(_refusal(found, [path for path in (calendar, dbc) if path is not None]), err=True)
         sys.exit(1)
 
 
@@ -66,17 +74,19 @@ def show_warnings(found: Plan) -> None:
         click.echo(f"warning: {warning}", err=True)
 
 
-def _refusal(found: Plan, calendar: Path | None) -> str:
+def _refusal(found: Plan, unwritten: list[Path]) -> str:
     names = ", ".join(verdict.channel for verdict in found.refused)
-    unwritten = f"; {calendar} was not written" if calendar else ""
-    return f"{len(found.refused)} of {len(found.verdicts)} channels are not admitted: {names}{unwritten}"
+    parts = [f"{len(found.refused)} of {len(found.verdicts)} channels are not admitted: {names}"] if names else []
+    if found.collisions:
+        parts.append(f"{counted(len(found.collisions), 'identifier')} of other makers' frames would be used twice")
+    return "; ".join([*parts, *(f"{path} was not written" for path in unwritten)])
 
 
 def _show(found: Plan) -> None:
     console = Console()
     console.print(_headline(found.system))
     console.print(_verdicts(found))
-    for line in _advice(found):
+    for line in (*_advice(found), *_foreign(found)):
         console.print(line)
     console.print(_load(found))
     if found.calendar.slots:
@@ -86,7 +96,7 @@ def _show(found: Plan) -> None:
 def _headline(system: System) -> str:
     timing = system.bus.timing
     data = f", data at {format_bitrate(timing.data_bitrate)}" if timing.data_bitrate else ""
-    counts = f"{len(system.channels)} channels, {len(system.nodes)} nodes"
+    counts = f"{counted(len(system.channels), 'channel')}, {counted(len(system.nodes), 'node')}"
     return f"{system.source}: {format_bitrate(timing.bitrate)}{data}, {counts}"
 
 
@@ -115,10 +125,20 @@ def _advice(found: Plan) -> Iterator[Text]:
     nothing = "no change of this channel alone helps (periods that divide each other leave more room)"
     for position, verdict in enumerate(found.refused):
         change = " or ".join(advice.text for advice in verdict.advice) or nothing
-        hint = f" Change: {change}." if position < MAX_ADVISED else ""
+        is_said = bool(found.system.foreign) and not verdict.advice
+        hint = f" Change: {change}." if position < MAX_ADVISED and not is_said else ""
         yield Text.assemble((verdict.channel, "bold"), f": {verdict.reason}.{hint}")
     if found.advice:
         yield Text(f"All: {'; or '.join(advice.text for advice in found.advice)}.")
+
+
+def _foreign(found: Plan) -> Iterator[Text]:
+    for collision in found.collisions:
+        yield Text.assemble(("collision", "bold red"), f": {collision}.")
+    if found.uncounted:
+        shown = ", ".join(found.uncounted[:3]) + (", ..." if len(found.uncounted) > 3 else "")
+        what = counted(len(found.uncounted), "foreign message has", "foreign messages have")
+        yield Text(f"{what} no cycle time, and the load leaves that out ({shown}); [bus] foreign_interval gives one.")
 
 
 def _load(found: Plan) -> Table:
@@ -149,4 +169,6 @@ def _as_json(found: Plan) -> dict[str, object]:
         "middleware_response_ns": found.middleware_response_ns,
         "cycle_ns": found.calendar.cycle_ns,
         "slots": found.calendar.slots,
+        "collisions": found.collisions,
+        "uncounted": found.uncounted,
     }

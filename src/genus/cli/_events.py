@@ -49,6 +49,8 @@ DATABASES = (".dbc", ".arxml", ".kcd", ".sym", ".cdd")
 """The endings of files whose messages, or diagnostic data, are types."""
 
 TYPES = types_option(required=True)
+BUS_TYPES = types_option(required=False)
+"""The same for commands on a bus: an address may name a database, which declares types too."""
 
 J1939_OPTIONS = (
     click.option(
@@ -90,7 +92,7 @@ def load_types(source: str) -> list[type]:
 def _load_dbc(source: str) -> list[type]:
     from genus.can import load_dbc  # python-can and cantools are extras
 
-    found = load_dbc(source)
+    found = load_dbc(source, reuse=True)
     if not found.types:
         raise click.ClickException(f"{source}: has no messages")
     return [found.kind, *found.types.values()]
@@ -99,6 +101,21 @@ def _load_dbc(source: str) -> list[type]:
 def load_all(sources: Iterable[str]) -> list[type]:
     """The event types and kinds of several modules and files, each once."""
     return list(dict.fromkeys(cls for source in sources for cls in load_types(source)))
+
+
+def load_for(sources: Iterable[str], address: str) -> list[type]:
+    """The event types and kinds of modules and files, and of the databases that the address of a CAN bus names."""
+    loaded = load_all(sources)
+    if address.startswith("can:") and "database=" in address:
+        from genus.can import address_types  # python-can and cantools are extras
+
+        loaded += [cls for cls in address_types(address).values() if cls not in loaded]
+    if not loaded:
+        or_database = (
+            " On a CAN bus, database=FILE in the address gives types, too." if address.startswith("can:") else ""
+        )
+        raise click.UsageError(f"Missing option '-t' / '--types'.{or_database}", click.get_current_context())
+    return loaded
 
 
 @quietly

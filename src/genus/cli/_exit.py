@@ -21,7 +21,6 @@ import click
 from genus._extras import install_command
 from genus.errors import GenusError, SubscriptionWarning
 
-
 POLL_S = 0.25
 
 

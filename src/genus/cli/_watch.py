@@ -21,7 +21,7 @@ from rich.text import Text
 from genus.bus import Bus, KeepingLink, open_bus
 from genus.cli._bus import SUBSCRIPTION, losses_of, shared, shown
 from genus.cli._completion import complete_bus
-from genus.cli._events import TYPES, as_text, load_all, types_option
+from genus.cli._events import BUS_TYPES, as_text, load_all, load_for, types_option
 from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR, Span, counted, plain_table, print_json, rate
 from genus.cli._metrics import METRICS, serve
@@ -133,7 +133,7 @@ def printable(value: object) -> str:
 
 
 @click.command()
-@TYPES
+@BUS_TYPES
 @ADDRESS
 @SUBSCRIPTION
 @FOR
@@ -150,7 +150,7 @@ def monitor(
     \b
     genus monitor -t examples/traffic.py ipc: "Loop where lane > 1"
     """
-    asked = Subscription.parse(subscription, [*load_all(types), Event])
+    asked = Subscription.parse(subscription, [*load_for(types, address), Event])
     with stopped_by_signals() as stop, open_bus(shared(address)) as bus, ExitStack() as stack:
         serve(stack, bus, metrics)
         watch = Watch(by_source=True)

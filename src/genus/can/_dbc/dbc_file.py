@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from genus.bus._codec import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
+from genus.can._dbc.encoding import MessageEncoder, j1939_identifier
 from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex
 from genus.can._dbc.layout import MessageLayout, SignalLayout
 from genus.can._dbc.long_messages import LongMessages
@@ -26,8 +27,10 @@ from genus.can._dbc.message_types import (
     j1939_defaults,
     member_names,
 )
-from genus.errors import DbcError
-from genus.model import Event, Kind, attributes, name_of
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import padded_size
+from genus.errors import DbcError, EventError
+from genus.model import Event, Kind, attributes, is_event_type, name_of, subtypes
 
 WIDTH = 120
 """The longest line of a generated module."""
@@ -40,10 +43,11 @@ def load_dbc(
     truncated: bool = False,
     j1939: bool | None = None,
     nmea2000: bool = False,
+    reuse: bool = False,
 ) -> "Dbc":
     """The messages of a DBC, ARXML, KCD or SYM file as event types, or the diagnostic data of a CDD file.
 
-    The format is recognised by the content. Loading a file again declares its types again.
+    The format is recognised by the content. Loading a file again declares its types again, without `reuse`.
 
     Args:
         path: The file.
@@ -52,11 +56,13 @@ def load_dbc(
             attribute may be absent.
         j1939: Whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says it.
         nmea2000: They are, and messages longer than a frame are sent in the fast packets of NMEA 2000.
+        reuse: Use the classes that this process has declared for all of its messages before, if it has.
 
     Raises:
         DbcError: The file cannot be read, or a given class differs from its message.
     """
-    return Dbc(read_layouts(path, truncated=truncated, j1939=j1939, nmea2000=nmea2000), types)
+    layouts = read_layouts(path, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
+    return Dbc(layouts, [*(_declared_before(layouts) if reuse else ()), *types])
 
 
 class Dbc:
@@ -64,6 +70,7 @@ class Dbc:
 
     def __init__(self, layouts: Layouts, types: Iterable[type] = ()) -> None:
         given = {name_of(cls): cls for cls in types}
+        self._read = layouts
         self.path = layouts.path
         self.messages: tuple[MessageLayout, ...] = layouts.messages
         """The messages with the bits of their signals, in the order of the file."""
@@ -85,6 +92,8 @@ class Dbc:
         """The event types by name: the message's name, unless it was renamed."""
         decoders = [MessageDecoder(m, self.types[m.type_name]) for m in every]
         self._by_id = {(m.frame_id, m.extended): each for m, each in zip(every, decoders, strict=True)}
+        self._layouts = {m.type_name: m for m in every}
+        self._encoders: dict[type, MessageEncoder] = {}
         self._by_did = {m.frame_id: MessageDecoder(m, self.types[m.type_name]) for m in layouts.dids}
         self._decoders, self._groups = decoders, GroupIndex(every)
 
@@ -92,6 +101,10 @@ class Dbc:
     def all_types(self) -> tuple[type, ...]:
         """The kind and the event types, as a catalog registers them."""
         return (self.kind, *self.types.values())
+
+    def using(self, types: Iterable[type]) -> "Dbc":
+        """The same messages with other classes for some of them; DbcError if one differs from its message."""
+        return Dbc(self._read, [*self.all_types, *types])
 
     def message_of(self, frame_id: int, extended: bool = False) -> MessageLayout | None:
         """The message that frames with an identifier belong to; None if there is none.
@@ -127,6 +140,42 @@ class Dbc:
         if isinstance(values, Rejected):
             return values
         return decoder.cls(time=time, place=place, **decoder.context(frame_id), **values)
+
+    def encode(self, event: Event) -> Frame:
+        """The frame of an event of one of its types, or of a class with the name and attributes of one.
+
+        A J1939 event says priority, source and destination of the identifier; its data may be longer than a frame.
+
+        Raises:
+            EventError: A value cannot be encoded, and is named; or the file has no such type.
+            DbcError: The class has the name of a type of the file, but other attributes.
+        """
+        encoder = self._encoder(type(event))
+        layout = encoder.layout
+        data = encoder.data(event)
+        padded = data.ljust(padded_size(len(data)), b"\0") if layout.fd else data
+        identifier = j1939_identifier(layout, event) if layout.j1939 else layout.frame_id
+        return Frame(identifier, padded, layout.fd, layout.extended)
+
+    def knows(self, frame_id: int, extended: bool = False) -> bool:
+        """Whether frames with an identifier belong to a message, or could belong to several."""
+        return self._find(frame_id, extended) is not None
+
+    def layout_of(self, cls: type) -> MessageLayout | None:
+        """The message of an event type, or of a class with the name and attributes of one; None if there is none."""
+        layout = self._layouts.get(name_of(cls)) if is_event_type(cls) else None
+        if layout is not None and self.types[layout.type_name] is not cls:
+            _given_class({layout.type_name: cls}, layout)
+        return layout
+
+    def _encoder(self, cls: type) -> MessageEncoder:
+        found = self._encoders.get(cls)
+        if found is None:
+            layout = self.layout_of(cls)
+            if layout is None:
+                raise EventError(f"{cls.__name__} is no type of {self.path}")
+            found = self._encoders[cls] = MessageEncoder(layout)
+        return found
 
     def decode_did(
         self,
@@ -174,13 +223,29 @@ def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Even
     cls = given.get(message.type_name)
     if cls is None:
         return None
-    own = tuple(each for each in attributes(cls) if each not in attributes(Event))
-    if not issubclass(cls, Event) or own != attributes_of(message):
+    if not issubclass(cls, Event) or not _is_alike(cls, message):
         raise DbcError(
             f"{name_of(cls)} in {cls.__module__} differs from the DBC file; write the module again with "
             "`genus can types --python`"
         )
     return cls
+
+
+def _declared_before(layouts: Layouts) -> list[type]:
+    """The classes of this process for the messages of a file, the latest if there are several; all or none."""
+    found: list[type] = []
+    messages = (*layouts.messages, *layouts.standard, *layouts.dids)
+    for kind in subtypes(Kind):
+        if name_of(kind) == layouts.name:
+            below = {name_of(cls): cls for cls in subtypes(kind) if is_event_type(cls)}
+            if all(_is_alike(below.get(message.type_name), message) for message in messages):
+                found = [kind, *(below[message.type_name] for message in messages)]
+    return found
+
+
+def _is_alike(cls: type | None, message: MessageLayout) -> bool:
+    inherited = attributes(Event)
+    return cls is not None and tuple(e for e in attributes(cls) if e not in inherited) == attributes_of(message)
 
 
 # -- Python source -----------------------------------------------------------------------------------------------------

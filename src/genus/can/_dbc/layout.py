@@ -77,8 +77,8 @@ def _usable(wanted: str, words: Set[str]) -> str:
 
 Number: TypeAlias = int | float
 
-FLOAT_BITS = (16, 32, 64)
-"""The possible widths of IEEE 754 numbers."""
+FLOAT_FORMATS = {16: ("H", "e"), 32: ("I", "f"), 64: ("Q", "d")}
+"""The `struct` codes of the bits and of the value of IEEE 754 numbers, by their width."""
 
 _INTS = tuple(
     (f"{'Int' if signed else 'UInt'}{bits}", int_range(bits, signed))
@@ -120,6 +120,9 @@ class SignalLayout(msgspec.Struct, frozen=True):
     enumeration: str | None = None
     """The name of the enumeration of its labels."""
     comment: str | None = None
+    minimum: Number | None = None
+    """The least value that a sender may give it; None if the file says nothing of it."""
+    maximum: Number | None = None
 
     @property
     def mask(self) -> int:
@@ -186,7 +189,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
         """Why the signal cannot be decoded; None if it can."""
         if self.shift < 0 or self.shift + self.length > 8 * message_length:
             return f"does not fit in the message's {message_length} bytes"
-        if self.is_float and self.length not in FLOAT_BITS:
+        if self.is_float and self.length not in FLOAT_FORMATS:
             return f"is a float of {self.length} bits"
         return None if self._is_finite() else "has values that no float can hold"
 

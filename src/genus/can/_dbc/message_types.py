@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from genus.bus._codec import Rejected
-from genus.can._dbc.layout import MEMBER_WORDS, MessageLayout, NameAllocator, SignalLayout
+from genus.can._dbc.layout import FLOAT_FORMATS, MEMBER_WORDS, MessageLayout, NameAllocator, SignalLayout
 from genus.can._j1939.identifier import J1939Id
 from genus.model import (
     Attribute,
@@ -46,8 +46,6 @@ ANNOTATIONS: MappingProxyType[str, Any] = MappingProxyType(
     | {"Float32": Float32, "float": float, "bytes": bytes}
 )
 """The types that the names of annotations stand for."""
-
-_FLOATS = {16: ("H", "e"), 32: ("I", "f"), 64: ("Q", "d")}
 
 
 # -- declaring ---------------------------------------------------------------------------------------------------------
@@ -226,7 +224,7 @@ def _signal_decoder(signal: SignalLayout, cls: type[Event]) -> SignalDecoder:
 
 def _raw(signal: SignalLayout) -> Convert:
     if signal.is_float:
-        bits, real = (struct.Struct(f">{code}") for code in _FLOATS[signal.length])
+        bits, real = (struct.Struct(f">{code}") for code in FLOAT_FORMATS[signal.length])
         return lambda number: real.unpack(bits.pack(number))[0]
     if signal.signed:
         sign = 1 << signal.length - 1

@@ -14,8 +14,12 @@ from genus.errors import BusError
 
 _INTEGERS = ("uid", "number", "banks")
 _BITRATES = ("bitrate", "data_bitrate")
-OWN_OPTIONS = (*_INTEGERS, *_BITRATES, "name", "catalog", "plan", "synchronised", "granularity", "confirm")
+_FOREIGN = ("database", "cyclic", "j1939", "nmea2000", "truncated")
+OWN_OPTIONS = (*_INTEGERS, *_BITRATES, *_FOREIGN, "name", "catalog", "plan", "synchronised", "granularity", "confirm")
 """Options of Genus; all others are python-can's, and checked when the interface is opened."""
+
+_OF_NODES = ("uid", "number", "name", "catalog", "plan")
+"""Options by which an address with a database says that it is a Genus node too."""
 
 
 class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,19 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
     confirm: str | None = None
     """`echo` or `send`: how the interface confirms what was sent; None if the table of interfaces says it."""
 
+    databases: tuple[Path, ...] = ()
+    """Files that describe the frames of other makers."""
+    cyclic: bool = True
+    """Whether messages of databases are sent again every cycle time that these have."""
+    j1939: bool | None = None
+    """Whether messages with 29-bit identifiers are J1939 messages; None if the databases say it."""
+    nmea2000: bool = False
+    """Whether they are, and long ones are sent in the fast packets of NMEA 2000."""
+    truncated: bool = False
+    """Whether frames that are shorter than their message are decoded as far as they reach."""
+    joins: bool = True
+    """Whether it takes part as a Genus node; with databases only if something of a node is given."""
+
     @property
     def fd(self) -> bool:
         """Whether frames are CAN FD, of up to 64 bytes."""
@@ -63,6 +80,7 @@ def parse_address(text: str) -> CanAddress:
         )
     options = _split_options(text, query)
     own = {name: options.pop(name) for name in OWN_OPTIONS if name in options}
+    _check_database(text, own)
     numbers = {name: _parse_integer(text, name, own[name]) for name in _INTEGERS if name in own}
     rates = {name: _parse_bitrate(text, name, own[name]) for name in _BITRATES if name in own}
     if numbers.get("banks", 1) < 1:
@@ -80,15 +98,33 @@ def parse_address(text: str) -> CanAddress:
         banks=numbers.get("banks"),
         granularity_ns=nanoseconds(own.get("granularity", "1ms"), f"can:{text}: granularity"),
         confirm=_parse_confirm(text, own.get("confirm")),
-        synchronised=_parse_yes_or_no(text, own.get("synchronised", "yes")),
+        synchronised=_parse_yes_or_no(text, "synchronised", own.get("synchronised", "yes")),
+        databases=tuple(Path(part) for part in own.get("database", "").split(",") if part),
+        cyclic=_parse_yes_or_no(text, "cyclic", own.get("cyclic", "yes")),
+        j1939=_parse_yes_or_no(text, "j1939", own["j1939"]) if "j1939" in own else None,
+        nmea2000=_parse_yes_or_no(text, "nmea2000", own.get("nmea2000", "no")),
+        truncated=_parse_yes_or_no(text, "truncated", own.get("truncated", "no")),
+        joins="database" not in own or any(option in own for option in _OF_NODES),
     )
+
+
+def _check_database(text: str, own: dict[str, str]) -> None:
+    if own.get("database") == "":
+        raise BusError(f"can:{text}: database is empty; write the path of a DBC file")
+    if "database" not in own and (alone := next((name for name in _FOREIGN if name in own), None)):
+        raise BusError(f"can:{text}: {alone} is about the messages of a database; add database=FILE")
 
 
 def _split_options(text: str, query: str) -> dict[str, str]:
     try:
-        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise BusError(f"can:{text}: write options as name=value, joined by &") from None
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BusError(f"can:{text}: {twice} is given more than once")
+    return dict(pairs)
 
 
 def _timing(text: str, bitrate: int, data_bitrate: int | None) -> Timing:
@@ -117,9 +153,9 @@ def _parse_bitrate(text: str, name: str, value: str) -> int:
         ) from None
 
 
-def _parse_yes_or_no(text: str, value: str) -> bool:
+def _parse_yes_or_no(text: str, name: str, value: str) -> bool:
     if value not in ("yes", "no"):
-        raise BusError(f"can:{text}: synchronised is {value!r}; write yes or no")
+        raise BusError(f"can:{text}: {name} is {value!r}; write yes or no")
     return value == "yes"
 
 

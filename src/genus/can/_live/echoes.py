@@ -28,7 +28,7 @@ class EchoFilter:
     def expect(self, frame: Frame, now: int) -> None:
         """Expect the echo of a frame that is about to be sent."""
         self._drop_old(now)
-        key = (frame.id, frame.data)
+        key = _key(frame)
         self._sent.append((now, key))
         self._expected[key] = self._expected.get(key, 0) + 1
 
@@ -37,7 +37,7 @@ class EchoFilter:
         if not self._sent:
             return False
         self._drop_old(now)
-        key = (frame.id, frame.data)
+        key = _key(frame)
         if not self._expected.get(key):
             return False
         _decrement(self._expected, key)
@@ -48,6 +48,10 @@ class EchoFilter:
         while self._sent and now - self._sent[0][0] > ECHO_TIMEOUT_NS:
             _, key = self._sent.popleft()
             _decrement(self._returned if key in self._returned else self._expected, key)
+
+
+def _key(frame: Frame) -> tuple[int, bytes]:
+    return frame.id if frame.extended else ~frame.id, frame.data
 
 
 def _decrement(counts: dict[tuple[int, bytes], int], key: tuple[int, bytes]) -> None:

@@ -34,6 +34,8 @@ log = logging.getLogger("genus.can")
 MAX_QUEUED_CALLS = 65_536
 """Calls that may wait for slow handlers; more are dropped and counted."""
 _POLL_S = 0.25
+_FAILING_S = 1.0
+"""An interface that nothing could be read from for so long is off the bus."""
 _DRAIN_S = 0.5
 """How long `close` waits for frames that are not confirmed yet, such as final reports."""
 
@@ -52,13 +54,15 @@ class BusDriver:
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.dropped_calls = 0
         self._can_flush = True
+        self._failing_since: int | None = None
+        self._is_dead = False
 
     def send(self, frame: Frame) -> None:
         """Give a frame to python-can; DriverRefused if that fails."""
         try:
             self.bus.send(to_message(frame))
-        except (can.CanError, OSError) as problem:
-            raise DriverRefused(str(problem)) from problem
+        except Exception as problem:  # interfaces raise what their libraries do
+            raise DriverRefused(describe_failure(problem)) from problem
 
     def set_filters(self, filters: tuple[Filter, ...]) -> None:
         """Set the acceptance filters; none accept everything."""
@@ -87,11 +91,28 @@ class BusDriver:
         log.warning("%s: %s", self.bus.channel_info, message)
 
     def poll(self) -> str:
-        """The state of the interface; most interfaces are always active."""
+        """The state of the interface; most interfaces are always active until nothing can be read from them."""
+        if self._is_dead:
+            return "error"
         try:
             return _STATES.get(self.bus.state, "active")
-        except (NotImplementedError, can.CanError, OSError):
+        except Exception:  # not implemented, or what its library raises
             return "active"
+
+    def reading_failed(self, problem: Exception, now: int) -> None:
+        """Reading raised; if it does nothing else for a while, the interface is off the bus, which is logged once."""
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= _FAILING_S * 1e9 and not self._is_dead:
+            self._is_dead = True
+            self.warn(f"nothing can be read from this interface: {describe_failure(problem)}")
+
+    def reading_works(self) -> None:
+        """Reading did not raise."""
+        self._failing_since = None
+        if self._is_dead:
+            self._is_dead = False
+            self.warn("this interface can be read again")
 
 
 _STATES = {can.BusState.ACTIVE: "active", can.BusState.PASSIVE: "passive", can.BusState.ERROR: "error"}
@@ -100,8 +121,16 @@ _STATES = {can.BusState.ACTIVE: "active", can.BusState.PASSIVE: "passive", can.B
 class LiveHost:
     """State: runs a machine on a python-can bus; programs use it through `call` and end it with `close`."""
 
-    def __init__(self, machine: Machine, bus: "can.BusABC", profile: InterfaceProfile = UNKNOWN) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        bus: "can.BusABC",
+        profile: InterfaceProfile = UNKNOWN,
+        lost_frames: Callable[[], int] | None = None,
+    ) -> None:
+        """`lost_frames` gives how many frames the interface itself has lost, where it knows that."""
         self.machine = machine
+        self._lost_frames = lost_frames
         self.clock = utc_clock()
         self._bus = bus
         self._driver = BusDriver(bus)
@@ -145,8 +174,10 @@ class LiveHost:
     def counters(self) -> Mapping[str, int]:
         """The numbers of frames sent and received, of echoes ignored, and of failures by reason."""
         with self._lock:
-            dropped = self._driver.dropped_calls
-            return {**self._port.counts, **({"dropped: handlers too slow": dropped} if dropped else {})}
+            more = {"dropped: handlers too slow": self._driver.dropped_calls}
+            if self._lost_frames is not None and self._running:
+                more["lost: more frames than the socket holds"] = self._lost_frames()
+            return {**self._port.counts, **{what: count for what, count in more.items() if count}}
 
     def close(self) -> None:
         """Send what waits, for a short time, stop the threads and shut the bus down; a second call does nothing."""
@@ -167,12 +198,16 @@ class LiveHost:
         while self._running:
             try:
                 message = self._bus.recv(_POLL_S)
+            except Exception as problem:  # interfaces raise what their libraries do
+                if self._running:
+                    self._port.counts[f"receive failed: {describe_failure(problem)}"] += 1
+                    self._driver.reading_failed(problem, self.clock())
+                    time.sleep(_POLL_S / 10)
+                continue
+            self._driver.reading_works()
+            try:
                 if message is not None:
                     self._receive(message)
-            except (can.CanError, OSError) as problem:
-                if self._running:
-                    self._port.counts[f"receive failed: {problem}"] += 1
-                    time.sleep(_POLL_S / 10)
             except Exception:
                 self._count_failure("a frame could not be processed")
 
@@ -218,6 +253,11 @@ class LiveHost:
             log.exception(what)
 
 
+def describe_failure(problem: Exception) -> str:
+    """What an interface raised, with its kind unless it is python-can's or the system's."""
+    return str(problem) if isinstance(problem, can.CanError | OSError) else f"{type(problem).__name__}: {problem}"
+
+
 def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_errors: bool = True) -> None:
     """Give a message of python-can to a port: a frame, an echo, an error frame, or what is of no use."""
     if message.is_error_frame:
@@ -228,7 +268,7 @@ def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_er
         return
     frame = to_frame(message)
     if frame is None:
-        port.ignore("not a 29-bit data frame")
+        port.ignore("not a data frame")
     else:
         port.receive(frame, message.timestamp, now, is_rx=message.is_rx)
 
@@ -241,7 +281,7 @@ def to_message(frame: Frame) -> "can.Message":
 
 
 def to_frame(message: "can.Message") -> Frame | None:
-    """The frame of a message; None if it is no 29-bit data frame."""
-    if not message.is_extended_id or message.is_remote_frame:
+    """The frame of a message; None if it is no data frame."""
+    if message.is_remote_frame:
         return None
-    return Frame(message.arbitration_id, bytes(message.data), message.is_fd)
+    return Frame(message.arbitration_id, bytes(message.data), message.is_fd, message.is_extended_id)

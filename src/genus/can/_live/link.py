@@ -1,26 +1,38 @@
-"""`CanLink`: a node of this process on a CAN bus through python-can, for `open_bus("can:...")`."""
+"""`CanLink`: a node or the databases of this process on a CAN bus through python-can, for `open_bus("can:...")`."""
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from genus._extras import missing_extra
 from genus.bus._clock import SystemClock
+from genus.bus._link import Publisher
 from genus.bus._qos import Hard, Keep, QoS, Soft
+from genus.can._dbc import load_dbc
+from genus.can._foreign.collisions import find_live_collisions
+from genus.can._foreign.databases import Databases
+from genus.can._foreign.link import DatabaseLink
+from genus.can._foreign.machine import ForeignMachine
 from genus.can._live.address import CanAddress, parse_address
+from genus.can._live.datagrams import DATAGRAM_INTERFACES, enlarge_buffer, lost_datagrams
 from genus.can._live.host import LiveHost
 from genus.can._live.interface_options import interface_arguments
 from genus.can._live.interfaces import UNKNOWN, Confirmation, profile_of
 from genus.can._machine import Machine
-from genus.can._node.link import NodeLink, NodePublisher, log
+from genus.can._node.link import NodeLink, Tap, log, log_refusal
 from genus.can._node.node import Node
-from genus.can._node.troubles import TroubleHandler
+from genus.can._node.troubles import NotBound, TroubleHandler
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
 from genus.can._protocol.clock_model import known_precision
 from genus.can._protocol.etags import FileEtags
+from genus.can._wire.frame import UNCONFIGURED_NODE
 from genus.catalog import Catalog
-from genus.errors import BusError
+from genus.errors import BusError, did_you_mean
+from genus.filters import Subscription
 from genus.model import Event, name_of
 
 try:
@@ -33,6 +45,12 @@ except (ImportError, AttributeError) as missing:
 
 _REFUSALS = (TypeError, ValueError, NotImplementedError)
 """What interfaces raise that cannot return own frames."""
+
+_HINTS = {
+    errno.EAFNOSUPPORT: "; this kernel has no CAN: load its module (`modprobe vcan`), or use can:udp_multicast",
+    errno.ENODEV: "; `ip link` lists the interfaces that exist",
+}
+"""What to do if SocketCAN refuses to open an interface, by error number."""
 
 
 def open_interface(address: CanAddress) -> "can.BusABC":
@@ -47,12 +65,20 @@ def open_interface(address: CanAddress) -> "can.BusABC":
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
         where = "".join(f" {name}={value}" for name, value in address.options.items())
         why = f" ({problem.__cause__ or problem.__context__})" if problem.__context__ is not None else ""
-        raise BusError(f"can:{address.interface}{where} cannot be opened: {problem}{why}") from None
+        if address.interface not in can.VALID_INTERFACES:
+            why = f"; {did_you_mean(address.interface, can.VALID_INTERFACES)}".rstrip("; ")
+        hint = _HINTS.get(getattr(problem, "errno", None) or 0, "") if address.interface == "socketcan" else ""
+        raise BusError(f"can:{address.interface}{where} cannot be opened: {problem}{why}{hint}") from None
 
 
 def open_host(machine: Machine, address: CanAddress) -> LiveHost:
     """Run a machine on the interface of an address."""
-    return LiveHost(machine, open_interface(address), profile_of(address.interface, address.confirm))
+    bus = open_interface(address)
+    lost = None
+    if address.interface in DATAGRAM_INTERFACES:
+        enlarge_buffer(bus.fileno())
+        lost = partial(lost_datagrams, bus.fileno())
+    return LiveHost(machine, bus, profile_of(address.interface, address.confirm), lost)
 
 
 def calendar_of(address: CanAddress, path: Path) -> Calendar:
@@ -64,6 +90,8 @@ def calendar_of(address: CanAddress, path: Path) -> Calendar:
         calendar = planned.calendar
         for verdict in planned.refused:
             log.warning("%s: %s is not admitted: %s", path, verdict.channel, verdict.reason)
+        for collision in planned.collisions:
+            log.warning("%s: %s", path, collision)
         if planned.system.bus.timing != address.timing:
             raise BusError(f"{path} is planned for {planned.system.bus.timing}, but the address says {address.timing}")
     numbers = {slot.number for slot in calendar.slots if slot.node == address.name}
@@ -73,12 +101,41 @@ def calendar_of(address: CanAddress, path: Path) -> Calendar:
 
 
 class CanLink(NodeLink):
-    """A node of this process on a CAN bus."""
+    """A Genus node of this process on a CAN bus, or the databases of the address, or both."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.address = parse_address(text)
         self._host: LiveHost | None = None
+        self._foreign: DatabaseLink | None = None
+
+    def open(self, deliver: Callable[[Event], None]) -> None:
+        """Join the bus; a node with a number of its own and a catalog is ready at once.
+
+        With databases and nothing of a node in the address, nothing is sent but what the program publishes.
+        """
+        address = self.address
+        databases = load_databases(address)
+        node = _make_node(address, deliver) if address.joins else None
+        if databases is None:
+            assert node is not None, "an address without databases is a node's"
+            self._host = host = open_host(node, address)
+        else:
+            _check_collisions(address, databases, node)
+            machine = _make_machine(address, databases, node, deliver)
+            self._host = host = open_host(machine, address)
+            self._foreign = DatabaseLink(machine, host)
+        if node is None:
+            self._driver, self._clock = host, SystemClock(host.clock)
+            self._set_taps(self._taps)
+        else:
+            time = node.time
+            clock = SystemClock(
+                lambda: time.global_time(host.clock()), lambda: known_precision(time.precision(host.clock()))
+            )
+            self.run(node, host, clock)
+
+    # -- publishing --------------------------------------------------------------------------------------------------
 
     def announce(
         self,
@@ -87,16 +144,31 @@ class CanLink(NodeLink):
         on_trouble: TroubleHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
-    ) -> NodePublisher:
+    ) -> Publisher:
         """Prepare to publish a type; BusError if it has deadlines and the interface does not confirm what was sent."""
+        if self._foreign is not None and self._foreign.owns(cls):
+            return self._foreign.announce(cls, qos, on_trouble, keep)
         self._refuse_deadlines(cls, qos)
+        self._refuse_without_node(cls)
         publisher = super().announce(cls, qos, on_trouble, carries, keep)
         try:
             self._refuse_deadlines(cls, qos)  # the first report of the channel has shown whether echoes come
         except BusError:
-            self.withdraw(publisher)
+            publisher.withdraw()
             raise
         return publisher
+
+    def repeats(self, cls: type) -> bool:
+        """Whether the last event of a type is sent again every period: a type of a database."""
+        return self._foreign is not None and self._foreign.owns(cls)
+
+    def forward(self, event: Event) -> None:
+        """Publish an event on its channel, which is announced if it was not yet."""
+        if self._foreign is not None and self._foreign.owns(type(event)):
+            self._foreign.forward(event)
+        else:
+            self._refuse_without_node(type(event))
+            super().forward(event)
 
     def _refuse_deadlines(self, cls: type, qos: QoS) -> None:
         if self._host is not None and not self._host.confirms and isinstance(qos, Soft | Hard):
@@ -106,30 +178,133 @@ class CanLink(NodeLink):
                 "to the address to count frames as sent when the driver takes them"
             )
 
-    def open(self, deliver: Callable[[Event], None]) -> None:
-        """Join the bus; a node with a number of its own and a catalog is ready at once."""
-        address = self.address
-        node = Node(
-            address.uid,
-            name=address.name,
-            timing=address.timing,
-            catalog=Catalog.load(address.catalog) if address.catalog is not None else None,
-            etags=FileEtags(address.catalog) if address.catalog is not None else None,
-            number=address.number,
-            slots=() if address.plan is None else calendar_of(address, address.plan).slots,
-            synchronised=address.synchronised,
-            granularity_ns=address.granularity_ns,
-            banks=_banks_for_events(address),
-            on_event=deliver,
+    def _refuse_without_node(self, cls: type) -> None:
+        if not self.address.joins and self._foreign is not None:
+            raise BusError(f"{name_of(cls)} cannot be published: {self._no_node()}")
+
+    def _no_node(self) -> str:
+        assert self._foreign is not None
+        return (
+            f"it is no type of {self._foreign.machine.databases}, and this address is no Genus node; "
+            "add number=... and catalog=..., or name=..., to be one"
         )
-        self._host = host = open_host(node, address)
-        clock = SystemClock(
-            lambda: node.time.global_time(host.clock()), lambda: known_precision(node.time.precision(host.clock()))
-        )
-        self.run(node, host, clock)
+
+    # -- subscribing -------------------------------------------------------------------------------------------------
+
+    @property
+    def types(self) -> Mapping[str, type]:
+        """The kinds and event types of the databases, by name."""
+        return {} if self._foreign is None else self._foreign.types
+
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Let what a subscription matches pass the acceptance filters; returns a function that ends it."""
+        foreign = self._foreign
+        if foreign is None:
+            return super().listen(subscription, on_trouble)
+        ends: list[Callable[[], None]] = [foreign.listen(subscription)] if foreign.matches(subscription) else []
+        if self.address.joins and not all(map(foreign.owns, subscription.types)):
+            ends.append(super().listen(subscription, on_trouble))
+        if not ends:
+            (on_trouble or log_refusal)(NotBound(str(subscription), self._no_node()))
+        return partial(_call_all, ends)
+
+    def _set_taps(self, taps: tuple[Tap, ...]) -> None:
+        super()._set_taps(taps)
+        if self._foreign is not None:
+            self._foreign.machine.rx.on_received = self._received_foreign if taps else None
+            self._foreign.on_published = self.tell_taps if taps else None
+
+    def _received_foreign(self, event: Event) -> None:
+        """Give an event of a database to those who tap this link; its sender has no number."""
+        for tap in self._taps:
+            tap(event, UNCONFIGURED_NODE)
+
+    # -- the rest of a link ------------------------------------------------------------------------------------------
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it has what it needs to receive events."""
+        return not self.address.joins or super().is_bound
+
+    def counters(self) -> Mapping[str, int]:
+        """Counters of frames, and what was dropped and lost by reason."""
+        if self._driver is None or self._foreign is None:
+            return super().counters()
+        own = super().counters() if self.address.joins else self._driver.counters()
+        return {**own, **self._foreign.counters()}
+
+    def close(self) -> None:
+        """Send nothing again, send final reports and leave the bus."""
+        if self._foreign is not None and self._driver is not None:
+            self._foreign.close()
+        if self.address.joins:
+            super().close()
+        elif self._driver is not None:
+            driver, self._driver = self._driver, None
+            driver.close()
+
+
+def _call_all(functions: list[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
+
+
+def _make_node(address: CanAddress, deliver: Callable[[Event], None]) -> Node:
+    return Node(
+        address.uid,
+        name=address.name,
+        timing=address.timing,
+        catalog=Catalog.load(address.catalog) if address.catalog is not None else None,
+        etags=FileEtags(address.catalog) if address.catalog is not None else None,
+        number=address.number,
+        slots=() if address.plan is None else calendar_of(address, address.plan).slots,
+        synchronised=address.synchronised,
+        granularity_ns=address.granularity_ns,
+        banks=_banks_for_events(address),
+        on_event=deliver,
+    )
+
+
+def load_databases(address: CanAddress) -> Databases | None:
+    """The databases of an address; None if it has none. DbcError if a file cannot be used."""
+    if not address.databases:
+        return None
+    options: Any = {"truncated": address.truncated, "j1939": address.j1939, "nmea2000": address.nmea2000}
+    databases = Databases([load_dbc(path, reuse=True, **options) for path in address.databases])
+    for problem in databases.problems:
+        log.info("%s", problem)
+    return databases
+
+
+def _make_machine(
+    address: CanAddress, databases: Databases, node: Node | None, deliver: Callable[[Event], None]
+) -> ForeignMachine:
+    return ForeignMachine(
+        databases,
+        address.timing,
+        node=node,
+        banks=address.banks if node is None else _banks_for_events(address),
+        echoes=_confirms_by_echo(address),
+        cyclic=address.cyclic,
+        on_event=deliver,
+    )
+
+
+def _check_collisions(address: CanAddress, databases: Databases, node: Node | None) -> None:
+    """Refuse identifiers of databases that this node sends too, and warn of those that other nodes may."""
+    if node is None:
+        return
+    for collision in find_live_collisions(databases.messages, address.number, node.catalog):
+        if collision.is_certain:
+            raise BusError(f"can:{address.interface}: {collision}")
+        log.warning("can:%s: %s", address.interface, collision)
+
+
+def _confirms_by_echo(address: CanAddress) -> bool:
+    return profile_of(address.interface, address.confirm).confirmation is not Confirmation.SEND
 
 
 def _banks_for_events(address: CanAddress) -> int | None:
     """How many acceptance filters the node may use: one is for the echoes of its own frames."""
-    by_echo = profile_of(address.interface, address.confirm).confirmation is not Confirmation.SEND
+    by_echo = _confirms_by_echo(address)
     return address.banks if address.banks is None or not by_echo else max(1, address.banks - 1)

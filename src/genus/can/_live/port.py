@@ -1,9 +1,10 @@
 """`DriverPort`: a machine behind a driver that queues frames; without I/O, so that threads and tests can run it.
 
 A driver's queue is first in, first out: a frame in it can be neither renewed nor stopped, whatever becomes more urgent
-meanwhile. So the port gives the driver one frame of each mailbox at a time: at most two, one hard and one other. All
-else stays in the machine, where priorities are renewed and expired events are dropped, until the frame before it is
-confirmed. What the port gets (messages, error frames, the time) are calls; what it wants done are calls of `Driver`.
+meanwhile. So the port gives the driver at most two frames at a time: one hard and one other, of Genus or of a database,
+whichever would win on the bus. All else stays in the machine, where priorities are renewed and expired events are
+dropped, until the frame before it is confirmed. What the port gets (messages, error frames, the time) are calls; what
+it wants done are calls of `Driver`.
 """
 
 from collections import Counter
@@ -16,8 +17,8 @@ from genus.can._live.echoes import EchoFilter
 from genus.can._live.error_frames import ErrorReport
 from genus.can._live.interfaces import Confirmation, InterfaceProfile
 from genus.can._live.stamps import StampClock
-from genus.can._machine import EVENT_TRIGGERED, TIME_TRIGGERED, Accept, Call, Load, Machine
-from genus.can._wire.frame import NODE_MASK, Frame
+from genus.can._machine import EVENT_TRIGGERED, FOREIGN, MAILBOXES, TIME_TRIGGERED, Accept, Call, Load, Machine
+from genus.can._wire.frame import NODE_MASK, Frame, arbitration_key
 
 R = TypeVar("R")
 Filter: TypeAlias = tuple[int, int, bool]
@@ -84,11 +85,11 @@ class DriverPort:
         self._driver = driver
         self._stamps = StampClock()
         self._echoes = EchoFilter()
-        self._waiting: list[Frame | None] = [None, None]
-        self._in_driver: list[_InDriver | None] = [None, None]
-        self._retry_at: list[int | None] = [None, None]
+        self._waiting: list[Frame | None] = [None for _ in MAILBOXES]
+        self._in_driver: list[_InDriver | None] = [None for _ in MAILBOXES]
+        self._retry_at: list[int | None] = [None for _ in MAILBOXES]
         self._retry_ns = FIRST_RETRY_NS
-        self._accepted: tuple[tuple[int, int], ...] | None = None
+        self._accepted: Accept | None = None
         self._own: dict[Filter, None] = {}
         """Filters by which echoes pass."""
         self._is_off = self._is_polled_off = self._is_passive = False
@@ -98,7 +99,7 @@ class DriverPort:
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and the driver has nothing, or nothing can be sent."""
-        return self._is_off or (self._waiting == [None, None] and self._in_driver == [None, None])
+        return self._is_off or all(each is None for each in (*self._waiting, *self._in_driver))
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class DriverPort:
     def wake_at(self) -> int | None:
         """When to call `wake`; None if no timer is set."""
         times = [self.machine.wake_at]
-        for mailbox in (TIME_TRIGGERED, EVENT_TRIGGERED):
+        for mailbox in MAILBOXES:
             entry = self._in_driver[mailbox]
             if entry is not None:
                 last = PROBE_NS if self.confirmation is Confirmation.PROBE else GIVE_UP_NS
@@ -182,7 +183,7 @@ class DriverPort:
         at = self.machine.wake_at
         if at is not None and at <= now:
             self.machine.wake(now)
-        for mailbox in (TIME_TRIGGERED, EVENT_TRIGGERED):
+        for mailbox in MAILBOXES:
             self._check_time_out(mailbox, now)
             retry_at = self._retry_at[mailbox]
             if retry_at is not None and retry_at <= now:
@@ -202,7 +203,7 @@ class DriverPort:
                         self._driver.call(output)
                     else:
                         self._accept(output)
-            if self._is_off or not (self._hand_over(TIME_TRIGGERED, now) or self._hand_over(EVENT_TRIGGERED, now)):
+            if self._is_off or not (self._hand_over(TIME_TRIGGERED, now) or self._hand_over_other(now)):
                 return
 
     def _load(self, load: Load) -> None:
@@ -210,6 +211,16 @@ class DriverPort:
         entry = self._in_driver[load.mailbox]
         if entry is not None:
             entry.replaced = True
+
+    def _hand_over_other(self, now: int) -> bool:
+        """Give the driver the frame that would win of those without a slot, if it has none of them."""
+        others, waiting, has = (EVENT_TRIGGERED, FOREIGN), self._waiting, self._in_driver
+        if (waiting[EVENT_TRIGGERED] or waiting[FOREIGN]) is None:
+            return False
+        if any(has[mailbox] is not None for mailbox in others):
+            return False
+        frames = [(arbitration_key(frame), mailbox) for mailbox in others if (frame := waiting[mailbox])]
+        return any(self._hand_over(mailbox, now) for _, mailbox in sorted(frames))
 
     def _hand_over(self, mailbox: int, now: int) -> bool:
         """Give the driver the frame that waits in a mailbox, if it may have it; returns whether it took one."""
@@ -239,7 +250,7 @@ class DriverPort:
         return True
 
     def _accept(self, accept: Accept) -> None:
-        self._accepted = accept.filters
+        self._accepted = accept
         self._set_filters()
 
     def _let_echo_pass(self, frame: Frame) -> None:
@@ -252,15 +263,19 @@ class DriverPort:
             self._set_filters()
 
     def _set_filters(self) -> None:
-        accepted = tuple((value, mask, True) for value, mask in self._accepted or ())
+        assert self._accepted is not None, "filters are set when the machine says what it accepts"
+        extended = [(value, mask, True) for value, mask in self._accepted.filters]
+        standard = [(value, mask, False) for value, mask in self._accepted.standard]
+        accepted = (*extended, *standard)
         self._driver.set_filters((*accepted, *self._own) if accepted else ())
 
     def _is_accepted(self, frame: Frame) -> bool:
         """Whether the machine wants a frame, which may have passed a filter that is there for echoes."""
-        if not self._accepted:
+        accepted, identifier = self._accepted, frame.id
+        if accepted is None or not (accepted.filters or accepted.standard):
             return True
-        identifier = frame.id
-        return frame.extended and any((identifier ^ value) & mask == 0 for value, mask in self._accepted)
+        pairs = accepted.filters if frame.extended else accepted.standard
+        return any((identifier ^ value) & mask == 0 for value, mask in pairs)
 
     # -- what came back ------------------------------------------------------------------------------------------------
 
@@ -284,15 +299,16 @@ class DriverPort:
         self.machine.wake(now)  # what is next is chosen by the present time, not by that of the stamp
 
     def _receive_from_other(self, frame: Frame, at: int, now: int, is_rx: bool) -> None:
+        if not frame.extended and not (self._accepted and self._accepted.standard):
+            return self.ignore("not a 29-bit data frame")
         if self._own and not self._is_accepted(frame):
-            self.counts["ignored: for echoes only"] += 1
-            return
+            return self.ignore("for echoes only")
         self.counts["received"] += 1
         self.machine.receive(frame, at)
         has_frames = False
         for mailbox, entry in enumerate(self._in_driver):
             has_frames = has_frames or entry is not None or self._waiting[mailbox] is not None
-            if entry is not None and entry.reported and is_rx and _rank(frame) > _rank(entry.frame):
+            if entry is not None and entry.reported and is_rx and arbitration_key(frame) > arbitration_key(entry.frame):
                 self._give_up(mailbox, now, "never confirmed")  # it would have won against this frame
         if has_frames:
             self.machine.lost(now)
@@ -336,7 +352,7 @@ class DriverPort:
         )
 
     def _give_up_all(self, now: int, reason: str) -> None:
-        for mailbox in (TIME_TRIGGERED, EVENT_TRIGGERED):
+        for mailbox in MAILBOXES:
             if self._in_driver[mailbox] is not None:
                 self._give_up(mailbox, now, reason)
 
@@ -378,15 +394,10 @@ class DriverPort:
         for entry in self._in_driver:
             if entry is not None:
                 self._echoes.expect(entry.frame, now)
-        self._in_driver, self._waiting = [None, None], [None, None]
+        self._in_driver, self._waiting = [None for _ in MAILBOXES], [None for _ in MAILBOXES]
         self.machine.bus_off(now)
 
     def _return_to_bus(self, now: int) -> None:
         self._is_off = self._is_polled_off = False
         self._set_passive(False, now)
         self.machine.bus_on(now)
-
-
-def _rank(frame: Frame) -> int:
-    """The order of arbitration, roughly: the smaller wins."""
-    return frame.id if frame.extended else frame.id << 18

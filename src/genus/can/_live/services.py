@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from genus.can._live.address import CanAddress, parse_address
-from genus.can._live.link import open_host
+from genus.can._live.link import load_databases, open_host
 from genus.can._monitor import ChannelStatistics, Monitor
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import FileStore
@@ -130,11 +130,12 @@ def open_monitor(address: str, catalog: str | PathLike[str] | None = None) -> "L
     Close it, or use a `with` block.
 
     Args:
-        address: The address of a CAN bus (`can:...`).
+        address: The address of a CAN bus (`can:...`); the messages of its databases are channels too.
         catalog: A catalog file; without it, channels are named by their event tags.
 
     Raises:
         BusError: The bus cannot be opened.
+        DbcError: A database cannot be read.
     """
     return LiveMonitor(parse_can_address(address), None if catalog is None else Catalog.load(catalog))
 
@@ -143,7 +144,7 @@ class LiveMonitor:
     """A monitor on a live bus, made by `open_monitor`."""
 
     def __init__(self, address: CanAddress, catalog: Catalog | None) -> None:
-        self._monitor = Monitor(address.timing, catalog)
+        self._monitor = Monitor(address.timing, catalog, load_databases(address))
         self._host = open_host(self._monitor, address)
 
     def snapshot(self) -> MonitorSnapshot:
@@ -170,6 +171,19 @@ class LiveMonitor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def address_types(address: str) -> Mapping[str, type]:
+    """The kinds and event types of the databases that an address names, by name; empty if it names none.
+
+    A bus that is opened with the address uses these classes, so that subscriptions can be made before.
+
+    Raises:
+        BusError: The address is wrong.
+        DbcError: A database cannot be read.
+    """
+    databases = load_databases(parse_can_address(address))
+    return {} if databases is None else databases.types
 
 
 def _ignore(notice: object) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Clock, SlotTimes
+from genus.bus._link import Clock, Publisher, SlotTimes
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
@@ -68,7 +68,7 @@ class NodeLink:
         on_trouble: TroubleHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
-    ) -> "NodePublisher":
+    ) -> Publisher:
         """Prepare to publish a type, waiting until the channel is bound; BusError says why it cannot be."""
         if keep is not None:
             raise BusError(

@@ -15,7 +15,7 @@ from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts
 from genus.can._node.context import Context
 from genus.can._node.error_state import ErrorState
-from genus.can._node.membership import RESERVED_ETAGS, Membership
+from genus.can._node.membership import Membership
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
@@ -33,7 +33,7 @@ from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.etags import EtagSource, MemoryEtags
 from genus.can._protocol.time_service import TimeService
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, Frame, ProtocolEtag
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, RESERVED_ETAGS, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError

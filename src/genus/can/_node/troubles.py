@@ -124,7 +124,7 @@ class NumberLost(msgspec.Struct, frozen=True):
 
 
 class OffTheBus(msgspec.Struct, frozen=True):
-    """To all publishers of a node: its controller went off the bus after too many errors."""
+    """To all publishers of a node: its controller went off the bus after too many errors, or its interface died."""
 
     at_ns: int
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority
+from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority, arbitration_key
 
 LEVELS = Priority.SOFT_LAST - Priority.SOFT_FIRST + 1
 
@@ -169,14 +169,14 @@ class TxQueue:
         on_sent: Callable[[int], None] | None = None,
         renew: Callable[[], Frame] | None = None,
     ) -> None:
-        """Queue a frame by its own identifier."""
-        heappush(self._fixed, (frame.id, next(self._order), OutgoingFrame(frame, on_sent, renew)))
+        """Queue a frame by its own identifier, as frames compete on the bus."""
+        heappush(self._fixed, (arbitration_key(frame), next(self._order), OutgoingFrame(frame, on_sent, renew)))
         self._changed = True
 
     def add_fixed(self, event: OutgoingEvent) -> None:
         """Queue an event by its fixed priority."""
         identifier = event.priority << PRIORITY_SHIFT | self.number << NODE_SHIFT | event.channel.etag
-        heappush(self._fixed, (identifier, next(self._order), event))
+        heappush(self._fixed, (arbitration_key(Frame(identifier)), next(self._order), event))
         self._changed = True
 
     def add_soft(self, event: OutgoingEvent) -> None:

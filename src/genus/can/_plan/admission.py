@@ -7,6 +7,7 @@ import msgspec
 
 from genus.can._plan.advice import Advice, advise_bus, advise_channel, candidate_placements
 from genus.can._plan.calendar import Calendar, Slot, most_errors
+from genus.can._plan.foreign import Collision, describe_winners, find_collisions, winning_frames
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement
 from genus.can._plan.system import ChannelSpec, QosName, System
@@ -19,7 +20,7 @@ MAX_ADVISED = 8
 GAP_BITS = 4
 """The shortest gap, in bits, with which clocks that are synchronised over the bus are precise enough all the time."""
 
-ShareClass: TypeAlias = Literal["hard", "soft", "none", "system"]
+ShareClass: TypeAlias = Literal["hard", "soft", "none", "system", "foreign"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ class LoadShare(msgspec.Struct, frozen=True):
 
 
 class BusLoad(msgspec.Struct, frozen=True):
-    """The load of a bus by class; the class `system` is the middleware."""
+    """The load of a bus by class; `system` is the middleware, and `foreign` the frames of other makers."""
 
     shares: tuple[LoadShare, ...]
 
@@ -78,11 +79,18 @@ class Plan(msgspec.Struct, frozen=True):
     """The longest response time of the middleware's frames; None if it has no bound, or there are none."""
     advice: tuple[Advice, ...] = ()
     """Changes of the bus or its load, each of which is enough to admit every channel."""
+    collisions: tuple[Collision, ...] = ()
+    """Identifiers that frames of other makers have too."""
 
     @property
     def ok(self) -> bool:
-        """Whether every channel is admitted."""
-        return all(verdict.ok for verdict in self.verdicts)
+        """Whether every channel is admitted, and no identifier is used twice."""
+        return all(verdict.ok for verdict in self.verdicts) and not self.collisions
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """Frames of other makers that the analysis leaves out, because it is not known how often they come."""
+        return tuple(frame.name for frame in self.system.foreign if frame.period_ns is None)
 
     @property
     def refused(self) -> tuple[Verdict, ...]:
@@ -131,10 +139,11 @@ def plan(system: System, *, with_advice: bool = True) -> Plan:
         tried = _judge(system, placement)
         if found is None or len(tried.refused) < len(found.refused):
             found = tried
-        if found.ok:
-            return found
+        if not found.refused:
+            break
     assert found is not None
-    return _with_advice(found) if with_advice else found
+    found = msgspec.structs.replace(found, collisions=find_collisions(system))
+    return _with_advice(found) if with_advice and found.refused else found
 
 
 def _judge(system: System, placement: Placement) -> Plan:
@@ -143,6 +152,8 @@ def _judge(system: System, placement: Placement) -> Plan:
         _refuse_slot(system, channel) if channel.name in placement.left else _verdict(times, channel)
         for channel in system.channels
     )
+    if winners := winning_frames(system):
+        verdicts = tuple(_refuse_hard(verdict, describe_winners(winners)) for verdict in verdicts)
     load = BusLoad((_hard_share(system), *_other_shares(system, times)))
     return Plan(system, placement.calendar, verdicts, load, times.middleware_response_ns)
 
@@ -155,6 +166,12 @@ def _refuse_slot(system: System, channel: ChannelSpec) -> Verdict:
     return Verdict(
         channel=channel.name, qos_class="hard", ok=False, response_ns=None, deadline_ns=length_ns, reason=reason
     )
+
+
+def _refuse_hard(verdict: Verdict, reason: str) -> Verdict:
+    if verdict.qos_class != "hard":
+        return verdict
+    return msgspec.structs.replace(verdict, ok=False, response_ns=None, reason=reason)
 
 
 def _verdict(times: ResponseTimes, channel: ChannelSpec) -> Verdict:
@@ -192,6 +209,7 @@ def _other_shares(system: System, times: ResponseTimes) -> tuple[LoadShare, ...]
         LoadShare("soft", soft, soft),
         LoadShare("none", none, none),
         LoadShare("system", times.middleware_load, times.middleware_load),
+        *([LoadShare("foreign", times.foreign_load, times.foreign_load)] if system.foreign else []),
     )
 
 
@@ -218,12 +236,15 @@ def _doubtful_omissions(system: System) -> Iterator[str]:
 
 
 def _with_advice(found: Plan) -> Plan:
+    """Look for changes that help; none helps hard channels while frames of other makers win over them."""
     system = found.system
+    is_won = bool(winning_frames(system))
     advice = {
         verdict.channel: advise_channel(system, system.channel(verdict.channel), verdict.response_ns)
         for verdict in found.refused[:MAX_ADVISED]
+        if not (is_won and verdict.qos_class == "hard")
     }
     verdicts = tuple(
         msgspec.structs.replace(verdict, advice=advice.get(verdict.channel, ())) for verdict in found.verdicts
     )
-    return msgspec.structs.replace(found, verdicts=verdicts, advice=advise_bus(system))
+    return msgspec.structs.replace(found, verdicts=verdicts, advice=() if is_won else advise_bus(system))

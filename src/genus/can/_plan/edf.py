@@ -26,7 +26,7 @@ from itertools import pairwise
 
 import msgspec
 
-from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference
+from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, Interference
 
 LEVELS = 249
 """How many levels of urgency are distinct from the last one."""
@@ -63,8 +63,11 @@ class BusConditions(msgspec.Struct, frozen=True):
     """The duration of the longest frame on the bus."""
     lower: int
     """The duration of the longest frame without a deadline."""
-    hard: HardInterference
+    hard: Interference
+    """Hard slots, and frames of others that win over soft events."""
     errors: ErrorInterference
+    repeated: int = 0
+    """The longest frame of others that is repeated before soft events if an error hit it."""
 
 
 class SoftAnalysis:
@@ -74,7 +77,7 @@ class SoftAnalysis:
         self.messages = messages
         self.conditions = conditions
         self._urgency = [message.urgency(LEVELS * conditions.level) for message in messages]
-        self._longest = max((message.longest_frame for message in messages), default=0)
+        self._longest = max([conditions.repeated, *(message.longest_frame for message in messages)])
         self._busy = self._busy_period()
 
     def response_time(self, index: int, limit: int | None = None) -> int | None:

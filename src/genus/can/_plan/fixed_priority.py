@@ -32,7 +32,7 @@ class Message(msgspec.Struct, frozen=True):
     """
 
     name: str
-    rank: int
+    rank: float
     length: int
     period: int
     jitter: int = 0
@@ -130,6 +130,22 @@ class _Competition(msgspec.Struct, frozen=True):
         while waited < (longer := own + self.interference(waited)):
             waited = longer
         return waited
+
+
+def foreign_messages(system: System) -> list[Message]:
+    """The messages of other makers in a system, as far as it is known how often they come."""
+    worst_case_ns = system.bus.timing.worst_case_ns
+    return [
+        Message(
+            frame.name,
+            frame.rank,
+            worst_case_ns(frame.size, fd=frame.fd, extended=frame.extended),
+            frame.period_ns,
+            frame.jitter_ns,
+        )
+        for frame in system.foreign
+        if frame.period_ns is not None
+    ]
 
 
 HEARTBEAT_NS = 800_000_000

@@ -6,6 +6,7 @@ Both are functions of the window's length, and give the maximum over all windows
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import count
+from typing import Protocol
 
 import msgspec
 
@@ -74,6 +75,48 @@ class HardInterference:
             if start + rounds * self._cycle_ns > until_ns:
                 return
             yield start + rounds * self._cycle_ns, cost
+
+
+class Interference(Protocol):
+    """Traffic that is sent before soft events."""
+
+    @property
+    def rate(self) -> float:
+        """The share of the bus in the long run."""
+
+    def within(self, window_ns: int) -> int:
+        """The most bus time in any window of a length, both ends included."""
+
+
+class Stream(Protocol):
+    """Frames that come again and again."""
+
+    @property
+    def length(self) -> int:
+        """The bus time of one."""
+
+    @property
+    def period(self) -> int:
+        """The least time between two, apart from jitter."""
+
+    def work(self, window: int) -> int:
+        """The most bus time of those that are queued in a window, both ends included."""
+
+
+class JointInterference(msgspec.Struct, frozen=True):
+    """The interference of hard slots and of streams of frames that win over soft events."""
+
+    hard: HardInterference
+    streams: Sequence[Stream]
+
+    @property
+    def rate(self) -> float:
+        """The share of the bus in the long run."""
+        return self.hard.rate + sum(each.length / each.period for each in self.streams)
+
+    def within(self, window_ns: int) -> int:
+        """The most bus time in any window of a length, both ends included."""
+        return self.hard.within(window_ns) + sum(each.work(window_ns) for each in self.streams)
 
 
 class ErrorInterference(msgspec.Struct, frozen=True):

@@ -2,16 +2,21 @@
 
 The response times of hard channels follow from the calendar alone. Soft events are delayed by hard ones, errors, each
 other, and one frame of lower priority. The middleware's frames and events without a deadline have fixed priorities
-below all soft events, and are delayed by hard slots, errors and soft events.
+below all soft events, and are delayed by hard slots, errors and soft events. Frames of other makers have fixed
+priorities too; those that can win over the least urgent soft event are taken to win over all.
 """
 
 from functools import cached_property
 
 from genus.can._plan.calendar import Calendar
 from genus.can._plan.edf import BusConditions, SoftAnalysis, SoftMessage
-from genus.can._plan.fixed_priority import Message, middleware_messages, response_time
-from genus.can._plan.interference import ErrorInterference, HardInterference
+from genus.can._plan.fixed_priority import Message, foreign_messages, middleware_messages, response_time
+from genus.can._plan.interference import ErrorInterference, HardInterference, JointInterference
 from genus.can._plan.system import BusSpec, ChannelSpec, System
+from genus.can._wire.frame import PRIORITY_SHIFT, Priority
+
+LAST_SOFT = (Priority.SOFT_LAST + 1 << PRIORITY_SHIFT) - 1
+"""The largest identifier of a soft event; a frame with a larger rank loses against all of them."""
 
 
 class ResponseTimes:
@@ -24,6 +29,7 @@ class ResponseTimes:
         self._hard = HardInterference.of(calendar, bus.precision_ns)
         self._errors = ErrorInterference(bus.error_interval_ns, bus.error_ns)
         self._middleware = sorted(middleware_messages(system), key=lambda message: message.rank)
+        self._foreign = foreign_messages(system)
         self._positions = {channel.name: position for position, channel in enumerate(system.soft)}
 
     def response_ns(self, channel: ChannelSpec, limit: int | None = None) -> int | None:
@@ -37,8 +43,9 @@ class ResponseTimes:
         if channel.qos_class == "soft":
             return self._soft.response_time(self._positions[channel.name], limit)
         message = _message(channel)
-        above = [*self._fixed_soft, *self._middleware, *(m for m in self._fixed_none if m.rank < message.rank)]
-        below = [m for m in self._fixed_none if m.rank > message.rank]
+        others = [*self._middleware, *self._foreign, *self._fixed_none]
+        above = [*self._fixed_soft, *(m for m in others if m.rank < message.rank)]
+        below = [m for m in others if m.rank > message.rank]
         return response_time(message, above, below, self._hard, self._errors)
 
     def meets_deadline(self, channel: ChannelSpec) -> bool:
@@ -51,8 +58,15 @@ class ResponseTimes:
         """The longest response time of the middleware's frames; None if it has no bound, or there are none."""
         if not self._middleware:
             return None
-        above = [*self._fixed_soft, *self._middleware[:-1]]
-        return response_time(self._middleware[-1], above, self._fixed_none, self._hard, self._errors)
+        last, others = self._middleware[-1], self._foreign
+        above = [*self._fixed_soft, *self._middleware[:-1], *(m for m in others if m.rank < last.rank)]
+        below = [*self._fixed_none, *(m for m in others if m.rank > last.rank)]
+        return response_time(last, above, below, self._hard, self._errors)
+
+    @property
+    def foreign_load(self) -> float:
+        """The share of the bus that the frames of other makers take, as far as their periods are known."""
+        return sum(message.length / message.period for message in self._foreign)
 
     @property
     def middleware_load(self) -> float:
@@ -61,18 +75,21 @@ class ResponseTimes:
 
     @cached_property
     def _soft(self) -> SoftAnalysis:
-        lower = max((message.blocking for message in (*self._middleware, *self._fixed_none)), default=0)
+        losing = [message for message in self._foreign if message.rank > LAST_SOFT]
+        lower = max((message.blocking for message in (*self._middleware, *self._fixed_none, *losing)), default=0)
         return SoftAnalysis([_soft_message(channel) for channel in self.system.soft], self._conditions(lower))
 
     def _conditions(self, lower: int) -> BusConditions:
         bus: BusSpec = self.system.bus
+        winning = [message for message in self._foreign if message.rank <= LAST_SOFT]
         return BusConditions(
             level=bus.level_ns,
             tolerance=bus.level_ns + 2 * bus.precision_ns,
             lag=bus.longest_frame_ns,
             lower=lower,
-            hard=self._hard,
+            hard=JointInterference(self._hard, winning) if winning else self._hard,
             errors=self._errors,
+            repeated=max((message.blocking for message in winning), default=0),
         )
 
     @cached_property

@@ -91,6 +91,38 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
         return (padded_size(size) if self.fd else size,)
 
 
+class ForeignFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """Frames of another maker on the bus: identifiers that Genus must not use, and how often they come.
+
+    >>> frame = ForeignFrame(name="Drive", first=0x100, last=0x100, extended=False, period_ns=10_000_000)
+    >>> frame.rank < 0x100 << 18, frame.text
+    (True, '0x100')
+    """
+
+    name: str
+    first: int
+    last: int
+    """The last identifier, if it may have several."""
+    extended: bool
+    size: int = CLASSIC_BYTES
+    fd: bool = False
+    period_ns: int | None = None
+    """The least time between two frames; None if it is not known, and they are not counted."""
+    jitter_ns: int = 0
+
+    @property
+    def rank(self) -> float:
+        """Its priority among 29-bit identifiers: one of 11 bits wins over those with the same leading bits."""
+        return self.first if self.extended else (self.first << 18) - 0.5
+
+    @property
+    def text(self) -> str:
+        """The identifiers as a system file has them."""
+        digits = 8 if self.extended else 3
+        last = "" if self.last == self.first else f"-0x{self.last:0{digits}X}"
+        return f"0x{self.first:0{digits}X}{last}"
+
+
 class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An event channel of a plan: one event type that one node publishes, with its quality of service."""
 
@@ -114,6 +146,10 @@ class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     segmented: bool = False
     """Whether events are segmented even if they fit one frame."""
+    tagged: int = 0
+    """How many bits of the event tag say which attributes are present."""
+    carries: tuple[str, ...] = ()
+    """The attributes of `Event` that its events carry, where the size was computed from that."""
     subscribers: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     """The data lengths of an event's frames."""
@@ -182,6 +218,10 @@ class System(msgspec.Struct, frozen=True):
     """The name of the file, for messages."""
     warnings: tuple[str, ...] = ()
     """What is allowed in the file but probably wrong, each as a sentence."""
+    foreign: tuple[ForeignFrame, ...] = ()
+    """The frames of other makers on the bus, and reserved identifiers."""
+    types: str | None = None
+    """The module of the event types as the file names it."""
 
     @property
     def hard(self) -> tuple[ChannelSpec, ...]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 
+from genus.can._plan.foreign_file import foreign_entries, read_foreign_frames
 from genus.can._plan.system import (
     ERROR_PASSIVE_POLICIES,
     LONGEST_EVENT,
@@ -65,6 +66,19 @@ class EventTypes:
         self._catalog.give_etags(event)
         return self._catalog.etag(event)
 
+    def tagged(self, event: str) -> int:
+        """How many bits of its event tag say which attributes are present."""
+        assert self._catalog is not None
+        return len(self._catalog.tagged_attributes(event))
+
+    def codec(self, event: str) -> PayloadCodec | None:
+        """How events of a type are written to frames; None if the module does not declare it."""
+        if self._catalog is None or event not in self._classes:
+            return None
+        return PayloadCodec.of(
+            self._classes[event], self._catalog.vector(event), self._catalog.tagged_attributes(event)
+        )
+
     def own_size(self, event: str, table: TomlTable) -> int | None:
         """The most bytes of an event with all attributes of its own; None if it is not bounded."""
         return self._codec(event, table).max_size_carrying()
@@ -87,9 +101,9 @@ class EventTypes:
             close = get_close_matches(event, self._classes, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self._classes)}"
             table.refuse("event", f"is {event!r}, which the module of types does not declare; {hint}")
-        return PayloadCodec.of(
-            self._classes[event], self._catalog.vector(event), self._catalog.tagged_attributes(event)
-        )
+        codec = self.codec(event)
+        assert codec is not None
+        return codec
 
 
 _DIGITS = re.compile(r"\d+")
@@ -100,7 +114,10 @@ FIRST_ETAG = 128
 """The first event tag that is not reserved for the middleware."""
 
 _BUS_SPANS = ("gap", "precision", "error_interval", "sync_period")
-_BUS_KEYS = ("bitrate", "data_bitrate", *_BUS_SPANS, "types", "middleware", "error_passive")
+_BUS_KEYS = (
+    *("bitrate", "data_bitrate", *_BUS_SPANS, "types", "middleware", "error_passive"),
+    *("reserved", "databases", "foreign_interval"),
+)
 _COMMON_KEYS = ("name", "event", "node", "class", "period", "size", "carries", "segmented", "subscribers")
 _CLASS_KEYS = {
     "hard": ("omissions", "sporadic"),
@@ -150,7 +167,7 @@ def parse_system(text: str, source: str = "system") -> System:
     [('occupancy', '0x4080', 160000)]
     """
     try:
-        root = TomlTable(source, tomllib.loads(text), ("bus", "channel", "nodes"))
+        root = TomlTable(source, tomllib.loads(text), ("bus", "channel", "nodes", "foreign"))
     except tomllib.TOMLDecodeError as problem:
         raise PlanError(f"{source}: {problem}") from None
     root.require("bus")
@@ -161,7 +178,15 @@ def parse_system(text: str, source: str = "system") -> System:
     given = TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
     nodes = _number_nodes(given, drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
-    return System(bus, channels, nodes, source, tuple(_doubtful_subscribers(drafts, given)))
+    return System(
+        bus,
+        channels,
+        nodes,
+        source,
+        warnings=tuple(_doubtful_subscribers(drafts, given)),
+        foreign=read_foreign_frames(root, table, Path(source).parent, fd=bus.fd),
+        types=table.text("types"),
+    )
 
 
 def _read_bus(table: TomlTable) -> BusSpec:
@@ -220,6 +245,7 @@ def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDra
         size=_size(table, event, types),
         segmented=table.flag("segmented", False),
         subscribers=table.texts("subscribers"),
+        carries=table.texts("carries"),
     )
     _check_deadline(table, channel)
     return _ChannelDraft(table, channel, event is not None and bool(types))
@@ -293,14 +319,15 @@ def _number_channels(drafts: list[_ChannelDraft], nodes: Mapping[str, int], type
     taken = set(tags.values())
     free = (tag for tag in count(FIRST_ETAG) if tag not in taken)
     publishers: dict[tuple[str, str], str] = {}
-    for table, channel, _ in drafts:
+    for table, channel, typed in drafts:
         etag = tags[channel.event] if channel.event in tags else tags.setdefault(channel.event, next(free))
         if etag > ETAG_MASK:
             table.refuse("event", "gets no event tag: all are taken")
         other = publishers.setdefault((channel.node, channel.event), channel.name)
         if other != channel.name:
             table.refuse("event", f"is already published by {channel.node} on {other!r}")
-        yield msgspec.structs.replace(channel, number=nodes[channel.node], etag=etag)
+        tagged = types.tagged(channel.event) if typed else 0
+        yield msgspec.structs.replace(channel, number=nodes[channel.node], etag=etag, tagged=tagged)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -313,6 +340,8 @@ def format_system(system: System) -> str:
     lines = ["[bus]", *_lines(_bus_entries(system.bus)), "", "[nodes]", *_lines(system.nodes.items())]
     for channel in system.channels:
         lines += ["", "[[channel]]", *_lines(_channel_entries(channel))]
+    for frame in system.foreign:
+        lines += ["", "[[foreign]]", *_lines(foreign_entries(frame))]
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappush
 from operator import attrgetter
 
-from genus.can._sim.controller import NO_KEY, Controller, FrameHook, arbitration_key
+from genus.can._sim.controller import NO_KEY, Controller, FrameHook
 from genus.can._sim.error_confinement import ErrorConfinement
 from genus.can._sim.fault_hooks import (
     AFTER_ACKNOWLEDGEMENT_BITS,
@@ -29,7 +29,7 @@ from genus.can._sim.fault_hooks import (
 )
 from genus.can._sim.scheduler import NEVER, Callback, Scheduler
 from genus.can._sim.trace import Trace
-from genus.can._wire.frame import Frame
+from genus.can._wire.frame import Frame, arbitration_key
 from genus.can._wire.length import ACTIVE_ERROR_BITS, Timing
 from genus.errors import BusError
 

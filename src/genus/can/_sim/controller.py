@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from genus.can._sim.scheduler import NEVER
 from genus.can._wire.confinement import PASSIVE_ABOVE, WARNING_FROM
-from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
+from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority, arbitration_key
 from genus.errors import BusError
 
 FrameHook: TypeAlias = Callable[[Frame, int], None]
@@ -111,21 +111,6 @@ class ControllerListener:
 
     def bus_on(self, now: int) -> None:
         """The controller is back on the bus."""
-
-
-def arbitration_key(frame: Frame) -> int:
-    """The bits with which a frame competes for the bus, as one number; the smallest wins.
-
-    After the 11 leading bits a standard frame has RTR and IDE dominant, an extended one SRR and IDE recessive.
-
-    >>> standard, extended = Frame(0x123, extended=False), Frame(0x123 << 18)
-    >>> arbitration_key(standard) < arbitration_key(extended) < arbitration_key(Frame(0x124, extended=False))
-    True
-    """
-    identifier = frame.id
-    if frame.extended:
-        return (identifier >> 18) << 21 | 0x18_0000 | (identifier & 0x3_FFFF) << 1
-    return identifier << 21
 
 
 class ControllerBus(Protocol):

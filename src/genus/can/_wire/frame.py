@@ -22,6 +22,9 @@ STANDARD_ID_MASK = (1 << 11) - 1
 CLASSIC_BYTES, FD_BYTES = 8, 64
 """The most data bytes of a classic frame and of a CAN FD frame."""
 
+RESERVED_ETAGS = 128
+"""The first event tags are the middleware's own."""
+
 UNCONFIGURED_NODE = 0
 """The node number of nodes that have none yet."""
 FIRST_NODE, LAST_NODE = 1, 0x7E
@@ -129,6 +132,21 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         shown = f"{self.id:#010x}" if self.extended else f"{self.id:#05x}"
         return f"Frame({shown}, {self.data.hex()}{', fd' if self.fd else ''})"
+
+
+def arbitration_key(frame: Frame) -> int:
+    """The bits with which a frame competes for the bus, as one number; the smallest wins.
+
+    After the 11 leading bits a standard frame has RTR and IDE dominant, an extended one SRR and IDE recessive.
+
+    >>> standard, extended = Frame(0x123, extended=False), Frame(0x123 << 18)
+    >>> arbitration_key(standard) < arbitration_key(extended) < arbitration_key(Frame(0x124, extended=False))
+    True
+    """
+    identifier = frame.id
+    if frame.extended:
+        return (identifier >> 18) << 21 | 0x18_0000 | (identifier & 0x3_FFFF) << 1
+    return identifier << 21
 
 
 def subject_uid(name: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import TroubleHandler, WaitFor
+from genus.bus._link import Publisher, TroubleHandler, WaitFor
 from genus.bus._qos import Keep, QoS
 from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
@@ -202,7 +202,7 @@ class Station(NodeLink):
         on_trouble: TroubleHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
-    ) -> NodePublisher:
+    ) -> Publisher:
         """Prepare to publish a type, and observe the troubles of its publisher."""
 
         def handle(trouble: Trouble) -> None:

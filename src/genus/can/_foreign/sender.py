@@ -1,0 +1,235 @@
+"""Events of a database's types as frames: each once, or the last one again every period.
+
+The frames of a cyclic message are sent at times that are a whole number of periods after the first, however long the
+bus is busy: they do not drift, and never two of them wait. An event that is published in between is sent at the next of
+these times; if several are, the last.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+
+from genus.can._dbc import MessageLayout
+from genus.can._foreign.broadcasts import Broadcasts
+from genus.can._foreign.databases import Databases
+from genus.can._node.troubles import Trouble, TroubleHandler
+from genus.can._node.tx_queue import TxQueue
+from genus.can._wire.frame import CLASSIC_BYTES, Frame
+from genus.errors import BusError, QueueFull
+from genus.model import Event, name_of
+
+MAX_WAITING = 1024
+"""Frames that may wait to be sent."""
+
+MILLISECOND = 1_000_000
+
+
+class Outgoing(msgspec.Struct, eq=False):
+    """State: an event with its frame."""
+
+    event: Event
+    frame: Frame
+    loop_back: bool
+    is_sent: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it does not fit a frame."""
+        return len(self.frame.data) > CLASSIC_BYTES and not self.frame.fd
+
+
+class CyclicCounts(msgspec.Struct):
+    """State: counters of what was not sent of cyclic messages."""
+
+    replaced: int = 0
+    """Events that a newer one replaced before they were sent."""
+    skipped: int = 0
+    """Frames that were left out, because the one before still waited or the timer was late."""
+
+
+class ForeignAnnouncement:
+    """A publisher's handle on a message; made by `ForeignSender.announce`."""
+
+    def __init__(
+        self, channel: "ForeignChannel", on_trouble: TroubleHandler | None, *, is_implicit: bool = False
+    ) -> None:
+        self.channel = channel
+        self.on_trouble = on_trouble
+        self.is_implicit = is_implicit
+        """Whether it was made because an event was published without a channel; a program's own one replaces it."""
+
+
+class ForeignChannel:
+    """State: a message that is published, and with a period the event that is sent again and again."""
+
+    def __init__(self, cls: type[Event], layout: MessageLayout, period_ns: int | None) -> None:
+        self.cls, self.layout, self.period_ns = cls, layout, period_ns
+        self.announcements: list[ForeignAnnouncement] = []
+        self.latest: Outgoing | None = None
+        self.loaded: Outgoing | None = None
+        """The event whose frame was the last to get into the mailbox."""
+        self.is_waiting = False
+        """Whether its frame is in the queue."""
+        self.next_at: int | None = None
+
+    def load(self) -> Frame:
+        """The frame of the last event, which gets into the mailbox."""
+        assert self.latest is not None, "a frame is queued when there is an event"
+        self.loaded = self.latest
+        return self.latest.frame
+
+
+class ForeignSender:
+    """State: the messages that are published, and when the next cyclic frame is due."""
+
+    def __init__(
+        self,
+        databases: Databases,
+        queue: TxQueue,
+        call: Callable[..., None],
+        loop_back: Callable[[Event], None],
+        *,
+        fd: bool,
+        cyclic: bool = True,
+    ) -> None:
+        self.channels: dict[type, ForeignChannel] = {}
+        self.sent: Counter[str] = Counter()
+        """Frames by type."""
+        self.cyclic = CyclicCounts()
+        self.broadcasts = Broadcasts(queue)
+        self._databases, self._queue, self._call, self._loop_back = databases, queue, call, loop_back
+        self._fd, self._cyclic = fd, cyclic
+
+    # -- announcing --------------------------------------------------------------------------------------------------
+
+    def announce(
+        self,
+        cls: type[Event],
+        period_ns: int | None = None,
+        on_trouble: TroubleHandler | None = None,
+        *,
+        is_implicit: bool = False,
+    ) -> ForeignAnnouncement:
+        """Prepare to publish a type of a database, every period; without one, as often as the database says.
+
+        BusError if its frames cannot be sent on this bus, or it was announced with another period.
+        """
+        layout = self._databases.layout_of(cls)
+        if layout is None:
+            raise BusError(f"{name_of(cls)} is no type of {self._databases}")
+        self._check_length(layout)
+        for known in [*self.channels[cls].announcements] if cls in self.channels and not is_implicit else ():
+            if known.is_implicit:
+                self.withdraw(known)
+        period_ns = self._period_of(layout) if period_ns is None else period_ns
+        channel = self.channels.setdefault(cls, ForeignChannel(cls, layout, period_ns))
+        if channel.period_ns != period_ns:
+            raise BusError(f"{name_of(cls)} is announced with {_shown(channel.period_ns)}, not {_shown(period_ns)}")
+        announcement = ForeignAnnouncement(channel, on_trouble, is_implicit=is_implicit)
+        channel.announcements.append(announcement)
+        return announcement
+
+    def _period_of(self, layout: MessageLayout) -> int | None:
+        return layout.cycle_time_ms * MILLISECOND if self._cyclic and layout.cycle_time_ms else None
+
+    def _check_length(self, layout: MessageLayout) -> None:
+        if layout.fd and not self._fd:
+            raise BusError(
+                f"{layout.type_name} is a CAN FD frame, but this bus was opened without data_bitrate; give it one"
+            )
+        if layout.length > CLASSIC_BYTES and not layout.fd and (layout.fast or not layout.j1939):
+            raise BusError(f"{layout.type_name} has {layout.length} bytes, more than a classic frame holds")
+
+    def withdraw(self, announcement: ForeignAnnouncement) -> None:
+        """End an announcement; after the last one nothing is sent again. What waits is still sent."""
+        channel = announcement.channel
+        if announcement in channel.announcements:
+            channel.announcements.remove(announcement)
+        if not channel.announcements:
+            channel.next_at = None
+            self.channels.pop(channel.cls, None)
+
+    # -- publishing --------------------------------------------------------------------------------------------------
+
+    def publish(self, event: Event, now: int, *, loop_back: bool = True) -> Frame:
+        """Send an event, or send it from now on every period; EventError names the signal that cannot be encoded."""
+        channel = self.channels.get(type(event))
+        if channel is None:
+            raise BusError(f"{type(event).__name__} was not announced; announce its channel first")
+        outgoing = Outgoing(event, self._databases.encode(event), loop_back)
+        self.broadcasts.check(outgoing.frame, channel.layout)
+        if channel.period_ns is None:
+            self._check_room(channel)
+            done = partial(self._sent, channel, outgoing)
+            if outgoing.is_long:
+                self.broadcasts.add(outgoing.frame, channel.layout, done, now)
+            else:
+                self._queue.add_frame(outgoing.frame, done)
+        else:
+            self.cyclic.replaced += channel.latest is not None and not channel.latest.is_sent
+            channel.latest = outgoing
+            if channel.next_at is None:
+                channel.next_at = now + channel.period_ns
+                self._queue_cyclic(channel, now)
+        return outgoing.frame
+
+    def _check_room(self, channel: ForeignChannel) -> None:
+        if self._queue.fixed_waiting + len(self.broadcasts) >= MAX_WAITING:
+            problem = QueueFull(f"{MAX_WAITING} frames wait; {channel.layout.type_name} must be published slower")
+            problem.queue = self._queue
+            raise problem
+
+    def _queue_cyclic(self, channel: ForeignChannel, now: int) -> None:
+        channel.is_waiting = True
+        done = partial(self._cyclic_sent, channel)
+        frame = channel.load()
+        if channel.latest is not None and channel.latest.is_long:
+            self.broadcasts.add(frame, channel.layout, done, now)
+        else:
+            self._queue.add_frame(frame, done, channel.load)
+
+    def _cyclic_sent(self, channel: ForeignChannel, now: int) -> None:
+        channel.is_waiting = False
+        assert channel.loaded is not None, "a frame that was sent was loaded"
+        self._sent(channel, channel.loaded, now)
+
+    def _sent(self, channel: ForeignChannel, outgoing: Outgoing, now: int) -> None:
+        self.sent[channel.layout.type_name] += 1
+        if outgoing.loop_back and not outgoing.is_sent:
+            self._loop_back(outgoing.event)
+        outgoing.is_sent = True
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def wake_at(self) -> int | None:
+        """When the next cyclic frame or the next part of a long message is due."""
+        times = (self.broadcasts.wake_at, *(each.next_at for each in self.channels.values()))
+        return min((at for at in times if at is not None), default=None)
+
+    def wake(self, now: int) -> None:
+        """Queue the cyclic frames and the parts of long messages that are due."""
+        self.broadcasts.wake(now)
+        for channel in self.channels.values():
+            if channel.next_at is not None and channel.next_at <= now:
+                assert channel.period_ns is not None, "only cyclic messages have a timer"
+                late = (now - channel.next_at) // channel.period_ns
+                channel.next_at += (late + 1) * channel.period_ns
+                self.cyclic.skipped += late + channel.is_waiting
+                if not channel.is_waiting:
+                    self._queue_cyclic(channel, now)
+
+    # -- troubles ----------------------------------------------------------------------------------------------------
+
+    def report_to_all(self, trouble: Trouble) -> None:
+        """Call the trouble handlers of all publishers."""
+        announced: Iterable[ForeignAnnouncement] = (e for each in self.channels.values() for e in each.announcements)
+        for announcement in announced:
+            if announcement.on_trouble is not None:
+                self._call(announcement.on_trouble, trouble)
+
+
+def _shown(period_ns: int | None) -> str:
+    return "no period" if period_ns is None else f"a period of {period_ns / MILLISECOND:g} ms"

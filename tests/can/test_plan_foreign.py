@@ -1,0 +1,361 @@
+"""Frames of other makers in a plan: identifiers that collide, bus time, and a DBC file of the own channels."""
+
+import random
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import cantools.database
+import msgspec
+import pytest
+from cantools.database.can import Database
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genus.can import (
+    Identifier,
+    PayloadCodec,
+    Priority,
+    System,
+    format_dbc,
+    format_system,
+    load_system,
+    parse_system,
+    plan,
+)
+from genus.can._plan.fixed_priority import Message, response_times
+from genus.can._plan.system_file import EventTypes
+from genus.can._plan.toml_table import TomlTable
+from genus.cli import genus
+from genus.errors import PlanError
+from genus.testing._systems import random_system
+from tests.can.test_foreign import CAR
+from tests.can.test_foreign_j1939 import TRUCK
+from tests.examples import examples
+
+BUS = """
+[bus]
+bitrate = "500k"
+{bus}
+
+[nodes]
+loop-1 = 5
+
+[[channel]]
+name = "occupancy"
+node = "loop-1"
+class = "{qos}"
+period = "10ms"
+size = 8
+{channel}
+{more}
+"""
+
+
+def system(qos: str = "none", *, bus: str = "", channel: str = "", more: str = "", source: str = "system") -> System:
+    return parse_system(BUS.format(qos=qos, bus=bus, channel=channel, more=more), source)
+
+
+def foreign(identifier: str, period: str = "", size: int = 8) -> str:
+    every = f'period = "{period}"\n' if period else ""
+    return f'[[foreign]]\nname = "Theirs"\nid = "{identifier}"\nsize = {size}\n{every}'
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_reserved_identifiers_have_11_or_29_bits_by_their_digits() -> None:
+    found = system(bus='reserved = ["0x100", "0x00000100", "18FEF100-18FEF1FF"]').foreign
+    assert [(each.first, each.last, each.extended) for each in found] == [
+        (0x100, 0x100, False),
+        (0x100, 0x100, True),
+        (0x18FEF100, 0x18FEF1FF, True),
+    ]
+
+
+@pytest.mark.parametrize("text", ["0x800", "speed", "0x200-0x100", "0x100-0x00000200", "0x20000000", ""])
+def test_what_is_no_identifier_is_refused_with_the_key(text: str) -> None:
+    with pytest.raises(PlanError, match=r"\[bus\]: reserved "):
+        system(bus=f'reserved = ["{text}"]')
+
+
+def test_messages_of_a_database_count_with_their_cycle_times(tmp_path: Path) -> None:
+    (tmp_path / "car.dbc").write_text(CAR)
+    place = str(tmp_path / "bus.toml")
+    with pytest.raises(PlanError, match=r"data_bitrate is missing, but Fat of car\.dbc is a CAN FD frame"):
+        system(bus='databases = ["car.dbc"]', source=place)
+    files = 'data_bitrate = "2M"\ndatabases = ["car.dbc"]'
+    found = system(bus=files, source=place)
+    drive = found.foreign[0]
+    assert (drive.name, drive.first, drive.size, drive.period_ns) == ("Drive of car.dbc", 256, 4, 10_000_000)
+    assert len(plan(found).uncounted) == 4
+    counted = system(bus=f'{files}\nforeign_interval = "50ms"', source=place)
+    assert plan(counted).uncounted == ()
+    with pytest.raises(PlanError, match=r"databases has 'none.dbc', which cannot be used"):
+        system(bus='databases = ["none.dbc"]')
+
+
+def test_long_j1939_messages_count_with_all_their_frames(tmp_path: Path) -> None:
+    text = TRUCK + 'BA_DEF_ BO_ "GenMsgCycleTime" INT 0 65535;\nBA_ "GenMsgCycleTime" BO_ 2566834942 1000;\n'
+    (tmp_path / "truck.dbc").write_text(text)
+    found = system(bus='databases = ["truck.dbc"]', source=str(tmp_path / "bus.toml")).foreign
+    rpm, _, parts = found[:3]
+    assert (rpm.first, rpm.last) == (0x0CF00400, 0x0CF004FF), "from every source"
+    assert (parts.name, parts.period_ns) == ("parts of DM1 of truck.dbc", 333_333_333)
+    assert (parts.first, parts.last) == (0x1CEB0000, 0x1CECFFFF)
+
+
+def test_a_system_with_foreign_frames_written_down_is_the_same() -> None:
+    found = system("soft", channel='deadline = "5ms"', more=foreign("0x18FEF100-0x18FEF1FF", "20ms"))
+    assert parse_system(format_system(found), found.source) == found
+
+
+# -- collisions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("qos", "channel", "priority"),
+    [("hard", "", 0), ("soft", 'deadline = "5ms"', 1), ("soft", 'deadline = "5ms"', 250), ("none", "", 254)],
+)
+def test_an_identifier_that_a_channel_may_have_is_found(qos: str, channel: str, priority: int) -> None:
+    made = Identifier(priority, 5, 128).pack()
+    found = plan(system(qos, channel=channel, more=foreign(f"0x{made:08X}")))
+    assert not found.ok
+    (collision,) = found.collisions
+    assert (collision.foreign, collision.identifier, collision.user) == ("Theirs", made, "channel 'occupancy'")
+    assert collision.advice == "give node 'loop-1' another number: [nodes] loop-1 = 1"
+
+
+def test_the_advice_helps() -> None:
+    """The number avoids the identifiers of all nodes' frames."""
+    reserved = [Identifier(Priority.SYSTEM, number, 5).pack() for number in (1, 2, 5)]
+    bus = f"reserved = {[f'0x{each:08X}' for each in reserved]}"
+    (collision,) = plan(system(bus=bus)).collisions
+    assert collision.user == "the middleware of node 'loop-1'"
+    assert collision.advice.endswith("loop-1 = 3")
+    moved = BUS.format(qos="none", bus=bus, channel="", more="").replace("loop-1 = 5", "loop-1 = 3")
+    assert plan(parse_system(moved)).collisions == ()
+
+
+def test_frames_of_the_broker_and_of_joining_nodes_collide_too() -> None:
+    broker = Identifier(Priority.SYSTEM, 127, 10).pack()
+    joining = Identifier(Priority.PROTOCOL, 77, 1).pack()
+    more = foreign(f"0x{broker:08X}") + foreign(f"0x{joining:08X}")
+    assert [each.user for each in plan(system(more=more)).collisions] == ["the broker", "configuration and binding"]
+    assert plan(system(bus="middleware = false", more=more)).collisions == ()
+
+
+def test_identifiers_of_11_bits_never_collide() -> None:
+    assert plan(system(bus='reserved = ["0x000-0x7FF"]')).collisions == ()
+
+
+@given(st.integers(0, 255), st.integers(0, 127), st.integers(0, 300), st.sampled_from(["hard", "soft", "none"]))
+@examples(300)
+def test_exactly_the_identifiers_of_the_system_collide(priority: int, node: int, etag: int, qos: str) -> None:
+    """Against a plain enumeration of what the node may send."""
+    made = Identifier(priority, node, etag).pack()
+    deadline = 'deadline = "5ms"' if qos == "soft" else ""
+    found = plan(system(qos, channel=deadline, more=foreign(f"0x{made:08X}")), with_advice=False)
+    bands = {"hard": [0], "soft": range(1, 251), "none": [254]}
+    own = priority in bands[qos] and (node, etag) == (5, 128)
+    middleware = etag < 128 and ((priority == 251 and node in (5, 127)) or priority == 253)
+    assert bool(found.collisions) == (own or middleware)
+
+
+# -- bus time ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_that_wins_over_hard_frames_refuses_them() -> None:
+    for identifier in ("0x000", "0x00000001"):
+        found = plan(system("hard", more=foreign(identifier, "10ms")))
+        (verdict,) = found.verdicts
+        assert not verdict.ok
+        assert "Theirs can win over a hard frame" in verdict.reason
+        assert "0x00200000" in verdict.reason
+        assert (verdict.advice, found.advice) == ((), ())
+    for identifier in ("0x008", "0x00200000"):
+        assert plan(system("hard", more=foreign(identifier, "10ms"))).ok
+
+
+def test_foreign_frames_delay_soft_events() -> None:
+    def response(*more: str) -> int:
+        found = plan(system("soft", channel='deadline = "9ms"', more="".join(more))).verdicts[0].response_ns
+        assert found is not None
+        return found
+
+    alone = response()
+    frame = 270_000
+    assert response(foreign("0x100", "10ms")) == alone + frame
+    assert response(foreign("0x7D8", "10ms"), foreign("0x7D9", "10ms")) == alone, "one lower frame blocks already"
+    many = [foreign(f"0x{0x100 + number:03X}", "10ms") for number in range(10)]
+    assert response(*many) == alone + 10 * frame
+
+
+def test_too_many_foreign_frames_leave_no_bound() -> None:
+    many = [foreign(f"0x{0x100 + number:03X}", "1ms") for number in range(4)]
+    found = plan(system("soft", channel='deadline = "9ms"', more="".join(many)), with_advice=False)
+    assert found.verdicts[0].response_ns is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 0x7FF), st.integers(5, 100)), min_size=1, max_size=6), st.integers(5, 100))
+@examples(60)
+def test_channels_without_deadlines_are_analysed_as_one_set_of_messages(
+    others: list[tuple[int, int]], period: int
+) -> None:
+    """Against the analysis of Davis et al., with the foreign frames in their places."""
+    more = "".join(foreign(f"0x{identifier:03X}", f"{every}ms") for identifier, every in others)
+    text = BUS.format(qos="none", bus="middleware = false", channel="", more=more).replace("10ms", f"{period}ms", 1)
+    found = plan(parse_system(text), with_advice=False)
+    channel = found.system.channels[0]
+    messages = [Message("own", channel.id, channel.event_ns, channel.period_ns)]
+    for at, (identifier, every) in enumerate(others):
+        messages.append(Message(f"{at}", (identifier << 18) - 0.5, 270_000, every * 1_000_000))
+    assert found.verdicts[0].response_ns == response_times(messages)["own"]
+
+
+def test_the_load_of_foreign_frames_is_shown() -> None:
+    found = plan(system(more=foreign("0x100", "10ms")))
+    share = found.load.shares[-1]
+    assert (share.qos_class, round(share.used, 4)) == ("foreign", 0.027)
+    assert [each.qos_class for each in plan(system()).load.shares] == ["hard", "soft", "none", "system"]
+
+
+# -- a DBC file --------------------------------------------------------------------------------------------------------
+
+TYPES = """
+from enum import Enum
+from typing import Annotated
+from genus import Event, Float32, Int16, Maybe, UInt8, UInt32, Unit
+
+class Colour(Enum):
+    RED = "red"
+    GREEN = "green"
+
+class Lamp(Event, tagged=("dimmed",)):
+    number: UInt8
+    colour: Colour
+    watts: Maybe[Annotated[Int16, Unit("W")]] = None
+    dimmed: Maybe[UInt8] = None
+
+class Meter(Event):
+    level: Float32
+    name: Maybe[str] = None
+"""
+
+TYPED = """
+[bus]
+bitrate = "500k"
+types = "types.py"
+
+[[channel]]
+name = "lamp of north"
+event = "Lamp"
+node = "north"
+class = "soft"
+deadline = "5ms"
+period = "20ms"
+
+[[channel]]
+name = "meter"
+event = "Meter"
+node = "north"
+class = "none"
+period = "1s"
+size = 8
+
+[[channel]]
+name = "long"
+node = "north"
+class = "none"
+period = "1s"
+size = 60
+"""
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    (tmp_path / "types.py").write_text(TYPES)
+    (tmp_path / "bus.toml").write_text(TYPED)
+    return tmp_path / "bus.toml"
+
+
+def codec_of(path: Path, event: str) -> PayloadCodec:
+    found = EventTypes.load("types.py", path.parent, TomlTable("bus", {})).codec(event)
+    assert found is not None
+    return found
+
+
+def test_other_tools_decode_an_event_by_the_dbc_file(typed: Path) -> None:
+    found = load_system(typed)
+    database = cantools.database.load_string(format_dbc(found), "dbc")
+    assert isinstance(database, Database)
+    codec = codec_of(typed, "Lamp")
+    colour: Any = codec.event_type.__annotations__["colour"]
+    assert issubclass(colour, Enum)
+    lamp: Any = codec.event_type
+    bits, payload = codec.encode(lamp(number=7, colour=colour("green"), watts=-40, dimmed=9), 3)
+    identifier = Identifier(77, 1, found.channels[0].etag | bits).pack()
+    message = database.get_message_by_name("lamp_of_north")
+    assert message.dbc is not None
+    mask = int(message.dbc.attributes["GenusIdMask"].value)
+    assert identifier & mask == message.frame_id & mask
+    decoded: Any = message.decode(payload)
+    assert {name: decoded[name] for name in ("number", "watts", "dimmed", "sequence_number_")} == {
+        "number": 7,
+        "watts": -40,
+        "dimmed": 9,
+        "sequence_number_": 3,
+    }
+    assert str(decoded["colour"]) == "green"
+    assert message.get_signal_by_name("watts").unit == "W"
+    assert message.cycle_time == 20
+
+
+def test_an_event_of_another_form_is_not_decoded_wrongly(typed: Path) -> None:
+    database = cantools.database.load_string(format_dbc(load_system(typed)), "dbc")
+    assert isinstance(database, Database)
+    codec = codec_of(typed, "Lamp")
+    colour: Any = codec.event_type.__annotations__["colour"]
+    lamp: Any = codec.event_type
+    _, payload = codec.encode(lamp(number=7, colour=colour("red"), dimmed=1), 0)
+    with pytest.raises(cantools.database.DecodeError):
+        database.get_message_by_name("lamp_of_north").decode(payload.ljust(8, b"\0"))
+
+
+def test_what_the_file_cannot_say_is_in_its_comments(typed: Path) -> None:
+    database = cantools.database.load_string(format_dbc(load_system(typed)), "dbc")
+    assert isinstance(database, Database)
+    comments = {message.name: message.comment or "" for message in database.messages}
+    assert "varies from 1 to 250" in comments["lamp_of_north"]
+    assert "lowest 1 bits" in comments["lamp_of_north"]
+    assert "without signals: name" in comments["meter"]
+    assert [each.name for each in database.get_message_by_name("meter").signals][2:] == ["level"]
+    assert "takes 9 frames" in comments["long"]
+    assert database.get_message_by_name("long").signals == []
+
+
+def test_any_random_system_makes_a_file_that_can_be_read() -> None:
+    for seed in range(10):
+        made = random_system(seed, data_bitrate=None if seed % 2 else 4_000_000)
+        rng = random.Random(seed)
+        odd = msgspec.structs.replace(made.channels[0], name=f'ü "{rng.random()}"\\')
+        made = msgspec.structs.replace(made, channels=(odd, *made.channels[1:]))
+        database = cantools.database.load_string(format_dbc(made), "dbc")
+        assert isinstance(database, Database)
+        assert [message.frame_id for message in database.messages] == [channel.id for channel in made.channels]
+
+
+def test_the_command_shows_collisions_and_writes_the_file(typed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "own.dbc"
+    done = CliRunner().invoke(genus, ["can", "plan", str(typed), "--dbc", str(target)])
+    assert done.exit_code == 0, done.output
+    assert target.read_text() == format_dbc(load_system(typed))
+    target.unlink()
+    taken = Identifier(Priority.NONE, 1, load_system(typed).channels[1].etag).pack()
+    typed.write_text(TYPED.replace("[bus]", f'[bus]\nreserved = ["0x{taken:08X}"]'))
+    refused = CliRunner().invoke(genus, ["can", "plan", str(typed), "--dbc", str(target)])
+    assert refused.exit_code == 1
+    assert "1 identifier of other makers' frames would be used twice" in refused.stderr
+    assert "[nodes] north = 2" in " ".join(refused.stdout.split())
+    assert not target.exists()
