@@ -138,7 +138,10 @@ def _foreign(found: Plan) -> Iterator[Text]:
     if found.uncounted:
         shown = ", ".join(found.uncounted[:3]) + (", ..." if len(found.uncounted) > 3 else "")
         what = counted(len(found.uncounted), "foreign message has", "foreign messages have")
-        yield Text(f"{what} no cycle time and are not counted ({shown}); give them one with [bus] foreign_interval.")
+        yield Text(
+            f"{what} no cycle time, and no part in the load ({shown}); give messages of databases one with [bus] "
+            "foreign_interval, and reserved identifiers a [[foreign]] table with a period."
+        )
 
 
 def _load(found: Plan) -> Table:
