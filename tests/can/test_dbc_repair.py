@@ -216,6 +216,58 @@ def test_attributes_without_definition_keep_their_meaning(tmp_path: Path) -> Non
     assert loaded(by_name, tmp_path).messages[1].j1939
 
 
+def test_a_frame_format_may_be_beyond_the_definition(tmp_path: Path) -> None:
+    definition = 'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN";\n'
+    message = loaded(f'{MESSAGE}{definition}BA_ "VFrameFormat" BO_ 11 14;\n', tmp_path).messages[1]
+    assert message.fd
+
+
+def test_a_repaired_file_keeps_the_limits_of_values(tmp_path: Path) -> None:
+    dbc = loaded(f"{MESSAGE}VAL_ 11 b 0;\nnonsense\n", tmp_path)
+    assert dbc.repairs
+    assert [(signal.minimum, signal.maximum) for signal in dbc.messages[0].signals] == [(0, 655), (0, 15)]
+
+
+def test_the_values_of_a_multiplexer_may_be_large_numbers(tmp_path: Path) -> None:
+    """Such as the index and subindex of CANopen objects; only ranges with very many values are refused."""
+    text = (
+        'BO_ 11 Sdo: 8 ECU\n SG_ command M : 5|3@1+ (1,0) [0|7] "" XXX\n SG_ index m2M : 8|24@1+ (1,0) [0|0] "" XXX\n'
+        ' SG_ a m529923 : 32|8@1+ (1,0) [0|0] "" XXX\n SG_ b m2 : 32|8@1+ (1,0) [0|0] "" XXX\n'
+        "SG_MUL_VAL_ 11 index command 2-2;\nSG_MUL_VAL_ 11 a index 529923-529924;\nSG_MUL_VAL_ 11 b index 2-2;\n"
+    )
+    for damage in ("", "nonsense\n"):
+        dbc = loaded(text + damage, tmp_path)
+        signals = {signal.name: signal for signal in dbc.messages[1].signals}
+        assert (signals["a"].multiplexer, signals["a"].selected_by) == ("index", frozenset({529923, 529924}))
+        event: Any = dbc.decode(11, bytes([2 << 5, *(529924).to_bytes(3, "little"), 77, 0, 0, 0]))
+        assert (event.a, event.b) == (77, None)
+    huge = loaded(text.replace("529923-529924", "0-529924"), tmp_path)
+    assert "values of the multiplexer cannot be read, or are too many" in huge.repairs[0]
+
+
+def test_a_multiplexed_multiplexer_may_have_its_mark_in_two_words(tmp_path: Path) -> None:
+    text = (
+        'BO_ 11 M: 8 ECU\n SG_ x M : 0|8@1+ (1,0) [0|0] "" XXX\n SG_ y m3 M : 8|8@1+ (1,0) [0|0] "" XXX\n'
+        ' SG_ z m1 : 16|8@1+ (1,0) [0|0] "" XXX\nSG_MUL_VAL_ 11 y x 3-3;\nSG_MUL_VAL_ 11 z y 1-1;\n'
+    )
+    found = [(each.name, each.multiplexer) for each in loaded(text, tmp_path).messages[1].signals]
+    assert found == [("x", None), ("y", "x"), ("z", "y")]
+
+
+def test_a_signal_that_is_repeated_for_other_values_of_a_multiplexer_is_one(tmp_path: Path) -> None:
+    text = (
+        'BO_ 11 M: 8 ECU\n SG_ x M : 0|8@1+ (1,0) [0|0] "" XXX\n SG_ y m0 : 8|8@1+ (1,0) [0|0] "" XXX\n'
+        ' SG_ y m1 : 8|8@1+ (1,0) [0|0] "" XXX\n SG_ z m1 : 16|8@1+ (1,0) [0|0] "" XXX\n'
+        ' SG_ z m2 : 24|8@1+ (1,0) [0|0] "" XXX\n'
+    )
+    dbc = loaded(text, tmp_path)
+    found = {each.attribute: each.selected_by for each in dbc.messages[1].signals}
+    assert found == {"x": frozenset(), "y": {0, 1}, "z": {1}, "z_2": {2}}, "at other bits it is another signal"
+    for page in (0, 1):
+        event: Any = dbc.decode(11, bytes([page, 5, 6, 7, 0, 0, 0, 0]))
+        assert event.y == 5
+
+
 def test_signals_of_no_message_are_left_out_as_cantools_does(tmp_path: Path) -> None:
     text = (
         'BO_ 3221225472 VECTOR__INDEPENDENT_SIG_MSG: 0 Vector__XXX\n SG_ lost : 0|8@1+ (1,0) [0|0] "" XXX\n'

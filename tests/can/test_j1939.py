@@ -204,6 +204,18 @@ def test_groups_that_cannot_be_decided_are_reported(tmp_path: Path) -> None:
     assert alike.type_of(J1939Id(3, EEC1, 33).pack(), True) is alike.types["M0"]
 
 
+def test_a_message_that_is_repeated_for_other_addresses_is_one_type(tmp_path: Path) -> None:
+    """Otherwise `M where source == 11` would have to be asked of the type whose example has that address."""
+    text = one_byte(dbc_id(3, TSC1, 3, 0), dbc_id(3, TSC1, 11, 0), different=False).replace(" M1:", " M0:")
+    dbc = load(tmp_path, text)
+    assert [message.type_name for message in dbc.messages] == ["M0"]
+    assert "M0: is in the file twice; the first is left out" in dbc.problems
+    for source in (3, 11, 33):
+        assert dbc.type_of(J1939Id(6, TSC1, source, 15).pack(), True) is dbc.types["M0"]
+    different = load(tmp_path, one_byte(dbc_id(3, TSC1, 3, 0), dbc_id(3, TSC1, 11, 0)).replace(" M1:", " M0:"))
+    assert [message.type_name for message in different.messages] == ["M0", "M0_2"]
+
+
 # -- files that do not say it ------------------------------------------------------------------------------------------
 
 

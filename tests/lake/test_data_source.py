@@ -162,13 +162,14 @@ def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, t
     ("options", "message"),
     [
         ({}, "give option 'type' or 'subscription'"),
+        ({"type": "Counter", "dead": "yes"}, "option 'dead' is 'yes'; it must be true or false"),
         ({"type": "Counter", "catalgo": "x"}, "unknown option 'catalgo'; the options are catalog, dbc"),
         ({"type": "Ship"}, "Ship"),
         ({"subscription": "Counter where weight > 3"}, "weight"),
         ({"type": "Counter", "catalog": "/nowhere"}, "cannot read /nowhere/catalog.json, given by option 'catalog'"),
         ({"type": "Counter", "format": "tape"}, "unknown ending 'tape'"),
     ],
-    ids=["nothing", "misspelt", "unknown type", "unknown attribute", "no catalog", "unknown format"],
+    ids=["nothing", "no switch", "misspelt", "unknown type", "unknown attribute", "no catalog", "unknown format"],
 )
 def test_wrong_options_are_named(genus: DataFrameReader, folder: Path, options: dict[str, str], message: str) -> None:
     with pytest.raises(PySparkException) as raised:

@@ -28,6 +28,7 @@ from genus.can._dbc.layout import (
     shift_of,
 )
 from genus.can._j1939.fast_packet import LONGEST_FAST
+from genus.can._j1939.identifier import pgn_of
 from genus.can._j1939.reassembly import LONGEST
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
 
@@ -77,7 +78,7 @@ def read_layouts(
     file = read_database(Path(path))
     protocol = _Protocol(j1939 if not nmea2000 else True, nmea2000, says_j1939(Path(path).read_bytes()))
     found = Layouts(Path(path), file, repairs=file.repairs)
-    messages: list[Message | Did] = [*_without_repeats(found, file.messages), *file.dids]
+    messages: list[Message | Did] = [*_without_repeats(found, protocol, file.messages), *file.dids]
     wanted = [file.name(message.name) for message in messages]
     names = [found.rename(name, found.types.allocate(name)) for name in wanted]
     found.name = found.rename(found.path.stem, found.types.allocate(found.path.stem))
@@ -128,15 +129,25 @@ def _complete_j1939(found: Layouts, *, is_asked: bool, truncated: bool) -> None:
         found.report(hint)
 
 
-def _without_repeats(found: Layouts, messages: tuple[Message, ...]) -> Iterator[Message]:
-    """The messages without those that a later one repeats: of the same name and identifier, empty or equal to it."""
-    later = {(message.name, message.frame_id, message.is_extended_frame): message for message in messages}
-    for message in messages:
-        last = later[message.name, message.frame_id, message.is_extended_frame]
+def _without_repeats(found: Layouts, protocol: _Protocol, messages: tuple[Message, ...]) -> Iterator[Message]:
+    """The messages without those that a later one repeats: of the same name and identifier, empty or equal to it.
+
+    J1939 messages are repeated if they have one parameter group: then their identifiers are only examples.
+    """
+    keys = [_key_of(protocol, message) for message in messages]
+    later = dict(zip(keys, messages, strict=True))
+    for key, message in zip(keys, messages, strict=True):
+        last = later[key]
         if message is last or (message.signals and str(message.signals) != str(last.signals)):
             yield message
         else:
             found.report(f"{found.file.name(message.name)}: is in the file twice; the first is left out")
+
+
+def _key_of(protocol: _Protocol, message: Message) -> tuple[str, int, bool]:
+    is_j1939 = protocol.is_j1939(message)
+    identifier = pgn_of(message.frame_id) if is_j1939 else message.frame_id
+    return message.name, identifier, message.is_extended_frame
 
 
 def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Message) -> MessageLayout:
@@ -146,7 +157,7 @@ def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Messa
         found.report(f"{type_name}: has {message.length} bytes, but a {what} has at most {most}")
     if message.is_container:
         found.report(f"{type_name}: is a container of other messages, which are not decoded")
-    layouts = [_signal(found, signal, message) for signal in message.signals]
+    layouts = _merged([_signal(found, signal, message) for signal in message.signals])
     layout = MessageLayout(
         name=found.file.name(message.name),
         type_name=type_name,
@@ -167,6 +178,27 @@ def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Messa
         more = f" and {len(pairs) - PAIRS_SHOWN} more pairs" if len(pairs) > PAIRS_SHOWN else ""
         found.report(f"{type_name}: signals overlap, and all are decoded: {', '.join(pairs[:PAIRS_SHOWN])}{more}")
     return layout
+
+
+def _merged(layouts: list[SignalLayout]) -> list[SignalLayout]:
+    """The signals; those that several values of a multiplexer select, and that the file repeats for each, are one."""
+    selected: dict[SignalLayout, list[frozenset[int]]] = {}
+    for layout in layouts:
+        if layout.multiplexer is not None:
+            selected.setdefault(_whenever(layout), []).append(layout.selected_by)
+    merged: list[SignalLayout] = []
+    for layout in layouts:
+        by = selected.get(_whenever(layout), [])
+        if len(set(by)) < 2:
+            merged.append(layout)
+        elif layout.selected_by == by[0]:
+            merged.append(msgspec.structs.replace(layout, selected_by=frozenset().union(*by)))
+    return merged
+
+
+def _whenever(layout: SignalLayout) -> SignalLayout:
+    """The signal without the values that select it, and without its comment."""
+    return msgspec.structs.replace(layout, selected_by=frozenset(), comment=None)
 
 
 def _did(found: Layouts, type_name: str, did: Did) -> MessageLayout:

@@ -18,7 +18,8 @@ from cantools.database.can import Message
 from cantools.database.can.database import Database
 from cantools.database.diagnostics.did import Did
 
-from genus.can._dbc.dbc_repair import MOST_DIGITS, MessageParts, Repaired, dbc_text, repair_dbc, shown
+from genus.can._dbc.dbc_numbers import MOST_DIGITS, value_ranges
+from genus.can._dbc.dbc_repair import MessageParts, Repaired, dbc_text, repair_dbc, shown
 from genus.can._dbc.dbc_statements import Part
 from genus.can._dbc.message_parts import messages_of
 from genus.can._logs.log_file import suppress_warnings
@@ -37,13 +38,13 @@ _LONG = rf"0*\d{{{MOST_DIGITS + 1},}}"
 _HUGE = re.compile(
     rf"^[^\S\n]*BO_\s+\S+\s+[^:\n]*:\s*{_LONG}"  # the bytes of a message in DBC
     rf"|:\s*(?:\d+\s*\|\s*{_LONG}|{_LONG}\s*\|\s*\d+)\s*@"  # the bits of a signal
-    rf"|^[^\S\n]*SG_MUL_VAL_\s+\d[^;\n]*-\s*{_LONG}"  # the values of a multiplexer
     rf"|\b(?:length|offset|count|bl)\s*=\s*[\"']{_LONG}"  # KCD and CDD
     rf"|<(?:LENGTH|FRAME-LENGTH|START-POSITION)>\s*{_LONG}"  # ARXML
     rf"|^[^\S\n]*(?:Len|Var|Sig)\s*=[^/\n]*\b{_LONG}",  # SYM
     re.MULTILINE,
 )
 """Sizes with which cantools would use up all memory."""
+_MULTIPLEXING = re.compile(r"^[^\S\n]*SG_MUL_VAL_\s[^;]*", re.MULTILINE)
 _DECLARED = re.compile(r"^[^\S\n]*(?:BO_\s+\d+\s+\w+\s*:|SG_\s+\w+[^\":\n]*:\s*\d+\s*\|)", re.MULTILINE)
 """Lines that declare messages and signals, also in comments."""
 _END: Mapping[str, str] = MappingProxyType({"dbc": "\nBS_:\n"})
@@ -152,8 +153,8 @@ class _Refused(Exception):
 
 def _load(text: str, format: str) -> DatabaseFile:
     """What cantools makes of a text."""
-    if huge := _HUGE.search(text):
-        raise _Refused(f"no message or signal is as large as {shown(huge[0])!r}")
+    if huge := _find_huge(text):
+        raise _Refused(f"no message or signal is as large as {shown(huge)!r}")
     with suppress_warnings("cantools"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cantools deprecates diagnostic data, and warns for each
         try:
@@ -163,6 +164,14 @@ def _load(text: str, format: str) -> DatabaseFile:
     if isinstance(found, Database):
         return DatabaseFile(tuple(found.messages))
     return DatabaseFile((), tuple(found.dids or ()))
+
+
+def _find_huge(text: str) -> str | None:
+    """A size, or a range of a multiplexer's values, with which cantools would use up all memory; None without any."""
+    if huge := _HUGE.search(text):
+        return huge[0]
+    ranges = (found[0] for found in _MULTIPLEXING.finditer(text))
+    return next((each for each in ranges if value_ranges(each) is None), None)
 
 
 def _reason(problem: Exception) -> str:

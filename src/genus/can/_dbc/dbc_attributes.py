@@ -92,8 +92,8 @@ class AttributeRepair:
 
     def _define(self, line: int, found: re.Match[str]) -> None:
         name, type_, choices = found[2], found["type"].upper(), tuple(re.findall(_STRING, found["rest"]))
-        if name == "VFrameFormat" and type_ != "ENUM":
-            type_, choices = "ENUM", FRAME_FORMATS
+        if name == "VFrameFormat":
+            type_, choices = "ENUM", (*choices, *FRAME_FORMATS[len(choices) :])
         if type_ not in EXPECTED.get(name, (type_,)) or (type_ == "ENUM" and not choices):
             self._refused.add(name)
             self.note(line, f"attribute {name} is left out: {type_} is not a type that it can have")

@@ -7,6 +7,9 @@ from genus.can._dbc.dbc_statements import KEYWORDS
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DECIMAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9A-Fa-f]+|\d+)\Z")
+MOST_DIGITS = 5
+"""The longest size, in digits, given to cantools, which builds lists of all bits and of all numbers in a range."""
+_RANGE = re.compile(r"(\d+)\s*-\s*(\d+)")
 _MOST_DIGITS = 400
 """A longer number is damage, and Python refuses to convert very long ones."""
 
@@ -38,6 +41,19 @@ def integer(text: str) -> int | None:
     """
     text = re.sub(r"\.0*\Z", "", text.strip())
     return int(text, 0 if "x" in text.lower() else 10) if _INTEGER.match(text) and len(text) < _MOST_DIGITS else None
+
+
+def value_ranges(text: str) -> list[tuple[int, int]] | None:
+    """The ranges of a multiplexer's values, each with its first and last value; None if one has too many.
+
+    >>> value_ranges("2-2, 529920-529923"), value_ranges("0-100000")
+    ([(2, 2), (529920, 529923)], None)
+    """
+    found = _RANGE.findall(text)
+    if any(len(end) > _MOST_DIGITS for pair in found for end in pair):
+        return None
+    ranges = [(int(low), int(high)) for low, high in found]
+    return None if any(high - low >= 10**MOST_DIGITS for low, high in ranges) else ranges
 
 
 def scale_and_offset(text: str) -> tuple[str, str] | None:

@@ -11,14 +11,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from genus.can._dbc.dbc_attributes import AttributeRepair
-from genus.can._dbc.dbc_numbers import decimal, integer, is_name, quoted, scale_and_offset
+from genus.can._dbc.dbc_numbers import (
+    MOST_DIGITS,
+    decimal,
+    integer,
+    is_name,
+    quoted,
+    scale_and_offset,
+    value_ranges,
+)
 from genus.can._dbc.dbc_statements import UNKNOWN, Part, Statement, split_statements
 from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
 
 EXTENDED_FLAG = 1 << 31
 """This bit of an identifier in a DBC file marks one of 29 bits."""
-MOST_DIGITS = 5
-"""The longest size, in digits, given to cantools, which builds lists of all bits and of all numbers in a range."""
 NO_NODE = "Vector__XXX"
 NO_MESSAGE = "VECTOR__INDEPENDENT_SIG_MSG"
 """The name of a message that holds the signals of no message; cantools leaves it out."""
@@ -33,7 +39,7 @@ _SIGNAL = re.compile(
     r"\s*\((?P<factors>[^()]*)\)\s*(?:\[(?P<range>[^\]\"]*)\])?\s*(?P<rest>.*)",
     re.DOTALL,
 )
-_MARKED = re.compile(r"(?P<name>.*\S)\s+(?:(?P<multiplexer>M)|m\s?(?P<value>\d+|0[xX][0-9A-Fa-f]+)(?P<both>M?))")
+_MARKED = re.compile(r"(?P<name>.*?\S)\s+(?:(?P<multiplexer>M)|m\s?(?P<value>\d+|0[xX][0-9A-Fa-f]+)\s?(?P<both>M?))")
 _RECEIVERS = re.compile(r"\s*[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*")
 _TABLE = re.compile(r"(?P<id>\w+)\s+(?P<name>[^\";]*?\S)\s*(?P<pairs>[-+]?[\d.]\S*\s*\".*)?", re.DOTALL)
 _PAIR = re.compile(r"(?P<value>[-+]?[\w.]+)\s*\"(?P<label>(?:\\.|[^\"\\])*)\"", re.DOTALL)
@@ -244,7 +250,8 @@ class _Repair:
             self.done.note(line, f"{name}: {what}")
         bits = f"{start}|{size}@{found['order']}{found['sign'] or '+'}"
         unit, _ = _unit_and_receivers(found["rest"])
-        return f"SG_ {given}{marker} : {bits} ({factors[0]},{factors[1]}) [0|0] {quoted(unit)} {NO_NODE}"
+        limits = "|".join(_limits(found["range"]) or ("0", "0"))
+        return f"SG_ {given}{marker} : {bits} ({factors[0]},{factors[1]}) [{limits}] {quoted(unit)} {NO_NODE}"
 
     # -- statements about messages -------------------------------------------------------------------------------------
 
@@ -321,10 +328,10 @@ class _Repair:
         found = _matching(_RANGES, statement)
         message, given = self._find_signal(statement, found["id"], found["name"])
         _, multiplexer = self._find_signal(statement, found["id"], found["multiplexer"])
-        ranges = re.findall(r"(\d+)\s*-\s*(\d+)", found["ranges"])
-        if not ranges or any(len(end.lstrip("0")) > MOST_DIGITS for pair in ranges for end in pair):
+        ranges = value_ranges(found["ranges"])
+        if not ranges:
             raise _Unusable("the values of the multiplexer cannot be read, or are too many")
-        values = ", ".join(f"{int(low)}-{int(high)}" for low, high in ranges)
+        values = ", ".join(f"{low}-{high}" for low, high in ranges)
         text = f"SG_MUL_VAL_ {message.number} {given} {multiplexer} {values};"
         message.extras.append(Part(statement.line, text))
 
@@ -399,14 +406,19 @@ def _unit_and_receivers(rest: str) -> tuple[str, str]:
     return unit, receivers
 
 
+def _limits(text: str | None) -> tuple[str, str] | None:
+    """The least and the greatest value of a signal; None if they cannot be read."""
+    low, high, *more = [*map(decimal, (text or "").split("|")), None]
+    return None if low is None or high is None or len(more) != 1 else (low, high)
+
+
 def _oddities(found: re.Match[str], factors: tuple[str, str]) -> Iterator[str]:
     """What is not as it should be in a signal that can be read."""
     if not found["sign"]:
         yield "has no sign and is taken as unsigned"
     if ",".join(factors) != "".join(found["factors"].split()):
         yield f"scale and offset ({shown(found['factors'])}) are taken as {factors[0]} and {factors[1]}"
-    limits = (found["range"] or "").split("|")
-    if len(limits) != 2 or any(decimal(limit) is None for limit in limits):
+    if _limits(found["range"]) is None:
         yield "its limits cannot be read"
     unit, receivers = _unit_and_receivers(found["rest"])
     if found["rest"].count('"') != 2 or '"' in unit:

@@ -141,11 +141,19 @@ def parse_options(options: Mapping[str, str]) -> SourceQuery:
     known = {name.lower() for name in _OPTIONS}
     if unknown := sorted(name for name in options if name.lower() not in known):
         raise LakeError(f"unknown option {unknown[0]!r}; the options are {', '.join(_OPTIONS)}")
-    if options.get("dead", "false").lower() == "true":
+    if is_on(options, "dead"):
         return DeadLetterQuery(_catalog_text(options))
     if not (text := options.get("subscription") or options.get("type")):
         raise LakeError("the query has no type; give option 'type' or 'subscription'")
     return EventQuery(_catalog_text(options), text)
+
+
+def is_on(options: Mapping[str, str], name: str) -> bool:
+    """Whether a switch is `true`; LakeError if it is neither that nor `false`."""
+    text = options.get(name, "false")
+    if text.lower() not in ("true", "false"):
+        raise LakeError(f"option {name!r} is {text!r}; it must be true or false")
+    return text.lower() == "true"
 
 
 def _catalog_text(options: Mapping[str, str]) -> str:
@@ -164,7 +172,7 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
     """Chooses the formats of files by options."""
     path = options.get("dbc")
-    switches: dict[str, Any] = {each: options[each].lower() == "true" for each in _DBC_SWITCHES if each in options}
+    switches: dict[str, Any] = {each: is_on(options, each) for each in _DBC_SWITCHES if each in options}
     if path is None or not switches:
         return FormatChooser(options.get("format"), options.get("mapping"), path)
     from genus.can._dbc import load_dbc  # needs cantools, an extra

@@ -63,6 +63,7 @@ def register_data_source(spark: SparkSession) -> None:
     | `catalog` | a catalog file, or the folder of a lake; the types of `dbc` are added to it. A lake has its own |
     | `format`, `mapping`, `dbc` | as in `Lake.ingest` |
     | `truncated` | `true` decodes frames that are shorter than their message as far as they reach |
+    | `j1939`, `nmea2000` | `true` for logs of such buses, if the file does not say it; `false` for those of others |
     | `dead` | `true` returns the dead letters instead of events |
     | `splitBytes` | the number of bytes that a task reads |
     | `maxFilesPerTrigger` | on a stream: the most files in a batch, those of the lake or those that landed |
