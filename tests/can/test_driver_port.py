@@ -212,8 +212,23 @@ def test_a_frame_that_would_have_won_against_a_later_one_is_not_in_the_driver_an
     setup.receive(frame(5, node=2))
     assert len(setup.driver.frames) == 1, "a more urgent frame proves nothing"
     setup.receive(frame(20, node=2))
-    assert setup.kinds()[-3:] == ["gone", "lost", "taken"]
+    assert setup.kinds()[-4:] == ["gone", "receive", "lost", "taken"]
     assert [each.priority for each in setup.driver.frames] == [10, 10]
+
+
+@pytest.mark.parametrize("loser", [frame(20, node=2), Frame(0x7FF, b"", extended=False)])
+def test_all_frames_pass_while_one_is_not_confirmed_so_that_a_lost_echo_is_found(loser: Frame) -> None:
+    setup = Setup()
+    setup.machine.accept((0, 0x3F80))
+    setup.load(frame(10, node=7))
+    filters = setup.driver.filters
+    setup.wait(CONFIRM_TIMEOUT_NS)
+    assert setup.driver.filters == (), "its node has no subscription that would let others pass"
+    setup.receive(loser)
+    assert setup.kinds()[-2:] == ["gone", "taken"], "the machine does not get what it did not ask for"
+    assert setup.driver.filters == filters
+    setup.echo()
+    assert setup.kinds()[-1] == "sent"
 
 
 def test_on_a_silent_bus_the_frame_is_given_up_after_a_while_unless_the_controller_has_errors() -> None:

@@ -138,7 +138,10 @@ def _foreign(found: Plan) -> Iterator[Text]:
     if found.uncounted:
         shown = ", ".join(found.uncounted[:3]) + (", ..." if len(found.uncounted) > 3 else "")
         what = counted(len(found.uncounted), "foreign message has", "foreign messages have")
-        yield Text(f"{what} no cycle time, and the load leaves that out ({shown}); [bus] foreign_interval gives one.")
+        yield Text(
+            f"{what} no cycle time, and the load leaves that out ({shown}); [bus] foreign_interval gives one to "
+            "messages of databases, and a [[foreign]] table to reserved identifiers."
+        )
 
 
 def _load(found: Plan) -> Table:

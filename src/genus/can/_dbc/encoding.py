@@ -151,7 +151,7 @@ class MessageEncoder:
         if layout.is_float:
             self._refuse(layout, f"is {value!r}, more than a float of {layout.length} bits holds")
         low, high = sorted((layout.scaled(layout.raw_range[0]), layout.scaled(layout.raw_range[1])))
-        self._refuse(layout, f"is {value!r}; its {layout.length} bits hold {low} to {high}")
+        self._refuse(layout, f"is {value!r}; its {layout.length} bits hold {_shown(low)} to {_shown(high)}")
 
     def _refuse(self, layout: SignalLayout, why: str) -> NoReturn:
         raise EventError(f"{self.layout.type_name}.{layout.attribute} {why}")
@@ -221,3 +221,8 @@ def _has_overlaps(layout: MessageLayout) -> bool:
 def _masks(signal: SignalLayout) -> tuple[int, int]:
     mask = signal.mask << signal.shift
     return (0, mask) if signal.big_endian else (mask, 0)
+
+
+def _shown(bound: float) -> str:
+    """A bound without the rounding errors of its factor."""
+    return repr(float(f"{bound:.12g}")) if isinstance(bound, float) else str(bound)

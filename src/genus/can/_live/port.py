@@ -92,6 +92,8 @@ class DriverPort:
         self._accepted: Accept | None = None
         self._own: dict[Filter, None] = {}
         """Filters by which echoes pass."""
+        self._is_watching = False
+        """Whether all frames pass, to see by them what became of a frame that is not confirmed."""
         self._is_off = self._is_polled_off = self._is_passive = False
         if self.confirmation is Confirmation.NONE:
             self._warn_of_promises()
@@ -267,7 +269,15 @@ class DriverPort:
         extended = [(value, mask, True) for value, mask in self._accepted.filters]
         standard = [(value, mask, False) for value, mask in self._accepted.standard]
         accepted = (*extended, *standard)
-        self._driver.set_filters((*accepted, *self._own) if accepted else ())
+        self._driver.set_filters((*accepted, *self._own) if accepted and not self._is_watching else ())
+
+    def _watch(self) -> None:
+        """Let all frames pass while a frame is reported as not confirmed: one that loses against it is a proof."""
+        is_needed = any(entry is not None and entry.reported for entry in self._in_driver)
+        if is_needed != self._is_watching:
+            self._is_watching = is_needed
+            if self._accepted is not None:
+                self._set_filters()
 
     def _is_accepted(self, frame: Frame) -> bool:
         """Whether the machine wants a frame, which may have passed a filter that is there for echoes."""
@@ -294,26 +304,31 @@ class DriverPort:
         entry = self._in_driver[mailbox]
         assert entry is not None
         self._in_driver[mailbox] = None
+        self._watch()
         self.counts["sent"] += 1
         self.machine.sent(entry.frame, at)
         self.machine.wake(now)  # what is next is chosen by the present time, not by that of the stamp
 
     def _receive_from_other(self, frame: Frame, at: int, now: int, is_rx: bool) -> None:
+        passes_all = self._is_watching
+        if is_rx and passes_all:
+            self._give_up_losers(frame, now)
         if not frame.extended and not (self._accepted and self._accepted.standard):
             return self.ignore("not a 29-bit data frame")
-        if self._own and not self._is_accepted(frame):
+        if (self._own or passes_all) and not self._is_accepted(frame):
             return self.ignore("for echoes only")
         self.counts["received"] += 1
         self.machine.receive(frame, at)
-        has_frames = False
-        for mailbox, entry in enumerate(self._in_driver):
-            has_frames = has_frames or entry is not None or self._waiting[mailbox] is not None
-            if entry is not None and entry.reported and is_rx and arbitration_key(frame) > arbitration_key(entry.frame):
-                self._give_up(mailbox, now, "never confirmed")  # it would have won against this frame
-        if has_frames:
+        if any(each is not None for each in (*self._in_driver, *self._waiting)):
             self.machine.lost(now)
         else:
             self.machine.wake(now)
+
+    def _give_up_losers(self, frame: Frame, now: int) -> None:
+        """Give up the frames that are not confirmed and would have won against one that was received."""
+        for mailbox, entry in enumerate(self._in_driver):
+            if entry is not None and entry.reported and arbitration_key(frame) > arbitration_key(entry.frame):
+                self._give_up(mailbox, now, "never confirmed")
 
     # -- what did not come back ----------------------------------------------------------------------------------------
 
@@ -325,6 +340,7 @@ class DriverPort:
             self._stop_probing(now)
         elif not entry.reported:
             entry.reported = True
+            self._watch()
             self.counts["not confirmed in time"] += 1
             self.machine.unconfirmed(entry.frame, now, gone=False)
         elif now - entry.since >= GIVE_UP_NS:
@@ -343,6 +359,7 @@ class DriverPort:
                 self._echoes.expect(entry.frame, now)
                 self.counts["sent"] += 1
                 self.machine.sent(entry.frame, now)
+        self._watch()
 
     def _warn_of_promises(self) -> None:
         self.counts["interface does not confirm what was sent"] = 1
@@ -360,6 +377,7 @@ class DriverPort:
         """The driver has lost a frame, or its confirmation: send it again, unless its mailbox was loaded since."""
         entry, self._in_driver[mailbox] = self._in_driver[mailbox], None
         assert entry is not None
+        self._watch()
         self._driver.flush()
         self._echoes.expect(entry.frame, now)
         self.counts[reason] += 1
@@ -395,6 +413,7 @@ class DriverPort:
             if entry is not None:
                 self._echoes.expect(entry.frame, now)
         self._in_driver, self._waiting = [None for _ in MAILBOXES], [None for _ in MAILBOXES]
+        self._watch()
         self.machine.bus_off(now)
 
     def _return_to_bus(self, now: int) -> None:
