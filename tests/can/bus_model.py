@@ -23,11 +23,11 @@ class Job:
     released: int
     frames: list[int]
     channel: ChannelSpec | None = None
-    identifier: int = 0
+    identifier: float = 0
     fresh_at: int = 0
     failures: int = 0
 
-    def key(self, now: int, arbitrated: int, level: int) -> tuple[int, ...]:
+    def key(self, now: int, arbitrated: int, level: int) -> tuple[float, ...]:
         """The key in arbitration; the smallest wins."""
         if self.channel is None or self.channel.qos_class != "soft":
             return (self.identifier,)

@@ -108,6 +108,28 @@ def test_a_program_that_takes_too_long_is_told(world: World) -> None:
     assert all((each.due_ns - 2 * MS) % (10 * MS) == 0 for each in told)
 
 
+def test_a_task_goes_on_though_its_handlers_fail(world: World) -> None:
+    bus = open_bus("sim:plant?name=sensor")
+    open_bus("sim:plant?name=logger")
+    world.run("1s")
+    starts: list[int] = []
+
+    def task() -> None:
+        starts.append(world.now_ns)
+        bus.sleep("35ms" if len(starts) == 2 else "0ms")
+
+    def fail(late: LateStart) -> None:
+        raise ValueError(late)
+
+    done = bus.every("10ms", task, offset="2ms", on_late=fail)
+    with pytest.raises(ValueError, match="LateStart"):  # a simulation tells at once, a live bus logs it
+        world.run("200ms")
+    world.run("100ms")
+    assert done.timing.starts == len(starts) >= 12
+    with pytest.raises(BusError, match="None cannot be called every period"):
+        bus.every("10ms", None)  # type: ignore[arg-type]
+
+
 def test_the_lead_of_a_task_is_shorter_than_the_period(world: World) -> None:
     bus = open_bus("sim:plant?name=sensor")
     beats = bus.channel(Beat, "hard:10ms")

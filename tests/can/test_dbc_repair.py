@@ -238,7 +238,7 @@ def test_the_values_of_a_multiplexer_may_be_large_numbers(tmp_path: Path) -> Non
     for damage in ("", "nonsense\n"):
         dbc = loaded(text + damage, tmp_path)
         signals = {signal.name: signal for signal in dbc.messages[1].signals}
-        assert (signals["a"].multiplexer, signals["a"].selected_by) == ("index", {529923, 529924})
+        assert (signals["a"].multiplexer, signals["a"].selected_by) == ("index", frozenset({529923, 529924}))
         event: Any = dbc.decode(11, bytes([2 << 5, *(529924).to_bytes(3, "little"), 77, 0, 0, 0]))
         assert (event.a, event.b) == (77, None)
     huge = loaded(text.replace("529923-529924", "0-529924"), tmp_path)

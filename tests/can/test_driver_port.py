@@ -15,6 +15,10 @@ from genus.can._live.error_frames import (
     CONTROLLER,
     NO_ACKNOWLEDGEMENT,
     RESTARTED,
+    RX_OVERFLOW,
+    RX_PASSIVE,
+    RX_WARNING,
+    TX_OVERFLOW,
     TX_PASSIVE,
     TX_TIMEOUT,
     TX_WARNING,
@@ -358,6 +362,23 @@ def test_an_attempt_that_fails_and_a_state_that_changes_are_told() -> None:
     for flags in (TX_WARNING, TX_PASSIVE, TX_WARNING, ACTIVE):
         setup.error(CONTROLLER, bytes([0, flags]))
     assert setup.kinds() == ["taken", "failed", "error_passive", "error_active"]
+
+
+WITH_ERRORS = (TX_WARNING, RX_WARNING, TX_PASSIVE, RX_PASSIVE, TX_WARNING | RX_WARNING, TX_PASSIVE | RX_PASSIVE)
+
+
+@given(st.lists(st.sampled_from((*WITH_ERRORS, ACTIVE, RX_OVERFLOW, TX_OVERFLOW)), max_size=12))
+def test_warnings_and_passive_states_are_told_once_and_so_is_their_end(states: list[int]) -> None:
+    """As Linux reports them: from the warning on, of either counter, until both are below it."""
+    setup = Setup()
+    expected: list[str] = []
+    for state in states:
+        setup.error(CONTROLLER, bytes([0, state]))
+        if state in WITH_ERRORS and expected[-1:] != ["error_passive"]:
+            expected.append("error_passive")
+        elif state == ACTIVE and expected[-1:] == ["error_passive"]:
+            expected.append("error_active")
+    assert setup.kinds() == expected
 
 
 @given(st.integers(0, (1 << 29) - 1), st.binary(max_size=8))

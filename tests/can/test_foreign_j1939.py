@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can import Frame, J1939Broadcast, J1939Id
+import can
+from genus import Catalog, open_bus
+from genus.can import Frame, J1939Broadcast, J1939Id, load_dbc
+from genus.can._foreign.collisions import LiveCollision, find_live_collisions
+from genus.can._foreign.databases import Databases
 from genus.can._foreign.filters import TRANSPORT
+from genus.can._wire.frame import Identifier
 from genus.errors import BusError, EventError
 from tests.can.test_foreign import MS, Driven
 from tests.examples import examples
@@ -149,3 +154,47 @@ def test_decoding_is_the_inverse_of_encoding_addresses_included(
     (found,) = driven.events
     wanted = (torque, source, priority, 0 if destination is None else destination)
     assert (found.torque, found.source, found.priority, found.destination) == wanted
+
+
+# -- beside nodes of Genus ---------------------------------------------------------------------------------------------
+
+
+def test_a_node_whose_frames_look_like_j1939_is_found(truck: Path) -> None:
+    """What a database claims never gets to the node, so each such number must be told."""
+    databases = Databases([load_dbc(truck)])
+    nodes = [*range(1, 6), 39, 40, 44, 47, 48, 60, 63, 64, 65, 100, 122, 126]
+    found = {each.identifier.node: each for number in nodes for each in _certain(databases, number)}
+    ids = (
+        Identifier(priority, node, etag)
+        for node in nodes
+        for priority in range(32)
+        for etag in range(128, 1 << 14, 256)
+    )
+    claimed = {identifier.node for identifier in ids if databases.knows(Frame(identifier.pack()))}
+    assert found.keys() == claimed
+    assert {1, 2, 3, 44, 47, 64} <= claimed, "TSC1 is group 0, packets of long messages are 0xEB00, EEC1 is 0xF004"
+    assert all(databases.knows(Frame(each.identifier.pack())) for each in found.values())
+
+
+def _certain(databases: Databases, number: int) -> list[LiveCollision]:
+    return [each for each in find_live_collisions(databases.messages, number, None) if each.is_certain]
+
+
+def test_nodes_that_look_like_j1939_are_refused_or_told_in_one_line(
+    truck: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = tmp_path / "city.json"
+    Catalog.update(catalog)
+    address = f"can:virtual?channel=looks&database={truck}&catalog={catalog}&synchronised=no&number="
+    with pytest.raises(BusError, match="which this node uses for its channels; give this node another number"):
+        open_bus(f"{address}44")
+    with open_bus(f"{address}5"):
+        assert caplog.text.count("let no node have the numbers 1, 2, 3, 40, ") == 1
+
+
+def test_closing_sends_long_messages_to_their_end(truck: Path) -> None:
+    with can.Bus(interface="virtual", channel="long") as device:
+        with open_bus(f"can:virtual?channel=long&database={truck}") as bus:
+            bus.publish(bus.types["DM1"](lamp=1, code=7))
+        sent = [message.data[0] for message in iter(lambda: device.recv(0), None)]
+    assert sent == [0x20, 1, 2], "the announcement, and two packets at the pace of J1939"

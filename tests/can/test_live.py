@@ -13,15 +13,20 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import can
 from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
-from genus.can import ChannelConflict, NotBound, open_broker
+from genus.can import ChannelConflict, NotBound, OffTheBus, open_broker
+from genus.can._live import host as host_module
 from genus.can._live.address import parse_address
+from genus.can._live.host import LiveHost
 from genus.can._live.interface_options import interface_arguments, known_options
 from genus.can._live.interfaces import PROFILES, UNKNOWN
 from genus.can._live.link import open_host
+from genus.can._node.node import Node
 from genus.can._node.troubles import EventMissing
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
+from genus.can._wire.length import Timing
 from genus.errors import BusError, EventError, SubscriptionError
 
 GROUP = "239.74.163.9"
@@ -201,6 +206,8 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         ("can:virtual?bitrate=0", "bitrate is 0"),
         ("can:virtual?bitrat=500k", "did you mean 'bitrate'"),
         ("can:virtual?recieve_own_messages=1", "did you mean 'receive_own_messages'"),
+        ("can:virtual?banks=2&number=3&banks=4", "banks is given more than once"),
+        ("can:soketcan?channel=can0", "did you mean 'socketcan'"),
         ("can:carrier-pigeon", "cannot be opened"),
         ("can:socketcan?channel=nocan9", "cannot be opened"),
         ("can:virtual?number=400&catalog=CATALOG", "1..126"),
@@ -257,6 +264,7 @@ class TestInterfaceOptions:
                 {"channel": "0", "bitrate": 500_000, "data_bitrate": 2_000_000, "fd": True},
             ),
             ("socketcan?channel=can0&bitrate=500k", {"channel": "can0"}),
+            ("socketcan?channel=no&local_loopback=no", {"channel": "no", "local_loopback": False}),
             ("slcan?channel=x&f_clock=8000000&brp=1", {"channel": "x", "f_clock": "8000000", "brp": "1"}),
             ("kvaser?channel=0&tseg1=5", {"channel": "0", "tseg1": "5", "bitrate": 1_000_000}),
         ],
@@ -351,6 +359,52 @@ def test_an_exception_in_a_thread_is_logged_and_does_not_stop_it(
         channel.publish(Beacon(number=1))
         assert inbox.get(5) == Beacon(number=1)
     assert "ZeroDivisionError" in caplog.text
+
+
+class FailingBus(can.BusABC):
+    """An interface whose library raises whatever it likes, until it is repaired."""
+
+    channel_info = "failing"
+    failing = False
+
+    def __init__(self, problem: Exception) -> None:
+        self.problem = problem
+        super().__init__(channel=0)
+
+    def _recv_internal(self, timeout: float | None) -> tuple[can.Message | None, bool]:
+        if self.failing:
+            raise self.problem
+        time.sleep(0.001)
+        return None, True
+
+    def send(self, msg: can.Message, timeout: float | None = None) -> None:
+        if self.failing:
+            raise self.problem
+
+
+@pytest.mark.parametrize("problem", [can.CanOperationError("gone"), OSError("gone"), ValueError("gone")])
+def test_an_interface_that_died_is_told_once_and_may_come_back(
+    problem: Exception, catalog: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(host_module, "_FAILING_S", 0.0)
+    troubles: list[object] = []
+    node = Node(1, timing=Timing(500_000), catalog=Catalog.load(catalog), number=1, synchronised=False)
+    bus = FailingBus(problem)
+    host = LiveHost(node, bus, PROFILES["udp_multicast"])
+    try:
+        host.call(node.start)
+        host.call(lambda now: node.announce(Beacon, NonReal(), now, on_trouble=troubles.append))
+        sent = host.counters()["sent"]
+        bus.failing = True
+        assert eventually(lambda: bool(troubles))
+        bus.failing = False
+        assert eventually(lambda: host.counters()["sent"] > sent), "it claims its number again"
+        text = "gone" if not isinstance(problem, ValueError) else "ValueError: gone"
+        assert host.counters()[f"receive failed: {text}"] > 0
+        assert caplog.text.count("nothing can be read") == caplog.text.count("can be read again") == 1
+        assert [type(each) for each in troubles] == [OffTheBus]
+    finally:
+        host.close()
 
 
 # -- what was sent -----------------------------------------------------------------------------------------------------

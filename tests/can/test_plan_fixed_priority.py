@@ -20,7 +20,7 @@ def observed(messages: Sequence[Message], first: Sequence[int], until: int) -> d
     )
     arrivals.reverse()
     by_rank = {message.rank: message for message in messages}
-    waiting: list[tuple[int, int]] = []
+    waiting: list[tuple[float, int]] = []
     worst = dict.fromkeys((message.name for message in messages), 0)
     now = 0
     while arrivals or waiting:

@@ -286,7 +286,9 @@ def test_a_guardian_lets_hard_frames_start_in_their_windows_only() -> None:
     one.controller.load(1, frame(20))
     bus.at(800 * BIT, lambda: one.controller.load(0, frame(0)))
     bus.run(5000 * BIT)
-    assert [(entry[0], entry[3].priority) for entry in one.log] == [(460, 0), (620, 20), (1460, 0)]
+    sent = [(at, frame.priority) for at, _, kind, frame in one.log if kind == "sent"]
+    assert sent == [(460, 0), (620, 20), (1460, 0)]
+    assert one.times_of("lost") == [300, 1300], "it is called when a frame may start that was held back on an idle bus"
 
 
 def test_a_guardian_without_windows_never_lets_a_hard_frame_start() -> None:

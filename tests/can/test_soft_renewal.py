@@ -1,6 +1,7 @@
 """The priority of a soft frame is renewed: at each arbitration it is what its slack says now, up to one level."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,10 @@ from genus.can._node.node import Node
 from genus.can._node.tx_queue import OutgoingEvent, soft_priority
 from genus.can._plan.calendar import Slot
 from genus.can._sim.bus import SimBus
+from genus.can._sim.controller import BusGuardian, Controller
 from genus.can._sim.faults import FrameErrors
 from genus.can._sim.simulation import Host
+from genus.can._sim.trace import Trace
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame
 from genus.can._wire.length import Timing
 from genus.can._world.scenario import ScenarioRun
@@ -22,12 +25,19 @@ from genus.testing._systems import random_system
 from tests.examples import examples
 
 MS = 1_000_000
+LEVEL_NS = Timing(1_000_000).worst_case_ns(8)
 
 
-def staleness(host: Host) -> int | None:
-    """By how many levels the soft frame in a mailbox is less urgent than its slack says now; None without one."""
-    frame = host.controller.frames[EVENT_TRIGGERED]
+def staleness(host: Host, bus: SimBus) -> int | None:
+    """By how many levels a soft frame that may start now is less urgent than its slack says; None without one.
+
+    A frame that the station's guardian holds back takes no part in the arbitration, whatever its priority. When it is
+    let in, it does.
+    """
+    frame, guardian = host.controller.frames[EVENT_TRIGGERED], host.controller.guardian
     if frame is None or not isinstance(host.machine, Node):
+        return None
+    if guardian is not None and guardian.earliest_start(frame, bus.now) > bus.now:
         return None
     queue = host.machine._context.queue
     owner = queue._owner
@@ -43,7 +53,7 @@ def observe(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Counter[int]
         hosts, start = run.world.simulation.hosts, SimBus._start
 
         def observed(self: SimBus, senders: list[object], key: int) -> None:
-            stale = (staleness(host) for host in hosts.values() if host.controller in self.pending)
+            stale = (staleness(host, self) for host in hosts.values() if host.controller in self.pending)
             found.update(each for each in stale if each is not None)
             start(self, senders, key)  # type: ignore[arg-type]
 
@@ -93,8 +103,9 @@ def test_soft_priorities_are_at_most_one_level_old_in_many_systems(monkeypatch: 
             seconds=0.4,
             pattern=PATTERNS[seed % len(PATTERNS)],
             exact_lengths=bool(seed % 2),
+            guards=bool(seed // 2 % 2),
             clocks="perfect",
-            faults=(FrameErrors(p=0.1),),
+            faults=(FrameErrors(p=(0.1, 0.1, 0.45)[seed % 3]),),
         )
         found += observe(scenario, monkeypatch)
     assert found.total() > 100_000
@@ -141,3 +152,24 @@ def test_the_own_hard_frame_renews_the_soft_one(fails: bool) -> None:
     (renewed,) = (output.frame for output in node.take() if isinstance(output, Load))
     assert renewed is not None
     assert (soft.id >> PRIORITY_SHIFT) - (renewed.id >> PRIORITY_SHIFT) == 3
+
+
+def test_a_soft_frame_that_a_guardian_lets_in_on_an_idle_bus_competes_with_its_present_priority() -> None:
+    """It was loaded 1.5 ms ago and no frame was on the wire since; a less urgent one of another station begins now."""
+    catalog, bus = Catalog(), SimBus(1_000_000, trace=Trace())
+    catalog.register(Note)
+    node = Node(1, name="one", timing=bus.timing, catalog=catalog, number=1, synchronised=False)
+    guardian = BusGuardian(interval_ns=1_500_000)
+    host, other = Host(node, bus.attach(Controller(1, guardian=guardian)), bus), bus.attach(Controller(2))
+    host.call(node.start)
+    host.call(lambda now: node.announce(Note, Soft(deadline="9ms"), now))
+    bus.run(20 * MS)
+    for count in range(2):
+        host.call(partial(node.publish, Note(count=count)))
+    bus.at(21_500_000, lambda: other.load(0, Frame(50 << PRIORITY_SHIFT)))
+    bus.run(23 * MS)
+    assert bus.trace is not None
+    found = [(each.start_ns, each.id >> PRIORITY_SHIFT) for each in bus.trace.passages if each.start_ns >= 20 * MS]
+    start_by = 29 * MS - bus.timing.worst_case_ns(1)
+    assert found[:2] == [(at, soft_priority(start_by - at, LEVEL_NS)) for at in (20 * MS, 21_500_000)]
+    assert found[2][1] == 50

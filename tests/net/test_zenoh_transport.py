@@ -197,7 +197,7 @@ def test_closing_is_quick_and_leaves_no_thread(address: str) -> None:
     with participant(address) as (a, _), participant(address) as (b, _):
         a.subscribe("r/**", kept=True)
         b.sender("r/x/y/z", Sending(keep=True, reliable=True)).put(b"x", b"")
-    wait_for(lambda: threading.active_count() == before)
+    wait_for(lambda: threading.active_count() <= before)
     a.close()
     with pytest.raises(BusError, match="not open"):
         a.subscribe("r/**")

@@ -364,7 +364,7 @@ class Bus:
             The task: `cancel()` ends it, `timing` says how its starts kept their times.
 
         Raises:
-            BusError: A time cannot be read, or the period is zero.
+            BusError: A time cannot be read, the period is zero, or the function cannot be called.
 
         >>> from genus import open_bus
         >>> with open_bus() as bus:

@@ -162,6 +162,8 @@ class PeriodicTask:
     ) -> None:
         if period_ns < 1:
             raise BusError("a period must be longer than 0")
+        if not callable(function):
+            raise BusError(f"{function!r} cannot be called every period; give a function without arguments")
         self._clock, self._period_ns, self._function = clock, period_ns, function
         self._offset_ns, self._tolerance_ns, self._on_late, self._is_known = offset_ns, tolerance_ns, on_late, is_known
         self._is_cancelled = False
@@ -206,9 +208,11 @@ class PeriodicTask:
         late = max(0, late)
         left_out, due = late // self._period_ns, self._due_ns + late // self._period_ns * self._period_ns
         self._due_ns = due + self._period_ns
-        self._count(due, late % self._period_ns, left_out)
         try:
-            self._function()
+            try:
+                self._count(due, late % self._period_ns, left_out)
+            finally:
+                self._function()  # also if the handler of late starts fails
         except Exception:
             self._wait()
             raise

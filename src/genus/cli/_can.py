@@ -35,4 +35,5 @@ def can() -> None:
     """Plan channels, simulate them under faults, run them, decode logs.
 
     BUS is like can:socketcan?channel=can0 or can:udp_multicast: any interface of python-can, and its options.
+    With &database=car.dbc the frames that this file describes are events, too.
     """

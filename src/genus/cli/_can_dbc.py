@@ -165,6 +165,16 @@ def _say_remarks(dbc: "Dbc") -> None:
         click.echo(f"problem: {problem}", err=True)
 
 
+def _mention_remarks(dbc: "Dbc", file: Path) -> None:
+    """Say that there are repairs and problems; a file may have hundreds, so only one problem is shown at once."""
+    if len(dbc.problems) == 1:
+        click.echo(f"genus: {file}: {dbc.problems[0]}", err=True)
+    several = len(dbc.problems) if len(dbc.problems) > 1 else 0
+    counts = [counted(count, what) for count, what in ((len(dbc.repairs), "repair"), (several, "problem")) if count]
+    if counts:
+        click.echo(f"genus: {file}: {' and '.join(counts)}; `genus can types {file}` lists them", err=True)
+
+
 @click.command()
 @click.argument("log", type=PATH)
 @click.option(
@@ -213,6 +223,7 @@ def decode(
     if append and output is None:
         raise click.UsageError("--append goes with --out")
     dbc = load_dbc(database, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
+    _mention_remarks(dbc, database)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
     decoding = Decoding(dbc, read_log(log, format_), asked, channel)
     written = 0

@@ -266,7 +266,7 @@ def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: flo
         except queue.Empty:
             continue
         if given is None:
-            break
+            return published, refused
         if isinstance(given, Exception):
             raise given
         try:
@@ -276,6 +276,8 @@ def _publish_lines(channel: EventChannel[Any], stop: threading.Event, until: flo
             refused += 1
             reason = problem.message if isinstance(problem, click.ClickException) else str(problem)
             click.echo(f"genus: event {published + refused}: {reason}", err=True)
+    if not stop.is_set():
+        click.echo("genus: --for was over before the input had ended", err=True)
     return published, refused
 
 

@@ -96,7 +96,7 @@ def _show(found: Plan) -> None:
 def _headline(system: System) -> str:
     timing = system.bus.timing
     data = f", data at {format_bitrate(timing.data_bitrate)}" if timing.data_bitrate else ""
-    counts = f"{len(system.channels)} channels, {len(system.nodes)} nodes"
+    counts = f"{counted(len(system.channels), 'channel')}, {counted(len(system.nodes), 'node')}"
     return f"{system.source}: {format_bitrate(timing.bitrate)}{data}, {counts}"
 
 
@@ -138,7 +138,7 @@ def _foreign(found: Plan) -> Iterator[Text]:
     if found.uncounted:
         shown = ", ".join(found.uncounted[:3]) + (", ..." if len(found.uncounted) > 3 else "")
         what = counted(len(found.uncounted), "foreign message has", "foreign messages have")
-        yield Text(f"{what} no cycle time and are not counted ({shown}); give them one with [bus] foreign_interval.")
+        yield Text(f"{what} no cycle time, and the load leaves that out ({shown}); [bus] foreign_interval gives one.")
 
 
 def _load(found: Plan) -> Table:

@@ -111,7 +111,10 @@ def load_for(sources: Iterable[str], address: str) -> list[type]:
 
         loaded += [cls for cls in address_types(address).values() if cls not in loaded]
     if not loaded:
-        raise click.UsageError("Missing option '-t' / '--types'.", click.get_current_context())
+        or_database = (
+            " On a CAN bus, database=FILE in the address gives types, too." if address.startswith("can:") else ""
+        )
+        raise click.UsageError(f"Missing option '-t' / '--types'.{or_database}", click.get_current_context())
     return loaded
 
 

@@ -28,7 +28,10 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 FORMAT_OPTIONS = (
     click.option(
-        "--format", "format_", metavar="FORMAT", help="Such as genus, jsonl, csv, parquet, log [by the ending]."
+        "--format",
+        "format_",
+        metavar="FORMAT",
+        help="Such as genus, jsonl, csv, parquet, log, asc [by the ending; with --dbc by the content].",
     ),
     click.option(
         "--mapping", type=EXISTING, metavar="FILE", help="Which type and attributes the fields of a file are."

@@ -120,7 +120,9 @@ class Lake(LakeTables):
         """
         store = SparkStore(spark, path)
         if (text := store.state().catalog) is None:
-            raise LakeError(f"{store.path} is not a lake; create one with Lake.create or `genus lake init`")
+            raise LakeError(
+                f"{store.path} is not a lake; create one with Lake.create or `genus lake init LAKE -t TYPES`"
+            )
         store.check_holds("lake")
         CatalogFile(store.files, store.path).replace(text)
         return cls(spark, path)

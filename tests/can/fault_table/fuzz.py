@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from random import Random
 
 from genus.can._machine import Call, Load
-from genus.can._node.membership import RESERVED_ETAGS
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._wire.frame import ETAG_MASK, Frame
+from genus.can._wire.frame import ETAG_MASK, RESERVED_ETAGS, Frame
 from genus.filters import Subscription
 from tests.can.fault_table.row import Observation, Setting, row
 

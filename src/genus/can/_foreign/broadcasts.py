@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from genus.can._dbc import MessageLayout
 from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id
-from genus.can._j1939.transfer import BROADCAST_PACE_US, J1939Broadcast, J1939Frame
+from genus.can._j1939.transfer import BROADCAST_PACE_US, J1939Broadcast, J1939Frame, count_packets
 from genus.can._node.tx_queue import TxQueue
 from genus.can._wire.frame import CLASSIC_BYTES, Frame
 from genus.errors import EventError
@@ -51,6 +51,13 @@ class Broadcasts:
         known = J1939Id.unpack(frame.id)
         self._waiting.append(_Waiting(J1939Broadcast(layout.pgn, frame.data, known.source), done))
         self._go_on(now)
+
+    @property
+    def left_ns(self) -> int:
+        """How long those that wait take at the pace of J1939, on a bus that has time for them."""
+        begun = len(self._frames)
+        packets = sum(count_packets(len(each.broadcast.data)) + 1 for each in list(self._waiting)[bool(begun) :])
+        return (begun + packets) * BROADCAST_PACE_US * 1000
 
     @property
     def wake_at(self) -> int | None:

@@ -1,14 +1,33 @@
-"""Identifiers of databases that a Genus node may send too, found when a bus is opened with both."""
+"""Identifiers of databases that a Genus node may send too, found when a bus is opened with both.
+
+A message of J1939 has many identifiers: of any priority and source, and the frames of long messages have those of the
+transport protocol. What a database claims never gets to the node, so a node whose frames look like that is not heard.
+"""
 
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from genus.can._dbc import MessageLayout
-from genus.can._wire.frame import Identifier, Priority
+from genus.can._foreign.filters import filters_of
+from genus.can._wire.frame import (
+    BROKER_NODE,
+    ETAG_MASK,
+    ID_MASK,
+    NODE_MASK,
+    NODE_SHIFT,
+    PRIORITY_SHIFT,
+    RESERVED_ETAGS,
+    UNCONFIGURED_NODE,
+    Identifier,
+    Priority,
+)
 from genus.catalog import Catalog
+from genus.targets.can import Pair
 
-RESERVED_ETAGS = 128
+_MIDDLEWARE = (Priority.SYSTEM, Priority.PROTOCOL)
+_CHANNELS = (*range(Priority.HARD, Priority.SOFT_LAST + 1), Priority.NONE, Priority.BULK)
+"""The priorities of the middleware's frames, and of events."""
 
 
 class LiveCollision(msgspec.Struct, frozen=True):
@@ -16,13 +35,19 @@ class LiveCollision(msgspec.Struct, frozen=True):
 
     message: str
     identifier: Identifier
+    """One of those that both may have."""
     user: str
     is_certain: bool
     """Whether it is this node; otherwise a node that has this number."""
+    more_numbers: tuple[int, ...] = ()
+    """Other numbers of nodes whose frames look like those of J1939 messages."""
 
     def __str__(self) -> str:
-        whose = "this node" if self.is_certain else f"a node with the number {self.identifier.node}"
+        numbers = [self.identifier.node, *self.more_numbers]
+        whose = "this node" if self.is_certain else f"a node with the number {numbers[0]}"
         advice = "give this node another number" if self.is_certain else "let no node have that number"
+        if self.more_numbers:
+            advice = f"let no node have the numbers {', '.join(map(str, numbers))}, which J1939 messages look like"
         return (
             f"{self.message} has the identifier {self.identifier.pack():#010x}, which {whose} uses for {self.user}; "
             f"{advice}, or find such identifiers before with `genus can plan` and databases = [...]"
@@ -32,18 +57,47 @@ class LiveCollision(msgspec.Struct, frozen=True):
 def find_live_collisions(
     messages: Iterable[MessageLayout], number: int | None, catalog: Catalog | None
 ) -> Iterator[LiveCollision]:
-    """The messages whose identifiers nodes of Genus may send, by the event tags that a catalog has given by now."""
+    """The messages whose identifiers nodes of Genus may send, those of J1939 with other nodes as one.
+
+    A message with one identifier is compared with the event tags that a catalog has given by now; one with many, of
+    J1939, with all that there may be.
+    """
+    others: dict[int, LiveCollision] = {}
     for message in messages:
-        identifier = Identifier.unpack(message.frame_id)
-        user = _user_of(identifier, catalog) if message.extended else None
-        if user is not None:
-            yield LiveCollision(message.type_name, identifier, user, identifier.node == number)
+        for pair in filters_of([message]).extended:
+            for node in _matching(pair, range(UNCONFIGURED_NODE, BROKER_NODE + 1), NODE_SHIFT):
+                used = _first_use(pair, node, catalog)
+                if used is None:
+                    continue
+                found = LiveCollision(message.type_name, *used, node == number)
+                if found.is_certain or not message.j1939:
+                    yield found
+                else:
+                    others.setdefault(node, found)
+    if others:
+        first, *more = sorted(others)
+        yield msgspec.structs.replace(others[first], more_numbers=tuple(more))
 
 
-def _user_of(identifier: Identifier, catalog: Catalog | None) -> str | None:
-    """What an identifier is for if a node sends it; None if none does."""
-    if identifier.etag < RESERVED_ETAGS:
-        return "the middleware" if identifier.priority in (Priority.SYSTEM, Priority.PROTOCOL) else None
-    if identifier.priority in (Priority.SYSTEM, Priority.PROTOCOL) or catalog is None:
+def _first_use(pair: Pair, node: int, catalog: Catalog | None) -> tuple[Identifier, str] | None:
+    """The first identifier that a pair accepts and a node may send, and what for; None if there is none."""
+    priority = next(_matching(pair, _MIDDLEWARE, PRIORITY_SHIFT), None)
+    etag = next(_matching(pair, range(RESERVED_ETAGS), 0), None)
+    if priority is not None and etag is not None:
+        return Identifier(priority, node, etag), "the middleware"
+    if node == UNCONFIGURED_NODE:
         return None
-    return catalog.type_of(identifier.etag)
+    priority = next(_matching(pair, _CHANNELS, PRIORITY_SHIFT), None)
+    etag = next(_matching(pair, range(RESERVED_ETAGS, ETAG_MASK + 1), 0), None)
+    if priority is None or etag is None:
+        return None
+    is_one = pair.mask & ETAG_MASK == ETAG_MASK
+    user = "its channels" if not is_one else None if catalog is None else catalog.type_of(etag)
+    return None if user is None else (Identifier(priority, node, etag), user)
+
+
+def _matching(pair: Pair, values: Iterable[int], shift: int) -> Iterator[int]:
+    """The values of a part of identifiers that a pair accepts."""
+    field = {PRIORITY_SHIFT: ID_MASK >> PRIORITY_SHIFT, NODE_SHIFT: NODE_MASK >> NODE_SHIFT, 0: ETAG_MASK}[shift]
+    mask = pair.mask >> shift & field
+    return (value for value in values if (pair.value >> shift ^ value) & mask == 0)

@@ -96,7 +96,10 @@ def fit_filters(needed: Filters, banks: int | None, unwanted: Sequence[Traffic] 
     """
     most = MOST_FILTERS if banks is None else banks
     if most < bool(needed.extended) + bool(needed.standard):
-        raise BusError("banks is 1, but identifiers of 11 and of 29 bits are to be received; that takes two filters")
+        raise BusError(
+            "identifiers of 11 and of 29 bits are to be received, but one filter is left for them; give more banks, of "
+            "which a node needs one for the echoes of its own frames"
+        )
     pairs = {True: list(_join_adjacent(needed.extended)), False: list(_join_adjacent(needed.standard))}
     others = {kind: [each for each in unwanted if each.extended is kind] for kind in pairs}
     while len(pairs[True]) + len(pairs[False]) > most:

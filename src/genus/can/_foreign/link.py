@@ -7,11 +7,14 @@ from genus.bus._qos import Keep, NonReal, QoS, nanoseconds
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._foreign.receiver import ForeignInterest
 from genus.can._foreign.sender import ForeignAnnouncement
-from genus.can._node.link import NodeDriver
+from genus.can._node.link import NodeDriver, log
 from genus.can._node.troubles import TroubleHandler
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
+
+CLOSING_MARGIN_S, LONGEST_CLOSING_S = 0.5, 15.0
+"""How long to wait for long messages when a bus is closed: what they take and this more; at most as the longest one."""
 
 
 class DatabaseLink:
@@ -82,9 +85,13 @@ class DatabaseLink:
             self._driver.call(lambda now: self.machine.cancel(interest, now))
 
     def close(self) -> None:
-        """Send nothing again from now on; what waits is still sent."""
+        """Send nothing again from now on; what waits is still sent, for long messages at the pace of J1939."""
         self._driver.call(self.machine.close)
         self._is_open = False
+        broadcasts = self.machine.tx.broadcasts
+        seconds = min(broadcasts.left_ns / 1e9 + CLOSING_MARGIN_S, LONGEST_CLOSING_S)
+        if not self._driver.wait_for(lambda: not len(broadcasts), seconds):
+            log.warning("%d long messages were not sent when the bus was closed", len(broadcasts))
 
     def counters(self) -> dict[str, int]:
         """Events received and frames sent, by type, and frames that became no events, by reason."""

@@ -114,11 +114,6 @@ class ForeignMachine:
             for announcement in list(channel.announcements):
                 self.tx.withdraw(announcement)
 
-    @property
-    def has_frames(self) -> bool:
-        """Whether frames of databases wait to be sent."""
-        return bool(self._queue.fixed_waiting)
-
     def dropped(self) -> Counter[str]:
         """Counters of frames that became no events, and of cyclic frames that were not sent, by reason."""
         cyclic = self.tx.cyclic

@@ -117,9 +117,14 @@ def _check_database(text: str, own: dict[str, str]) -> None:
 
 def _split_options(text: str, query: str) -> dict[str, str]:
     try:
-        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise BusError(f"can:{text}: write options as name=value, joined by &") from None
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BusError(f"can:{text}: {twice} is given more than once")
+    return dict(pairs)
 
 
 def _timing(text: str, bitrate: int, data_bitrate: int | None) -> Timing:

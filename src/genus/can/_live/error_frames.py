@@ -59,4 +59,8 @@ def parse_error(identifier: int, data: bytes) -> ErrorReport:
 
 
 _WITH_ERRORS = RX_WARNING | TX_WARNING | RX_PASSIVE | TX_PASSIVE
-"""States in which a node does not use slots that are planned for an error active controller: counters above 95."""
+"""States in which slots that are planned for an error active controller are not promised: a counter is above 95.
+
+The warning of the receive counter is one of them: Linux reports the higher of both states when it changes, so while
+receive errors keep the state at the warning, transmit errors that reach it are not reported.
+"""

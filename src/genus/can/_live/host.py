@@ -34,6 +34,8 @@ log = logging.getLogger("genus.can")
 MAX_QUEUED_CALLS = 65_536
 """Calls that may wait for slow handlers; more are dropped and counted."""
 _POLL_S = 0.25
+_FAILING_S = 1.0
+"""An interface that nothing could be read from for so long is off the bus."""
 _DRAIN_S = 0.5
 """How long `close` waits for frames that are not confirmed yet, such as final reports."""
 
@@ -52,13 +54,15 @@ class BusDriver:
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.dropped_calls = 0
         self._can_flush = True
+        self._failing_since: int | None = None
+        self._is_dead = False
 
     def send(self, frame: Frame) -> None:
         """Give a frame to python-can; DriverRefused if that fails."""
         try:
             self.bus.send(to_message(frame))
-        except (can.CanError, OSError) as problem:
-            raise DriverRefused(str(problem)) from problem
+        except Exception as problem:  # interfaces raise what their libraries do
+            raise DriverRefused(describe_failure(problem)) from problem
 
     def set_filters(self, filters: tuple[Filter, ...]) -> None:
         """Set the acceptance filters; none accept everything."""
@@ -87,11 +91,28 @@ class BusDriver:
         log.warning("%s: %s", self.bus.channel_info, message)
 
     def poll(self) -> str:
-        """The state of the interface; most interfaces are always active."""
+        """The state of the interface; most interfaces are always active until nothing can be read from them."""
+        if self._is_dead:
+            return "error"
         try:
             return _STATES.get(self.bus.state, "active")
-        except (NotImplementedError, can.CanError, OSError):
+        except Exception:  # not implemented, or what its library raises
             return "active"
+
+    def reading_failed(self, problem: Exception, now: int) -> None:
+        """Reading raised; if it does nothing else for a while, the interface is off the bus, which is logged once."""
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= _FAILING_S * 1e9 and not self._is_dead:
+            self._is_dead = True
+            self.warn(f"nothing can be read from this interface: {describe_failure(problem)}")
+
+    def reading_works(self) -> None:
+        """Reading did not raise."""
+        self._failing_since = None
+        if self._is_dead:
+            self._is_dead = False
+            self.warn("this interface can be read again")
 
 
 _STATES = {can.BusState.ACTIVE: "active", can.BusState.PASSIVE: "passive", can.BusState.ERROR: "error"}
@@ -177,12 +198,16 @@ class LiveHost:
         while self._running:
             try:
                 message = self._bus.recv(_POLL_S)
+            except Exception as problem:  # interfaces raise what their libraries do
+                if self._running:
+                    self._port.counts[f"receive failed: {describe_failure(problem)}"] += 1
+                    self._driver.reading_failed(problem, self.clock())
+                    time.sleep(_POLL_S / 10)
+                continue
+            self._driver.reading_works()
+            try:
                 if message is not None:
                     self._receive(message)
-            except (can.CanError, OSError) as problem:
-                if self._running:
-                    self._port.counts[f"receive failed: {problem}"] += 1
-                    time.sleep(_POLL_S / 10)
             except Exception:
                 self._count_failure("a frame could not be processed")
 
@@ -226,6 +251,11 @@ class LiveHost:
         if self._running:
             self._port.counts[f"failed: {what}"] += 1
             log.exception(what)
+
+
+def describe_failure(problem: Exception) -> str:
+    """What an interface raised, with its kind unless it is python-can's or the system's."""
+    return str(problem) if isinstance(problem, can.CanError | OSError) else f"{type(problem).__name__}: {problem}"
 
 
 def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_errors: bool = True) -> None:

@@ -18,6 +18,8 @@ from genus.errors import BusError, did_you_mean
 _DOCUMENTED = re.compile(r":param\s+(?:[^:\n]*\s)?(\w+):")
 _COMMON = frozenset({"channel", "can_filters"})
 """What every interface takes; one that names nothing else cannot be checked."""
+_SWITCHES = {"yes": True, "no": False}
+"""Switches are written as those of Genus; python-can knows True and False, and takes any other text as true."""
 _NOT_OPTIONS = frozenset({"self", "args", "kwargs"})
 _TIMING = frozenset(
     name for kind in (can.BitTiming, can.BitTimingFd) for name in inspect.signature(kind).parameters if name != "strict"
@@ -56,7 +58,9 @@ def interface_arguments(address: CanAddress) -> dict[str, Any]:
     An interface that sets the bit rate of its controller gets that of the address, unless bit timings are given.
     """
     known = known_options(address.interface)
-    arguments: dict[str, Any] = dict(address.options)
+    arguments: dict[str, Any] = {
+        name: _SWITCHES.get(value, value) if name != "channel" else value for name, value in address.options.items()
+    }
     if address.fd:
         arguments["fd"] = True
     if known is None:

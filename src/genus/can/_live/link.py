@@ -1,5 +1,6 @@
 """`CanLink`: a node or the databases of this process on a CAN bus through python-can, for `open_bus("can:...")`."""
 
+import errno
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -30,7 +31,7 @@ from genus.can._protocol.clock_model import known_precision
 from genus.can._protocol.etags import FileEtags
 from genus.can._wire.frame import UNCONFIGURED_NODE
 from genus.catalog import Catalog
-from genus.errors import BusError
+from genus.errors import BusError, did_you_mean
 from genus.filters import Subscription
 from genus.model import Event, name_of
 
@@ -45,6 +46,12 @@ except (ImportError, AttributeError) as missing:
 _REFUSALS = (TypeError, ValueError, NotImplementedError)
 """What interfaces raise that cannot return own frames."""
 
+_HINTS = {
+    errno.EAFNOSUPPORT: "; this kernel has no CAN: load its module (`modprobe vcan`), or use can:udp_multicast",
+    errno.ENODEV: "; `ip link` lists the interfaces that exist",
+}
+"""What to do if SocketCAN refuses to open an interface, by error number."""
+
 
 def open_interface(address: CanAddress) -> "can.BusABC":
     """Open the python-can bus of an address; BusError if that fails, or an option is unknown."""
@@ -58,7 +65,10 @@ def open_interface(address: CanAddress) -> "can.BusABC":
     except (can.CanError, OSError, ValueError, TypeError, NotImplementedError, ImportError) as problem:
         where = "".join(f" {name}={value}" for name, value in address.options.items())
         why = f" ({problem.__cause__ or problem.__context__})" if problem.__context__ is not None else ""
-        raise BusError(f"can:{address.interface}{where} cannot be opened: {problem}{why}") from None
+        if address.interface not in can.VALID_INTERFACES:
+            why = f"; {did_you_mean(address.interface, can.VALID_INTERFACES)}".rstrip("; ")
+        hint = _HINTS.get(getattr(problem, "errno", None) or 0, "") if address.interface == "socketcan" else ""
+        raise BusError(f"can:{address.interface}{where} cannot be opened: {problem}{why}{hint}") from None
 
 
 def open_host(machine: Machine, address: CanAddress) -> LiveHost:

@@ -1,17 +1,16 @@
 """CAN logs: the frames of log files, one by one and in columns.
 
-`frames` is what readers give, `log_file` what they share. `candump`, `text_logs` and `blf` read one format each or
-several, `log` chooses among them.
+`frames` is what readers give, `log_file` what they share. `candump` and `blf` read one format each, `by_example` all
+other text formats; `detect` finds the format, `log` reads it. Only BLF files need python-can, which takes long to
+import.
 """
+
+from importlib.util import find_spec
 
 from genus._extras import missing_extra
 
-try:
-    import numpy  # noqa: F401
-
-    import can  # noqa: F401
-except ImportError as missing:
-    raise missing_extra("CAN logs need python-can and numpy", "can") from missing
+if find_spec("numpy") is None:
+    raise missing_extra("CAN logs need numpy", "can")
 
 from genus.can._logs.frames import FrameColumns, LoggedFrame
 from genus.can._logs.log import CanLog, read_log

@@ -16,16 +16,19 @@ from can.io import blf as vector
 import can
 from genus.can._logs.frames import LoggedFrame
 from genus.can._logs.log_file import (
+    BAD_IDENTIFIER,
     CUT_SHORT,
+    ERROR_FRAME,
+    LENGTHS_DISAGREE,
     NO_FRAME,
+    REMOTE_FRAME,
     LogFile,
     SkippedRecords,
-    frame_of,
     logged_frame,
     micros_of_seconds,
     suppress_warnings,
-    vector_channel,
 )
+from genus.can._wire.frame import FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
 from genus.errors import RecordingError
 
 Bytes: TypeAlias = bytes | mmap.mmap
@@ -244,3 +247,28 @@ def _decompress(container: bytes) -> tuple[bytes | None, bool]:
     except zlib.error:
         return None, False
     return content, unpacking.eof
+
+
+def frame_of(message: can.Message) -> Frame | str:
+    """The data frame in a message of python-can, or the reason why there is none.
+
+    >>> frame_of(can.Message(arbitration_id=0x123, is_extended_id=False, data=b"hi"))
+    Frame(0x123, 6869)
+    >>> frame_of(can.Message(arbitration_id=0x123, is_remote_frame=True))
+    'remote frame'
+    """
+    if message.is_error_frame:
+        return ERROR_FRAME
+    if message.is_remote_frame:
+        return REMOTE_FRAME
+    size = len(message.data)
+    if not 0 <= message.arbitration_id <= (ID_MASK if message.is_extended_id else STANDARD_ID_MASK):
+        return BAD_IDENTIFIER
+    if size > FD_BYTES or size != (message.dlc if message.is_fd else min(message.dlc, max(size, 8))):
+        return LENGTHS_DISAGREE
+    return Frame(message.arbitration_id, bytes(message.data), message.is_fd or size > 8, message.is_extended_id)
+
+
+def vector_channel(message: can.Message) -> str | None:
+    """The channel as Vector's files number it: from 1, where python-can counts from 0."""
+    return str(message.channel + 1) if isinstance(message.channel, int) else None

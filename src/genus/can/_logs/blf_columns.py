@@ -17,8 +17,7 @@ import numpy.typing as npt
 from can.io import blf as vector
 
 import can
-from genus.can._logs import blf
-from genus.can._logs.blf import FILE_SIGNATURE, SIGNATURE, read_blf
+from genus.can._logs.blf import FILE_SIGNATURE, LARGEST_CONTAINER, SIGNATURE, read_blf
 from genus.can._logs.digits import Bytes, Offsets, windows_at
 from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock, block_of
 from genus.can._logs.log_file import LAST_US, NO_FRAME, REMOTE_FRAME, LogFile
@@ -95,7 +94,7 @@ def _unpacked(container: bytes) -> bytes:
         return packed
     unpacking = zlib.decompressobj()
     try:
-        content = unpacking.decompress(packed, blf.LARGEST_CONTAINER)
+        content = unpacking.decompress(packed, LARGEST_CONTAINER)
     except zlib.error:
         raise _Irregular from None
     if not unpacking.eof or len(content) != size or method != vector.ZLIB_DEFLATE:

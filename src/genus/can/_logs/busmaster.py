@@ -16,7 +16,6 @@ before. The start (day:month:year) is taken as UTC.
 import re
 from datetime import UTC, datetime
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.line_fields import (
     DAY_US,
     Fields,
@@ -28,6 +27,7 @@ from genus.can._logs.line_fields import (
     micros_since_1970,
 )
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, REMOTE_FRAME
+from genus.can._logs.text_format import HeaderLine
 
 _LINE = re.compile(
     r"\s*(?P<time>\d+:\d+:\d+[:.]\d+)\s+(?P<dir>Rx|Tx)\s+(?P<channel>\d+)\s+(?P<prefix>0x)?(?P<id>[0-9A-F]+)\s+"

@@ -16,7 +16,6 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.line_fields import (
     SECOND_US,
     Fields,
@@ -29,6 +28,7 @@ from genus.can._logs.line_fields import (
     read_time,
 )
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, REMOTE_FRAME
+from genus.can._logs.text_format import HeaderLine
 
 FIRST_DATE_US = 631_152_000 * SECOND_US
 """1990: no log is older, so a smaller time stamp does not count from 1970."""

@@ -10,7 +10,8 @@ DELIMITERS = (",", ";", "\t", "|")
 _NAMES = {
     "time": "time timestamp timestamps timestampepoch ts t abstimesec abstime times timems timeus timens timesec "
     "timeoffset datetime systemtime epoch seconds elapsed timestampus timestampms timestampns timestampsec timestamps "
-    "times timestampusec timemicros timemillis timereceived rxtime msgtime absolutetime absolutetimestamp",
+    "times timestampusec timemicros timemillis timereceived rxtime msgtime absolutetime absolutetimestamp us ms ns "
+    "usec msec micros millis microseconds milliseconds",
     "relative": "reltimesec reltime relativetime timerelative",
     "id": "id canid arbitrationid arbid identifier idhex iddec canidhex canidh canids messageid msgid addr address "
     "frameid arbitration cid canidentifier hexid idh canmsgid idhexadecimal iddecimal messageidhex arbitrationidhex "
@@ -131,7 +132,8 @@ def _unit_of(names: Sequence[str], time: int) -> Unit:
 
 _HEX = re.compile(r"(?:0[xX])?([0-9A-Fa-f]+)[hxX]?")
 _JOINED = re.compile(r"(?:0[xX])?(?:[0-9A-Fa-f]{2}){0,64}")
-_APART = re.compile(r"(?:0[xX])?[0-9A-Fa-f]{1,3}(?:[\s:_.-]+(?:0[xX])?[0-9A-Fa-f]{1,3})*")
+_APART = re.compile(r"(?:0[xX])?[0-9A-Fa-f]{1,3}(?:[\s:_.,-]+(?:0[xX])?[0-9A-Fa-f]{1,3})*")
+_HEX_MARK = re.compile("0[xX]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _FLAG = {"std", "ext", "s", "x", "standard", "extended", "sff", "eff"}
 
@@ -151,7 +153,8 @@ def refine(columns: CsvColumns, rows: Sequence[Sequence[str]]) -> CsvColumns:
         return columns._replace(packing="hex")
     if all(_APART.fullmatch(cell) for cell in cells):
         return columns._replace(
-            packing="bytes", data_base=_base_of_bytes([part for cell in cells for part in cell.split()])
+            packing="bytes",
+            data_base=_base_of_bytes([part for cell in cells for part in re.split(r"[\s:_.,-]+", cell)]),
         )
     if all(_BASE64.fullmatch(cell) for cell in cells):
         return columns._replace(packing="base64")
@@ -212,7 +215,7 @@ def columns_of_values(rows: Sequence[Sequence[str]]) -> CsvColumns | None:
         ids = [id_ for id_ in range(time + 1, min(width, time + 5)) if all(_is_id(row[id_]) for row in rows)]
         found = [columns for id_ in ids if (columns := _with_data(rows, time, id_, width))]
         if found:
-            return max(found, key=lambda columns: (*_likely_id([row[columns.id] for row in rows]), columns.id))
+            return max(found, key=lambda each: (each.dlc >= 0, *_likely_id([row[each.id] for row in rows]), each.id))
     return None
 
 
@@ -229,7 +232,9 @@ def _with_data(rows: Sequence[Sequence[str]], time: int, id_: int, width: int) -
             if width > size + 1 and all(_is_packed(row[size + 1], int(row[size])) for row in rows):
                 return _typed(rows, CsvColumns(id_, time, dlc=size, data=size + 1), id_)
     for data in range(id_ + 1, width):
-        if all(_is_packed(row[data], None) for row in rows) and any(len(row[data]) >= 4 for row in rows):
+        if all(_is_packed(row[data], None) for row in rows) and any(
+            len(_HEX_MARK.sub("", row[data])) >= 4 for row in rows
+        ):
             return _typed(rows, CsvColumns(id_, time, data=data), id_)
     return None
 

@@ -5,8 +5,8 @@ A header names the columns; without one they are found by the values of the firs
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.csv_columns import (
     DELIMITERS,
     CsvColumns,
@@ -16,7 +16,8 @@ from genus.can._logs.csv_columns import (
 )
 from genus.can._logs.line_fields import Fields, LineTimes, NoFrame, Span, TimeFields, find_time, frame_length, read_time
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, REMOTE_FRAME
-from genus.can._logs.text_block import split_line
+from genus.can._logs.text_block import split_quoted
+from genus.can._logs.text_format import HeaderLine
 
 FIRST_DATE_US = 631_152_000_000_000
 ROWS_ENOUGH = 200
@@ -24,9 +25,11 @@ ROWS_ENOUGH = 200
 _TRUE = {"1", "true", "t", "yes", "y", "x", "ext", "extended", "eff", "xtd", "tff", "rtr", "r", "29"}
 _FALSE = {"", "0", "false", "f", "no", "n", "s", "std", "standard", "sff", "-", "11", "fff", "ftf", "ftt", "fft", "d"}
 _PREFIX = re.compile("0[xX]")
-_BEFORE, _BEHIND = " \t\"'=(\x0b\x0c\r", " \t\"')\x0b\x0c\r"
+_BEFORE, _BEHIND = " \t\"'=([\x0b\x0c\r", " \t\"')]\x0b\x0c\r"
 """What may be around a value; spreadsheets write `="1"`, and base 64 ends in `=`."""
-_BYTE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,3})(?=[\s:_.-]|$)")
+_BYTE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,3})(?=[\s:_.,-]|$)")
+_NO_BYTES = re.compile(r"(?:0[xX]|x\||[^0-9A-Za-z])*")
+"""What may be between bytes."""
 
 
 class CsvFormat:
@@ -121,9 +124,7 @@ class CsvFormat:
         )
 
     def _cells(self, text: str) -> list[Span]:
-        if '"' not in text:
-            return split_line(text, self.delimiter)
-        return _quoted_cells(text, self.delimiter)
+        return split_quoted(text, self.delimiter)
 
     def _time(self, text: str, spans: list[Span]) -> TimeFields | None:
         if self._columns.time < 0:
@@ -161,7 +162,15 @@ class CsvFormat:
         else:
             parts = tuple(part.span(1) for part in _BYTE.finditer(text, *span))
             count = len(parts)
+            if not _are_all_bytes(text, span, parts):
+                return DAMAGED_LINE
         return (parts, count, columns.packing) if length in (None, count) else LENGTHS_DISAGREE
+
+
+def _are_all_bytes(text: str, span: Span, parts: Sequence[Span]) -> bool:
+    """Whether a cell has nothing but these bytes."""
+    gaps = zip([span[0], *(end for _, end in parts)], [*(start for start, _ in parts), span[1]], strict=True)
+    return all(_NO_BYTES.fullmatch(text, start, end) for start, end in gaps)
 
 
 def _hex_field(text: str, span: Span, length: int | None) -> tuple[tuple[Span, ...], int, str] | str:
@@ -223,6 +232,7 @@ def _kind(text: str, spans: list[Span], column: int) -> bool | None:
 def _trimmed(text: str, span: Span) -> Span:
     """A cell without blanks, quotes and what else spreadsheets put around it."""
     start, end = span
+    start += 1 if text[start : start + 2] in ("b'", 'b"') else 0
     while start < end and text[start] in _BEFORE:
         start += 1
     while start < end and text[end - 1] in _BEHIND:
@@ -230,27 +240,15 @@ def _trimmed(text: str, span: Span) -> Span:
     return start, end
 
 
-def _quoted_cells(text: str, delimiter: str) -> list[Span]:
-    """Cells where delimiters inside of quotes do not separate."""
-    text = text.removesuffix("\r")
-    spans, start, is_quoted = [], 0, False
-    for at, letter in enumerate(text):
-        is_quoted ^= letter == '"'
-        if letter == delimiter and not is_quoted:
-            spans.append((start, at))
-            start = at + 1
-    return [*spans, (start, len(text))]
-
-
 def split_text(text: str, delimiter: str) -> list[str]:
     """The cells of a row, without blanks and quotes around them."""
-    spans = _quoted_cells(text, delimiter) if '"' in text else split_line(text, delimiter)
-    return [text[slice(*_trimmed(text, span))] for span in spans]
+    return [text[slice(*_trimmed(text, span))] for span in split_quoted(text, delimiter)]
 
 
 def _find_columns(head: Sequence[str], delimiter: str) -> tuple[CsvColumns, list[str]] | None:
     """The columns of a log and its first row of values."""
-    rows = [split_text(line, delimiter) for line in head if delimiter in line and not line.lstrip().startswith("#")]
+    lines = (line for line in head if delimiter in line and not line.lstrip().startswith("#"))
+    rows = [split_text(line, delimiter) for line in islice(lines, ROWS_ENOUGH)]
     for number, cells in enumerate(rows[:100]):
         columns = columns_of_header(cells)
         if columns is not None:

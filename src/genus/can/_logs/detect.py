@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from genus.can._logs.busmaster import BusmasterFormat
-from genus.can._logs.by_example import TextFormat, TextReader
+from genus.can._logs.by_example import TextReader
 from genus.can._logs.candump import CandumpReader, parse_line
 from genus.can._logs.candump_text import CandumpTextFormat
 from genus.can._logs.csv_log import CsvFormat
 from genus.can._logs.kvaser import KvaserFormat
-from genus.can._logs.line_fields import Fields, NoFrame, read_fields, read_time
+from genus.can._logs.line_fields import Fields, NoFrame, Unit, read_fields, read_time
 from genus.can._logs.log_file import HARMLESS
 from genus.can._logs.other_lines import (
     BareFormat,
@@ -23,10 +23,12 @@ from genus.can._logs.other_lines import (
     LabelledFormat,
     LawicelFormat,
     PatternFormat,
+    PlainFormat,
     TableFormat,
 )
 from genus.can._logs.peak_trc import TrcFormat
 from genus.can._logs.text_block import BLANKS, without_colours
+from genus.can._logs.text_format import TextFormat
 from genus.can._logs.vector_asc import AscFormat
 from genus.errors import RecordingError
 
@@ -68,15 +70,22 @@ class Head(NamedTuple):
 def _pattern(name: str, kind: type[PatternFormat]) -> Callable[[Head], TextFormat]:
     def made(head: Head) -> TextFormat:
         trial = kind(name, 0)
-        stamps = (_stamp(trial, text) for text in head.lines)
-        return kind(name, next((stamp for stamp in stamps if stamp is not None), None))
+        found = ((text, trial.match(text)) for text in head.lines)
+        timed = ((text, fields) for text, fields in found if isinstance(fields, Fields) and fields.time.parts)
+        text, first = next(timed, ("", None))
+        if first is None:
+            return kind(name, None)
+        unit = _unit_of(text[slice(*first.time.parts[0].span)])
+        fields = kind(name, 0, unit).match(text)
+        return kind(name, read_time(text, fields.time), unit)
 
     return made
 
 
-def _stamp(format: PatternFormat, text: str) -> int | None:
-    fields = format.match(text)
-    return read_time(text, fields.time) if isinstance(fields, Fields) else None
+def _unit_of(number: str) -> Unit:
+    """What a time counts: seconds, or what a number of so many digits must be, if it counts from 1970."""
+    digits = len(number.lstrip("0"))
+    return "s" if digits < 12 else "ms" if digits <= 14 else "us" if digits <= 16 else "ns"
 
 
 TEXT: Mapping[str, Callable[[Head], TextFormat | None]] = MappingProxyType(
@@ -93,10 +102,13 @@ TEXT: Mapping[str, Callable[[Head], TextFormat | None]] = MappingProxyType(
         "slcan": _pattern("slcan", LawicelFormat),
         "table": _pattern("table", TableFormat),
         "bare": _pattern("bare", BareFormat),
+        "plain": _pattern("plain", PlainFormat),
     }
 )
 """The text formats, each made for a head; where several find as many frames, the first is chosen."""
 
+LOOSE = ("hash", "slcan", "table", "bare", "plain")
+"""Formats that read much: one is chosen only if it finds a quarter more frames than those before it."""
 CANDUMP = "log"
 """The format of `candump -L`, which has a reader of its own."""
 TEXT_FORMATS = (CANDUMP, *TEXT)
@@ -133,8 +145,9 @@ def detect(start: bytes) -> Detected:
         if start.startswith(magics):
             return Detected(name)
     head = Head.of(start)
-    for lines in (head.lines[:FIRST_LINES], head.lines[FIRST_LINES:]):
-        best = _most_frames(head, lines)
+    first = Head(head.lines[:FIRST_LINES])
+    for known, lines in ((first, first.lines), (head, head.lines[FIRST_LINES:])):
+        best = _most_frames(known, lines)
         if best.frames:
             return best
     tried = f"none of the first {len(head.lines)} lines is a frame of {', '.join(TEXT_FORMATS)}"
@@ -144,8 +157,11 @@ def detect(start: bytes) -> Detected:
 def _most_frames(head: Head, lines: Sequence[str]) -> Detected:
     best = Detected(CANDUMP, sum(_is_candump(text) for text in lines), len(lines))
     for name, made in TEXT.items():
-        found = count_frames(made(head), lines)
-        if found > best.frames:
+        if best.frames == len(lines):
+            break
+        to_beat = best.frames * 5 // 4 if name in LOOSE else best.frames
+        found = count_frames(made(head), lines, to_beat)
+        if found > to_beat:
             best = Detected(name, found, len(lines))
     return best
 
@@ -167,12 +183,14 @@ def text_reader(name: str, head: Head) -> TextReader | CandumpReader:
     return TextReader(format)
 
 
-def count_frames(format: TextFormat | None, lines: Sequence[str]) -> int:
-    """How many of some lines are frames."""
+def count_frames(format: TextFormat | None, lines: Sequence[str], to_beat: int = -1) -> int:
+    """How many of some lines are frames; counting stops where they cannot be more than `to_beat` any more."""
     if format is None:
         return 0
     found = 0
-    for text in lines:
+    for number, text in enumerate(lines):
+        if found + len(lines) - number <= to_beat:
+            break
         if format.read_header(text) is None:
             fields = format.match(text)
             result = fields.reason if isinstance(fields, NoFrame) else read_fields(text, fields)

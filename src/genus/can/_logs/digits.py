@@ -141,6 +141,17 @@ def base64_bytes(text: Bytes) -> tuple[Bytes, Mask]:
     return triples.reshape(len(text), -1), is_valid
 
 
+def base64_fields(text: Bytes, length: int) -> tuple[Bytes, Mask]:
+    """The bytes of rows of base 64 with padding, so many in each row, and which rows are valid."""
+    text, padding = text.copy(), -length % 3
+    is_padded = np.ones(len(text), np.bool_)
+    if padding:
+        is_padded = (text[:, -padding:] == ord("=")).all(axis=1)
+        text[:, -padding:] = ord("A")
+    found, is_valid = base64_bytes(text)
+    return found[:, :length], is_valid & is_padded
+
+
 def all_zero(words: npt.NDArray[np.uint64]) -> Mask:
     """The rows of zeros only; tested column by column, because there are few columns and many rows."""
     found: Mask = words[:, 0] == 0
@@ -161,3 +172,50 @@ def distinct(buffer: Bytes, starts: Offsets, width: int) -> Iterator[tuple[bytes
         same = all_zero(words ^ words[0])
         yield words[0].tobytes()[:width], rows[same]
         rows, words = rows[~same], words[~same]
+
+
+# -- fields of a matrix of characters ----------------------------------------------------------------------------------
+
+
+def number_columns(text: Bytes, span: tuple[int, int], base: int) -> tuple[Offsets, Mask]:
+    """The numbers in some columns of rows of characters, 16 digits at most, and which are valid.
+
+    The rows have 8 characters or more; hexadecimal numbers have 8 digits at most.
+
+    >>> number_columns(np.frombuffer(b"id = 291", np.uint8).reshape(1, 8), (5, 8), 10)
+    (array([291]), array([ True]))
+    """
+    start, end = span
+    if end - start > 8:
+        high, is_high = number_columns(text, (start, end - 8), base)
+        low, is_low = number_columns(text, (end - 8, end), base)
+        return high * 100_000_000 + low, is_high & is_low
+    at = max(end - 8, 0)
+    words: Word = np.ndarray((len(text),), np.uint64, text, at, (text.shape[1],))
+    if end < 8:
+        words = words << np.uint64(8 * (8 - end))
+    keep = _LAST[end - start]
+    words = words & keep | _ZEROS & ~keep
+    if base == 10:
+        return _eight_digits(words), _are_decimal(words)
+    characters = words.view(np.uint8).reshape(len(words), 8)
+    return hex_bytes(characters).view(">u4")[:, 0].astype(np.int64), all_zero((~is_hex(characters)).view(np.uint64))
+
+
+_NIBBLES, _NINES = np.uint16(0x0F0F), np.uint16(0x0101)
+
+
+def hex_pairs(text: Bytes, start: int, count: int, step: int) -> tuple[Bytes, Mask]:
+    """The bytes that pairs of hexadecimal digits make, from column `start` on, and which rows are valid.
+
+    >>> hex_pairs(np.frombuffer(b"00 fF a9 ", np.uint8).reshape(1, 9), 0, 3, 3)
+    (array([[  0, 255, 169]], dtype=uint8), array([ True]))
+    """
+    pairs = np.ndarray((len(text), count), np.uint16, text, start, (text.shape[1], step)).copy()
+    nibbles = (pairs & _NIBBLES) + (pairs >> np.uint16(6) & _NINES) * np.uint16(9)
+    found = (nibbles << np.uint16(4) | nibbles >> np.uint16(8)).astype(np.uint8)
+    is_valid = is_hex(pairs.view(np.uint8))
+    every: Mask = np.ones(len(text), np.bool_)
+    if not is_valid.all():
+        every &= is_valid.all(axis=1)
+    return found, every

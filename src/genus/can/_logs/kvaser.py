@@ -14,9 +14,9 @@ needs hexadecimal digits or has leading zeros, and a byte has three digits. Time
 import re
 from collections.abc import Sequence
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.line_fields import Fields, LineTimes, NoFrame, TimeFields, find_bytes, find_time
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, NO_FRAME, REMOTE_FRAME
+from genus.can._logs.text_format import HeaderLine
 
 _LINE = re.compile(
     r"\s*(?P<channel>\d{1,3})\s+(?P<id>[0-9A-F]+)\s+(?:(?P<flags>[XRFBENTW]+)\s+)?(?P<dlc>\d{1,2})"

@@ -263,6 +263,8 @@ _BYTES = {
     16: re.compile(r"\s+((?:0[xX])?[0-9A-Fa-f]{1,2})(?=\s|$)", re.ASCII),
     10: re.compile(r"\s+(\d{1,3})(?=\s|$)", re.ASCII),
 }
+_JOINED = re.compile(r"\s*(?:0[xX])?([0-9A-Fa-f]+)(?=\s|$)", re.ASCII)
+_APART = re.compile(r"[\s:.,_|-]*(?:0[xX])?([0-9A-Fa-f]{2})(?![0-9A-Fa-f])", re.ASCII)
 
 
 def find_bytes(text: str, start: int, count: int, base: int = 16) -> tuple[Span, ...] | None:
@@ -275,6 +277,21 @@ def find_bytes(text: str, start: int, count: int, base: int = 16) -> tuple[Span,
         first, start = found.span(1)
         spans.append((first + 2 * (text[first + 1 : first + 2] in ("x", "X")), start))
     return tuple(spans)
+
+
+def find_packed_bytes(text: str, start: int, count: int) -> tuple[tuple[Span, ...], Literal["bytes", "hex"]] | None:
+    """The fields of so many bytes as `find_bytes`, or in one word, or with `:` and the like between them, or None."""
+    spans = find_bytes(text, start, count)
+    if spans is not None:
+        return spans, "bytes"
+    found = _JOINED.match(text, start)
+    if found is not None and len(found[1]) == 2 * count:
+        return (found.span(1),), "hex"
+    parts: list[Span] = []
+    while len(parts) < count and (part := _APART.match(text, start)):
+        parts.append(part.span(1))
+        start = part.end()
+    return (tuple(parts), "bytes") if len(parts) == count else None
 
 
 def frame_length(code: int, *, fd: bool) -> int | None:

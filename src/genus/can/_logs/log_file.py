@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-import can
 from genus.can._logs.frames import LoggedFrame
 from genus.can._logs.packing import UNPACKING_ERRORS, looks_like_utf_16, packing_of, plain_text, unpacked
-from genus.can._wire.frame import FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
+from genus.can._wire.frame import Frame
 
 PROBLEMS_KEPT = 100
 """How many problems are listed with their location; all are counted."""
@@ -186,26 +185,6 @@ def micros_of_seconds(seconds: float) -> int | None:
     return micros if 0 <= micros <= LAST_US else None
 
 
-def frame_of(message: can.Message) -> Frame | str:
-    """The data frame in a message of python-can, or the reason why there is none.
-
-    >>> frame_of(can.Message(arbitration_id=0x123, is_extended_id=False, data=b"hi"))
-    Frame(0x123, 6869)
-    >>> frame_of(can.Message(arbitration_id=0x123, is_remote_frame=True))
-    'remote frame'
-    """
-    if message.is_error_frame:
-        return ERROR_FRAME
-    if message.is_remote_frame:
-        return REMOTE_FRAME
-    size = len(message.data)
-    if not 0 <= message.arbitration_id <= (ID_MASK if message.is_extended_id else STANDARD_ID_MASK):
-        return BAD_IDENTIFIER
-    if size > FD_BYTES or size != (message.dlc if message.is_fd else min(message.dlc, max(size, 8))):
-        return LENGTHS_DISAGREE
-    return Frame(message.arbitration_id, bytes(message.data), message.is_fd or size > 8, message.is_extended_id)
-
-
 def logged_frame(
     frame: Frame | str, at_us: int | None, channel: str | None, location: str, skipped: SkippedRecords
 ) -> Iterator[LoggedFrame]:
@@ -216,8 +195,3 @@ def logged_frame(
         skipped.note(BAD_TIME, location)
     else:
         yield LoggedFrame(at_us, channel, frame)
-
-
-def vector_channel(message: can.Message) -> str | None:
-    """The channel as Vector's files number it: from 1, where python-can counts from 0."""
-    return str(message.channel + 1) if isinstance(message.channel, int) else None

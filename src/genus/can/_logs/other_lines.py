@@ -6,6 +6,7 @@ Timestamp: 1479121434.850202        ID: 0350    000    DLC: 8    05 28 84 66 6d 
 can0  123#11223344
 1,234   123   8   11 22 33 44 55 66 77 88
 t12381122334455667788
+0.1234 123 1122334455667788
 ```
 """
 
@@ -13,12 +14,12 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from genus.can._logs.by_example import HeaderLine
-from genus.can._logs.line_fields import Fields, LineTimes, NoFrame, TimeFields, find_bytes, find_time
+from genus.can._logs.line_fields import Fields, LineTimes, NoFrame, TimeFields, Unit, find_packed_bytes, find_time
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, NO_FRAME, REMOTE_FRAME
+from genus.can._logs.text_format import HeaderLine
 
 _COMMENT = re.compile(r"\s*(?:#|//|;|--|==|\*)")
-_NUMBER = r"\d+[.,]\d+|\d+:\d+:\d+(?:[.,:]\d+)?|\d+"
+_NUMBER = r"\d+[.,]\d+|(?:\d{4}-\d\d?-\d\d?[T_ ]+)?\d+:\d+:\d+(?:[.,:]\d+)?Z?|\d+"
 
 
 class PatternFormat:
@@ -32,8 +33,9 @@ class PatternFormat:
     id_digits: Sequence[int] = range(1, 9)
     """How many digits an identifier can have; empty if the line says it in another way."""
 
-    def __init__(self, name: str, first_stamp: int | None) -> None:
-        self.name = name
+    def __init__(self, name: str, first_stamp: int | None, unit: Unit = "s") -> None:
+        """`unit` is what plain numbers count that are times."""
+        self.name, self._unit = name, unit
         self.times = LineTimes(_kind(first_stamp))
         self._has_begun = False
 
@@ -48,7 +50,7 @@ class PatternFormat:
         if found is None:
             return NoFrame(DAMAGED_LINE)
         groups = found.groupdict()
-        time = find_time(text, found.span("time")) if groups.get("time") else TimeFields()
+        time = find_time(text, found.span("time"), self._unit) if groups.get("time") else TimeFields()
         if time is None:
             return NoFrame(DAMAGED_LINE)
         reason = self.no_frame(groups)
@@ -73,8 +75,8 @@ class PatternFormat:
         size = groups.get("dlc")
         start = found.start("data")
         count = len((groups["data"] or "").split()) if size is None else int(size)
-        spans = find_bytes(text, start, count)
-        return None if spans is None else (spans, count, "bytes")
+        packed = find_packed_bytes(text, start, count)
+        return None if packed is None else (packed[0], count, packed[1])
 
     def _fields(
         self, text: str, found: re.Match[str], groups: dict[str, str | None], time: TimeFields
@@ -113,9 +115,9 @@ class LabelledFormat(PatternFormat):
     """`Timestamp: 1.5  ID: 123  S  DLC: 8  11 22 ...`: python-can's text of a message, and published datasets."""
 
     pattern = re.compile(
-        rf"\s*(?:Time(?:stamp)?\s*[:=]\s*(?P<time>{_NUMBER})\s+)?(?:(?:Standard|Extended)\s+)?(?:CAN\s*)?ID\s*[:=]\s*"
-        r"(?:0x)?(?P<id>[0-9A-F]{1,8})\b,?(?P<flags>(?:\s+(?!DLC?\b|LEN)[\w-]+)*?)\s+(?:DLC?|LEN(?:GTH)?)\s*[:=]\s*"
-        r"(?P<dlc>\d{1,2}),?(?:\s+Data\s*[:=])?(?P<data>.*)",
+        rf"\s*(?:(?:T|TS|Time(?:stamp)?)\s*[:=]\s*(?P<time>{_NUMBER}),?\s+)?(?:(?:Standard|Extended)\s+)?(?:CAN\s*)?ID"
+        r"\s*[:=]\s*(?:0x)?(?P<id>[0-9A-F]{1,8})\b,?(?P<flags>(?:\s+(?!DLC?\b|LEN|Data)[\w-]+)*?)\s+(?:(?:DLC?|LEN(?:GTH)?)"
+        r"\s*[:=]\s*(?P<dlc>\d{1,2}),?(?:\s+Data\s*[:=])?|Data\s*[:=])(?P<data>.*)",
         re.ASCII | re.IGNORECASE,
     )
 
@@ -166,8 +168,8 @@ class HashFormat(PatternFormat):
     """`can0 123#11223344` without the brackets of `candump -L`: with or without a time, a channel and a direction."""
 
     pattern = re.compile(
-        rf"\s*(?:\(?(?P<time>{_NUMBER})\)?\s+)?(?:(?P<channel>\w[\w.:-]*)\s+)?(?P<id>[0-9A-F]{{3}}|[0-9A-F]{{8}})"
-        r"#(?:(?P<remote>R[0-9A-F]?)|(?:\#(?P<fd>[0-9A-F]))?(?P<data>(?:[0-9A-F]{2}){0,64}))(?:\s+[RT])?\s*$",
+        rf"\s*(?:[(\[]?(?P<time>{_NUMBER})[)\]]?\s+)?(?:(?P<channel>\w[\w.:-]*)\s+)?(?P<id>[0-9A-F]{{3}}|[0-9A-F]{{8}})"
+        r"#(?:(?P<remote>R[0-9A-F]?)|(?:\#(?P<fd>[0-9A-F]))?(?P<data>(?:[0-9A-F]{2}){0,64}))(?:\s+[RT01])?\s*$",
         re.ASCII | re.IGNORECASE,
     )
     standard_digits = 3
@@ -222,7 +224,7 @@ class TableFormat(PatternFormat):
     """`[number] time [channel] id [direction] dlc data`: columns of blanks or tabs, as CANHacker and others write."""
 
     pattern = re.compile(
-        rf"\s*(?P<time>{_NUMBER})s?\s+(?:(?P<channel>can\w*|[0-9])\s+(?=(?:0x)?[0-9A-F]{{2,8}}\s+(?:\D+\s+)?\d{{1,2}}\s))?"
+        rf"\s*[(\[]?(?P<time>{_NUMBER})s?[)\]]?:?\s+(?:(?P<channel>can\w*|[0-9])\s+(?=(?:0x)?[0-9A-F]{{2,8}}\s+(?:\D+\s+)?\[?\d{{1,2}}\]?\s))?"
         r"(?:(?P<flag>0004)\s+)?(?:(?:Rx|Tx)\s+)?(?:0x)?(?P<id>[0-9A-F]{2,8})(?P<x>x?)\s+"
         r"(?:(?:Rx|Tx|Std|Ext|S|X|D|Data|-)\s+)*(?:\[)?(?P<dlc>\d{1,2})(?:\])?(?=\s|$)(?P<data>.*)",
         re.ASCII | re.IGNORECASE,
@@ -244,3 +246,24 @@ class BareFormat(PatternFormat):
     )
     standard_digits = 4
     id_digits = range(3, 9)
+
+
+class PlainFormat(PatternFormat):
+    """`[time] [channel] id data` without a length: bytes of two digits, apart or joined, to the end of the line."""
+
+    pattern = re.compile(
+        rf"\s*(?:[(\[]?(?P<time>{_NUMBER})s?[)\]]?:?\s+(?=(?:\S+\s+)?(?:0x)?[0-9A-F]{{3,8}}[:,]?\s))?"
+        r"(?:(?P<channel>[a-z]+\d+)\s+)?(?:(?:Rx|Tx)\s+)?(?:0x)?(?P<id>[0-9A-F]{3,8})[:,]?\s+"
+        r"(?P<data>(?:0x)?(?:[0-9A-F]{2}){1,8}|(?:0x)?[0-9A-F]{2}(?:[\s:.-](?:0x)?[0-9A-F]{2}){0,7})\s*$",
+        re.ASCII | re.IGNORECASE,
+    )
+    standard_digits = 4
+    id_digits = range(3, 9)
+
+    def data(
+        self, text: str, found: re.Match[str], groups: dict[str, str | None]
+    ) -> tuple[tuple[tuple[int, int], ...], int, Literal["bytes", "hex"]] | None:
+        """As many bytes as there are pairs of digits."""
+        digits = re.sub(r"0x|[^0-9a-f]", "", (groups["data"] or "").lower())
+        packed = find_packed_bytes(text, found.start("data") - 1, len(digits) // 2)
+        return None if packed is None else (packed[0], len(digits) // 2, packed[1])

@@ -13,7 +13,6 @@ UTC; without one, times count from 1970.
 import re
 from datetime import UTC, datetime
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.line_fields import (
     DAY_US,
     Fields,
@@ -26,6 +25,7 @@ from genus.can._logs.line_fields import (
     micros_since_1970,
 )
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LAST_US, LENGTHS_DISAGREE, NO_FRAME, REMOTE_FRAME
+from genus.can._logs.text_format import HeaderLine
 
 _SERIAL_1970 = 25_569
 """1970-01-01 as days since 1899-12-30."""

@@ -1,7 +1,7 @@
 """A block of lines of a text log, cut into tokens in columns."""
 
 import re
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,14 +34,14 @@ class TextBlock:
     """Whole lines of a log in a buffer of numpy; offsets count from the beginning of the buffer."""
 
     def __init__(self, text: bytes, delimiter: str) -> None:
-        """Tokens are separated by blanks, or by one `delimiter` each, so that they can be empty."""
+        """Tokens, which `split` finds, are separated by blanks, or by one `delimiter` each: then they can be empty."""
         self.text, self.delimiter = text, delimiter
         end = b"" if text.endswith(b"\n") else b"\n"
         self.buffer: Bytes = np.frombuffer(b"\n" * FRONT + text + end + b"\n" * BEHIND, np.uint8)
         size = FRONT + len(text) + len(end)
         self.end: Offsets = np.flatnonzero(self.buffer[FRONT:size] == ord("\n")) + FRONT
         self.start: Offsets = np.append(FRONT, self.end[:-1] + 1)[: len(self.end)]
-        self.tokens = self._split(size)
+        self._size = size
 
     def __len__(self) -> int:
         return len(self.start)
@@ -54,8 +54,18 @@ class TextBlock:
         """The bytes of the text at which lines begin."""
         return self.start[rows] - FRONT
 
-    def _split(self, size: int) -> Tokens:
+    def split(self, is_read: Mask) -> None:
+        """Cut lines into tokens, which takes long; lines that were read already have none."""
+        size = self._size
         used = self.buffer[:size]
+        if is_read.any():
+            lengths = np.append(FRONT, self.end - self.start + 1)
+            filled = np.uint8(ord("0" if self.delimiter else "\n"))
+            used = np.where(np.repeat(np.append(False, is_read), lengths), filled, used)
+            used[self.end] = ord("\n")
+        self.tokens = self._tokens(used)
+
+    def _tokens(self, used: Bytes) -> Tokens:
         if not self.delimiter:
             is_blank = _blanks(used)
             edges = np.flatnonzero(is_blank[1:] != is_blank[:-1]) + 1
@@ -66,6 +76,10 @@ class TextBlock:
             end = end - ((self.buffer[end - 1] == ord("\r")) & (self.buffer[end] == ord("\n")))
         first = np.searchsorted(start, self.start)
         return Tokens(start, end, first, np.diff(first, append=len(start)))
+
+    def windows(self, starts: Offsets, width: int) -> Bytes:
+        """A row of characters from each start; it may go over the end of the line."""
+        return windows_at(self.buffer, starts, width)
 
     def whole_fields(self) -> Mask | None:
         """The lines in which no quoted text has a delimiter in it; None if that is all lines."""
@@ -131,6 +145,19 @@ def split_line(text: str, delimiter: str) -> list[tuple[int, int]]:
     """The tokens of one line, as `TextBlock` finds them."""
     if not delimiter:
         return [found.span() for found in _TOKEN.finditer(text)]
+    bounds = accumulate((len(cell) + 1 for cell in text.removesuffix("\r").split(delimiter)), initial=0)
+    return [(start, end - 1) for start, end in pairwise(bounds)]
+
+
+def split_quoted(text: str, delimiter: str) -> list[tuple[int, int]]:
+    """The tokens of one line; a delimiter inside of quotes does not separate."""
+    if not delimiter or '"' not in text:
+        return split_line(text, delimiter)
     text = text.removesuffix("\r")
-    bounds = [-1, *(at for at, letter in enumerate(text) if letter == delimiter), len(text)]
-    return [(start + 1, end) for start, end in pairwise(bounds)]
+    spans, start, is_quoted = [], 0, False
+    for at, letter in enumerate(text):
+        is_quoted ^= letter == '"'
+        if letter == delimiter and not is_quoted:
+            spans.append((start, at))
+            start = at + 1
+    return [*spans, (start, len(text))]

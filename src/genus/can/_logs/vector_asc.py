@@ -16,7 +16,6 @@ The date has no time zone and is taken as UTC. Times count from it, or from the 
 import re
 from datetime import UTC, datetime
 
-from genus.can._logs.by_example import HeaderLine
 from genus.can._logs.line_fields import (
     Fields,
     LineTimes,
@@ -28,6 +27,7 @@ from genus.can._logs.line_fields import (
     micros_since_1970,
 )
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, NO_FRAME, REMOTE_FRAME
+from genus.can._logs.text_format import HeaderLine
 
 _MONTHS = {
     name: number

@@ -1,9 +1,9 @@
-"""What a node knows of its controller's errors, and whether it may use its hard slots with them.
+"""What a node knows of its controller's errors, and whether it can promise its hard events with them.
 
 A controller that is error passive is suspended for 8 bits after each of its frames, in which another station may begin
-one, so an event could be too late for a slot that is not planned for that. By the policy `stop` a node therefore does
-not use its slots from the warning of its controller on, which comes several failures before; if a slot allows more
-failures than that, it is longer.
+one, so an event could be too late for a slot that is not planned for that. By the policy `stop` a node therefore
+promises nothing from the warning of its controller on, which comes several failures before; if a slot allows more
+failures than that, it is longer. Events are still sent, as long as a frame that starts can end within the slot.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class ErrorState:
         self.is_off = False
 
     def allows(self, slot: Slot) -> bool:
-        """Whether a slot is to be used: by the policy `stop` only if it is long enough for all failures it allows."""
+        """Whether an event in a slot that starts now is promised: the slot has time for all failures it allows."""
         return not self.is_off and (not self.is_passive or slot.error_passive != "stop")
 
 

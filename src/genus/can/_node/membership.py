@@ -27,14 +27,13 @@ from genus.can._protocol.notices import (
     RequestUnanswered,
 )
 from genus.can._protocol.signatures import SAME_CATALOG
-from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
+from genus.can._wire.frame import ETAG_MASK, RESERVED_ETAGS, Frame, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, is_event_type, name_of, subtypes
 from genus.targets.can import SharedFilters
 
-RESERVED_ETAGS = 128
 PROTOCOL_FILTER = (0, ETAG_MASK & ~(RESERVED_ETAGS - 1))
 """Accepts all traffic of the middleware itself."""
 

@@ -15,7 +15,7 @@ from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts
 from genus.can._node.context import Context
 from genus.can._node.error_state import ErrorState
-from genus.can._node.membership import RESERVED_ETAGS, Membership
+from genus.can._node.membership import Membership
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
@@ -33,7 +33,7 @@ from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.etags import EtagSource, MemoryEtags
 from genus.can._protocol.time_service import TimeService
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, Frame, ProtocolEtag
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, RESERVED_ETAGS, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
@@ -45,7 +45,7 @@ SYNC_PERIOD_NS = 20_000_000
 
 
 class _ErrorNotice(Enum):
-    """What a node told last about the errors of its controller."""
+    """What a node told last about the errors of its controller; stopped means that hard events are not promised."""
 
     NONE = 0
     PASSIVE = 1
@@ -373,7 +373,7 @@ class Node:
     def _check_errors(self) -> None:
         """Tell hard publishers and subscribers if the node stops or resumes to use its slots, or its state changed."""
         notice = _ErrorNotice.NONE
-        if not self.tx.may_use_slots:
+        if not self.tx.keeps_promises:
             notice = _ErrorNotice.STOPPED
         elif self._errors.is_passive:
             notice = _ErrorNotice.PASSIVE
@@ -384,7 +384,7 @@ class Node:
         if notice is _ErrorNotice.NONE:
             self._report_hard(ErrorActive(now))
         else:
-            self._report_hard(ErrorPassive(now, uses_slots=notice is _ErrorNotice.PASSIVE))
+            self._report_hard(ErrorPassive(now, promised=notice is _ErrorNotice.PASSIVE))
             self.tx.recovery.start()
 
     # -- clock -------------------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ sporadic events. An unused slot takes no bandwidth: other frames use the bus.
 """
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
+from genus.can._node.error_state import ErrorState
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import NODE_SHIFT, Frame
 
@@ -56,8 +58,11 @@ class SlotUser(Protocol):
 
     slot: Slot
 
-    def begin(self, start: int, now: int) -> None:
-        """The latest ready time has come."""
+    def begin(self, start: int, now: int) -> int | None:
+        """The latest ready time has come; returns how long after it to call `close`, if at all."""
+
+    def close(self) -> None:
+        """A frame that has not started by now would not end within the slot."""
 
     def abandon(self) -> None:
         """The slot cannot be used any more."""
@@ -67,7 +72,7 @@ class SlotUser(Protocol):
 
 
 class SlotDispatcher:
-    """State: when the slots that a node uses begin and end next, in the bus's time; ends come before beginnings.
+    """State: when the slots that a node uses begin, close and end next, in the bus's time; ends come first.
 
     It stops while the clock's precision is worse than half the gap of the narrowest slot.
     """
@@ -77,7 +82,7 @@ class SlotDispatcher:
         self._on_stop = on_stop
         self._on_resume = on_resume
         self._order = count()
-        self._agenda: list[tuple[int, bool, int, SlotUser, int]] = []
+        self._agenda: list[tuple[int, _Step, int, SlotUser, int]] = []
         self._users: dict[SlotUser, None] = {}
         self.running = False
         self._has_reported_stop = False
@@ -130,7 +135,10 @@ class SlotDispatcher:
 
     def _schedule(self, user: SlotUser, after: int) -> None:
         start = user.slot.next_start(after).start_ns
-        heappush(self._agenda, (start, True, next(self._order), user, start))
+        self._add(start, _Step.BEGIN, user, start)
+
+    def _add(self, at: int, step: "_Step", user: SlotUser, start: int) -> None:
+        heappush(self._agenda, (at, step, next(self._order), user, start))
 
     @property
     def wake_at(self) -> int | None:
@@ -144,10 +152,12 @@ class SlotDispatcher:
             return
         self.watch(now)
         while self._agenda and self.time.local_time(self._agenda[0][0]) <= now:
-            _, begins, _, user, start = heappop(self._agenda)
-            if begins:
-                heappush(self._agenda, (start + user.slot.length_ns, False, next(self._order), user, start))
+            _, step, _, user, start = heappop(self._agenda)
+            if step is _Step.BEGIN:
+                self._add(start + user.slot.length_ns, _Step.END, user, start)
                 self._begin(user, start, now)
+            elif step is _Step.CLOSE:
+                user.close()
             else:
                 self._schedule(user, max(start + 1, self.time.global_time(now) - user.slot.period_ns))
                 user.end(start)
@@ -156,8 +166,16 @@ class SlotDispatcher:
         """Begin a slot, unless this node woke up too late to use it."""
         if self.time.global_time(now) > start + user.slot.wait_ns:
             user.abandon()
-        else:
-            user.begin(start, now)
+        elif (closes_after := user.begin(start, now)) is not None:
+            self._add(start + closes_after, _Step.CLOSE, user, start)
+
+
+class _Step(IntEnum):
+    """What happens to a slot; at one instant in this order."""
+
+    END = 0
+    CLOSE = 1
+    BEGIN = 2
 
 
 class SlotSender:
@@ -172,7 +190,7 @@ class SlotSender:
         on_failed: Callable[[Any, int], None],
         *,
         fd: bool = False,
-        may_send: Callable[[Slot], bool] = lambda slot: True,
+        errors: ErrorState | None = None,
     ) -> None:
         self.slot = slot
         self.number = 0
@@ -182,11 +200,12 @@ class SlotSender:
         self._on_sent = on_sent
         self._on_failed = on_failed
         self._fd = fd
-        self._may_send = may_send
+        self._errors = errors or ErrorState()
         self._buffer: _Buffered | None = None
         self._event: Any = None
         self._frames: list[Frame] = []
         self._attempts = 0
+        self._closed = False
 
     def write(self, event: Any, etag: int, payload: bytes, now: int) -> None:
         """Put an event into the buffer; an event that was not sent yet is replaced, and a sporadic one has failed."""
@@ -196,24 +215,30 @@ class SlotSender:
             self._on_failed(replaced.event, 0)
         self._buffer = _Buffered(event, etag, payload, now)
 
-    def begin(self, start: int, now: int) -> None:
-        """Send the event in the buffer.
+    def begin(self, start: int, now: int) -> int | None:
+        """Send the event in the buffer; the slot closes if the node has too many errors to promise that it is in time.
 
-        It has failed if it is older than a period, so that it was for an earlier slot, or if the node has too many
-        errors to use the slot.
+        The event has failed if it is older than a period, so that it was for an earlier slot, or if the node is off
+        the bus.
         """
         written, self._buffer = self._buffer, None
-        may_send = self._may_send(self.slot)
         if written is None:
-            return
-        if not may_send or now - written.at > self.slot.period_ns:
+            return None
+        if self._errors.is_off or now - written.at > self.slot.period_ns:
             self._on_failed(written.event, 0)
-            return
+            return None
         self._event = written.event
         identifier = self.number << NODE_SHIFT | written.etag
         self._frames = [Frame(identifier, piece, self._fd) for piece in reversed(self._render(written.payload))]
-        self._attempts = 0
+        self._attempts, self._closed = 0, False
         self._load(self._frames[-1])
+        return None if self._errors.allows(self.slot) else self.slot.closes_ns
+
+    def close(self) -> None:
+        """Start no further attempt; one that is on the wire is in time."""
+        if self._frames:
+            self._closed = True
+            self._load(None)
 
     def sent(self, frame: Frame, now: int) -> bool:
         """A frame was sent; if it is of this slot, go on with the next one."""
@@ -222,7 +247,8 @@ class SlotSender:
         self._frames.pop()
         self._attempts = 0
         if self._frames:
-            self._load(self._frames[-1])
+            if not self._closed:
+                self._load(self._frames[-1])
         else:
             event, self._event = self._event, None
             self._on_sent(event, now)
@@ -282,6 +308,9 @@ class SlotReceiver:
 
     def begin(self, start: int, now: int) -> None:
         """Do nothing: an event may have come before this node woke up."""
+
+    def close(self) -> None:
+        """Do nothing: what has started is received."""
 
     def abandon(self) -> None:
         """Do nothing: what was received in time is still delivered."""

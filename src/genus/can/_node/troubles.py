@@ -75,17 +75,21 @@ class HardResumed(msgspec.Struct, frozen=True):
 class ErrorPassive(msgspec.Struct, frozen=True):
     """To all hard publishers and subscribers of a node: its controller is error passive, or may soon be.
 
-    Without `uses_slots` its hard events are not sent until `ErrorActive`, because a frame that fails could be too late;
-    each is `NotSent`. With it they are: the plan says that slots are long enough, or that they are used at that risk.
+    If they are not `promised`, hard events in slots that start from now on until `ErrorActive` may be `NotSent` though
+    they failed no more often than planned: one that fails may find no time left in its slot. It is never sent later.
+    If they are, slots are planned for that.
     As a receiver the node cannot make others repeat a frame that it alone got wrong, so a hard event may be missing.
     """
 
     at_ns: int
-    uses_slots: bool
+    promised: bool
 
 
 class ErrorActive(msgspec.Struct, frozen=True):
-    """To all hard publishers and subscribers of a node: its controller has few errors again, and its slots are used."""
+    """To all hard publishers and subscribers of a node: its controller has few errors again, hard events are promised.
+
+    That is so in slots that start after `at_ns`.
+    """
 
     at_ns: int
 
@@ -120,7 +124,7 @@ class NumberLost(msgspec.Struct, frozen=True):
 
 
 class OffTheBus(msgspec.Struct, frozen=True):
-    """To all publishers of a node: its controller went off the bus after too many errors."""
+    """To all publishers of a node: its controller went off the bus after too many errors, or its interface died."""
 
     at_ns: int
 

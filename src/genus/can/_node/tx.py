@@ -107,12 +107,12 @@ class Transmitter:
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
                 fd=self._context.fd,
-                may_send=self._errors.allows,
+                errors=self._errors,
             )
             channel.slot_sender.number = self._context.queue.number
             self._dispatcher.join(channel.slot_sender, now)
             if self._errors.is_passive:
-                self._report(channel.announcements, ErrorPassive(now, uses_slots=self.may_use_slots))
+                self._report(channel.announcements, ErrorPassive(now, promised=self.keeps_promises))
                 self.recovery.start()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
@@ -311,7 +311,7 @@ class Transmitter:
     # -- errors of the controller ------------------------------------------------------------------------------------
 
     @property
-    def may_use_slots(self) -> bool:
+    def keeps_promises(self) -> bool:
         """Whether the node has few enough errors for all its hard slots."""
         senders = (channel.slot_sender for channel in self.channels.values())
         return all(sender is None or self._errors.allows(sender.slot) for sender in senders)

@@ -92,7 +92,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     others_ns: int = 0
     """Time for frames that other stations begin between its own, while its sender is suspended."""
     error_passive: ErrorPassivePolicy = "stop"
-    """Whether its sender stops before it is error passive, goes on, or the slot is long enough for one that is."""
+    """Whether its promise stops before its sender is error passive, or the slot is long enough for one that is."""
     sporadic: bool = False
     """Whether it may stay empty."""
 
@@ -132,6 +132,11 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def attempts_ns(self) -> int:
         """The most time from its latest start to the end of its last frame, with all the failures it allows."""
         return self.length_ns - self.wait_ns - self.gap_ns
+
+    @property
+    def closes_ns(self) -> int:
+        """From its start to the last instant at which a frame can start that ends within it, before the gap."""
+        return self.length_ns - self.gap_ns - (self.used_ns if self.frames == 1 else self.wait_ns)
 
     @property
     def busy_ns(self) -> int:

@@ -17,10 +17,9 @@ from genus.can._wire.frame import (
     LAST_NODE,
     NODE_SHIFT,
     PRIORITY_SHIFT,
+    RESERVED_ETAGS,
     Priority,
 )
-
-RESERVED_ETAGS = 128
 
 
 class Collision(msgspec.Struct, frozen=True):

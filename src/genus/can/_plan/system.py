@@ -19,9 +19,9 @@ QosName: TypeAlias = Literal["hard", "soft", "none"]
 """A QoS class by its name in system files."""
 QOS_NAMES: tuple[QosName, ...] = ("hard", "soft", "none")
 
-ErrorPassivePolicy: TypeAlias = Literal["stop", "keep", "plan"]
-"""What becomes of the hard channels of a node that is error passive: they stop, continue at a risk, or are planned."""
-ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "keep", "plan")
+ErrorPassivePolicy: TypeAlias = Literal["stop", "plan"]
+"""What becomes of the promises of a node that is error passive: they stop, told before; or slots are planned for it."""
+ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "plan")
 
 LONGEST_EVENT = 4096
 """The longest event that can be planned, in bytes."""
@@ -43,9 +43,8 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     error_interval_ns: int | None = None
     """The least time between two bus errors that affect soft and other traffic; None for no such errors."""
     error_passive: ErrorPassivePolicy = "stop"
-    """`stop`: a node near the error passive state does not use its hard slots, and tells so. `keep`: it tells so and
-    uses them, though an event that fails may be too late. `plan`: slots are long enough for the frames that others send
-    while a sender is suspended."""
+    """`stop`: a node near the error passive state tells that its hard events are not promised, and sends them as far as
+    their slots have time. `plan`: slots are long enough for the frames that others send while a sender is suspended."""
     middleware: bool = True
     """Whether the frames of clock synchronisation, claims and reports are on the bus."""
     sync_period_ns: int = 20_000_000

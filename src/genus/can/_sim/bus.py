@@ -306,9 +306,18 @@ class SimBus:
             self.scheduler.at(at_ns, self._arbitrate_if_idle)
 
     def _arbitrate_if_idle(self) -> None:
+        if self.idle:
+            self._call_admitted()
         if self._ready:
             self._ready = False
             self._last.append(self._arbitrate_callback)
+
+    def _call_admitted(self) -> None:
+        """Call stations that were held back on an idle bus and may send now: less time is left for their frames."""
+        now = self.scheduler.now
+        for each in [each for each in self.pending if each in self._restricted]:
+            if each.on_lost is not None and each.available_key(now)[0] < NO_KEY:
+                each.on_lost(now)
 
     # From the start to the end of a frame
 

@@ -99,7 +99,8 @@ class ControllerListener:
         """A frame of this station was corrupted; it is repeated unless its mailbox is loaded again."""
 
     def lost(self, now: int) -> None:
-        """A frame that won arbitration against one of this station has ended, or an error frame while one waits."""
+        """A frame that won arbitration against one of this station has ended, or an error frame while one waits; or a
+        frame that was held back on an idle bus, by a guardian or a suspension, may start now."""
 
     def error_passive(self, now: int, passive: bool) -> None:
         """An error counter reached the warning limit, so that the controller may soon be error passive; or all are

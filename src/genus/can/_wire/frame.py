@@ -22,6 +22,9 @@ STANDARD_ID_MASK = (1 << 11) - 1
 CLASSIC_BYTES, FD_BYTES = 8, 64
 """The most data bytes of a classic frame and of a CAN FD frame."""
 
+RESERVED_ETAGS = 128
+"""The first event tags are the middleware's own."""
+
 UNCONFIGURED_NODE = 0
 """The node number of nodes that have none yet."""
 FIRST_NODE, LAST_NODE = 1, 0x7E

@@ -33,7 +33,9 @@ class LakeFolder:
         self.store = store
         self.path = store.path
         if not store.ledger.exists:
-            raise LakeError(f"{self.path} is not a lake; create one with Lake.create or `genus lake init`")
+            raise LakeError(
+                f"{self.path} is not a lake; create one with Lake.create or `genus lake init LAKE -t TYPES`"
+            )
         store.check_holds("lake")
         self.catalog_file = CatalogFile(store.files, self.path)
         self.catalog_file.check_same(store.state().catalog)
