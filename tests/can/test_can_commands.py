@@ -150,3 +150,32 @@ def test_help_tells_the_story_in_order() -> None:
     said = genus("can", "--help").stdout
     places = [said.index(f"  {name} ") for name in ("plan", "sim", "broker", "node", "monitor", "types", "decode")]
     assert places == sorted(places)
+
+
+J1939_MESSAGE = """VERSION ""
+BU_: Brakes
+BO_ 2348810251 TSC1: 8 Brakes
+ SG_ speed : 8|16@1+ (0.125,0) [0|8031] "rpm" Vector__XXX
+"""
+
+
+def test_decoding_mentions_what_is_wrong_with_the_database(tmp_path: Path) -> None:
+    """One problem is shown, such as that of a J1939 file which does not say so; several are counted."""
+    (tmp_path / "truck.dbc").write_text(J1939_MESSAGE)
+    (tmp_path / "truck.log").write_text("(1700000000.000000) can0 0C000010#0000000000000000\n")
+    asked = ("can", "decode", "--dbc", "truck.dbc", "truck.log", "-s", "TSC1 where source == 16", "--json")
+    refused = genus(*asked)
+    assert refused.returncode == 1
+    assert "truck.dbc: 1 of 1 messages" in refused.stderr
+    assert "(--j1939)" in refused.stderr
+    assert json.loads(genus(*asked, "--j1939").stdout)["source"] == 16
+
+    (tmp_path / "truck.dbc").write_text(J1939_MESSAGE.replace("(0.125,0)", "(.125,0)"))
+    assert "genus: truck.dbc: 1 repair; `genus can types truck.dbc` lists them" in genus(*asked).stderr
+
+
+def test_without_types_a_database_in_the_address_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GENUS_TYPES")
+    refused = genus("sub", "--bus", "can:udp_multicast", "Loop")
+    assert refused.returncode == 2
+    assert "database=FILE" in refused.stderr

@@ -268,6 +268,13 @@ def test_a_signal_that_is_repeated_for_other_values_of_a_multiplexer_is_one(tmp_
         assert event.y == 5
 
 
+def test_a_reason_is_short_even_if_the_file_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "made.dbc").write_bytes(random.Random(1).randbytes(5000).replace(b"\n", b""))
+    with pytest.raises(DbcError, match="cannot read it as DBC: Invalid syntax at line 1") as refused:
+        load_dbc(tmp_path / "made.dbc")
+    assert len(str(refused.value)) < 400 + len(str(tmp_path))
+
+
 def test_signals_of_no_message_are_left_out_as_cantools_does(tmp_path: Path) -> None:
     text = (
         'BO_ 3221225472 VECTOR__INDEPENDENT_SIG_MSG: 0 Vector__XXX\n SG_ lost : 0|8@1+ (1,0) [0|0] "" XXX\n'

@@ -9,6 +9,8 @@ import lzma
 import random
 import sqlite3
 import struct
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -68,9 +70,9 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def reader_of(writer: Writer, text: bytes, *, learns: bool = True) -> TextReader | CandumpReader:
+def reader_of(writer: Writer, text: bytes, **options: Any) -> TextReader | CandumpReader:
     reader = text_reader(writer.format, Head.of(text))
-    return TextReader(reader.format, learns=learns) if isinstance(reader, TextReader) else reader
+    return TextReader(reader.format, **options) if isinstance(reader, TextReader) else reader
 
 
 def seen(block: LogBlock) -> tuple[list[tuple[int, LoggedFrame]], Counter[Any], Counter[str]]:
@@ -117,8 +119,15 @@ def test_columns_are_what_lines_are(name: str, seed: int) -> None:
     writer, raw = WRITERS[name], damaged(WRITERS[name], seed)
     if writer.format == "csv" and text_reader_or_none(raw) is None:
         return
-    singly = reader_of(writer, raw, learns=False)
-    assert seen(reader_of(writer, raw).parse(raw)) == seen(singly.parse(raw))
+    assert_same_frames(writer, raw)
+
+
+def assert_same_frames(writer: Writer, raw: bytes) -> None:
+    """By shapes, by tokens, and line by line."""
+    expected = seen(reader_of(writer, raw, learns=False).parse(raw))
+    assert seen(reader_of(writer, raw).parse(raw)) == expected
+    assert seen(reader_of(writer, raw, shapes=False, worth_splitting=1).parse(raw)) == expected
+    assert seen(reader_of(writer, raw, worth_splitting=1).parse(raw)) == expected
 
 
 @pytest.mark.slow
@@ -129,8 +138,7 @@ def test_columns_are_what_lines_are_in_many_logs(name: str, seed: int) -> None:
     writer, raw = WRITERS[name], damaged(WRITERS[name], seed)
     if writer.format == "csv" and text_reader_or_none(raw) is None:
         return
-    singly = reader_of(writer, raw, learns=False)
-    assert seen(reader_of(writer, raw).parse(raw)) == seen(singly.parse(raw))
+    assert_same_frames(writer, raw)
 
 
 def text_reader_or_none(raw: bytes) -> TextReader | CandumpReader | None:
@@ -260,6 +268,29 @@ SAMPLES: dict[str, tuple[str, str, list[tuple[float | None, str | None, Frame]]]
     "slcan": ("slcan", "t1232AABB\nT1F33445510F\nr1230\n", [
         (None, None, frame(0x123, "AABB")), (None, None, frame(0x1F334455, "0F", EXT))]),
     "cansend": ("hash", "can0 123#1122\ncan0 124#R\n", [(None, "can0", frame(0x123, "1122"))]),
+    "brackets around times": ("table", "(1479121434.5)  123   [2]  11 22\n", [
+        (1479121434.5, None, frame(0x123, "1122"))]),
+    "square brackets": ("hash", "[1479121434.5] 123#1122\n", [(1479121434.5, None, frame(0x123, "1122"))]),
+    "a label behind": ("hash", "(1479121434.5) can0 0D0#1122 1\n", [(1479121434.5, "can0", frame(0x0D0, "1122"))]),
+    "date without brackets": ("hash", "2023-01-01 11:00:01.5 can0 123#1122\n", [
+        (datetime(2023, 1, 1, 11, 0, 1, 500_000, tzinfo=UTC).timestamp(), "can0", frame(0x123, "1122"))]),
+    "date in a table": ("table", "2023-01-01 11:00:01.5 123 2 11 22\n", [
+        (datetime(2023, 1, 1, 11, 0, 1, 500_000, tzinfo=UTC).timestamp(), None, frame(0x123, "1122"))]),
+    "milliseconds in a table": ("table", "1479121434500 123 2 11 22\n", [
+        (1479121434.5, None, frame(0x123, "1122"))]),
+    "colons between bytes": ("table", "0.5 123 3 11:22:33\n", [(0.5, None, frame(0x123, "112233"))]),
+    "no length": ("plain", "0.5 123 1122\n0.6 124 11\n", [
+        (0.5, None, frame(0x123, "1122")), (0.6, None, frame(0x124, "11"))]),
+    "no length and no time": ("plain", "0x123: 11 22\n", [(None, None, frame(0x123, "1122"))]),
+    "equals": ("labelled", "t=0.5 id=0x123 len=2 data=11 22\n", [
+        (0.5, None, frame(0x123, "1122"))]),
+    "labels without a length": ("labelled", "ID: 0x123 Data: 11 22\n", [(None, None, frame(0x123, "1122"))]),
+    "marked bytes": ("csv", "0.5, 0x123, 2, 0x11, 0x22\n0.6, 0x124, 2, 0x11, 0x22\n", [
+        (0.5, None, frame(0x123, "1122")), (0.6, None, frame(0x124, "1122"))]),
+    "marked bytes without a time": ("csv", "0x123,2,0x11,0x22\n0x124,2,0x11,0x22\n", [
+        (None, None, frame(0x123, "1122")), (None, None, frame(0x124, "1122"))]),
+    "a list of numbers": ("csv", 'time,id,data\n0.5,0x123,"[17, 234]"\n', [(0.5, None, frame(0x123, "11EA"))]),
+    "text of bytes": ("csv", "time,id,data\n0.5,0x123,b'1122'\n", [(0.5, None, frame(0x123, "1122"))]),
     "comments": ("log", "# a drive\n(1.5) can0 123#11\n\n", [(1.5, "can0", frame(0x123, "11"))]),
 }  # fmt: skip
 
@@ -273,6 +304,22 @@ def test_lines_from_the_documents_of_tools(name: str, encoding: str, tmp_path: P
     found = [(None if log.times == "none" else each.at_us / 1e6, each.channel, each.frame) for each in log]
     assert (log.format, found) == (format, expected)
     assert not log.skipped.keys() - {"remote frame", "no CAN frame"}
+
+
+def test_text_logs_are_read_without_importing_python_can(tmp_path: Path) -> None:
+    """With asammdf installed that would take seconds."""
+    path = write(tmp_path / "some.asc", "0.5 1  123  Rx   d 2 11 22\n")
+    program = (
+        f"import sys; from genus.can import read_log; assert len(list(read_log({str(path)!r}))) == 1; "
+        "assert not sys.modules.keys() & {'can', 'cantools', 'asammdf'}"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_is_no_bytes_is_not_left_out(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "some.csv", "time,id,data\n0.5,123,11 22\n0.6,123,11 zz\n0.7,123,none\n"))
+    assert [each.frame for each in log] == [frame(0x123, "1122")]
+    assert log.problems == ["line 3: damaged line", "line 4: damaged line"]
 
 
 def test_asc_dates_in_several_languages(tmp_path: Path) -> None:

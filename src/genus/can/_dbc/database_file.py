@@ -29,6 +29,8 @@ XML_ROOTS: Mapping[str, str] = MappingProxyType({"AUTOSAR": "arxml", "NetworkDef
 """The formats of XML files, by the name of their first element."""
 ENDINGS = ("dbc", "arxml", "kcd", "sym", "cdd")
 """The endings of the files that can be read."""
+LONGEST_REASON = 300
+"""cantools shows the whole line that it refuses, which is a long one if the file is no text."""
 
 _PROLOG = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>\s*)*"
 _XML_ROOT = re.compile(rf"{_PROLOG}<(?:\w+:)?(\w[\w.-]*)", re.DOTALL)
@@ -180,7 +182,8 @@ def _reason(problem: Exception) -> str:
     if isinstance(cause, KeyError):
         return f"{cause} is missing"
     text = " ".join(str(cause).split()) or type(cause).__name__
-    return re.sub(r'^[A-Z]+: "(.*)"$', r"\1", text)
+    text = re.sub(r'^[A-Z]+: "(.*)"$', r"\1", text)
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
 
 
 def _read_other(text: str, format: str) -> DatabaseFile:

@@ -78,10 +78,15 @@ class _Lines:
 class TextReader:
     """State: reads the blocks of a text log, one after the other, and remembers the shapes of its lines."""
 
-    def __init__(self, format: TextFormat, *, learns: bool = True) -> None:
-        """With `learns` false every line is read alone, which is slow and gives the same."""
+    def __init__(
+        self, format: TextFormat, *, learns: bool = True, shapes: bool = True, worth_splitting: int = WORTH_SPLITTING
+    ) -> None:
+        """With `learns` false every line is read alone, which is slow and gives the same.
+
+        `shapes` and `worth_splitting` choose between two ways to read many lines, which give the same, too.
+        """
         self.format = format
-        self._learns = learns
+        self._learns, self._has_shapes, self._worth_splitting = learns, shapes, worth_splitting
         self._shapes: dict[object, Shape] = {}
         self._layouts: dict[object, Layout] = {}
 
@@ -118,7 +123,7 @@ class TextReader:
     def _read(self, lines: _Lines, start: int) -> int:
         """Read lines up to a header that changes how lines are read; gives the line after it."""
         learns = self._learns and len(lines.block) - start >= FEW_LINES
-        can_shape = learns
+        can_shape = learns and self._has_shapes
         useless = 0
         if learns:
             self._read_known(lines, start)
@@ -147,7 +152,7 @@ class TextReader:
             if can_shape:
                 can_shape = False
                 count = self._learn_shapes(lines, row, fields, text)
-            if len(unread) - count - next_ >= WORTH_SPLITTING:
+            if len(unread) - count - next_ >= self._worth_splitting:
                 count += self._learn_layout(lines, row, fields, text)
                 useless = 0 if count else useless + 1
             if count:
@@ -159,7 +164,7 @@ class TextReader:
         counts = {key: self._read_shape(lines, shape, start) for key, shape in self._shapes.items()}
         by_use = sorted(self._shapes.items(), key=lambda each: -counts[each[0]])
         self._shapes = dict(by_use)  # the next block is most probably like this one
-        if len(lines.unread(start)) >= WORTH_SPLITTING:
+        if len(lines.unread(start)) >= self._worth_splitting:
             for layout in self._layouts.values():
                 self._read_layout(lines, layout, start)
 

@@ -12,8 +12,10 @@ from genus.can._node.context import Context
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag
 
-PAUSE_FRAMES, LONG_PAUSE_FRAMES = 1, 20
-"""How long to wait after an empty report that was sent, and after one that failed, in longest frames."""
+PAUSE_FRAMES = 1
+"""How long to wait after an empty report that was sent, in longest frames."""
+FIRST_RETRY_FRAMES, LAST_RETRY_FRAMES = 4, 32
+"""How long to wait after one that failed; twice as long after each further one, up to the last."""
 
 
 class ErrorState:
@@ -36,13 +38,14 @@ class ErrorRecovery:
     Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would else
     not recover for minutes; so it does on an idle bus before its next slot. Receivers ignore an empty report. There are
     pauses between them, so that a station that is off the bus finds the idle time it needs to come back; one that fails
-    is not repeated, because the bus is disturbed.
+    is repeated later and later, because the bus may be disturbed for a while.
     """
 
     def __init__(self, context: Context, is_needed: Callable[[], bool]) -> None:
         self._context = context
         self._is_needed = is_needed
         self._frame: Frame | None = None
+        self._retry_frames = FIRST_RETRY_FRAMES
         self.wake_at: int | None = None
 
     def start(self) -> None:
@@ -58,7 +61,8 @@ class ErrorRecovery:
         """A frame was corrupted: if it is an empty report, send another one later."""
         if frame is self._frame:
             self._context.queue.remove_frame(frame)
-            self._pause(LONG_PAUSE_FRAMES)
+            self._pause(self._retry_frames)
+            self._retry_frames = min(2 * self._retry_frames, LAST_RETRY_FRAMES)
 
     def wake(self, now: int) -> None:
         """The pause is over."""
@@ -70,7 +74,11 @@ class ErrorRecovery:
         if self._is_needed():
             queue = self._context.queue
             self._frame = Frame(Identifier(Priority.BULK, queue.number, ProtocolEtag.REPORT).pack())
-            queue.add_frame(self._frame, lambda now: self._pause(PAUSE_FRAMES))
+            queue.add_frame(self._frame, self._sent)
+
+    def _sent(self, now: int) -> None:
+        self._retry_frames = FIRST_RETRY_FRAMES
+        self._pause(PAUSE_FRAMES)
 
     def _pause(self, frames: int) -> None:
         self._frame = None
