@@ -54,8 +54,9 @@ def test_the_bounds_of_a_signal_are_told_without_rounding_errors(tmp_path: Path)
     path = tmp_path / "Tank.dbc"
     path.write_text('BU_: A\nBO_ 5 Tank: 2 A\n SG_ x : 0|16@1- (0.1,0) [0|0] "" A\n')
     database = load_dbc(path)
+    tank: Any = database.types["Tank"]
     with pytest.raises(EventError, match=r"hold -3276\.8 to 3276\.7$"):
-        database.encode(database.types["Tank"](x=9999.0))
+        database.encode(tank(x=9999.0))
 
 
 def test_values_are_rounded_to_the_nearest_raw_value() -> None:
