@@ -79,7 +79,8 @@ class Told(msgspec.Struct):
     """By node: from when to when; the end of the last one is open."""
     not_sent: list[tuple[int, str, NotSent]] = []
     missing: list[EventMissing] = []
-    off: int = 0
+    off: dict[str, list[int]] = {}
+    """By node: when it was told that it is off the bus."""
     passive: int = 0
 
     def add(self, station: Station, trouble: object, now: int) -> None:
@@ -95,7 +96,8 @@ class Told(msgspec.Struct):
             self.not_sent.append((now, station.name, trouble))
         elif isinstance(trouble, EventMissing):
             self.missing.append(trouble)
-        self.off += isinstance(trouble, OffTheBus)
+        elif isinstance(trouble, OffTheBus):
+            self.off.setdefault(station.name, []).append(now)
 
     def was_stopped(self, node: str, instant: int) -> bool:
         """Whether a node was told so before a slot that starts then, and not told otherwise before it.
@@ -104,8 +106,14 @@ class Told(msgspec.Struct):
         """
         return any(begin < instant <= end for begin, end in self.stopped.get(node, ()))
 
+    def was_off(self, node: str, instant: int) -> bool:
+        """Whether a node was told shortly before that it is off the bus, which takes some milliseconds."""
+        return any(at <= instant <= at + RECOVERY_NS for at in self.off.get(node, ()))
+
 
 NEVER = 1 << 62
+RECOVERY_NS = 20 * MS
+"""128 times 11 recessive bits on a busy bus, and the slot in which the station returns."""
 
 
 def with_policy(system: System, policy: ErrorPassivePolicy) -> System:
@@ -115,7 +123,8 @@ def with_policy(system: System, policy: ErrorPassivePolicy) -> System:
 def run_with_errors(prepared: PreparedSystem, seed: int, p: float, others: float) -> tuple[int, int]:
     """Run a system whose senders begin with random error counters; how many hard events were sent, and not.
 
-    Every event is sent within its slot and delivered, or its publisher was told before the slot that it is not used.
+    No event is late. With `stop`, every event is sent within its slot and delivered, or its publisher was told before
+    the slot that it is not promised. With `plan`, only events of stations that went off the bus, told, are not sent.
     """
     system, rng, told = prepared.typed.system, Random(seed), Told()
     fault = WithinOmissions(most={channel.etag: channel.omissions for channel in system.hard}, p=p, others=others)
@@ -144,21 +153,22 @@ def run_with_errors(prepared: PreparedSystem, seed: int, p: float, others: float
         assert result.published == result.sent + result.not_sent
         assert result.bound_ns is not None
         assert result.worst_ns <= result.bound_ns
-    if system.bus.error_passive == "plan":
-        assert not told.missing
-        assert not told.not_sent
-        assert not told.off
     return sum(result.sent for result in hard), sum(result.not_sent for result in hard)
 
 
 def check_told(told: Told, prepared: PreparedSystem) -> None:
     """Whether each event that was not sent, and each alarm, is of a slot that its node was told is not promised."""
     slots = {slot.event: slot for slot in prepared.plan.calendar.slots}
+    is_planned = prepared.typed.system.bus.error_passive == "plan"
     for now, node, trouble in told.not_sent:
-        assert told.was_stopped(node, slots[trouble.channel].next_deadline(now).start_ns), trouble
+        start = slots[trouble.channel].next_deadline(now).start_ns
+        assert told.was_off(node, now) if is_planned else told.was_stopped(node, start), trouble
     for missing in told.missing:
         slot = slots[missing.channel]
-        assert told.was_stopped(slot.node, missing.deadline_ns - slot.length_ns), missing
+        start = missing.deadline_ns - slot.length_ns
+        assert told.was_off(slot.node, missing.deadline_ns) if is_planned else told.was_stopped(slot.node, start), (
+            missing
+        )
 
 
 def admitted(seed: int, policy: ErrorPassivePolicy) -> PreparedSystem | None:
@@ -188,7 +198,7 @@ def test_hard_events_of_error_passive_senders_are_on_time_or_told_in_300_systems
             runs, sent, not_sent = runs + 1, sent + result[0], not_sent + result[1]
         seed += 1
     assert sent > 5000
-    assert (not_sent > 0) is (policy == "stop")
+    assert not_sent < sent / 100 if policy == "plan" else not_sent
 
 
 # -- slots -------------------------------------------------------------------------------------------------------------
