@@ -27,7 +27,7 @@ PRINTED = {
         "Engine drives 62.0 km/h in D",
         "frame 0x200 with 4b",
         "Lamp.brightness is 120.0; the database allows 0 to 100",
-        "2 frames received, 1 sent",
+        "2 frames of Drive received",
     ],
     "dbc_log_to_table": ["speed: [[95.2,170.8]]", "mean speed: 133.0"],
     "lake_and_sql": ["ingested: 48 events", "strong sun: 5 hours", "hall: 515 W on average"],

@@ -196,7 +196,7 @@ def test_a_machine_is_called_with_failures_bus_off_and_bus_on() -> None:
     host, machine = make_host(bus)
     host.call(lambda now: machine.load(frame(10)))
     bus.run(10_000 * BIT)
-    inputs = [kind for kind, _ in machine.inputs]
+    inputs = [kind for kind, _ in machine.inputs if kind != "lost"]  # after each pause of an error passive sender
     warned = ["failed"] * 12 + ["error_passive"]
     assert inputs == [*warned, *["failed"] * 20, "bus_off", "bus_on", "error_active"]
 
