@@ -1,0 +1,1 @@
+"""Small devices: C for micro-controllers."""
