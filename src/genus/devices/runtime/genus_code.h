@@ -1,0 +1,156 @@
+/* Codes of types on the wire, and the test whether a type is another one or below it.
+ *
+ * A code on the wire is one length byte and the code in as few big-endian bytes as hold it. The
+ * form is canonical: no leading zero byte, no code zero. So equal codes are equal bytes.
+ *
+ * "Is b the type a, or below a?" is "does the code of a divide that of b?". Write a = 2^k * d with
+ * d odd. Multiplication by the inverse of d modulo 2^w maps exactly the multiples of d onto
+ * 0 .. (2^w - 1) / d, so one multiplication and two comparisons decide, without division
+ * (Granlund and Montgomery 1994, section 9). The constants come from genus.codes.Divisor.
+ *
+ * A divisor has the narrowest width that holds the codes of the catalog. A code from the wire may
+ * be wider, as types are added to a running system: then the remainder is computed byte by byte,
+ * which is slower and as exact. */
+#ifndef GENUS_CODE_H
+#define GENUS_CODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "genus_port.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The longest divisor in bytes, without its length byte; the generator refuses longer ones.
+ * Codes that are tested against a divisor may have all 255 bytes. */
+#ifndef GENUS_CODE_BYTES
+#define GENUS_CODE_BYTES 32
+#endif
+
+/* The constants of one code as a divisor. `low_bits` is 2^k - 1: prime codes have the factor 2 at
+ * most once, so one byte is enough for any width. */
+typedef struct {
+    uint8_t code;
+    uint8_t low_bits;
+    uint8_t inverse;
+    uint8_t limit;
+} genus_divisor8;
+
+typedef struct {
+    uint16_t inverse;
+    uint16_t limit;
+    uint16_t code;
+    uint8_t low_bits;
+} genus_divisor16;
+
+typedef struct {
+    uint32_t inverse;
+    uint32_t limit;
+    uint32_t code;
+    uint8_t low_bits;
+} genus_divisor32;
+
+typedef struct {
+    uint64_t inverse;
+    uint64_t limit;
+    uint64_t code;
+    uint8_t low_bits;
+} genus_divisor64;
+
+/* Whether the code that the constants are of divides this one, which fits the width. With
+ * constants known to the compiler this is the fastest test: no table is read. */
+static inline bool genus_divides8(uint8_t code, uint8_t low_bits, uint8_t inverse, uint8_t limit)
+{
+    return ((code & low_bits) == 0U) && ((uint8_t)((unsigned)code * inverse) <= limit);
+}
+
+static inline bool genus_divides16(uint16_t code, uint8_t low_bits, uint16_t inverse,
+                                   uint16_t limit)
+{
+    return (((uint8_t)code & low_bits) == 0U) &&
+           ((uint16_t)((unsigned)code * inverse) <= limit);
+}
+
+static inline bool genus_divides32(uint32_t code, uint8_t low_bits, uint32_t inverse,
+                                   uint32_t limit)
+{
+    return (((uint8_t)code & low_bits) == 0U) && ((uint32_t)(code * inverse) <= limit);
+}
+
+static inline bool genus_divides64(uint64_t code, uint8_t low_bits, uint64_t inverse,
+                                   uint64_t limit)
+{
+    return (((uint8_t)code & low_bits) == 0U) && ((uint64_t)(code * inverse) <= limit);
+}
+
+/* How many bytes the code at `wire` takes, its length byte included; 0 if it is malformed or if
+ * not all of it is within `size` bytes. */
+uint16_t genus_code_size(const uint8_t *wire, uint16_t size);
+
+/* Writes a code and gives the number of bytes; 0 if the code is zero or does not fit. */
+uint16_t genus_code_write(uint64_t code, uint8_t *wire, uint16_t capacity);
+
+/* Whether the codes at both places are equal, of which the first is well-formed. */
+bool genus_code_equal(const uint8_t *known, const uint8_t *wire, uint16_t size);
+
+/* Whether the code at `wire` is this one, of at most 16 bits. */
+static inline bool genus_code_equal16(const uint8_t *wire, uint16_t size, uint16_t code)
+{
+    bool equal = false;
+
+    if (code > 0xFFU) {
+        equal = (size > 2U) && (wire[0] == 2U) && (wire[2] == (uint8_t)code) &&
+                (wire[1] == (uint8_t)(code >> 8U));
+    } else {
+        equal = (size > 1U) && (wire[0] == 1U) && (wire[1] == (uint8_t)code);
+    }
+    return equal;
+}
+
+/* Whether the code at `wire` is well-formed and that of the divisor's type or of one below it. The
+ * divisor lies in ROM. */
+bool genus_code_below8(const uint8_t *wire, uint16_t size, const genus_divisor8 *type);
+bool genus_code_below16(const uint8_t *wire, uint16_t size, const genus_divisor16 *type);
+bool genus_code_below32(const uint8_t *wire, uint16_t size, const genus_divisor32 *type);
+bool genus_code_below64(const uint8_t *wire, uint16_t size, const genus_divisor64 *type);
+
+/* The same for a type with this code of at most 32 bits, without constants: by bytes, slowly. */
+bool genus_code_below_number(const uint8_t *wire, uint16_t size, uint32_t type);
+
+/* As `genus_code_below16`, with constants that the compiler knows: the fastest test, as no table
+ * is read. The product modulo 2^16 is made of bytes, as an 8-bit processor multiplies. */
+static inline bool genus_code_is16(const uint8_t *wire, uint16_t size, uint16_t type,
+                                   uint8_t low_bits, uint16_t inverse, uint16_t limit)
+{
+    bool below = false;
+
+    if ((size > 2U) && (wire[0] == 2U)) {
+        const uint8_t high = wire[1];
+        const uint8_t low = wire[2];
+        if ((high != 0U) && ((low & low_bits) == 0U)) {
+            const uint16_t product = (uint16_t)((unsigned)low * inverse);
+            const uint8_t top =
+                (uint8_t)((product >> 8U) + ((unsigned)high * (unsigned)(uint8_t)inverse));
+            below = (uint16_t)(((unsigned)top << 8U) | (uint8_t)product) <= limit;
+        }
+    } else if ((size > 1U) && (wire[0] == 1U)) {
+        const uint8_t low = wire[1];
+        below = (low != 0U) && ((low & low_bits) == 0U) &&
+                ((uint16_t)((unsigned)low * inverse) <= limit);
+    } else {
+        below = genus_code_below_number(wire, size, type);
+    }
+    return below;
+}
+
+/* The same for types with codes of any width: `type` is the wire form, in RAM. False if it is
+ * malformed or longer than GENUS_CODE_BYTES. */
+bool genus_code_below(const uint8_t *wire, uint16_t size, const uint8_t *type, uint16_t type_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
