@@ -113,13 +113,15 @@ def test_codes_are_written_as_python_writes_them(library: ctypes.CDLL, code: int
 
 
 @needs("gcc")
-@given(code=st.integers(1, 65535), wire=st.binary(max_size=4) | st.integers(1, 65535).map(encode_code))
-def test_a_code_equals_its_wire_form_and_nothing_else(library: ctypes.CDLL, code: int, wire: bytes) -> None:
-    parsed = parse_code(wire)
-    assert library.equal16(wire, len(wire), code) == (parsed is not None and parsed[0] == code)
+@given(code=st.integers(1, 65535), flips=st.integers(1, 255), wire=st.binary(max_size=4))
+def test_a_code_equals_its_wire_form_and_nothing_else(library: ctypes.CDLL, code: int, flips: int, wire: bytes) -> None:
     own = encode_code(code)
-    assert library.equal16(own, len(own), code)
-    assert library.genus_code_equal(own, own, len(own))
+    near = [own[:place] + bytes([own[place] ^ flips]) + own[place + 1 :] for place in range(len(own))]
+    for data in (own, own + wire, own[:-1], wire, *near):
+        parsed = parse_code(data)
+        same = parsed is not None and parsed[0] == code
+        assert library.equal16(data, len(data), code) == same
+        assert library.genus_code_equal(own, data, len(data)) == same
 
 
 def narrowest(code: int) -> int:
