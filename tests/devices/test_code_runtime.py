@@ -130,8 +130,8 @@ def narrowest(code: int) -> int:
 
 
 def damaged(chance: Random, wire: bytes) -> bytes:
-    """Whole, cut, longer, or with wrong bytes."""
-    way = chance.randrange(5)
+    """Whole, cut, longer, with a leading zero, or with wrong bytes."""
+    way = chance.randrange(6)
     if way == 0:
         return wire[: chance.randrange(len(wire) + 1)]
     if way == 1:
@@ -139,7 +139,9 @@ def damaged(chance: Random, wire: bytes) -> bytes:
     if way == 2:
         place = chance.randrange(len(wire))
         return wire[:place] + bytes([chance.choice([0, 1, 2, 255, chance.randrange(256)])]) + wire[place + 1 :]
-    return chance.randbytes(chance.randrange(6)) if way == 3 else wire
+    if way == 3 and wire[0] < 255:
+        return bytes([wire[0] + 1, 0]) + wire[1:]
+    return chance.randbytes(chance.randrange(6)) if way == 4 else wire
 
 
 def questions(count: int) -> list[tuple[bytes, int]]:
