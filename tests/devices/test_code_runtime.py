@@ -124,9 +124,13 @@ def test_a_code_equals_its_wire_form_and_nothing_else(library: ctypes.CDLL, code
         assert library.genus_code_equal(own, data, len(data)) == same
 
 
-def narrowest(code: int) -> int:
-    """The width of a divisor; 0 if there are only bytes."""
-    return next((width for width in (8, 16, 32, 64) if code < 1 << width), 0)
+Question = tuple[bytes, int, int]
+"""Bytes from outside, the code of a type, and the width of its constants; 0 if it is too wide for any."""
+
+
+def widths(code: int) -> list[int]:
+    """The widths a divisor may have, as the codes of a catalog need more bits than some of its types."""
+    return [width for width in (8, 16, 32, 64) if code < 1 << width] or [0]
 
 
 def damaged(chance: Random, wire: bytes) -> bytes:
@@ -144,30 +148,29 @@ def damaged(chance: Random, wire: bytes) -> bytes:
     return chance.randbytes(chance.randrange(6)) if way == 4 else wire
 
 
-def questions(count: int) -> list[tuple[bytes, int]]:
-    """Pairs of bytes from outside and the code of a type, multiples and others, of all lengths."""
+def questions(count: int) -> list[Question]:
+    """Multiples of a type's code and others, of all lengths."""
     chance, found = Random(1), []
     for _ in range(count):
         a = chance.randrange(1, 1 << chance.choice([4, 8, 12, 16, 24, 32, 60, 64, 90, 256]))
         a //= max(1, (a & -a) // 256)
         b = a * chance.randrange(1, 1 << chance.choice([1, 8, 16, 40])) + chance.choice([0, 0, 1])
-        found.append((damaged(chance, encode_code(b)), a))
+        found.append((damaged(chance, encode_code(b)), a, chance.choice(widths(a))))
     return found
 
 
-def question_line(wire: bytes, a: int) -> str:
-    width = narrowest(a)
+def question_line(wire: bytes, a: int, width: int) -> str:
     divisor = Divisor.of(a, width) if width else Divisor(0, 0, 0, 0)
     constants = f"{width} {divisor.low_bits} {divisor.inverse} {divisor.limit}"
     return f"{wire.hex() or '-'} {encode_code(a).hex()} {constants}"
 
 
-def answer_line(wire: bytes, a: int) -> str:
+def answer_line(wire: bytes, a: int, width: int) -> str:
     parsed = parse_code(wire)
     if parsed is None:
-        return f"0 0 {0 if narrowest(a) else -1} 0"
+        return f"0 0 {0 if width else -1} 0"
     below = int(parsed[0] % a == 0)
-    return f"{parsed[1]} {below} {below if narrowest(a) else -1} {int(parsed[0] == a)}"
+    return f"{parsed[1]} {below} {below if width else -1} {int(parsed[0] == a)}"
 
 
 @needs("clang")
