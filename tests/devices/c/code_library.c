@@ -46,3 +46,8 @@ bool equal16(const uint8_t *wire, uint16_t size, uint16_t code)
 {
     return genus_code_equal16(wire, size, code);
 }
+
+bool equal_wire(const uint8_t *known, const uint8_t *wire, uint16_t size)
+{
+    return genus_code_equal(known, wire, size);
+}

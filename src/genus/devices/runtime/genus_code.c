@@ -2,6 +2,13 @@
 
 #include <string.h>
 
+/* Rare paths, which in line would cost the common one the saving of registers. */
+#ifdef __GNUC__
+#define GENUS_OUT_OF_LINE __attribute__((noinline))
+#else
+#define GENUS_OUT_OF_LINE
+#endif
+
 uint16_t genus_code_size(const uint8_t *wire, uint16_t size)
 {
     uint16_t taken = 0U;
@@ -12,7 +19,7 @@ uint16_t genus_code_size(const uint8_t *wire, uint16_t size)
     return taken;
 }
 
-bool genus_code_equal(const uint8_t *known, const uint8_t *wire, uint16_t size)
+bool genus_code_equal_bytes(const uint8_t *known, const uint8_t *wire, uint16_t size)
 {
     return (size > known[0]) && (memcmp(known, wire, (size_t)known[0] + 1U) == 0);
 }
@@ -135,17 +142,33 @@ bool genus_code_below8(const uint8_t *wire, uint16_t size, const genus_divisor8 
     return below;
 }
 
-bool genus_code_below16(const uint8_t *wire, uint16_t size, const genus_divisor16 *type)
+/* What `genus_code_below16` does with codes that have other lengths than two. */
+static GENUS_OUT_OF_LINE bool below16(const uint8_t *wire, uint16_t size,
+                                      const genus_divisor16 *type)
 {
     bool below = false;
 
-    if ((size > 1U) && ((wire[0] == 1U) || (wire[0] == 2U))) {
-        below = genus_code_is16(wire, size, 0U, genus_rom_u8(&type->low_bits),
+    if ((size > 1U) && (wire[0] == 1U)) {
+        below = (wire[1] != 0U) &&
+                genus_divides16(wire[1], genus_rom_u8(&type->low_bits),
                                 genus_rom_u16(&type->inverse), genus_rom_u16(&type->limit));
     } else {
         below = genus_code_below_number(wire, size, genus_rom_u16(&type->code));
     }
     return below;
+}
+
+bool genus_code_below16(const uint8_t *wire, uint16_t size, const genus_divisor16 *type)
+{
+    if ((size > 2U) && (wire[0] == 2U)) {
+        const uint8_t high = wire[1];
+        const uint8_t low = wire[2];
+        return ((low & genus_rom_u8(&type->low_bits)) == 0U) &&
+               ((uint16_t)((unsigned)genus_code_join(high, low) * genus_rom_u16(&type->inverse)) <=
+                genus_rom_u16(&type->limit)) &&
+               (high != 0U);
+    }
+    return below16(wire, size, type);
 }
 
 /* The bytes of a code of at most `limit` of them as a number; 0 if it is longer or malformed. */

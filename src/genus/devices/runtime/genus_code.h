@@ -29,6 +29,14 @@ extern "C" {
 #define GENUS_CODE_BYTES 32
 #endif
 
+/* Functions whose arguments are constants: they must be in line where a compiler prefers small code,
+ * or the constants become arguments. */
+#ifdef __GNUC__
+#define GENUS_IN_LINE static inline __attribute__((always_inline))
+#else
+#define GENUS_IN_LINE static inline
+#endif
+
 /* The constants of one code as a divisor. `low_bits` is 2^k - 1: prime codes have the factor 2 at
  * most once, so one byte is enough for any width. */
 typedef struct {
@@ -85,6 +93,21 @@ static inline bool genus_divides64(uint64_t code, uint8_t low_bits, uint64_t inv
     return (((uint8_t)code & low_bits) == 0U) && ((uint64_t)(code * inverse) <= limit);
 }
 
+/* Two bytes as one number. gcc for AVR makes ten cycles of the shift, and none of the union. */
+static inline uint16_t genus_code_join(uint8_t high, uint8_t low)
+{
+#ifdef __AVR__
+    const union {
+        uint8_t bytes[2];
+        uint16_t number;
+    } joined = {{low, high}};
+
+    return joined.number;
+#else
+    return (uint16_t)(((unsigned)high << 8U) | low);
+#endif
+}
+
 /* How many bytes the code at `wire` takes, its length byte included; 0 if it is malformed or if
  * not all of it is within `size` bytes. */
 uint16_t genus_code_size(const uint8_t *wire, uint16_t size);
@@ -92,21 +115,44 @@ uint16_t genus_code_size(const uint8_t *wire, uint16_t size);
 /* Writes a code and gives the number of bytes; 0 if the code is zero or does not fit. */
 uint16_t genus_code_write(uint64_t code, uint8_t *wire, uint16_t capacity);
 
-/* Whether the codes at both places are equal, of which the first is well-formed. */
-bool genus_code_equal(const uint8_t *known, const uint8_t *wire, uint16_t size);
+/* `genus_code_equal` for codes of any length. */
+bool genus_code_equal_bytes(const uint8_t *known, const uint8_t *wire, uint16_t size);
 
-/* Whether the code at `wire` is this one, of at most 16 bits. */
-static inline bool genus_code_equal16(const uint8_t *wire, uint16_t size, uint16_t code)
+/* Whether the codes at both places are equal, of which the first is well-formed. */
+static inline bool genus_code_equal(const uint8_t *known, const uint8_t *wire, uint16_t size)
 {
     bool equal = false;
 
-    if (code > 0xFFU) {
-        equal = (size > 2U) && (wire[0] == 2U) && (wire[2] == (uint8_t)code) &&
-                (wire[1] == (uint8_t)(code >> 8U));
+    if ((size > 2U) && (known[0] == 2U)) {
+        const uint8_t high = known[1];
+        const uint8_t low = known[2];
+        equal = ((uint8_t)((wire[0] ^ 2U) | (wire[1] ^ high) | (wire[2] ^ low)) == 0U);
+    } else if ((size > 1U) && (known[0] == 1U)) {
+        equal = ((uint8_t)((wire[0] ^ 1U) | (wire[1] ^ known[1])) == 0U);
     } else {
-        equal = (size > 1U) && (wire[0] == 1U) && (wire[1] == (uint8_t)code);
+        equal = genus_code_equal_bytes(known, wire, size);
     }
     return equal;
+}
+
+/* Whether the code at `wire` is this one, of at most 16 bits. */
+GENUS_IN_LINE bool genus_code_equal16(const uint8_t *wire, uint16_t size, uint16_t code)
+{
+    const uint8_t high = (uint8_t)(code >> 8U);
+    const uint8_t low = (uint8_t)code;
+    uint8_t differs = 1U;
+
+    /* Bytes are compared by bits, or they would be widened to int first. */
+    if (high != 0U) {
+        if ((size > 2U) && (wire[0] == 2U)) {
+            differs = (uint8_t)((wire[1] ^ high) | (wire[2] ^ low));
+        }
+    } else if ((size > 1U) && (wire[0] == 1U)) {
+        differs = (uint8_t)(wire[1] ^ low);
+    } else {
+        differs = 1U;
+    }
+    return differs == 0U;
 }
 
 /* Whether the code at `wire` is well-formed and that of the divisor's type or of one below it. The
@@ -120,8 +166,8 @@ bool genus_code_below64(const uint8_t *wire, uint16_t size, const genus_divisor6
 bool genus_code_below_number(const uint8_t *wire, uint16_t size, uint32_t type);
 
 /* As `genus_code_below16`, with constants that the compiler knows: the fastest test, as no table
- * is read. The product modulo 2^16 is made of bytes, as an 8-bit processor multiplies. */
-static inline bool genus_code_is16(const uint8_t *wire, uint16_t size, uint16_t type,
+ * is read. */
+GENUS_IN_LINE bool genus_code_is16(const uint8_t *wire, uint16_t size, uint16_t type,
                                    uint8_t low_bits, uint16_t inverse, uint16_t limit)
 {
     bool below = false;
@@ -129,11 +175,9 @@ static inline bool genus_code_is16(const uint8_t *wire, uint16_t size, uint16_t 
     if ((size > 2U) && (wire[0] == 2U)) {
         const uint8_t high = wire[1];
         const uint8_t low = wire[2];
-        if ((high != 0U) && ((low & low_bits) == 0U)) {
-            const uint16_t product = (uint16_t)((unsigned)low * inverse);
-            const uint8_t top =
-                (uint8_t)((product >> 8U) + ((unsigned)high * (unsigned)(uint8_t)inverse));
-            below = (uint16_t)(((unsigned)top << 8U) | (uint8_t)product) <= limit;
+        if ((low & low_bits) == 0U) { /* most codes are not below: form is looked at last */
+            below = ((uint16_t)((unsigned)genus_code_join(high, low) * inverse) <= limit) &&
+                    (high != 0U);
         }
     } else if ((size > 1U) && (wire[0] == 1U)) {
         const uint8_t low = wire[1];
