@@ -75,7 +75,6 @@ def tables(codes: list[int]) -> str:
         f"genus_code_is16(wire, size, {code}U, {d.low_bits}U, {text})"
         for code, d, text in zip(codes, divisors, constants, strict=True)
     ]
-    names = range(len(codes))
     return "\n".join(
         [
             '#include <stdbool.h>\n#include "genus_code.h"\n#include "measure.h"\n',
@@ -89,11 +88,15 @@ def tables(codes: list[int]) -> str:
                 for code, d, text in zip(codes, divisors, constants, strict=True)
             ),
             "};\n",
-            *(TEST.format(name=name, call=call) for name, call in zip(names, calls, strict=True)),
-            f"static const is_type tests[TYPES] GENUS_ROM = {{{', '.join(f'is_{name}' for name in names)}}};",
-            f"static const is_type measured_tests[TYPES] GENUS_ROM = {{{', '.join(f'in_{name}' for name in names)}}};\n",
+            *(TEST.format(name=name, call=call) for name, call in enumerate(calls)),
+            *(_function_table(table, form, len(codes)) for table, form in (("tests", "is"), ("measured_tests", "in"))),
         ]
     )
+
+
+def _function_table(table: str, form: str, count: int) -> str:
+    names = ", ".join(f"{form}_{name}" for name in range(count))
+    return f"static const is_type {table}[TYPES] GENUS_ROM = {{{names}}};\n"
 
 
 def measure(simulator: Simulator, folder: Path) -> dict[int, list[Case]]:

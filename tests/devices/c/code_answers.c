@@ -34,11 +34,13 @@ static uint8_t *parse(const char *text, uint16_t *size)
 
 /* By the constants for a width; -1 for widths that have none. */
 static int by_constants(const uint8_t *wire, uint16_t size, unsigned width, uint64_t code,
-                        uint8_t low_bits, uint64_t inverse, uint64_t limit)
+                        uint64_t low_bits, uint64_t inverse, uint64_t limit)
 {
-    const genus_divisor8 divisor8 = {(uint8_t)code, low_bits, (uint8_t)inverse, (uint8_t)limit};
-    const genus_divisor16 divisor16 = {(uint16_t)inverse, (uint16_t)limit, (uint16_t)code, low_bits};
-    const genus_divisor32 divisor32 = {(uint32_t)inverse, (uint32_t)limit, (uint32_t)code, low_bits};
+    const genus_divisor8 divisor8 = {(uint8_t)code, (uint8_t)low_bits, (uint8_t)inverse, (uint8_t)limit};
+    const genus_divisor16 divisor16 = {(uint16_t)inverse, (uint16_t)limit, (uint16_t)code,
+                                       (uint16_t)low_bits};
+    const genus_divisor32 divisor32 = {(uint32_t)inverse, (uint32_t)limit, (uint32_t)code,
+                                       (uint32_t)low_bits};
     const genus_divisor64 divisor64 = {inverse, limit, code, low_bits};
     int answer = -1;
 
@@ -46,7 +48,7 @@ static int by_constants(const uint8_t *wire, uint16_t size, unsigned width, uint
         answer = genus_code_below8(wire, size, &divisor8);
     } else if (width == 16U) {
         answer = genus_code_below16(wire, size, &divisor16);
-        if (answer != genus_code_is16(wire, size, (uint16_t)code, low_bits, (uint16_t)inverse,
+        if (answer != genus_code_is16(wire, size, (uint16_t)code, (uint16_t)low_bits, (uint16_t)inverse,
                                       (uint16_t)limit)) {
             answer = 2;
         }
@@ -63,11 +65,11 @@ int main(void)
     char wire_text[1024];
     char type_text[1024];
     unsigned width;
-    unsigned low_bits;
+    uint64_t low_bits;
     uint64_t inverse;
     uint64_t limit;
 
-    while (scanf("%1023s %1023s %u %u %" SCNu64 " %" SCNu64, wire_text, type_text, &width,
+    while (scanf("%1023s %1023s %u %" SCNu64 " %" SCNu64 " %" SCNu64, wire_text, type_text, &width,
                  &low_bits, &inverse, &limit) == 6) {
         uint16_t size;
         uint16_t type_size;
@@ -80,7 +82,7 @@ int main(void)
         }
         (void)printf("%u %d %d %d\n", genus_code_size(wire, size),
                      genus_code_below(wire, size, type, type_size),
-                     by_constants(wire, size, width, code, (uint8_t)low_bits, inverse, limit),
+                     by_constants(wire, size, width, code, low_bits, inverse, limit),
                      genus_code_equal(type, wire, size));
         free(wire);
         free(type);

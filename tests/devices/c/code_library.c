@@ -10,7 +10,7 @@ void sweep8(uint8_t low_bits, uint8_t inverse, uint8_t limit, uint8_t *answers)
     }
 }
 
-void sweep16(uint8_t low_bits, uint16_t inverse, uint16_t limit, uint8_t *answers)
+void sweep16(uint16_t low_bits, uint16_t inverse, uint16_t limit, uint8_t *answers)
 {
     uint32_t code;
 
@@ -20,7 +20,7 @@ void sweep16(uint8_t low_bits, uint16_t inverse, uint16_t limit, uint8_t *answer
 }
 
 /* The same from the wire. */
-void sweep_wire16(uint16_t type, uint8_t low_bits, uint16_t inverse, uint16_t limit,
+void sweep_wire16(uint16_t type, uint16_t low_bits, uint16_t inverse, uint16_t limit,
                   uint8_t *answers)
 {
     uint8_t wire[3];
@@ -32,12 +32,12 @@ void sweep_wire16(uint16_t type, uint8_t low_bits, uint16_t inverse, uint16_t li
     }
 }
 
-bool divides32(uint32_t code, uint8_t low_bits, uint32_t inverse, uint32_t limit)
+bool divides32(uint32_t code, uint32_t low_bits, uint32_t inverse, uint32_t limit)
 {
     return genus_divides32(code, low_bits, inverse, limit);
 }
 
-bool divides64(uint64_t code, uint8_t low_bits, uint64_t inverse, uint64_t limit)
+bool divides64(uint64_t code, uint64_t low_bits, uint64_t inverse, uint64_t limit)
 {
     return genus_divides64(code, low_bits, inverse, limit);
 }

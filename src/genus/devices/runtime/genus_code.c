@@ -130,16 +130,8 @@ bool genus_code_below_number(const uint8_t *wire, uint16_t size, uint32_t type)
 
 bool genus_code_below8(const uint8_t *wire, uint16_t size, const genus_divisor8 *type)
 {
-    bool below = false;
-
-    if ((size >= 2U) && (wire[0] == 1U)) {
-        below = (wire[1] != 0U) &&
-                genus_divides8(wire[1], genus_rom_u8(&type->low_bits),
-                               genus_rom_u8(&type->inverse), genus_rom_u8(&type->limit));
-    } else {
-        below = genus_code_below_number(wire, size, genus_rom_u8(&type->code));
-    }
-    return below;
+    return genus_code_is8(wire, size, genus_rom_u8(&type->code), genus_rom_u8(&type->low_bits),
+                          genus_rom_u8(&type->inverse), genus_rom_u8(&type->limit));
 }
 
 /* What `genus_code_below16` does with codes that have other lengths than two. */
@@ -150,7 +142,7 @@ static GENUS_OUT_OF_LINE bool below16(const uint8_t *wire, uint16_t size,
 
     if ((size > 1U) && (wire[0] == 1U)) {
         below = (wire[1] != 0U) &&
-                genus_divides16(wire[1], genus_rom_u8(&type->low_bits),
+                genus_divides16(wire[1], genus_rom_u16(&type->low_bits),
                                 genus_rom_u16(&type->inverse), genus_rom_u16(&type->limit));
     } else {
         below = genus_code_below_number(wire, size, genus_rom_u16(&type->code));
@@ -161,12 +153,11 @@ static GENUS_OUT_OF_LINE bool below16(const uint8_t *wire, uint16_t size,
 bool genus_code_below16(const uint8_t *wire, uint16_t size, const genus_divisor16 *type)
 {
     if ((size > 2U) && (wire[0] == 2U)) {
-        const uint8_t high = wire[1];
-        const uint8_t low = wire[2];
-        return ((low & genus_rom_u8(&type->low_bits)) == 0U) &&
-               ((uint16_t)((unsigned)genus_code_join(high, low) * genus_rom_u16(&type->inverse)) <=
+        const uint16_t code = genus_code_join(wire[1], wire[2]);
+        return ((code & genus_rom_u16(&type->low_bits)) == 0U) &&
+               ((uint16_t)((unsigned)code * genus_rom_u16(&type->inverse)) <=
                 genus_rom_u16(&type->limit)) &&
-               (high != 0U);
+               (wire[1] != 0U);
     }
     return below16(wire, size, type);
 }
@@ -191,7 +182,7 @@ bool genus_code_below32(const uint8_t *wire, uint16_t size, const genus_divisor3
     bool below = false;
 
     if (code != 0U) {
-        below = genus_divides32(code, genus_rom_u8(&type->low_bits),
+        below = genus_divides32(code, genus_rom_u32(&type->low_bits),
                                 genus_rom_u32(&type->inverse), genus_rom_u32(&type->limit));
     } else {
         below = genus_code_below_number(wire, size, genus_rom_u32(&type->code));

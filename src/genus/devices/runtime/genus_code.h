@@ -37,8 +37,7 @@ extern "C" {
 #define GENUS_IN_LINE static inline
 #endif
 
-/* The constants of one code as a divisor. `low_bits` is 2^k - 1: prime codes have the factor 2 at
- * most once, so one byte is enough for any width. */
+/* The constants of one code as a divisor; `low_bits` is 2^k - 1. */
 typedef struct {
     uint8_t code;
     uint8_t low_bits;
@@ -50,21 +49,21 @@ typedef struct {
     uint16_t inverse;
     uint16_t limit;
     uint16_t code;
-    uint8_t low_bits;
+    uint16_t low_bits;
 } genus_divisor16;
 
 typedef struct {
     uint32_t inverse;
     uint32_t limit;
     uint32_t code;
-    uint8_t low_bits;
+    uint32_t low_bits;
 } genus_divisor32;
 
 typedef struct {
     uint64_t inverse;
     uint64_t limit;
     uint64_t code;
-    uint8_t low_bits;
+    uint64_t low_bits;
 } genus_divisor64;
 
 /* Whether the code that the constants are of divides this one, which fits the width. With
@@ -74,23 +73,22 @@ static inline bool genus_divides8(uint8_t code, uint8_t low_bits, uint8_t invers
     return ((code & low_bits) == 0U) && ((uint8_t)((unsigned)code * inverse) <= limit);
 }
 
-static inline bool genus_divides16(uint16_t code, uint8_t low_bits, uint16_t inverse,
+static inline bool genus_divides16(uint16_t code, uint16_t low_bits, uint16_t inverse,
                                    uint16_t limit)
 {
-    return (((uint8_t)code & low_bits) == 0U) &&
-           ((uint16_t)((unsigned)code * inverse) <= limit);
+    return ((code & low_bits) == 0U) && ((uint16_t)((unsigned)code * inverse) <= limit);
 }
 
-static inline bool genus_divides32(uint32_t code, uint8_t low_bits, uint32_t inverse,
+static inline bool genus_divides32(uint32_t code, uint32_t low_bits, uint32_t inverse,
                                    uint32_t limit)
 {
-    return (((uint8_t)code & low_bits) == 0U) && ((uint32_t)(code * inverse) <= limit);
+    return ((code & low_bits) == 0U) && ((uint32_t)(code * inverse) <= limit);
 }
 
-static inline bool genus_divides64(uint64_t code, uint8_t low_bits, uint64_t inverse,
+static inline bool genus_divides64(uint64_t code, uint64_t low_bits, uint64_t inverse,
                                    uint64_t limit)
 {
-    return (((uint8_t)code & low_bits) == 0U) && ((uint64_t)(code * inverse) <= limit);
+    return ((code & low_bits) == 0U) && ((uint64_t)(code * inverse) <= limit);
 }
 
 /* Two bytes as one number. gcc for AVR makes ten cycles of the shift, and none of the union. */
@@ -162,20 +160,33 @@ bool genus_code_below16(const uint8_t *wire, uint16_t size, const genus_divisor1
 bool genus_code_below32(const uint8_t *wire, uint16_t size, const genus_divisor32 *type);
 bool genus_code_below64(const uint8_t *wire, uint16_t size, const genus_divisor64 *type);
 
-/* The same for a type with this code of at most 32 bits, without constants: by bytes, slowly. */
+/* The same for a type with this code, of any length from the wire: by bytes, slowly. */
 bool genus_code_below_number(const uint8_t *wire, uint16_t size, uint32_t type);
 
-/* As `genus_code_below16`, with constants that the compiler knows: the fastest test, as no table
- * is read. */
+/* The same with constants that the compiler knows: the fastest test, as no table is read. */
+GENUS_IN_LINE bool genus_code_is8(const uint8_t *wire, uint16_t size, uint8_t type,
+                                  uint8_t low_bits, uint8_t inverse, uint8_t limit)
+{
+    bool below = false;
+
+    if ((size > 1U) && (wire[0] == 1U)) {
+        below = genus_divides8(wire[1], low_bits, inverse, limit) && (wire[1] != 0U);
+    } else {
+        below = genus_code_below_number(wire, size, type);
+    }
+    return below;
+}
+
 GENUS_IN_LINE bool genus_code_is16(const uint8_t *wire, uint16_t size, uint16_t type,
-                                   uint8_t low_bits, uint16_t inverse, uint16_t limit)
+                                   uint16_t low_bits, uint16_t inverse, uint16_t limit)
 {
     bool below = false;
 
     if ((size > 2U) && (wire[0] == 2U)) {
         const uint8_t high = wire[1];
         const uint8_t low = wire[2];
-        if ((low & low_bits) == 0U) { /* most codes are not below: form is looked at last */
+        /* Most codes are not below, so their form is looked at last. */
+        if (((low & (uint8_t)low_bits) == 0U) && ((high & (uint8_t)(low_bits >> 8U)) == 0U)) {
             below = ((uint16_t)((unsigned)genus_code_join(high, low) * inverse) <= limit) &&
                     (high != 0U);
         }

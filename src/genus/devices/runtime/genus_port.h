@@ -1,63 +1,62 @@
-/* What differs between processors: where constant tables lie and how they are read.
- *
- * On AVR, constants live in flash and need instructions of their own to be read; elsewhere they
- * are ordinary memory. */
+/* Genus on small devices: what differs between processors. Tables lie in flash where that is a memory of its own. */
 #ifndef GENUS_PORT_H
 #define GENUS_PORT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #ifdef __AVR__
-
 #include <avr/pgmspace.h>
-
 #define GENUS_ROM PROGMEM
 
-static inline uint8_t genus_rom_u8(const uint8_t *from)
+static inline uint8_t genus_rom_u8(const void *at)
 {
-    return pgm_read_byte(from);
+    return pgm_read_byte(at);
 }
 
-static inline uint16_t genus_rom_u16(const uint16_t *from)
+static inline uint16_t genus_rom_u16(const void *at)
 {
-    return pgm_read_word(from);
+    return pgm_read_word(at);
 }
 
-static inline uint32_t genus_rom_u32(const uint32_t *from)
+static inline uint32_t genus_rom_u32(const void *at)
 {
-    return pgm_read_dword(from);
+    return pgm_read_dword(at);
 }
 
-static inline void genus_rom_copy(void *to, const void *from, uint16_t size)
+static inline void genus_rom_copy(void *to, const void *from, size_t size)
 {
     (void)memcpy_P(to, from, size);
 }
 
 #else
-
 #define GENUS_ROM
 
-static inline uint8_t genus_rom_u8(const uint8_t *from)
+static inline uint8_t genus_rom_u8(const void *at)
 {
-    return *from;
+    return *(const uint8_t *)at;
 }
 
-static inline uint16_t genus_rom_u16(const uint16_t *from)
+static inline uint16_t genus_rom_u16(const void *at)
 {
-    return *from;
+    uint16_t value;
+    (void)memcpy(&value, at, sizeof value);
+    return value;
 }
 
-static inline uint32_t genus_rom_u32(const uint32_t *from)
+static inline uint32_t genus_rom_u32(const void *at)
 {
-    return *from;
+    uint32_t value;
+    (void)memcpy(&value, at, sizeof value);
+    return value;
 }
 
-static inline void genus_rom_copy(void *to, const void *from, uint16_t size)
+static inline void genus_rom_copy(void *to, const void *from, size_t size)
 {
     (void)memcpy(to, from, size);
 }
-
 #endif
 
 #endif
