@@ -114,18 +114,24 @@ bool genus_code_below(const uint8_t *wire, uint16_t size, const uint8_t *type, u
     return below;
 }
 
-/* For a type whose code has at most 64 bits. */
-static bool below_number(const uint8_t *wire, uint16_t size, uint64_t type)
-{
-    uint8_t divisor[9];
-    const uint16_t taken = genus_code_write(type, divisor, (uint16_t)sizeof divisor);
-
-    return genus_code_below(wire, size, divisor, taken);
-}
-
+/* Long division by bits again, with a remainder that fits a register: most programs need no other. */
 bool genus_code_below_number(const uint8_t *wire, uint16_t size, uint32_t type)
 {
-    return below_number(wire, size, type);
+    const uint16_t taken = genus_code_size(wire, size);
+    uint32_t remainder = 0U;
+    uint16_t place;
+
+    for (place = 1U; place < taken; place++) {
+        uint8_t bit;
+        for (bit = 0x80U; bit != 0U; bit >>= 1U) {
+            const bool top = (remainder & UINT32_C(0x80000000)) != 0U;
+            remainder = (remainder << 1U) | (((wire[place] & bit) != 0U) ? 1U : 0U);
+            if (top || (remainder >= type)) {
+                remainder -= type;
+            }
+        }
+    }
+    return (taken != 0U) && (remainder == 0U);
 }
 
 bool genus_code_below8(const uint8_t *wire, uint16_t size, const genus_divisor8 *type)
@@ -194,10 +200,13 @@ bool genus_code_below64(const uint8_t *wire, uint16_t size, const genus_divisor6
 {
     const uint64_t code = read_code(wire, size, 8U);
     genus_divisor64 constants;
+    uint8_t divisor[9];
+    uint16_t taken;
 
     genus_rom_copy(&constants, type, (uint16_t)sizeof constants);
     if (code != 0U) {
         return genus_divides64(code, constants.low_bits, constants.inverse, constants.limit);
     }
-    return below_number(wire, size, constants.code);
+    taken = genus_code_write(constants.code, divisor, (uint16_t)sizeof divisor);
+    return genus_code_below(wire, size, divisor, taken);
 }
