@@ -10,13 +10,13 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.devices._estimate import Estimate
-    from genus.devices._firmware import RUNTIME, Firmware, generate, runtime_file
+    from genus.devices._firmware import NODE, RUNTIME, Firmware, generate, runtime_file
 
-__all__ = ["RUNTIME", "Estimate", "Firmware", "generate", "runtime_file"]
+__all__ = ["NODE", "RUNTIME", "Estimate", "Firmware", "generate", "runtime_file"]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _estimate="Estimate",
-        _firmware="RUNTIME Firmware generate runtime_file",
+        _firmware="NODE RUNTIME Firmware generate runtime_file",
     )

@@ -31,7 +31,9 @@ def bounded_attributes(classes: Iterable[type[Event]]) -> set[str]:
     """The names of attributes with bounds in some class: they are kept to be checked."""
     notes = ((field.name, field.type) for cls in classes for field in msgspec.structs.fields(cls))
     own = {(attribute.name): attribute.type for cls in classes for attribute in attributes(cls)}
-    return {name for name, note in notes if name in own and any(not is_implied(meta, own[name]) for meta in metas(note))}
+    return {
+        name for name, note in notes if name in own and any(not is_implied(meta, own[name]) for meta in metas(note))
+    }
 
 
 def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -> Iterator[Condition]:
@@ -50,7 +52,11 @@ def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -
 
 
 def _attribute_checks(label: str, own: object, member: Member, annotation: object) -> Iterator[Condition]:
-    if isinstance(member.type, ChoiceType) and isinstance(own, ChoiceType) and set(own.values) != set(member.type.values):
+    if (
+        isinstance(member.type, ChoiceType)
+        and isinstance(own, ChoiceType)
+        and set(own.values) != set(member.type.values)
+    ):
         indexes = merge((member.type.values.index(value),) * 2 for value in own.values)
         code = within(f"e->{member.name}", "uint16_t", indexes, (0, len(member.type.values) - 1))
         yield test(code or "true")
@@ -60,7 +66,11 @@ def _attribute_checks(label: str, own: object, member: Member, annotation: objec
 
 
 def _meta_checks(label: str, member: Member, meta: msgspec.Meta) -> Iterator[Condition]:
-    stated = {op: limit for op, limit in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt)) if limit is not None}
+    stated = {
+        op: limit
+        for op, limit in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
+        if limit is not None
+    }
     match member.type:
         case IntType(bits, signed):
             ctype, span = f"{'' if signed else 'u'}int{bits}_t", int_range(bits, signed)

@@ -57,7 +57,9 @@ def _tables(program: Program) -> Iterator[str]:
         yield _mask_table("declared", "What events of each type may carry.", program)
     if program.handlers:
         rows = [(_bytes(program.wanted(each)), each.name) for each in program.classes]
-        yield _rows(f"static const uint8_t wanted_by[{len(rows)}][{program.wanted_bytes}]", "Who wants each type.", rows)
+        yield _rows(
+            f"static const uint8_t wanted_by[{len(rows)}][{program.wanted_bytes}]", "Who wants each type.", rows
+        )
 
 
 def _vector_table(program: Program, family: DeviceFamily) -> str:
@@ -505,7 +507,9 @@ def code_types(program: Program) -> dict[str, int]:
 
 def code_width(program: Program) -> int:
     """The bits of the narrowest word that holds the codes of all types; DeviceError if 64 are not enough."""
-    bits = max((code.bit_length() for code in [*code_types(program).values(), *(c.code for c in program.classes)]), default=8)
+    bits = max(
+        (code.bit_length() for code in [*code_types(program).values(), *(c.code for c in program.classes)]), default=8
+    )
     if bits > 64:
         raise DeviceError(
             f"a code has {bits} bits, and devices test 64 at most; subscribe to types of smaller hierarchies"
@@ -598,7 +602,9 @@ def _encoder(program: Program, family: DeviceFamily) -> str:
         )
     ]
     bounds = (
-        [f"    if (!keeps_bounds_{label}(event)) {{", "        return 0U;", "    }"] if has_checks(program, family) else []
+        [f"    if (!keeps_bounds_{label}(event)) {{", "        return 0U;", "    }"]
+        if has_checks(program, family)
+        else []
     )
     return "\n".join(
         [

@@ -72,4 +72,3 @@ def _member_size(member: Member) -> int:
         case ChoiceType(values):
             return 1 if len(values) <= 255 else 2
     return 8
-

@@ -26,6 +26,8 @@ from genus.targets.can._masks import condense
 
 RUNTIME = ("genus_port.h", "genus_event.h", "genus_event.c", "genus_test.c", "genus_code.h", "genus_code.c")
 """The files of the runtime that generated code needs."""
+NODE: tuple[str, ...] = ()
+"""The files of the CAN node."""
 
 Codec = Literal["table", "straight"]
 
@@ -58,8 +60,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         lines += [f"  {line}" for line in str(self.estimate).splitlines()]
         return "\n".join([*lines, *(made.explain() for made in self.filters)])
 
-    def write(self, folder: str | os.PathLike[str], *, runtime: bool = True) -> list[Path]:
-        """Write the header, the source and, unless told not to, the runtime into a folder; returns the files.
+    def write(self, folder: str | os.PathLike[str], *, runtime: bool = True, node: bool = False) -> list[Path]:
+        """Write the header and the source into a folder, with the runtime and, if asked, the node; returns the files.
 
         The folder is made if it is missing. Files of the same names are replaced.
         """
@@ -68,6 +70,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         texts = {f"{self.name}.h": self.header, f"{self.name}.c": self.source}
         if runtime:
             texts |= {name: runtime_file(name) for name in RUNTIME}
+        if node:
+            texts |= {name: runtime_file(name) for name in NODE}
         for name, text in texts.items():
             (target / name).write_text(text)
         return [target / name for name in texts]
@@ -161,7 +165,9 @@ def generate(
 
 def _check_options(name: str, codec: str, late: int) -> None:
     if c_name(name) != name or not name.islower():
-        raise DeviceError(f"{name!r} is no prefix for C; use lower-case letters, digits and _, not beginning with a digit")
+        raise DeviceError(
+            f"{name!r} is no prefix for C; use lower-case letters, digits and _, not beginning with a digit"
+        )
     if codec not in ("table", "straight"):
         raise DeviceError(f"codec is {codec!r}; it is table or straight")
     if not 0 <= late <= 32:
@@ -186,9 +192,7 @@ def _named(
     return list(zip(distinct(plain), (asked for _, asked in pairs), strict=True))
 
 
-def _known_classes(
-    subscriptions: Iterable[Subscription], publish: Iterable[type | str]
-) -> dict[str, type[Event]]:
+def _known_classes(subscriptions: Iterable[Subscription], publish: Iterable[type | str]) -> dict[str, type[Event]]:
     """The declared classes, whose bounds are checked; types of the catalog alone have no bounds."""
     asked = [cls for subscription in subscriptions for cls in subscription.classes()]
     return {name_of(cls): cls for cls in (*asked, *publish) if isinstance(cls, type) and is_event_type(cls)}

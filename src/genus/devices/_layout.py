@@ -78,7 +78,9 @@ def choose_types(
     """
     for name in published:
         if catalog.entries[name].kind or not catalog.has_etag(name):
-            raise DeviceError(f"{name} has no event tag, so a device cannot publish it on CAN; see `genus catalog etags`")
+            raise DeviceError(
+                f"{name} has no event tag, so a device cannot publish it on CAN; see `genus catalog etags`"
+            )
     asked = {*published, *(name for names in wanted.values() for name in names)}
     known = [name for name in catalog.types if name in asked]
     chosen = [name for name in known if catalog.has_etag(name)]
@@ -130,7 +132,15 @@ def make_classes(
         checks = tuple(checks_of(cls, family.layout.vector, family.layout.members))
         found.append(
             DeviceClass(
-                name, number, label, catalog.etag(name), len(family.tagged), family.name, catalog.code(name), fields, checks
+                name,
+                number,
+                label,
+                catalog.etag(name),
+                len(family.tagged),
+                family.name,
+                catalog.code(name),
+                fields,
+                checks,
             )
         )
     return found

@@ -144,7 +144,9 @@ def conforming_types(subscription: Subscription, catalog: Catalog) -> tuple[tupl
         return registered_types(subscription, catalog)
     wanted = [catalog.code(cls) for cls in subscription.types]
     entries = catalog.entries.items()
-    return tuple(name for name, each in entries if not each.kind and all(each.code % code == 0 for code in wanted)), True
+    return tuple(
+        name for name, each in entries if not each.kind and all(each.code % code == 0 for code in wanted)
+    ), True
 
 
 def is_for_kind(subscription: Subscription) -> type | None:

@@ -344,7 +344,9 @@ class CCompiler(Compiler):
         """A result that may not fit in 64 bits: a function sets a variable and says whether it does."""
         variable = self._variable()
         clipped = max(span[0], INT64[0]), min(span[1], INT64[1])
-        return Number(variable, "int64_t", clipped, all_of_these([needs, test(f"{function}({arguments}, &{variable})")]))
+        return Number(
+            variable, "int64_t", clipped, all_of_these([needs, test(f"{function}({arguments}, &{variable})")])
+        )
 
     def _flat(self, number: Number) -> Number:
         """The number, in a variable if its code is nested deeply."""
