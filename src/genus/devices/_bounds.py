@@ -39,7 +39,7 @@ def bounded_attributes(classes: Iterable[type[Event]]) -> set[str]:
 def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -> Iterator[Condition]:
     if "__post_init__" in {name for base in cls.__mro__ for name in vars(base)}:
         raise DeviceError(
-            f"{name_of(cls)} has a __post_init__, which a device cannot run; generate from the catalog without this class"
+            f"{name_of(cls)} has a __post_init__, which a device cannot run; generate from the catalog alone"
         )
     annotations: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(cls)}
     for name, own in vector.pair(attributes(cls)).items():

@@ -427,7 +427,7 @@ def _learn(program: Program) -> str:
             "    }",
             "    etag = (uint16_t)(((uint16_t)answer[0] << 8) | answer[1]);",
             "    code = genus_code_size(&answer[2], (uint16_t)(size - 2U));",
-            f"    if ((etag == 0U) || (code == 0U) || (size < (code + 4U)) || (type_of(etag) < {len(program.classes)}U)) {{",
+            "    if ((etag == 0U) || (code == 0U) || (size < (code + 4U)) || (type_of(etag) < FIRST_LATE)) {",
             "        return false;",
             "    }",
             "    count = (uint16_t)(((uint16_t)answer[code + 2U] << 8) | answer[code + 3U]);",
@@ -622,7 +622,8 @@ def _encoder(program: Program, family: DeviceFamily) -> str:
             "    of_class.required = required[event->type];",
             "    of_class.declared = declared[event->type];",
             "    of_class.in_ram = false;",
-            f"    return genus_encode(&{label}_family, &of_class, event, event->present, sequence, payload, capacity, etag);",
+            f"    return genus_encode(&{label}_family, &of_class, event, event->present, sequence,",
+            "                        payload, capacity, etag);",
             "}",
         ]
     )

@@ -16,7 +16,7 @@ from genus.devices._layout import choose_types, make_classes, make_families
 from genus.devices._program import Handler, Program
 from genus.errors import DeviceError
 from genus.filters._subscription import Subscription
-from genus.model import Event, is_event_type, name_of
+from genus.model import name_of
 from genus.targets import c, can
 from genus.targets.c import CFilter, conforming_types
 from genus.targets.c._compiler import Constants
@@ -133,7 +133,7 @@ def generate(
     _check_published(published, catalog)
     wanted = {label: conforming_types(subscription, catalog)[0] for label, subscription in named}
     types, left_out = choose_types(wanted, published, catalog)
-    classes = _known_classes(asked, publish)
+    classes = {each: catalog.declare(each) for each in types}
     families = make_families(types, catalog, asked, classes, keep)
     constants = Constants()
     layouts = {family: made.layout for family, made in families.items()}
@@ -190,12 +190,6 @@ def _named(
         for number, (label, asked) in enumerate(pairs, 1)
     ]
     return list(zip(distinct(plain), (asked for _, asked in pairs), strict=True))
-
-
-def _known_classes(subscriptions: Iterable[Subscription], publish: Iterable[type | str]) -> dict[str, type[Event]]:
-    """The declared classes, whose bounds are checked; types of the catalog alone have no bounds."""
-    asked = [cls for subscription in subscriptions for cls in subscription.classes()]
-    return {name_of(cls): cls for cls in (*asked, *publish) if isinstance(cls, type) and is_event_type(cls)}
 
 
 def _compile(

@@ -126,7 +126,7 @@ def make_classes(
     labels = distinct([snake_case(name) for name in types])
     found = []
     for number, (name, label) in enumerate(zip(types, labels, strict=True)):
-        cls = classes.get(name) or catalog.declare(name)
+        cls = classes[name]
         family = families[catalog.vector(name).scope]
         fields = tuple(fields_of(cls, catalog.vector(name), family.tagged))
         checks = tuple(checks_of(cls, family.layout.vector, family.layout.members))

@@ -119,7 +119,8 @@ def _indent(lines: Sequence[str]) -> list[str]:
 def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
     """The attributes, grouped where several of fixed size are always there: their length is tested once."""
     for is_packed, found in groupby(parts, lambda part: part[0].required and _fixed_size(part) is not None):
-        yield from [list(found)] if is_packed else ([part] for part in found)
+        group = list(found)
+        yield from [group] if is_packed else ([part] for part in group)
 
 
 def _fixed_size(part: Part) -> int | None:

@@ -3,15 +3,16 @@
 import re
 from collections.abc import Iterable
 
-KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "and and_eq asm bitand bitor bool catch class compl const_cast delete dynamic_cast explicit export false friend "
-    "mutable namespace new not not_eq operator or or_eq private protected public reinterpret_cast static_cast template "
-    "this throw true try typeid typename using virtual wchar_t xor xor_eq alignas alignof char16_t char32_t constexpr "
-    "decltype noexcept nullptr static_assert thread_local errno stdin stdout stderr assert offsetof signed "
-    "linux unix main type present".split()
-)
+_WORDS = """
+auto break case char const continue default do double else enum extern float for goto if inline int long
+register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while and
+and_eq asm bitand bitor bool catch class compl const_cast delete dynamic_cast explicit export false friend
+mutable namespace new not not_eq operator or or_eq private protected public reinterpret_cast static_cast
+template this throw true try typeid typename using virtual wchar_t xor xor_eq alignas alignof char16_t char32_t
+constexpr decltype noexcept nullptr static_assert thread_local errno stdin stdout stderr assert offsetof linux
+unix main type present
+"""
+KEYWORDS = frozenset(_WORDS.split())
 """Words that C or C++ keep for themselves, common macros, and the members that every event has."""
 
 
