@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.codes._encoding import Divisor, code_size, encode_code, parse_code
+    from genus.codes._encoding import (
+        Divisor,
+        code_size,
+        encode_code,
+        encode_path_segment,
+        parse_code,
+        parse_path_segment,
+    )
     from genus.codes._etags import Block, EtagSpace, Grant
     from genus.codes._hierarchy import hierarchy_of, load_module, read_hierarchy
     from genus.codes._prime_schemes import CompactPrimes, LinePrimes, OriginalPrimes
@@ -43,17 +50,19 @@ __all__ = [
     "compare_schemes",
     "draw_balanced_trees",
     "encode_code",
+    "encode_path_segment",
     "hierarchy_of",
     "load_module",
     "measure_balanced_trees",
     "parse_code",
+    "parse_path_segment",
     "read_hierarchy",
 ]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
-        _encoding="Divisor code_size encode_code parse_code",
+        _encoding="Divisor code_size encode_code encode_path_segment parse_code parse_path_segment",
         _etags="Block EtagSpace Grant",
         _hierarchy="hierarchy_of load_module read_hierarchy",
         _prime_schemes="CompactPrimes LinePrimes OriginalPrimes",
