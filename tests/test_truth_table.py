@@ -31,6 +31,7 @@ from genus.targets.topics import Dialect
 from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
 from genus.testing import _generators as generators
 
+from .devices.compiled import NOT_WANTED, OK, UNKNOWN_TYPE, device_of, frame_of
 from .lake.stored import add_events, answers, create_lake
 
 Table = list[list[bool]]
@@ -198,6 +199,24 @@ def routing(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> T
     return table
 
 
+def devices(codec: str) -> Target:
+    """Generated C, given payloads as they are on a CAN bus; behind it a receiver tests what is left to it."""
+
+    def run(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+        catalog = agreed(subscriptions, events)
+        device = device_of(subscriptions, catalog, codec=codec)
+        found = device.receive(frame_of(event, catalog) for event in events)
+        assert all(status in (OK, NOT_WANTED, UNKNOWN_TYPE) for status, _, _ in found)
+        table = []
+        for number, made in enumerate(device.firmware.filters):
+            left = (lambda _: True) if made.residual is None else python.compile(made.residual)
+            passed = [number in hits for _, hits, _ in found]
+            table.append([passes and bool(left(event)) for passes, event in zip(passed, events, strict=True)])
+        return table
+
+    return run
+
+
 TARGETS: dict[str, Target] = {
     "text": text_form,
     "python": generated_python,
@@ -212,6 +231,8 @@ TARGETS: dict[str, Target] = {
     "spark": lake_tables,
     "local": local_reader,
     "route": routing,
+    "c": devices("table"),
+    "c-straight": devices("straight"),
 }
 
 
@@ -226,8 +247,8 @@ def check(target: str, subscriptions: Sequence[Subscription], events: Sequence[E
 
 EVERY = 7
 """Where a case costs most, `make test` has one of so many; it divides no number of tests of a value."""
-COSTLY = ("spark", "local")
-"""Targets that read files for every subscription."""
+COSTLY = ("spark", "local", "c", "c-straight")
+"""Targets that read files for every subscription, or compile it."""
 
 
 SAME_VALUES = ("mqtt", "nats")

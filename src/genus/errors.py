@@ -13,6 +13,7 @@ __all__ = [
     "CatalogUnavailable",
     "DbcError",
     "DeclarationError",
+    "DeviceError",
     "EtagsExhausted",
     "EventError",
     "GenusError",
@@ -129,6 +130,10 @@ class DbcError(GenusError, ValueError):
 
 class TableDamaged(GenusError, ValueError):
     """A broker's table file is not valid; the message says where. Correct the file; it was not changed."""
+
+
+class DeviceError(GenusError, ValueError):
+    """A small device cannot hold or test what is asked; the message says what. Keep less, or leave it to a receiver."""
 
 
 class PlanError(GenusError, ValueError):

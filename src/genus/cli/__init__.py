@@ -35,6 +35,7 @@ COMMANDS = {
     "gateway": "genus.cli._gateway:gateway",
     "grants": "genus.cli._grants:grants",
     "can": "genus.cli._can:can",
+    "c": "genus.cli._devices:c",
     "lake": "genus.cli._lake:lake",
     "completion": "genus.cli._completion:completion",
 }
@@ -62,6 +63,9 @@ HELP_SECTIONS = {
     },
     "On CAN": {
         "can": "Plan channels, simulate them under faults, run them, decode logs",
+    },
+    "On small devices": {
+        "c": "Generate C for micro-controllers: codec, tests, dispatch, filters",
     },
     "On Spark": {
         "lake": "Ingest events, query them, route them, follow a stream",

@@ -1,1 +1,22 @@
-"""Small devices: C for micro-controllers."""
+"""Small devices: C for micro-controllers, from a catalog and subscriptions.
+
+`generate` makes a header and a source over a small runtime in C99, without heap, recursion or floating point: they
+decode payloads, test subscriptions and call handlers, encode events, and have the acceptance filters of the controller.
+"""
+
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+
+if TYPE_CHECKING:
+    from genus.devices._estimate import Estimate
+    from genus.devices._firmware import NODE, RUNTIME, Firmware, generate, runtime_file
+
+__all__ = ["NODE", "RUNTIME", "Estimate", "Firmware", "generate", "runtime_file"]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        _estimate="Estimate",
+        _firmware="NODE RUNTIME Firmware generate runtime_file",
+    )

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.targets import arrow, can, dispatch, index, python, spark, topics
+    from genus.targets import arrow, c, can, dispatch, index, python, spark, topics
     from genus.targets._compiler import support_matrix
     from genus.targets.arrow import ArrowFilter
+    from genus.targets.c import CFilter
     from genus.targets.can import CanFilter
     from genus.targets.dispatch import ClassDispatcher
     from genus.targets.index import SubscriptionIndex
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArrowFilter",
+    "CFilter",
     "CanFilter",
     "ClassDispatcher",
     "PythonFilter",
@@ -30,6 +32,7 @@ __all__ = [
     "SubscriptionIndex",
     "TopicFilter",
     "arrow",
+    "c",
     "can",
     "dispatch",
     "index",
@@ -44,6 +47,7 @@ if not TYPE_CHECKING:
         __name__,
         _compiler="support_matrix",
         arrow="arrow ArrowFilter",
+        c="c CFilter",
         can="can CanFilter",
         dispatch="dispatch ClassDispatcher",
         index="index SubscriptionIndex",

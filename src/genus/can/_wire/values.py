@@ -86,7 +86,7 @@ def template_for(use: AttributeUse) -> ValueTemplate:
     template = _TEMPLATES[type(use.agreed)](use)
     if use.own is None:
         return ValueTemplate(template.format, contents=template.contents)
-    if isinstance(use.agreed, OpaqueType) or all(_is_implied(meta, use.agreed) for meta in metas(use.annotation)):
+    if isinstance(use.agreed, OpaqueType) or all(is_implied(meta, use.agreed) for meta in metas(use.annotation)):
         return template
     check = (f"try: convert({{v}}, note{use.key})", "except ValidationError: return {no}")
     names = {**template.names, f"note{use.key}": use.annotation}
@@ -226,7 +226,7 @@ _TEMPLATES: dict[type, Callable[[AttributeUse], ValueTemplate]] = {
 }
 
 
-def _is_implied(meta: msgspec.Meta, type_: AttributeType) -> bool:
+def is_implied(meta: msgspec.Meta, type_: AttributeType) -> bool:
     """Whether every value that can be read keeps a bound: that of an integer's width, or of a time with a time zone."""
     if isinstance(type_, IntType):
         low, high = int_range(type_.bits, type_.signed)

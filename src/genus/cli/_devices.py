@@ -1,0 +1,121 @@
+"""`genus c`: C for micro-controllers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from genus.cli._completion import complete_files
+from genus.cli._events import load_all, types_option
+from genus.cli._format import counted
+from genus.cli._groups import SectionedGroup
+from genus.filters import Subscription, read_subscriptions
+
+SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group(cls=SectionedGroup)
+def c() -> None:
+    """Generate C for micro-controllers."""
+
+
+@c.command("generate")
+@types_option(required=False)
+@click.argument("catalog", type=SOURCE, shell_complete=complete_files)
+@click.argument("subscriptions", type=SOURCE, required=False, shell_complete=complete_files)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("."),
+    show_default="this folder",
+    help="The folder to write to; it is made if it is missing.",
+)
+@click.option("--name", help="Prefix of all names in C, and of the files. [the name of the catalog file]")
+@click.option("--publish", multiple=True, metavar="TYPE", help="A type that the device publishes; repeat it for more.")
+@click.option("--keep", metavar="NAMES", help="Attributes to keep, separated by commas. [all]")
+@click.option(
+    "--codec",
+    type=click.Choice(["table", "straight"]),
+    default="table",
+    show_default=True,
+    help="Tables take little flash and can learn types that are registered later; straight code is quicker.",
+)
+@click.option(
+    "--late",
+    type=click.IntRange(0, 32),
+    default=4,
+    show_default=True,
+    help="With tables: how many types that were registered later the device can learn.",
+)
+@click.option("--banks", type=click.IntRange(1), metavar="N", help="Acceptance filters of the controller. [no limit]")
+@click.option(
+    "--residual", is_flag=True, help="Leave what a device cannot test to the handlers, instead of refusing it."
+)
+@click.option("--runtime/--no-runtime", default=True, show_default=True, help="Write the files of the runtime, too.")
+@click.option("--node", is_flag=True, help="Write the files of the CAN node, too.")
+@click.option("--explain", "explains", is_flag=True, help="Show what is tested where, and the flash and RAM it takes.")
+def generate_command(
+    types: tuple[str, ...],
+    catalog: Path,
+    subscriptions: Path | None,
+    output: Path,
+    name: str | None,
+    publish: Sequence[str],
+    keep: str | None,
+    codec: str,
+    late: int,
+    banks: int | None,
+    residual: bool,
+    runtime: bool,
+    node: bool,
+    explains: bool,
+) -> None:
+    """Generate a header and a source for a device, from a CATALOG file and a file of SUBSCRIPTIONS.
+
+    SUBSCRIPTIONS has one a line, with the name of its handler before it (`slow: Loop where speed < 30`); empty lines
+    and lines that begin with # are skipped. Types come from the catalog; with -t, bounds that classes declare for their
+    attributes are checked on the device, too.
+
+    \b
+    genus c generate city.json device.txt -o firmware
+    genus c generate city.json device.txt -o firmware --publish Lamp --keep place,lane,speed --codec straight
+    """
+    from genus.catalog import Catalog
+    from genus.devices import generate
+
+    known = Catalog.load(catalog)
+    declared = [known.declare(each) for each in known.types]
+    classes = [*load_all(types), *declared] if types else declared
+    asked = (
+        []
+        if subscriptions is None
+        else read_subscriptions(subscriptions, lambda text: Subscription.parse(text, classes))
+    )
+    made = generate(
+        known,
+        asked,
+        name=name or _prefix(catalog),
+        publish=[_published(each, classes) for each in publish],
+        keep=None if keep is None else [part.strip() for part in keep.split(",") if part.strip()],
+        codec="straight" if codec == "straight" else "table",
+        late=late,
+        banks=banks,
+        residual=residual,
+    )
+    written = made.write(output, runtime=runtime, node=node)
+    if explains:
+        click.echo(made.explain())
+    click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)
+
+
+def _prefix(catalog: Path) -> str:
+    """A prefix for C of the name of a file."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in catalog.stem.lower())
+    return plain if plain and not plain[0].isdigit() else f"device_{plain}"
+
+
+def _published(name: str, classes: Sequence[type]) -> type | str:
+    from genus.model import name_of
+
+    return next((cls for cls in classes if name_of(cls) == name), name)

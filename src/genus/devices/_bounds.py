@@ -1,0 +1,111 @@
+"""The bounds that classes declare for their attributes, as conditions in C: events that violate one are refused."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from genus.can._wire.values import is_implied
+from genus.errors import DeviceError
+from genus.model import (
+    BytesType,
+    ChoiceType,
+    Event,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    Vector,
+    attributes,
+    name_of,
+)
+from genus.model._types import int_range, metas
+from genus.targets.c._compiler import Member
+from genus.targets.c._condition import Condition, any_of_these, present, test
+from genus.targets.c._intervals import Intervals, exact_intervals, float_intervals, merge
+from genus.targets.c._operands import Key, key_within, within
+
+
+def bounded_attributes(classes: Iterable[type[Event]]) -> set[str]:
+    """The names of attributes with bounds in some class: they are kept to be checked."""
+    notes = ((field.name, field.type) for cls in classes for field in msgspec.structs.fields(cls))
+    own = {(attribute.name): attribute.type for cls in classes for attribute in attributes(cls)}
+    return {
+        name for name, note in notes if name in own and any(not is_implied(meta, own[name]) for meta in metas(note))
+    }
+
+
+def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -> Iterator[Condition]:
+    if "__post_init__" in {name for base in cls.__mro__ for name in vars(base)}:
+        raise DeviceError(
+            f"{name_of(cls)} has a __post_init__, which a device cannot run; generate from the catalog alone"
+        )
+    annotations: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(cls)}
+    for name, own in vector.pair(attributes(cls)).items():
+        agreed = vector.find(name).type
+        if name not in members or isinstance(agreed, OpaqueType):
+            continue
+        for condition in _attribute_checks(f"{name_of(cls)}.{name}", own.type, members[name], annotations[own.name]):
+            absent = [present(members[name].number, False)] if own.optional else []
+            yield any_of_these([*absent, condition])
+
+
+def _attribute_checks(label: str, own: object, member: Member, annotation: object) -> Iterator[Condition]:
+    if (
+        isinstance(member.type, ChoiceType)
+        and isinstance(own, ChoiceType)
+        and set(own.values) != set(member.type.values)
+    ):
+        indexes = merge((member.type.values.index(value),) * 2 for value in own.values)
+        code = within(f"e->{member.name}", "uint16_t", indexes, (0, len(member.type.values) - 1))
+        yield test(code or "true")
+    for meta in metas(annotation):
+        if not is_implied(meta, member.type):
+            yield from _meta_checks(label, member, meta)
+
+
+def _meta_checks(label: str, member: Member, meta: msgspec.Meta) -> Iterator[Condition]:
+    stated = {
+        op: limit
+        for op, limit in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
+        if limit is not None
+    }
+    match member.type:
+        case IntType(bits, signed):
+            ctype, span = f"{'' if signed else 'u'}int{bits}_t", int_range(bits, signed)
+            for op, limit in stated.items():
+                yield _within_integer(member, ctype, exact_intervals(op, _integer_limit(op, limit), span), span)
+            if meta.multiple_of is not None:
+                yield test(f"((e->{member.name} % {int(meta.multiple_of)}) == 0)")
+            return
+        case FloatType(bits):
+            for op, limit in stated.items():
+                parts = float_intervals(op, float(limit), bits)
+                yield test(key_within(Key(f"genus_key{bits}(e->{member.name})", bits), parts) if parts else "false")
+        case TextType() | BytesType():
+            counted = "genus_count_letters" if isinstance(member.type, TextType) else "genus_count_bytes"
+            if meta.min_length:
+                yield test(f"({counted}(&e->{member.name}) >= {meta.min_length}U)")
+            if meta.max_length is not None and meta.max_length < 0xFFFF:
+                yield test(f"({counted}(&e->{member.name}) <= {meta.max_length}U)")
+    _refuse_others(label, member, meta)
+
+
+def _refuse_others(label: str, member: Member, meta: msgspec.Meta) -> None:
+    if meta.pattern is not None:
+        raise DeviceError(f"{label} must fit a regular expression, which a device cannot test; leave that to receivers")
+    if meta.multiple_of is not None:
+        raise DeviceError(f"{label} must be a multiple of {meta.multiple_of}, which needs floating point")
+    if not isinstance(member.type, FloatType | TextType | BytesType):
+        raise DeviceError(f"{label} has the bound {meta}, which a device cannot test")
+
+
+def _within_integer(member: Member, ctype: str, parts: Intervals, span: tuple[int, int]) -> Condition:
+    code = within(f"e->{member.name}", ctype, parts, span) if parts else "false"
+    return test(code or "true")
+
+
+def _integer_limit(op: str, limit: float) -> int:
+    """The integer that a limit means for integers."""
+    return math.ceil(limit) if op in (">=", "<") else math.floor(limit)

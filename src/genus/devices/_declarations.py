@@ -1,0 +1,176 @@
+"""The header that is generated for a device: types, events, handlers and functions."""
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from genus.devices._layout import DeviceClass, DeviceFamily
+from genus.devices._program import Handler, Program
+from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
+from genus.targets.c._names import c_name, distinct
+
+WIDTH = 100
+
+
+def write_header(program: Program) -> str:
+    """The header."""
+    guard = f"{program.prefix}_H"
+    parts = [
+        f"/* {program.banner} */",
+        f"#ifndef {guard}\n#define {guard}",
+        '#include "genus_event.h"',
+        '#ifdef __cplusplus\nextern "C" {\n#endif',
+        _type_numbers(program),
+        *(_family(program, family) for family in program.families.values()),
+        *_handlers(program),
+        *_functions(program),
+        "#ifdef __cplusplus\n}\n#endif",
+        "#endif",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def comment(text: str, indent: str = "") -> str:
+    """A comment of one or several lines; what would end it is broken up.
+
+    >>> comment("where text == '*/'")
+    "/* where text == '* /' */"
+    """
+    safe = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+    lines = wrap(safe.replace("*/", "* /").replace("/*", "/ *").replace("??/", "? ?/"), WIDTH - 6 - len(indent))
+    return f"\n{indent} * ".join([f"/* {lines[0] if lines else ''}", *lines[1:]]) + " */"
+
+
+def c_type(type_: AttributeType) -> str:
+    """The type of a member in C: floats are kept as their bits, times in microseconds, choices as their index."""
+    match type_:
+        case BoolType():
+            return "bool"
+        case IntType(bits, signed):
+            return f"{'' if signed else 'u'}int{bits}_t"
+        case FloatType(bits):
+            return f"uint{bits}_t"
+        case TextType() | BytesType():
+            return "genus_text"
+        case ChoiceType(values):
+            return "uint8_t" if len(values) <= 255 else "uint16_t"
+    return "int64_t"
+
+
+def describe_type(type_: AttributeType) -> str:
+    """What a member holds, for its comment."""
+    match type_:
+        case FloatType(bits):
+            return f"float{bits}, its bits"
+        case ChoiceType():
+            return "choice"
+        case TextType():
+            return "text"
+        case BytesType():
+            return "bytes"
+    described = type_.describe()
+    text = described if isinstance(described, str) else "opaque"
+    return f"{text}, in microseconds" if text in ("time", "duration") else text
+
+
+def _type_numbers(program: Program) -> str:
+    numbers = [f"    {program.type_name(each)} = {each.number}" for each in program.classes]
+    return "/* The types of this device, for the member `type` of events. */\nenum {\n" + ",\n".join(numbers) + "\n};"
+
+
+def _family(program: Program, family: DeviceFamily) -> str:
+    prefix = f"{program.prefix}_{family.label.upper()}"
+    members = family.layout.members
+    macros = [(f"{prefix}_{member.name.upper()}", member.number) for member in members.values()]
+    macros += _choices(prefix, family)
+    names = distinct([name for name, _ in macros])
+    numbers = [f"#define {name} {number}U" for name, (_, number) in zip(names, macros, strict=True)]
+    texts = {each.name: each.unit for each in family.layout.vector}
+    held = [
+        f"    {c_type(member.type)} {member.name}; {comment(_member_text(member.type, texts[name]))}"
+        for name, member in members.items()
+        if member in family.layout.held
+    ]
+    struct = [
+        f"{comment(f'An event of the family {family.name}.')}\ntypedef struct {{",
+        "    uint8_t type;",
+        f"    uint8_t present[{family.layout.presence_bytes}];",
+        *held,
+        f"}} {program.name}_{family.label};",
+    ]
+    what = comment(f"Attributes of {family.name}: genus_has(event->present, {prefix}_...), and genus_set.")
+    return "\n".join([what, *numbers, "", *struct])
+
+
+def _member_text(type_: AttributeType, unit: str | None) -> str:
+    return describe_type(type_) + (f", {unit}" if unit else "")
+
+
+def _choices(prefix: str, family: DeviceFamily) -> Iterator[tuple[str, int]]:
+    """The constants of choices, with their indexes."""
+    for member in family.layout.members.values():
+        if isinstance(member.type, ChoiceType):
+            names = distinct([c_name(str(value)).upper() for value in member.type.values])
+            for index, name in enumerate(names):
+                yield f"{prefix}_{member.name.upper()}_{name.lstrip('_') or '_'}", index
+
+
+def _handlers(program: Program) -> Iterator[str]:
+    for handler in program.handlers:
+        for family in program.families_of(handler):
+            yield "\n".join(
+                [
+                    comment(str(handler.filter.subscription)),
+                    *_residual_comment(handler),
+                    f"void {program.handler_name(handler, family)}(const {program.name}_{family.label} *event);",
+                ]
+            )
+
+
+def _residual_comment(handler: Handler) -> list[str]:
+    left = handler.filter.residual
+    return [] if left is None else [comment(f"The handler must still test: {left}")]
+
+
+def _functions(program: Program) -> Iterator[str]:
+    name, prefix = program.name, program.prefix
+    if program.handlers:
+        yield (
+            "/* Decode a payload, test it, and call the handlers of the subscriptions that match. */\n"
+            f"genus_status {name}_receive(uint16_t etag, const uint8_t *payload, uint16_t size);"
+        )
+        yield (
+            f"/* Acceptance filters for the controller; read them by genus_rom_u32. */\n#define {prefix}_FILTERS "
+            f"{len(program.filters)}U\nextern const genus_filter {name}_filters[{max(1, len(program.filters))}];"
+        )
+    for family in program.published_families:
+        yield (
+            "/* The payload of an event and its event tag; the size, 0 if it is not valid or does not fit. */\n"
+            f"uint16_t {name}_{family.label}_encode(const {name}_{family.label} *event, uint8_t sequence, "
+            "uint8_t *payload,\n"
+            f"{' ' * (len(name) + len(family.label) + 17)}uint16_t capacity, uint16_t *etag);"
+        )
+    if program.handlers:
+        yield from _code_functions(name, program)
+
+
+def _code_functions(name: str, program: Program) -> Iterator[str]:
+    yield (
+        "/* For media that carry codes: which subscriptions want the type of a code in its wire form. Their bits are "
+        "set in\n * `wanted`, the first subscription in the lowest; false if there is none, or the code is malformed. "
+        "*/\n"
+        f"#define {program.prefix}_WANTED_BYTES {program.wanted_bytes}U\n"
+        f"bool {name}_code_wanted(const uint8_t *code, uint16_t size, uint8_t wanted[{program.wanted_bytes}]);"
+    )
+    if program.late:
+        yield (
+            "/* Keep a class that was unknown: the broker's answer to the question for its event tag. False if it is\n"
+            " * malformed, of a family that this device does not know, or all places are taken. */\n"
+            f"#define {program.prefix}_LATE {program.late}U\n"
+            f"bool {name}_learn(const uint8_t *answer, uint16_t size);\n"
+            f"void {name}_forget(void);"
+        )
+
+
+def class_list(classes: Sequence[DeviceClass]) -> str:
+    """The names of classes for a comment."""
+    return ", ".join(each.name for each in classes)

@@ -1,0 +1,252 @@
+"""`generate`: C for a device from a catalog and subscriptions."""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from genus.catalog import Catalog
+from genus.devices._declarations import write_header
+from genus.devices._definitions import write_source
+from genus.devices._estimate import Estimate, estimate
+from genus.devices._layout import choose_types, make_classes, make_families
+from genus.devices._program import Handler, Program
+from genus.errors import DeviceError
+from genus.filters._subscription import Subscription
+from genus.model import name_of
+from genus.targets import c, can
+from genus.targets.c import CFilter, conforming_types
+from genus.targets.c._compiler import Constants
+from genus.targets.c._layout import EventLayout
+from genus.targets.c._names import c_name, distinct, snake_case
+from genus.targets.can._masks import condense
+
+RUNTIME = ("genus_port.h", "genus_event.h", "genus_event.c", "genus_test.c", "genus_code.h", "genus_code.c")
+"""The files of the runtime that generated code needs."""
+NODE: tuple[str, ...] = ()
+"""The files of the CAN node."""
+
+Codec = Literal["table", "straight"]
+
+
+class Firmware(msgspec.Struct, frozen=True, eq=False):
+    """The generated C of a device; made by `generate`.
+
+    `header` and `source` are the texts of NAME.h and NAME.c. `left_out` are types that subscriptions accept and that
+    have no event tag, so that they are not on a CAN bus.
+    """
+
+    name: str
+    header: str
+    source: str
+    filters: tuple[CFilter, ...]
+    left_out: tuple[str, ...]
+    estimate: Estimate
+    _program: Program
+
+    def explain(self) -> str:
+        """What is tested where, what is left to the program, and the flash and RAM it takes, as text."""
+        program = self._program
+        lines = [f"{self.name}: {len(program.classes)} types, {len(program.handlers)} subscriptions"]
+        lines += [f"  codec: {'straight code' if program.straight else f'by tables, {program.late} late classes'}"]
+        for family in program.families.values():
+            lines.append(f"  {family.name} keeps: {', '.join(family.layout.members) or 'nothing'}")
+        lines.append(f"  controller: {len(program.filters)} acceptance filters")
+        lines += [f"    {pair}" for pair in program.filters]
+        lines += [f"  left out: {', '.join(self.left_out)}, which have no event tags"] if self.left_out else []
+        lines += [f"  {line}" for line in str(self.estimate).splitlines()]
+        return "\n".join([*lines, *(made.explain() for made in self.filters)])
+
+    def write(self, folder: str | os.PathLike[str], *, runtime: bool = True, node: bool = False) -> list[Path]:
+        """Write the header and the source into a folder, with the runtime and, if asked, the node; returns the files.
+
+        The folder is made if it is missing. Files of the same names are replaced.
+        """
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        texts = {f"{self.name}.h": self.header, f"{self.name}.c": self.source}
+        if runtime:
+            texts |= {name: runtime_file(name) for name in RUNTIME}
+        if node:
+            texts |= {name: runtime_file(name) for name in NODE}
+        for name, text in texts.items():
+            (target / name).write_text(text)
+        return [target / name for name in texts]
+
+
+def runtime_file(name: str) -> str:
+    """The text of a file of the runtime."""
+    return resources.files("genus.devices").joinpath("runtime", name).read_text()
+
+
+def generate(
+    catalog: Catalog,
+    subscriptions: Mapping[str, Subscription] | Iterable[tuple[str, Subscription]] = (),
+    *,
+    name: str = "device",
+    publish: Iterable[type | str] = (),
+    keep: Collection[str] | None = None,
+    codec: Codec = "table",
+    late: int = 4,
+    banks: int | None = None,
+    residual: bool = False,
+) -> Firmware:
+    """Generate C for a device that receives by some subscriptions and publishes some types.
+
+    Args:
+        catalog: The types, with event tags for those on the bus.
+        subscriptions: Subscriptions with the names of their handlers, as `read_subscriptions` gives them.
+        name: The prefix of everything that is generated, and of the files.
+        publish: Types that the device publishes.
+        keep: The attributes to keep in events; all without it. Attributes with bounds are always kept.
+        codec: `table` reads payloads by tables, so that types that are registered later can be learnt; `straight`
+            generates code for each type, which is quicker and knows no others.
+        late: How many types can be learnt while the device runs; with straight code none.
+        banks: How many acceptance filters the controller has; without it, as many as are exact.
+        residual: Leave what a device cannot test to the handlers, instead of refusing it.
+
+    Raises:
+        DeviceError: The device cannot test a part of a subscription, or cannot hold what is asked.
+        NotRegistered: A type is not in the catalog, or has no event tag.
+        SubscriptionError: A subscription tests an attribute that is not kept.
+
+    >>> from genus import Event, Subscription, this
+    >>> from genus.catalog import Catalog
+    >>> from genus.model import UInt8
+    >>> class Loop(Event):
+    ...     lane: UInt8
+    >>> catalog = Catalog()
+    >>> added = catalog.register(Loop)
+    >>> made = generate(catalog, {"left": Subscription(Loop, where=this.lane > 1)}, name="road")
+    >>> "void road_on_left(const road_loop *event);" in made.header
+    True
+    """
+    _check_options(name, codec, late)
+    named = _named(subscriptions)
+    asked = [subscription for _, subscription in named]
+    published = [each if isinstance(each, str) else name_of(each) for each in publish]
+    if not named and not published:
+        raise DeviceError("there is nothing to generate: no subscription, and no type to publish")
+    _check_published(published, catalog)
+    wanted = {label: conforming_types(subscription, catalog)[0] for label, subscription in named}
+    types, left_out = choose_types(wanted, published, catalog)
+    classes = {each: catalog.declare(each) for each in types}
+    families = make_families(types, catalog, asked, classes, keep)
+    constants = Constants()
+    layouts = {family: made.layout for family, made in families.items()}
+    made_filters = [_compile(subscription, catalog, layouts, constants, set(types)) for subscription in asked]
+    _check_residuals(made_filters, residual)
+    program = Program(
+        name=name,
+        banner=f"Generated by Genus from a catalog of {len(catalog.types)} types: do not edit.",
+        families=families,
+        classes=tuple(make_classes(types, catalog, families, classes)),
+        handlers=tuple(_handlers(named, made_filters, catalog)),
+        published=frozenset(published),
+        filters=_acceptance(asked, catalog, banks),
+        constants=constants,
+        straight=codec == "straight",
+        late=0 if codec == "straight" else late,
+    )
+    _check_publishable(program)
+    return Firmware(
+        name,
+        write_header(program),
+        write_source(program),
+        tuple(made_filters),
+        tuple(left_out),
+        estimate(program),
+        program,
+    )
+
+
+def _check_options(name: str, codec: str, late: int) -> None:
+    if c_name(name) != name or not name.islower():
+        raise DeviceError(
+            f"{name!r} is no prefix for C; use lower-case letters, digits and _, not beginning with a digit"
+        )
+    if codec not in ("table", "straight"):
+        raise DeviceError(f"codec is {codec!r}; it is table or straight")
+    if not 0 <= late <= 32:
+        raise DeviceError(f"late is {late}; a device keeps 0 to 32 classes that it learns")
+
+
+def _check_published(published: Iterable[str], catalog: Catalog) -> None:
+    for name in published:
+        if name not in catalog:
+            raise DeviceError(f"{name} is not in the catalog, so it cannot be published; register it first")
+
+
+def _named(
+    subscriptions: Mapping[str, Subscription] | Iterable[tuple[str, Subscription]],
+) -> list[tuple[str, Subscription]]:
+    """Subscriptions with the names of their handlers in C; one without a name of its own gets a number."""
+    pairs = list(subscriptions.items() if isinstance(subscriptions, Mapping) else subscriptions)
+    plain = [
+        f"subscription_{number}" if label == str(asked) else snake_case(label)
+        for number, (label, asked) in enumerate(pairs, 1)
+    ]
+    return list(zip(distinct(plain), (asked for _, asked in pairs), strict=True))
+
+
+def _compile(
+    subscription: Subscription,
+    catalog: Catalog,
+    layouts: Mapping[str, EventLayout],
+    constants: Constants,
+    types: Collection[str],
+) -> CFilter:
+    made = c.compile(subscription, catalog, layouts, constants)
+    tests = {
+        family: msgspec.structs.replace(test, types=tuple(name for name in test.types if name in types))
+        for family, test in made.tests.items()
+    }
+    return msgspec.structs.replace(made, tests={family: test for family, test in tests.items() if test.types})
+
+
+def _check_residuals(filters: Iterable[CFilter], allowed: bool) -> None:
+    for made in filters:
+        if made.reasons and not allowed:
+            part, reason = next(iter(made.reasons.items()))
+            raise DeviceError(
+                f"{made.subscription}: a device cannot test {part}: {reason}; change it, or leave it to the handler "
+                "(residual)"
+            )
+
+
+def _handlers(
+    named: Iterable[tuple[str, Subscription]], filters: Iterable[CFilter], catalog: Catalog
+) -> Iterable[Handler]:
+    for number, ((label, asked), made) in enumerate(zip(named, filters, strict=True)):
+        yield Handler(number, label, made, {name_of(cls): catalog.code(cls) for cls in asked.types})
+
+
+def _acceptance(subscriptions: list[Subscription], catalog: Catalog, banks: int | None) -> tuple[can.Pair, ...]:
+    if not subscriptions:
+        return ()
+    if banks is not None:
+        return can.fit_bank(subscriptions, catalog, banks=banks).pairs
+    exact = [pair for asked in subscriptions for pair in can.compile(asked, catalog).pairs]
+    return condense(exact)
+
+
+def _check_publishable(program: Program) -> None:
+    """Raise DeviceError if a published type requires an attribute that is not kept, or that a device cannot write."""
+    for cls in program.classes:
+        if cls.name in program.published:
+            members = program.families[cls.family].layout
+            held = {member.name for member in members.held}
+            kept = {name for name, member in members.members.items() if member.name in held}
+            required = [
+                each.name
+                for each, field in zip(members.vector, cls.fields, strict=True)
+                if field.required and each.name not in kept
+            ]
+            if required:
+                raise DeviceError(
+                    f"{cls.name} requires {', '.join(required)}, which the device does not keep or cannot write, so it "
+                    "cannot publish it"
+                )

@@ -1,0 +1,146 @@
+"""What a device knows of a catalog: families with the attributes it keeps, and classes with their event tags."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from genus.can._wire.payload import PayloadField, fields_of
+from genus.catalog import Catalog
+from genus.devices._bounds import bounded_attributes, checks_of
+from genus.errors import DeviceError
+from genus.filters._subscription import Subscription
+from genus.model import Event
+from genus.targets.c._condition import Condition
+from genus.targets.c._layout import EventLayout, tested_attributes
+from genus.targets.c._names import distinct, snake_case
+
+MOST_ATTRIBUTES = 255
+"""The most attributes of a family that a device keeps."""
+MOST_TYPES = 250
+"""The most classes of a device: their numbers have one byte, with room for late ones."""
+
+
+class DeviceClass(msgspec.Struct, frozen=True):
+    """One class that a device receives or publishes."""
+
+    name: str
+    number: int
+    label: str
+    """Its name in C."""
+    etag: int
+    tag_bits: int
+    """How many low bits of its event tags are presence bits."""
+    family: str
+    code: int
+    fields: tuple[PayloadField, ...]
+    """Its attributes in the order of the vector."""
+    checks: tuple[Condition, ...]
+    """What its events must satisfy besides what the codec checks; one condition for each bound."""
+
+    def mask(self, of: str) -> bytes:
+        """The attributes it has ("declared") or requires ("required"), the first in the highest bit."""
+        bits = [getattr(field, of) for field in self.fields]
+        size = max(1, (len(bits) + 7) // 8)
+        number = sum(1 << (8 * size - 1 - index) for index, is_set in enumerate(bits) if is_set)
+        return number.to_bytes(size, "big")
+
+
+class DeviceFamily(msgspec.Struct, frozen=True):
+    """One family of a device: `label` is its name in C, and `tagged` its tagged attributes, the highest bit first."""
+
+    layout: EventLayout
+    label: str
+    tagged: tuple[str, ...]
+    code: int
+
+    @property
+    def name(self) -> str:
+        """The name of its root."""
+        return self.layout.family
+
+    @property
+    def mask_bytes(self) -> int:
+        """The bytes of a mask over its vector."""
+        return max(1, (len(self.layout.vector) + 7) // 8)
+
+    def tag_bit(self, attribute: str) -> int | None:
+        """The number of an attribute's bit in the event tag; None if it is not tagged."""
+        return len(self.tagged) - 1 - self.tagged.index(attribute) if attribute in self.tagged else None
+
+
+def choose_types(
+    wanted: Mapping[str, Collection[str]], published: Sequence[str], catalog: Catalog
+) -> tuple[list[str], list[str]]:
+    """The types of a device in the order of the catalog, and those left out because they have no event tag.
+
+    `wanted` are the types that each subscription accepts. DeviceError if a published type has no event tag, or there
+    are too many types.
+    """
+    for name in published:
+        if catalog.entries[name].kind or not catalog.has_etag(name):
+            raise DeviceError(
+                f"{name} has no event tag, so a device cannot publish it on CAN; see `genus catalog etags`"
+            )
+    asked = {*published, *(name for names in wanted.values() for name in names)}
+    known = [name for name in catalog.types if name in asked]
+    chosen = [name for name in known if catalog.has_etag(name)]
+    if len(chosen) > MOST_TYPES:
+        raise DeviceError(f"{len(chosen)} types are more than the {MOST_TYPES} of a device; subscribe to fewer types")
+    return chosen, [name for name in known if name not in chosen]
+
+
+def make_families(
+    types: Iterable[str],
+    catalog: Catalog,
+    subscriptions: Iterable[Subscription],
+    classes: Mapping[str, type[Event]],
+    keep: Collection[str] | None,
+) -> dict[str, DeviceFamily]:
+    """The families of some types; DeviceError if `keep` has a name that none of them has, or one keeps too much."""
+    names = list(dict.fromkeys(catalog.vector(name).scope for name in types))
+    labels = distinct([snake_case(name) for name in names])
+    tested = {name for subscription in subscriptions for name in tested_attributes(subscription)}
+    unknown = set(keep or ()) - {each.name for name in names for each in catalog.vector(name)}
+    if unknown:
+        known = sorted({each.name for name in names for each in catalog.vector(name)})
+        raise DeviceError(f"cannot keep {', '.join(sorted(unknown))}: the families have {', '.join(known)}")
+    bounded = bounded_attributes(classes.values())
+    found = {}
+    for name, label in zip(names, labels, strict=True):
+        vector = catalog.vector(name)
+        kept = None if keep is None else {*keep, *(bounded & {each.name for each in vector})}
+        layout = EventLayout.of(vector, kept)
+        if len(layout.members) > MOST_ATTRIBUTES:
+            raise DeviceError(
+                f"family {name} has {len(layout.members)} attributes, and a device keeps {MOST_ATTRIBUTES} at most; "
+                f"choose some, at least {', '.join(sorted(tested)) or 'one'}"
+            )
+        found[name] = DeviceFamily(layout, label, catalog.tagged_attributes(name), catalog.code(name))
+    return found
+
+
+def make_classes(
+    types: Sequence[str], catalog: Catalog, families: Mapping[str, DeviceFamily], classes: Mapping[str, type[Event]]
+) -> list[DeviceClass]:
+    """The classes of a device, numbered in order; DeviceError for a bound that it cannot check."""
+    labels = distinct([snake_case(name) for name in types])
+    found = []
+    for number, (name, label) in enumerate(zip(types, labels, strict=True)):
+        cls = classes[name]
+        family = families[catalog.vector(name).scope]
+        fields = tuple(fields_of(cls, catalog.vector(name), family.tagged))
+        checks = tuple(checks_of(cls, family.layout.vector, family.layout.members))
+        found.append(
+            DeviceClass(
+                name,
+                number,
+                label,
+                catalog.etag(name),
+                len(family.tagged),
+                family.name,
+                catalog.code(name),
+                fields,
+                checks,
+            )
+        )
+    return found

@@ -1,0 +1,100 @@
+"""`Program`: everything that is generated for one device, before it is written as C."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from genus.devices._layout import DeviceClass, DeviceFamily
+from genus.targets.c import CFilter, CTest
+from genus.targets.c._compiler import Constants
+from genus.targets.can import Pair
+
+
+class Handler(msgspec.Struct, frozen=True):
+    """A subscription of the device: its number, the name of its handler in C, and what it became."""
+
+    number: int
+    label: str
+    filter: CFilter
+    codes: Mapping[str, int]
+    """The codes of the types it asks for, by their names."""
+
+    def test(self, family: str) -> CTest | None:
+        """What is tested of the events of a family; None if none of them can match."""
+        found = self.filter.tests.get(family)
+        return None if found is None or found.condition.never else found
+
+
+class Program(msgspec.Struct, frozen=True, eq=False):
+    """What is generated for one device."""
+
+    name: str
+    banner: str
+    families: Mapping[str, DeviceFamily]
+    classes: tuple[DeviceClass, ...]
+    handlers: tuple[Handler, ...]
+    published: frozenset[str]
+    filters: tuple[Pair, ...]
+    constants: Constants
+    straight: bool
+    late: int
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of macros and constants."""
+        return self.name.upper()
+
+    @property
+    def wanted_bytes(self) -> int:
+        """The bytes that have a bit for every subscription."""
+        return max(1, (len(self.handlers) + 7) // 8)
+
+    @property
+    def mask_bytes(self) -> int:
+        """The bytes of the longest mask over a vector."""
+        return max((family.mask_bytes for family in self.families.values()), default=1)
+
+    @property
+    def published_families(self) -> list[DeviceFamily]:
+        """The families of published types."""
+        found = {each.family for each in self.classes if each.name in self.published}
+        return [family for name, family in self.families.items() if name in found]
+
+    @property
+    def received_families(self) -> list[DeviceFamily]:
+        """The families that some subscription can match."""
+        return [family for family in self.families.values() if any(self.handlers_of(family))]
+
+    def type_name(self, cls: DeviceClass) -> str:
+        """The constant in C for a class."""
+        return f"{self.prefix}_TYPE_{cls.label.upper()}"
+
+    def classes_of(self, family: DeviceFamily) -> list[DeviceClass]:
+        """The classes of a family."""
+        return [each for each in self.classes if each.family == family.name]
+
+    def handlers_of(self, family: DeviceFamily) -> list[Handler]:
+        """The subscriptions that events of a family can match."""
+        return [handler for handler in self.handlers if handler.test(family.name) is not None]
+
+    def families_of(self, handler: Handler) -> list[DeviceFamily]:
+        """The families whose events a subscription can match."""
+        return [family for family in self.families.values() if handler.test(family.name) is not None]
+
+    def handler_name(self, handler: Handler, family: DeviceFamily) -> str:
+        """The function that the program defines for a subscription and a family."""
+        base = f"{self.name}_on_{handler.label}"
+        return base if len(self.families_of(handler)) == 1 else f"{base}_{family.label}"
+
+    def wanted(self, cls: DeviceClass) -> bytes:
+        """The subscriptions that may match events of a class, the first in the lowest bit."""
+        number = 0
+        for handler in self.handlers:
+            tested = handler.test(cls.family)
+            if tested is not None and cls.name in tested.types:
+                number |= 1 << handler.number
+        return number.to_bytes(self.wanted_bytes, "little")
+
+    def needs_table(self, family: DeviceFamily) -> bool:
+        """Whether the vector of a family is needed as a table: to decode by it, or to encode."""
+        return family in self.published_families or (not self.straight and family in self.received_families)

@@ -1,0 +1,209 @@
+"""Straight code: a function for each class that reads its payload without tables."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from genus.can._wire.payload import PayloadField
+from genus.devices._layout import DeviceClass, DeviceFamily
+from genus.devices._program import Program
+from genus.model import Attribute, BoolType, BytesType, ChoiceType, FloatType, IntType, OpaqueType, TextType, TimeType
+from genus.targets.c._compiler import Member
+
+Part = tuple[PayloadField, Attribute, Member | None]
+
+
+def write_decoders(program: Program) -> Iterator[str]:
+    """The functions of all classes, and one per family that chooses among them."""
+    for family in program.received_families:
+        classes = [each for each in program.classes_of(family) if any(program.wanted(each))]
+        for cls in classes:
+            yield _decoder(program, family, cls)
+        yield _choose(program, family, classes)
+
+
+def _choose(program: Program, family: DeviceFamily, classes: Sequence[DeviceClass]) -> str:
+    cases = [
+        line
+        for each in classes
+        for line in (
+            f"    case {program.type_name(each)}:",
+            f"        return decode_type_{each.label}(e, etag, payload, size);",
+        )
+    ]
+    return "\n".join(
+        [
+            _signature(program, family, f"decode_{family.label}"),
+            "{",
+            "    switch (e->type) {",
+            *cases,
+            "    default:",
+            "        return false;",
+            "    }",
+            "}",
+        ]
+    )
+
+
+def _signature(program: Program, family: DeviceFamily, name: str) -> str:
+    start = f"static bool {name}("
+    return (
+        f"{start}{program.name}_{family.label} *e, uint16_t etag, const uint8_t *payload,\n"
+        f"{' ' * len(start)}uint16_t size)"
+    )
+
+
+def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
+    vector = list(family.layout.vector)
+    parts: list[Part] = [
+        (field, attribute, family.layout.members.get(attribute.name))
+        for field, attribute in zip(cls.fields, vector, strict=True)
+    ]
+    last = max((field.byte or 0 for field in cls.fields), default=0)
+    values = [line for group in _groups(parts) for line in _read_group(group)]
+    used = {field.byte for field in cls.fields if not field.required}
+    return "\n".join(
+        [
+            _signature(program, family, f"decode_type_{cls.label}"),
+            "{",
+            "    const uint8_t *end = payload + size;",
+            "    const uint8_t *at = payload + 1;",
+            *(f"    uint8_t b{number} = 0U;" for number in range(last + 1)),
+            "    genus_text text;",
+            "    uint16_t count;",
+            "",
+            "    (void)text;",
+            "    (void)count;",
+            *([] if any(field.mask and field.byte is None for field in cls.fields) else ["    (void)etag;"]),
+            *_required_presence(family, parts),
+            "    if (size == 0U) {",
+            "        return false;",
+            "    }",
+            "    b0 = payload[0];",
+            *([] if used & set(range(last + 1)) else ["    (void)b0;"]),
+            *_header(last),
+            *values,
+            "    return true;" if any("at" in line for line in values) else "    return at != NULL;",
+            "}",
+        ]
+    )
+
+
+def _required_presence(family: DeviceFamily, parts: Sequence[Part]) -> Iterator[str]:
+    """The presence bits that all events of the class have."""
+    bits = sum(1 << member.number for field, _, member in parts if member is not None and field.required)
+    for byte in range(family.layout.presence_bytes):
+        yield f"    e->present[{byte}] = 0x{bits >> 8 * byte & 0xFF:02X}U;"
+
+
+def _header(last: int) -> list[str]:
+    """Statements that load the known presence bits and skip further bytes."""
+    lines = ["at = genus_skip_header(at, end, GENUS_NEXT_FOLLOWS);", "if (at == NULL) {", "    return false;", "}"]
+    for byte in range(last, 0, -1):
+        lines = [
+            "if (at == end) {",
+            "    return false;",
+            "}",
+            f"b{byte} = *at;",
+            "at++;",
+            f"if ((b{byte} & GENUS_NEXT_FOLLOWS) != 0U) {{",
+            *_indent(lines),
+            "}",
+        ]
+    return _indent(["if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {", *_indent(lines), "}"])
+
+
+def _indent(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """The attributes, grouped where several of fixed size are always there: their length is tested once."""
+    for is_packed, found in groupby(parts, lambda part: part[0].required and _fixed_size(part) is not None):
+        group = list(found)
+        yield from [group] if is_packed else ([part] for part in group)
+
+
+def _fixed_size(part: Part) -> int | None:
+    """The bytes of a value that always has as many."""
+    match part[1].type:
+        case IntType(bits) | FloatType(bits):
+            return bits // 8
+        case BoolType():
+            return 1
+        case TextType() | BytesType() | OpaqueType():
+            return None
+        case ChoiceType(values):
+            return 1 if len(values) <= 255 and part[0].declared else None
+    return 8
+
+
+def _read_group(group: Sequence[Part]) -> list[str]:
+    field = group[0][0]
+    sizes = [_fixed_size(part) for part in group]
+    total = sum(size for size in sizes if size is not None)
+    lines = [f"if ((end - at) < {total}) {{", "    return false;", "}"] if sizes[0] is not None else []
+    for part in group:
+        lines += _read_value(part)
+    if field.required:
+        tagged = [f"if ((etag & 0x{f.mask:X}U) == 0U) {{ return false; }}" for f, *_ in group if f.mask]
+        return _indent([*tagged, *lines])
+    bits = "etag" if field.byte is None else f"b{field.byte}"
+    return _indent([f"if (({bits} & 0x{field.mask:02X}U) != 0U) {{", *_indent([*lines, *_set_present(group[0])]), "}"])
+
+
+def _set_present(part: Part) -> list[str]:
+    field, _, member = part
+    if member is None or not field.declared:
+        return []
+    byte, bit = divmod(member.number, 8)
+    return [f"e->present[{byte}] = (uint8_t)(e->present[{byte}] | 0x{1 << bit:02X}U);"]
+
+
+def _read_value(part: Part) -> list[str]:
+    """Statements that read one value, whose bytes are there if it has a fixed size."""
+    field, attribute, member = part
+    kept = f"e->{member.name}" if member is not None and field.declared else None
+    size = _fixed_size(part)
+    if size is None:
+        return _read_counted(part, kept)
+    lines: list[str] = []
+    if field.declared:
+        lines += _refusals(attribute)
+    if kept is not None:
+        lines += _load(attribute, kept, size)
+    return [*lines, f"at += {size};"]
+
+
+def _refusals(attribute: Attribute) -> list[str]:
+    match attribute.type:
+        case BoolType():
+            test = "*at > 1U"
+        case TimeType():
+            test = "!genus_is_time(at)"
+        case ChoiceType(values):
+            test = f"*at >= {len(values)}U"
+        case _:
+            return []
+    return [f"if ({test}) {{", "    return false;", "}"]
+
+
+def _load(attribute: Attribute, target: str, size: int) -> list[str]:
+    if size > 2:
+        return [f"genus_copy_number(&{target}, at, {size}U);"]
+    value = "*at" if size == 1 else "(uint16_t)(((uint16_t)at[0] << 8) | at[1])"
+    if isinstance(attribute.type, BoolType):
+        return [f"{target} = (*at != 0U);"]
+    is_signed = isinstance(attribute.type, IntType) and attribute.type.signed
+    return [f"{target} = (int{8 * size}_t){value};"] if is_signed else [f"{target} = {value};"]
+
+
+def _read_counted(part: Part, kept: str | None) -> list[str]:
+    field, attribute, _ = part
+    failed = ["if (at == NULL) {", "    return false;", "}"]
+    if isinstance(attribute.type, ChoiceType):
+        test = f"(at == NULL) || (count >= {len(attribute.type.values)}U)" if field.declared else "at == NULL"
+        store = [f"{kept} = ({'uint8_t' if len(attribute.type.values) <= 255 else 'uint16_t'})count;"] if kept else []
+        return ["at = genus_read_count(at, end, &count);", f"if ({test}) {{", "    return false;", "}", *store]
+    read = "genus_read_text" if isinstance(attribute.type, TextType) and field.declared else "genus_read_bytes"
+    target = kept if kept is not None and not isinstance(attribute.type, OpaqueType) else "text"
+    return [f"at = {read}(at, end, &{target});", *failed]

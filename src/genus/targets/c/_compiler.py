@@ -1,0 +1,448 @@
+"""Translates the predicate of a subscription to C, for the events of one family as a device holds them.
+
+As in the Python target, code is made for either "is it true?" or "is it false?", both two-valued. Comparisons with
+constants become intervals of integers, floats are compared by their keys, so that no floating point is needed.
+Integers are computed in 32 bits where their bounds allow it, else in 64, and with a check where 64 may not be enough.
+Arithmetic of floats is left to the receiver.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import msgspec
+
+import genus.filters._expression as x
+from genus.filters._bind import type_of
+from genus.filters._covering import OPPOSITE
+from genus.filters._evaluate import DIVISIONS, evaluate, evaluate_value, normalize
+from genus.filters._like import read_pattern
+from genus.model import (
+    AttributeType,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    Event,
+    FloatType,
+    IntType,
+    TextType,
+)
+from genus.model._types import int_range
+from genus.targets._compiler import Compiler
+from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, any_of_these, present, test
+from genus.targets.c._intervals import (
+    Intervals,
+    complement,
+    exact_intervals,
+    float_intervals,
+    integer_intervals,
+    merge,
+    numbers_of,
+)
+from genus.targets.c._operands import (
+    INT64,
+    Choice,
+    Flag,
+    Key,
+    Number,
+    Operand,
+    Run,
+    common_type,
+    integer,
+    key_within,
+    within,
+)
+from genus.targets.python import combine_bounds
+
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MAX_LEVELS = 12
+"""Values nested deeper than this are kept in variables: compilers have limits for nested parentheses."""
+ANY_TEXT, ONE_LETTER = 0xFF, 0xFE
+"""The wildcards in a pattern of `like` on a device; no byte of a text in UTF-8 has these values."""
+
+
+class NotOnDevice(Exception):
+    """A part of a predicate that a device cannot test; the message is the reason."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """An attribute in the event of a device: the number of its presence bit, its member in C, its agreed type."""
+
+    number: int
+    name: str
+    type: AttributeType
+
+
+class Constants:
+    """State: the texts and bytes that generated code compares with, each once, as arrays in flash."""
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+
+    def name(self, contents: bytes) -> str:
+        """The name of the array with these contents."""
+        return self._names.setdefault(contents, f"constant_{len(self._names)}")
+
+    @property
+    def size(self) -> int:
+        """The bytes of all arrays."""
+        return sum(max(1, len(contents)) for contents in self._names)
+
+    def definitions(self, code: str) -> list[str]:
+        """The arrays that some code uses, as definitions in C."""
+        used = set(re.findall(r"\bconstant_\d+\b", code))
+        return [
+            f"static const uint8_t {name}[{max(1, len(contents))}] GENUS_ROM = "
+            f"{{{', '.join(f'0x{byte:02X}' for byte in contents or bytes(1))}}};"
+            for contents, name in self._names.items()
+            if name in used
+        ]
+
+
+class CCompiler(Compiler):
+    """Translates one predicate; `members` are the attributes that the device keeps, by their names in the predicate.
+
+    Names that are missing there are attributes that no event of the family has.
+    """
+
+    target: ClassVar[str] = "c"
+    operators: ClassVar[Mapping[str, str]] = {
+        "+": "genus_add64",
+        "-": "genus_subtract64",
+        "*": "genus_multiply64",
+        "//": "genus_floor_divide64",
+        "%": "genus_remainder64",
+        "abs": "genus_absolute",
+        "length": "genus_count_letters",
+        **{op: op for op in x.COMPARISONS},
+        "startswith": "genus_starts_with",
+        "endswith": "genus_ends_with",
+        "contains": "genus_contains",
+        "like": "genus_is_like",
+    }
+    unsupported: ClassVar[Mapping[type[x.Expression] | str, str]] = {
+        "/": "it is a division of floats, and devices have no floating point",
+        x.Arithmetic: "of floats; integers, times and durations are computed",
+    }
+
+    def __init__(self, members: Mapping[str, Member], constants: Constants) -> None:
+        self._members = members
+        self._constants = constants
+        self.variables: list[str] = []
+        """The variables of 64 bits that the code sets."""
+
+    # -- predicates: conditions that are true when the predicate is `wanted` -----------------------------------------
+
+    def visit_And(self, node: x.And, wanted: bool) -> Condition:
+        """All are true; for false, one is false."""
+        return (all_of_these if wanted else any_of_these)([self.visit(part, wanted) for part in node.operands])
+
+    def visit_Or(self, node: x.Or, wanted: bool) -> Condition:
+        """One is true; for false, all are false."""
+        return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
+
+    def visit_Not(self, node: x.Not, wanted: bool) -> Condition:
+        """The operand with the opposite result."""
+        found: Condition = self.visit(node.operand, not wanted)
+        return found
+
+    def visit_Present(self, node: x.Present, wanted: bool) -> Condition:
+        """The presence bit."""
+        member = self._members.get(node.attribute.name)
+        if member is None:
+            return NEVER if wanted else ALWAYS
+        return present(member.number, wanted)
+
+    def visit_Compare(self, node: x.Compare, wanted: bool) -> Condition:
+        """A comparison with a constant as intervals, or of two values."""
+        if _is_constant(node):
+            return ALWAYS if evaluate(node, Event()) is wanted else NEVER
+        op = node.op if wanted else OPPOSITE[node.op]
+        if _is_constant(node.left):
+            return self._compare_with(node.right, _MIRRORED[op], _value_of(node.left))
+        if _is_constant(node.right):
+            return self._compare_with(node.left, op, _value_of(node.right))
+        return self._compare_values(op, self.visit(node.left), self.visit(node.right))
+
+    def visit_OneOf(self, node: x.OneOf, wanted: bool) -> Condition:
+        """Membership in a constant set: of numbers as intervals, of others one by one."""
+        if _is_constant(node.item):
+            return ALWAYS if evaluate(node, Event()) is wanted else NEVER
+        options = [_value_of(option) for option in node.options]
+        item = self._comparable(node.item)
+        if isinstance(item, Number | Key):
+            parts = merge(part for option in options for part in _intervals(item, "==", option))
+            return self._in_intervals(item, parts if wanted else complement(parts, _span(item)))
+        tests = [self._equals(item, option) for option in options]
+        code = tests[0] if len(tests) == 1 else f"({' || '.join(tests)})"
+        return all_of_these([item.needs, test(code if wanted else f"!{code}")])
+
+    def visit_TextTest(self, node: x.TextTest, wanted: bool) -> Condition:
+        """A function of the runtime."""
+        item = self.visit(node.item)
+        assert isinstance(item, Run)
+        part = str(node.part.value)
+        contents = _encode_pattern(part) if node.op == "like" else part.encode()
+        code = f"{self.operators[node.op]}({item.code}, {self._constants.name(contents)}, {len(contents)}U)"
+        return all_of_these([item.needs, test(code if wanted else f"!{code}")])
+
+    def _compare_with(self, node: x.Value, op: str, constant: object) -> Condition:
+        if constant is None:
+            return NEVER
+        operand = self._comparable(node)
+        if isinstance(operand, Number | Key):
+            return self._in_intervals(operand, _intervals(operand, op, constant))
+        if isinstance(operand, Run) and op not in ("==", "!="):
+            contents = _contents(constant)
+            compared = f"genus_compare({operand.code}, {self._constants.name(contents)}, {len(contents)}U)"
+            return all_of_these([operand.needs, test(f"({compared} {op} 0)")])
+        code = self._equals(operand, constant)
+        return all_of_these([operand.needs, test(code if op == "==" else f"!{code}")])
+
+    def _comparable(self, node: x.Value) -> Operand:
+        """A value to compare with constants; an integer that is compared as a float stays one."""
+        found: Operand = self._number(node.operand) if isinstance(node, x.ToFloat) else self.visit(node)
+        return found
+
+    def _in_intervals(self, operand: Number | Key, parts: Intervals) -> Condition:
+        if not parts:
+            return NEVER
+        if isinstance(operand, Key):
+            is_any = operand.never_nan and parts == (numbers_of(operand.bits),)
+            return operand.needs if is_any else all_of_these([operand.needs, test(key_within(operand, parts))])
+        code = within(operand.code, operand.ctype, parts, operand.span)
+        return operand.needs if code is None else all_of_these([operand.needs, test(code)])
+
+    def _equals(self, operand: Operand, constant: object) -> str:
+        """A test whether a text, bytes, a bool or a choice is a constant."""
+        if isinstance(operand, Run):
+            contents = _contents(constant)
+            return f"genus_equals({operand.code}, {self._constants.name(contents)}, {len(contents)}U)"
+        if isinstance(operand, Flag):
+            return operand.code if constant else f"(!{operand.code})"
+        assert isinstance(operand, Choice)
+        if constant not in operand.values:
+            return "false"
+        return f"({operand.code} == {operand.values.index(constant)}U)"
+
+    def _compare_values(self, op: str, left: Operand, right: Operand) -> Condition:
+        needs = [left.needs, right.needs]
+        match left, right:
+            case Number(), Number():
+                ctype = common_type(left.span, right.span)
+                return all_of_these([*needs, test(f"({left.as_type(ctype)} {op} {right.as_type(ctype)})")])
+            case Key(), Key():
+                return all_of_these([*needs, _compare_keys(op, left, right)])
+            case Run(), Run():
+                return all_of_these([*needs, test(f"(genus_compare_values({left.code}, {right.code}) {op} 0)")])
+            case Flag(), Flag():
+                return all_of_these([*needs, test(f"({left.code} {op} {right.code})")])
+            case Choice(), Choice():
+                return all_of_these([*needs, test(_compare_choices(op, left, right))])
+        raise AssertionError(f"a bound tree compares values of one type, not {left!r} and {right!r}")
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def visit_AttributeRef(self, node: x.AttributeRef) -> Operand:
+        """A member of the event."""
+        member = self._members.get(node.name)
+        if member is None:
+            return _absent(type_of(node))
+        needs, code = present(member.number), f"e->{member.name}"
+        match member.type:
+            case IntType(bits, signed):
+                return Number(code, f"{'' if signed else 'u'}int{bits}_t", int_range(bits, signed), needs)
+            case FloatType(bits):
+                return Key(f"genus_key{bits}({code})", bits, needs)
+            case TextType() | BytesType():
+                return Run(f"&{code}", needs)
+            case BoolType():
+                return Flag(code, needs)
+            case ChoiceType(values):
+                return Choice(code, values, needs)
+        return Number(code, "int64_t", INT64, needs)
+
+    def visit_Literal(self, node: x.Literal) -> Operand:
+        """A constant within arithmetic: an integer, a time or a duration."""
+        return _constant_number(normalize(node.value, node.type))
+
+    def visit_ToFloat(self, node: x.ToFloat) -> Operand:
+        """The key of the nearest float of 64 bits."""
+        inner = self._number(node.operand)
+        return Key(f"genus_key_of_integer({inner.as_type('int64_t')})", 64, inner.needs, never_nan=True)
+
+    def visit_Micros(self, node: x.Micros) -> Operand:
+        """Times and durations are held in microseconds."""
+        found: Operand = self.visit(node.operand)
+        return found
+
+    def visit_Negation(self, node: x.Negation) -> Operand:
+        """Minus; the smallest integer has no opposite."""
+        operand = self.visit(node.operand)
+        if isinstance(operand, Key):
+            return msgspec.structs.replace(operand, code=f"(-{operand.code})")
+        return self._compute("-", _constant_number(0), self._as_number(operand))
+
+    def visit_Function(self, node: x.Function) -> Operand:
+        """`abs` of a number, `length` of a text or bytes."""
+        operand = self.visit(node.operand)
+        if isinstance(operand, Run):
+            counted = self.operators["length"] if isinstance(type_of(node.operand), TextType) else "genus_count_bytes"
+            return Number(f"{counted}({operand.code})", "uint16_t", int_range(16, False), operand.needs)
+        if isinstance(operand, Key):
+            return msgspec.structs.replace(operand, code=f"genus_absolute{operand.bits}({operand.code})")
+        return self._absolute(self._as_number(operand))
+
+    def visit_Arithmetic(self, node: x.Arithmetic) -> Operand:
+        """The steps from left to right, in integers."""
+        if isinstance(node.type, FloatType):
+            raise NotOnDevice("it computes with floats, and devices have no floating point")
+        result = self._number(node.first)
+        for step in node.steps:
+            result = self._compute(step.op, result, self._number(step.operand))
+        return result
+
+    def _number(self, node: x.Value) -> Number:
+        """An integer; a part without attributes is computed now."""
+        if _is_constant(node):
+            found = evaluate_value(node, Event())
+            return _constant_number(0, NEVER) if found is None else _constant_number(found)
+        return self._as_number(self.visit(node))
+
+    def _as_number(self, operand: Operand) -> Number:
+        assert isinstance(operand, Number), f"a bound tree computes with numbers, not with {operand!r}"
+        return operand
+
+    def _absolute(self, operand: Number) -> Number:
+        low, high = operand.span
+        span = (max(low, -high, 0), max(-low, high))
+        if span[1] > INT64[1]:
+            return self._checked("genus_absolute_checked", operand.as_type("int64_t"), span, operand.needs)
+        ctype = common_type(operand.span, span)
+        bits = ctype.removeprefix("int").removesuffix("_t")
+        code = f"genus_absolute{bits}({operand.as_type(ctype)})"
+        return self._flat(Number(code, ctype, span, operand.needs, operand.levels + 1))
+
+    def _compute(self, op: str, left: Number, right: Number) -> Number:
+        span = combine_bounds(op, left.span, right.span)
+        needs = all_of_these([left.needs, right.needs, self._is_divisor(op, right)])
+        if span[0] < INT64[0] or span[1] > INT64[1]:
+            arguments = f"{left.as_type('int64_t')}, {right.as_type('int64_t')}"
+            return self._checked(self.operators[op], arguments, span, needs)
+        ctype = common_type(left.span, right.span, span)
+        first, second = left.as_type(ctype), right.as_type(ctype)
+        code = f"({first} {op} {second})" if op in "+-*" else f"{_division(op, ctype)}({first}, {second})"
+        return self._flat(Number(code, ctype, span, needs, max(left.levels, right.levels) + 1))
+
+    def _is_divisor(self, op: str, right: Number) -> Condition:
+        low, high = right.span
+        if op not in DIVISIONS or not low <= 0 <= high:
+            return ALWAYS
+        return test(f"({right.code} != 0)") if low < high else NEVER
+
+    def _checked(self, function: str, arguments: str, span: tuple[int, int], needs: Condition) -> Number:
+        """A result that may not fit in 64 bits: a function sets a variable and says whether it does."""
+        variable = self._variable()
+        clipped = max(span[0], INT64[0]), min(span[1], INT64[1])
+        return Number(
+            variable, "int64_t", clipped, all_of_these([needs, test(f"{function}({arguments}, &{variable})")])
+        )
+
+    def _flat(self, number: Number) -> Number:
+        """The number, in a variable if its code is nested deeply."""
+        if number.levels <= _MAX_LEVELS:
+            return number
+        variable = self._variable()
+        kept = test(f"genus_keep({number.as_type('int64_t')}, &{variable})")
+        return Number(variable, "int64_t", number.span, all_of_these([number.needs, kept]))
+
+    def _variable(self) -> str:
+        self.variables.append(f"t{len(self.variables)}")
+        return self.variables[-1]
+
+
+def _is_constant(node: x.Expression) -> bool:
+    return not any(isinstance(part, x.AttributeRef) for part in node.walk())
+
+
+def _value_of(node: x.Value) -> object:
+    """The value of a part without attributes; None if it has none, as after a division by zero."""
+    found: object = evaluate_value(node, Event())
+    return found
+
+
+def _constant_number(value: int, needs: Condition = ALWAYS) -> Number:
+    ctype = common_type((value, value))
+    return Number(integer(value, ctype), ctype, (value, value), needs)
+
+
+def _absent(type_: AttributeType) -> Operand:
+    """An attribute that no event of the family has, so that nothing about it is true."""
+    match type_:
+        case FloatType(bits):
+            return Key("0", bits, NEVER)
+        case TextType() | BytesType():
+            return Run("NULL", NEVER)
+        case BoolType():
+            return Flag("false", NEVER)
+        case ChoiceType(values):
+            return Choice("0U", values, NEVER)
+    return Number("0", "int32_t", INT64, NEVER)
+
+
+def _contents(constant: object) -> bytes:
+    assert isinstance(constant, str | bytes)
+    return constant.encode() if isinstance(constant, str) else constant
+
+
+def _span(operand: Number | Key) -> tuple[int, int]:
+    return operand.span if isinstance(operand, Number) else numbers_of(operand.bits)
+
+
+def _intervals(operand: Number | Key, op: str, constant: object) -> Intervals:
+    """Where a comparison of a number with a constant is true, as integers or keys."""
+    assert isinstance(constant, int | float)
+    if isinstance(operand, Key):
+        return float_intervals(op, constant * 1.0, operand.bits)
+    if isinstance(constant, float):
+        return integer_intervals(op, constant, operand.span)
+    return exact_intervals(op, constant, operand.span)
+
+
+def _compare_keys(op: str, left: Key, right: Key) -> Condition:
+    """A comparison of two floats, neither of which may be NaN."""
+    bits = 32 if left.bits == right.bits == 32 else 64
+    codes = [key.code if bits == 32 else key.widened() for key in (left, right)]
+    numbers = [f"genus_is_number{key.bits}({key.code})" for key in (left, right) if not key.never_nan]
+    return test(*numbers, f"({codes[0]} {op} {codes[1]})")
+
+
+def _compare_choices(op: str, left: Choice, right: Choice) -> str:
+    """Two choices by their indexes, which may be in lists that grew apart."""
+    if left.values == right.values:
+        return f"({left.code} {op} {right.code})"
+    common = [(index, right.values.index(value)) for index, value in enumerate(left.values) if value in right.values]
+    pairs = [f"(({left.code} == {first}U) && ({right.code} == {second}U))" for first, second in common]
+    same = f"({' || '.join(pairs)})" if pairs else "false"
+    return same if op == "==" else f"!{same}"
+
+
+def _division(op: str, ctype: str) -> str:
+    names: dict[str, Callable[[str], str]] = {
+        "//": "genus_floor_quotient{}".format,
+        "%": "genus_remainder{}".format,
+    }
+    return names[op]("32" if ctype == "int32_t" else "64")
+
+
+def _encode_pattern(pattern: str) -> bytes:
+    """A pattern of `like` in the form of the runtime: UTF-8 with two bytes that no text has as wildcards.
+
+    >>> _encode_pattern("A_%").hex(" ")
+    '41 fe ff'
+    """
+    segments = (
+        b"".join(bytes((ONE_LETTER,)) if letter is None else letter.encode() for letter in segment)
+        for segment in read_pattern(pattern).segments
+    )
+    return bytes((ANY_TEXT,)).join(segments)

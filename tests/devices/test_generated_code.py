@@ -1,0 +1,114 @@
+"""Generated C against the oracle: random systems of types, every payload that Python writes, and damaged ones."""
+
+import pytest
+
+from genus import Event
+from genus.can import PayloadCodec
+from genus.model import OpaqueType, attributes
+
+from .compiled import MALFORMED, NOT_WANTED, OK, UNKNOWN_TYPE, Device, device_of, frame_of, needs_compiler
+from .random_system import RandomSystem
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
+
+CODECS = ("table", "straight")
+
+
+def make(system: RandomSystem, codec: str, subscriptions: int = 8) -> Device:
+    asked = system.subscriptions(subscriptions)
+    publishable = [cls for cls in system.types if not requires_opaque(cls)]
+    return device_of(asked, system.catalog, codec=codec, publish=publishable, name="node")
+
+
+def requires_opaque(cls: type[Event]) -> bool:
+    return any(isinstance(each.type, OpaqueType) and not each.optional for each in attributes(cls))
+
+
+def carries_opaque(event: Event) -> bool:
+    return any(isinstance(a.type, OpaqueType) and getattr(event, a.name) is not None for a in attributes(type(event)))
+
+
+def check_events(device: Device, system: RandomSystem, events: list[Event]) -> int:
+    """Compare a device with the oracle, subscription by subscription; returns how many pairs that were."""
+    frames = [frame_of(event, system.catalog, number % 8) for number, event in enumerate(events)]
+    answers = device.receive(frames)
+    for event, (_, payload), (status, hits, again) in zip(events, frames, answers, strict=True):
+        for number, made in enumerate(device.firmware.filters):
+            wanted = made.subscription.matches(event)
+            if made.residual is None:
+                assert (number in hits) is wanted, f"{made.subscription} on {event!r}\n{made.explain()}"
+            else:
+                assert number in hits or not wanted
+        assert status == (OK if hits else NOT_WANTED)
+        if hits and not carries_opaque(event):
+            assert again == payload, f"{event!r} is encoded as {again.hex(' ')}, not {payload.hex(' ')}"
+    return len(events) * len(device.firmware.filters)
+
+
+def check_damaged(device: Device, system: RandomSystem, events: list[Event]) -> int:
+    """What Python refuses the device refuses, and what it reads the device reads as the same event."""
+    catalog = system.catalog
+    frames = [system.damaged(frame_of(event, catalog)) for event in events if not carries_opaque(event)]
+    for (etag, payload), (status, hits, _) in zip(frames, device.receive(frames), strict=True):
+        name = catalog.type_of(etag)
+        cls = next(each for each in system.types if each.__name__ == name)
+        tagged = catalog.tagged_attributes(cls)
+        decoded = PayloadCodec.of(cls, catalog.vector(cls), tagged).decode(etag, payload)
+        if isinstance(decoded, Event):
+            if carries_opaque(decoded):
+                continue
+            for number, made in enumerate(device.firmware.filters):
+                if made.residual is None:
+                    assert (number in hits) is made.subscription.matches(decoded), f"{payload.hex(' ')}: {decoded!r}"
+        else:
+            assert any(isinstance(a.type, OpaqueType) for a in catalog.vector(cls)) or status == MALFORMED, (
+                f"{payload.hex(' ')} of {name}: {decoded.reason}"
+            )
+    return len(frames)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_device_gives_the_answer_of_the_oracle(seed: int, codec: str) -> None:
+    """On every event of a random system; and what it encodes is byte for byte what Python encodes."""
+    system = RandomSystem(seed)
+    device = make(system, codec)
+    assert check_events(device, system, system.events(150)) > 1000
+    assert check_damaged(device, system, system.events(300)) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("block", range(10))
+def test_a_device_gives_the_answer_of_the_oracle_in_a_million_cases(block: int, codec: str) -> None:
+    """The long run: 200 random systems, more than a million payloads and ten million pairs with each codec."""
+    vectors = 0
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        system = RandomSystem(seed)
+        device = make(system, codec)
+        vectors += check_events(device, system, system.events(1000))
+        vectors += check_damaged(device, system, system.events(5000))
+    assert vectors > 100_000
+
+
+def test_every_truncation_of_every_frame_is_refused_or_read_as_python_reads_it() -> None:
+    system = RandomSystem(77)
+    device = make(system, "table")
+    events = [event for event in system.events(60) if not carries_opaque(event)]
+    for event in events:
+        etag, payload = frame_of(event, system.catalog)
+        codec = PayloadCodec.of(
+            type(event), system.catalog.vector(type(event)), system.catalog.tagged_attributes(type(event))
+        )
+        cuts = [(etag, payload[:size]) for size in range(len(payload))]
+        for (_, cut), (status, _, _) in zip(cuts, device.receive(cuts), strict=True):
+            is_read = isinstance(codec.decode(etag, cut), Event)
+            assert (status == MALFORMED) is not is_read
+
+
+def test_event_tags_that_no_type_has_are_unknown() -> None:
+    system = RandomSystem(5)
+    device = make(system, "table")
+    known = {each for tag in range(1 << 14) if (each := tag) and system.catalog.type_of(tag) is not None}
+    free = [tag for tag in range(128, 1 << 14) if tag not in known]
+    assert {status for status, _, _ in device.receive((tag, b"\0") for tag in free)} == {UNKNOWN_TYPE}
