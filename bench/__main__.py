@@ -13,6 +13,7 @@ from bench import (
     can_logs,
     cloudevents,
     codes,
+    devices,
     dispatch,
     engine,
     filters,
@@ -42,8 +43,8 @@ Made by `make bench`, or one table at a time, last on {date}: {machine}.
 Each table was measured in one run, contestants taking turns; a time is the least CPU time over many windows. The
 machine is shared and noisy: trust the ratios, not the nanoseconds. `python -m bench.NAME` makes one table (dispatch,
 filters, engine, index, codes, growth, importing, simulator, routing, local_reader, ingest, streaming, can_columns,
-passages, topics, ipc, zenoh, mqtt, cloudevents, gateway). Times on Spark are seconds of the clock on two cores, session
-and workers started before.
+passages, topics, ipc, zenoh, mqtt, cloudevents, gateway, devices). Times on Spark are seconds of the clock on two
+cores, session and workers started before.
 
 ## Publishing
 
@@ -223,6 +224,24 @@ From a CAN bus (python-can's `udp_multicast`) through a gateway to zenoh, publis
 
 {gateway}
 
+## Small devices
+
+Generated C on an ATmega128RFA1 at 16 MHz, cycle by cycle in simavr, compiled by gcc-avr with `-Os`: exact, and the same
+in every run. [Firmware on AVR](devices-avr.md) says how it is measured. Types from their codes on the wire:
+
+{device_codes}
+
+Five types and eight subscriptions, from a frame to the handlers; *nanopb* decodes the same attributes, without types
+and filters. *Later types*: the program also keeps types that it asks the broker for.
+
+{device_frames}
+
+{device_ratios}
+
+By number of types, with eight subscriptions that all events of the family are tested for:
+
+{device_growth}
+
 ## Commits
 
 What a commit of one ingested file costs in the ledger of a lake, files and names flushed to disk, and what opening the
@@ -314,6 +333,7 @@ def main() -> None:
     found["mqtt"] = step("MQTT (about two minutes)", mqtt.run) if which("mosquitto") else "mosquitto is not installed."
     found["cloudevents"] = step("CloudEvents", cloudevents.table)
     found["gateway"] = step("a gateway", lambda: gateway.table(gateway.run()))
+    found |= step("small devices", devices.tables)
     found["passages"] = step("speeds", lambda: passages.table(passages.run()))
     found["importing"] = step("importing", lambda: importing.table(importing.run()))
     found["index"] = step("index (about two minutes)", lambda: index.table(index.run()))

@@ -16,6 +16,8 @@ from genus.targets.c._names import distinct, snake_case
 
 MOST_ATTRIBUTES = 255
 """The most attributes of a family that a device keeps."""
+LONGEST_VECTOR = 2048
+"""The most attributes of a family's vector: its bytes are counted in one."""
 MOST_TYPES = 250
 """The most classes of a device: their numbers have one byte, with room for late ones."""
 
@@ -110,6 +112,10 @@ def make_families(
         vector = catalog.vector(name)
         kept = None if keep is None else {*keep, *(bounded & {each.name for each in vector})}
         layout = EventLayout.of(vector, kept)
+        if len(vector) > LONGEST_VECTOR:
+            raise DeviceError(
+                f"family {name} has {len(vector)} attributes, and a device reads {LONGEST_VECTOR} at most"
+            )
         if len(layout.members) > MOST_ATTRIBUTES:
             raise DeviceError(
                 f"family {name} has {len(layout.members)} attributes, and a device keeps {MOST_ATTRIBUTES} at most; "

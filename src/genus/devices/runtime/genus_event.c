@@ -237,82 +237,88 @@ static inline uint8_t mask_byte(const genus_class *of_class, const uint8_t *mask
     return of_class->in_ram ? masks[index] : genus_rom_u8(&masks[index]);
 }
 
-/* State: the presence bits of a header, one after the other. */
-typedef struct {
-    const uint8_t *byte;
-    uint8_t bit;
-    uint8_t follows;
-} header_bits;
-
-static bool next_bit(header_bits *header)
+/* Read the value of an attribute, and set its presence bit if the event has a member for it. */
+static const uint8_t *decode_value(const genus_attribute *attribute, const uint8_t *at, const uint8_t *end,
+                                   bool is_declared, uint8_t *event, uint8_t *present, uint8_t bit)
 {
-    bool found;
+    const uint8_t kind = genus_rom_u8(&attribute->kind);
+    uint8_t *member = NULL;
 
-    if (header->bit == 0U) {
-        if ((*header->byte & header->follows) == 0U) {
-            return false; /* all further attributes are absent */
+    if (is_declared && ((kind & GENUS_KEPT) != 0U)) {
+        member = event + genus_rom_u16(&attribute->offset);
+        *present = (uint8_t)(*present | bit);
+        if (kind == (GENUS_KEPT | 1U)) { /* one byte, the most frequent, without a call */
+            *member = (at < end) ? *at : 0U;
+            return (at < end) ? at + 1 : NULL;
         }
-        header->byte++;
-        header->bit = NEXT_BIT;
-        header->follows = GENUS_NEXT_FOLLOWS;
     }
-    found = (*header->byte & header->bit) != 0U;
-    header->bit >>= 1;
-    return found;
+    return genus_read(at, end, (uint8_t)(kind & ~GENUS_KEPT), genus_rom_u16(&attribute->choices), is_declared, member);
 }
 
+/* The loop is written for processors with few registers: bits move through bytes, nothing is shifted by a variable. */
 bool genus_decode(const genus_family *family, const genus_class *of_class, uint16_t etag, const uint8_t *payload,
                   uint16_t size, void *event, uint8_t *present)
 {
-    const uint8_t *end = payload + size;
-    const uint8_t *at = genus_skip_header(payload, end, GENUS_FIRST_FOLLOWS);
-    header_bits header = {payload, FIRST_BIT, GENUS_FIRST_FOLLOWS};
+    const uint8_t *const end = payload + size;
+    const uint8_t *const first = genus_skip_header(payload, end, GENUS_FIRST_FOLLOWS);
+    const uint8_t *at = first;
+    const uint8_t *header = payload;
     const genus_attribute *attribute = family->attributes;
-    uint8_t number = 0U;
-    uint8_t required = 0U;
-    uint8_t declared = 0U;
-    uint16_t i;
+    uint8_t *presence = present;
+    uint8_t kept = 1U;     /* the presence bit in the event */
+    uint8_t bits = 0U;     /* those of the header that are not used yet, highest first, and a 1 behind them */
+    uint8_t required = 0U; /* a byte of what the class requires, */
+    uint8_t declared = 0U; /* of what it declares, */
+    uint8_t mask = 0U;     /* and the bit of the attribute in both */
+    uint8_t byte = 0U;     /* the next one of these; a vector has at most 2048 attributes */
+    uint16_t left;
 
     (void)memset(present, 0, family->presence_bytes);
     if (at == NULL) {
         return false;
     }
-    for (i = 0U; i < family->count; i++) {
-        const uint8_t kind = genus_rom_u8(&attribute->kind);
+    bits = (uint8_t)(((unsigned)*header << 4) | 0x08U);
+    for (left = family->count; left > 0U; left--) {
         const uint8_t tag_bit = genus_rom_u8(&attribute->tag_bit);
-        const bool is_kept = (kind & GENUS_KEPT) != 0U;
-        bool is_required;
-        bool is_declared;
-        bool is_present;
+        bool is_present = false;
 
-        if ((i % 8U) == 0U) {
-            required = mask_byte(of_class, of_class->required, i / 8U);
-            declared = mask_byte(of_class, of_class->declared, i / 8U);
+        if (mask == 0U) {
+            mask = 0x80U;
+            required = mask_byte(of_class, of_class->required, byte);
+            declared = mask_byte(of_class, of_class->declared, byte);
+            byte++;
         }
-        is_required = (required & 0x80U) != 0U;
-        is_declared = (declared & 0x80U) != 0U;
-        required = (uint8_t)(required << 1);
-        declared = (uint8_t)(declared << 1);
         if (tag_bit != GENUS_UNTAGGED) {
             is_present = ((etag >> tag_bit) & 1U) != 0U;
-            if (is_required && !is_present) {
+            if (!is_present && ((required & mask) != 0U)) {
                 return false;
             }
+        } else if ((required & mask) != 0U) {
+            is_present = true;
         } else {
-            is_present = is_required || next_bit(&header);
+            if ((bits == 0x80U) && ((header + 1) < first)) {
+                header++;
+                bits = (uint8_t)(((unsigned)*header << 1) | 1U);
+            }
+            if (bits != 0x80U) {
+                is_present = (bits & 0x80U) != 0U;
+                bits = (uint8_t)(bits << 1);
+            }
         }
         if (is_present) {
-            uint8_t *member = (is_kept && is_declared) ? (uint8_t *)event + genus_rom_u16(&attribute->offset) : NULL;
-            at = genus_read(at, end, (uint8_t)(kind & ~GENUS_KEPT), genus_rom_u16(&attribute->choices), is_declared,
-                            member);
+            at = decode_value(attribute, at, end, (declared & mask) != 0U, (uint8_t *)event, presence, kept);
             if (at == NULL) {
                 return false;
             }
-            if (member != NULL) {
-                genus_set(present, number);
+        }
+        if ((genus_rom_u8(&attribute->kind) & GENUS_KEPT) != 0U) {
+            kept = (uint8_t)(kept << 1);
+            if (kept == 0U) {
+                kept = 1U;
+                presence++;
             }
         }
-        number = (uint8_t)(number + (is_kept ? 1U : 0U));
+        mask >>= 1;
         attribute++;
     }
     return true;

@@ -1,0 +1,131 @@
+"""Frames to handlers on an 8-bit processor: five types and eight subscriptions, in generated C.
+
+Every answer is compared with what the subscriptions say of the same event in Python.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from bench.simavr import SOURCES, Case, Run, Simulator, Size, compile_firmware, size
+from genus import Catalog, Event, Subscription
+from genus.can import PayloadCodec
+from genus.devices import Firmware, generate
+from genus_traffic.types import Category, Cleared, ConfidentLoop, Edge, Loop, Occupancy
+
+Codec = Literal["table", "straight"]
+TYPES = (Edge, Loop, ConfidentLoop, Cleared, Occupancy)
+SUBSCRIPTIONS = {
+    "named": "Edge has place",
+    "left": "Edge where lane > 1",
+    "trucks": "Loop where category = 'truck'",
+    "heavy": "Loop where category in ('truck', 'bus') and lane < 3",
+    "sure": "ConfidentLoop where confidence >= 0.75",
+    "unsure": "ConfidentLoop where confidence < 0.5",
+    "cleared": "Cleared where lane = 0",
+    "busy": "Occupancy where occupied > 3",
+}
+NOON = datetime(2026, 11, 15, 12, 30, 15, tzinfo=UTC)
+CONTEXT = {"time": NOON, "source": "s4", "place": "N", "deadline": NOON, "expires": NOON}
+LOOP = {"lane": 1, "category": Category.TRUCK, "confidence": 0.875}
+EVENTS: dict[str, Event] = {
+    "2 bytes: `Cleared`, 3 predicates, 1 handler": Cleared(lane=0),
+    "8 bytes: `ConfidentLoop`, 5 predicates, 3 handlers": ConfidentLoop(
+        lane=1, category=Category.TRUCK, confidence=0.875
+    ),
+    "31 bytes: `Cleared`, all context": Cleared(lane=0, **CONTEXT),
+    "37 bytes: `ConfidentLoop`, all there is": ConfidentLoop(**CONTEXT, **LOOP),
+}
+FRAME = 64
+
+
+@dataclass(frozen=True)
+class Device:
+    """A generated device, and the subscriptions it has."""
+
+    catalog: Catalog
+    subscriptions: Mapping[str, Subscription]
+    firmware: Firmware
+
+    def payload(self, event: Event) -> tuple[int, bytes]:
+        """The event tag and the payload of an event."""
+        cls = type(event)
+        codec = PayloadCodec.of(cls, self.catalog.vector(cls), tagged=self.catalog.tagged_attributes(cls))
+        return self.catalog.etag_of(event), codec.encode(event, 0)[1]
+
+    def matching(self, event: Event) -> int:
+        """A bit for each subscription that matches an event, the first in the lowest."""
+        answers = enumerate(self.subscriptions.values())
+        return sum(1 << number for number, asked in answers if asked.accepts(type(event)) and asked.matches(event))
+
+
+def make_device(codec: Codec, types: Iterable[type[Event]] = TYPES, texts: Mapping[str, str] = SUBSCRIPTIONS) -> Device:
+    """C for some subscriptions, given as text."""
+    catalog = Catalog()
+    catalog.register(*types)
+    asked = {name: Subscription.parse(text) for name, text in texts.items()}
+    return Device(catalog, asked, generate(catalog, asked, name="road", codec=codec))
+
+
+def build(device: Device, folder: Path, program: str, events: Iterable[Event] = (), flags: Sequence[str] = ()) -> Path:
+    """Compiles `bench/avr/PROGRAM.c` with the generated C, in the folder."""
+    written = device.firmware.write(folder)
+    (folder / "handlers.h").write_text(handlers(device.firmware.header))
+    (folder / "frames.h").write_text(frames([device.payload(event) for event in events]))
+    sources = [file for file in written if file.suffix == ".c"]
+    return compile_firmware(folder / f"{program}.elf", [SOURCES / f"{program}.c", *sources], flags)
+
+
+def handlers(header: str) -> str:
+    """A handler that sets a bit, for each that the header of a device declares."""
+    found = re.findall(r"^void (road_on_\w+)\(const (\w+) \*event\);", header, re.MULTILINE)
+    lines = ['#include "road.h"\n', "volatile uint8_t called;\n"]
+    lines += (HANDLER.format(name=name, struct=struct, bit=1 << bit) for bit, (name, struct) in enumerate(found))
+    return "\n".join(lines)
+
+
+HANDLER = """void {name}(const {struct} *event)
+{{
+    (void)event;
+    called = (uint8_t)(called | {bit}U);
+}}
+"""
+
+
+def frames(payloads: list[tuple[int, bytes]]) -> str:
+    """Event tags and payloads as a table in flash."""
+    rows = (f"    {{{etag}U, {len(data)}U, {{{', '.join(map(str, data))}}}}}," for etag, data in payloads)
+    return "\n".join(
+        [
+            '#include "handlers.h"\n',
+            f"enum {{ FRAMES = {len(payloads)} }};",
+            f"typedef struct {{\n    uint16_t etag;\n    uint8_t size;\n    uint8_t payload[{FRAME}];\n}} frame;",
+            f"static const frame frames[{max(1, len(payloads))}] GENUS_ROM = {{",
+            *rows,
+            "};\n",
+        ]
+    )
+
+
+def measure(
+    device: Device, simulator: Simulator, folder: Path, events: Iterable[Event], profile: bool = False
+) -> tuple[list[Case], Run]:
+    """A measurement per event; AssertionError if other handlers were called than match it in Python."""
+    events = list(events)
+    run = simulator.run(build(device, folder, "frames", events), profile)
+    wrong = [
+        (event, case.result)
+        for event, case in zip(events, run.cases, strict=True)
+        if case.result != device.matching(event)
+    ]
+    if wrong:
+        raise AssertionError(f"wrong handlers: {wrong}")
+    return list(run.cases), run
+
+
+def program_size(device: Device, folder: Path, learning: bool = False) -> Size:
+    """The size of the whole program of a device, also with what learns later types."""
+    return size(build(device, folder, "program", flags=["-DLEARNING"] if learning else []))

@@ -1,0 +1,157 @@
+"""Generated C on an 8-bit processor: codes, frames to handlers, nanopb on the same message, and growth.
+
+`python -m bench.devices` prints the tables; `--profile` says where the cycles go instead. Cycles are counted by simavr
+on an ATmega128RFA1 at 16 MHz, and are the same in every run.
+"""
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench import device_codes
+from bench.device_frames import EVENTS, Codec, make_device, measure, program_size
+from bench.device_nanopb import Nanopb
+from bench.simavr import Case, MissingTool, Simulator, Size, functions, microseconds, temporary_folder
+from bench.timing import markdown
+from genus import Event, Maybe, UInt8
+
+CODECS: tuple[Codec, ...] = ("table", "straight")
+GROWTH = (5, 20, 100)
+
+
+def codes_table() -> str:
+    """Subtype tests and equality."""
+    return device_codes.table()
+
+
+def frames_tables() -> tuple[str, str]:
+    """Frames to handlers and whole programs, by both codecs and by nanopb; and the ratios to nanopb."""
+    with temporary_folder() as name:
+        folder = Path(name)
+        simulator, nanopb = Simulator(folder), Nanopb(folder)
+        found = [_measured(codec, simulator, folder) for codec in CODECS]
+        loop, everything = nanopb.measure(simulator)
+        theirs = nanopb.program_size()
+    by_nanopb = dict(zip(EVENTS, ["", _time(loop), "", _time(everything)], strict=True))
+    rows = [
+        [label, *(_time(each.cases[place]) for each in found), by_nanopb[label]] for place, label in enumerate(EVENTS)
+    ]
+    every = [*(each.size for each in found), theirs]
+    stacks = [*(max(case.stack for case in each.cases) for each in found), max(loop.stack, everything.stack)]
+    rows += [
+        ["whole program: flash", *(f"{each.flash:,} B" for each in every)],
+        ["whole program: variables in RAM", *(f"{each.ram:,} B" for each in every)],
+        ["the same with later types: flash", f"{found[0].learning.flash:,} B", "", ""],
+        ["the same with later types: variables in RAM", f"{found[0].learning.ram:,} B", "", ""],
+        ["largest stack of a frame", *(f"{stack} B" for stack in stacks)],
+    ]
+    table = markdown(["frame to handlers", "by table", "straight code", "nanopb, decoding alone"], rows)
+    ratios = (
+        [codec, f"{loop.cycles / each.cases[1].cycles:.1f} ×", f"{each.size.flash / theirs.flash:.0%}"]
+        for codec, each in zip(CODECS, found, strict=True)
+    )
+    return table, markdown(["8-byte frame against nanopb", "faster", "flash"], list(ratios))
+
+
+class Measured(NamedTuple):
+    """What a codec costs."""
+
+    cases: list[Case]
+    size: Size
+    learning: Size
+
+
+def _measured(codec: Codec, simulator: Simulator, folder: Path) -> Measured:
+    device = make_device(codec)
+    cases, _ = measure(device, simulator, folder, EVENTS.values())
+    return Measured(cases, program_size(device, folder), program_size(device, folder, learning=True))
+
+
+def growth_table() -> str:
+    """Flash, RAM and time by number of types, with eight subscriptions."""
+    head = ["types", *(f"{codec}: {what}" for codec in CODECS for what in ("flash", "RAM", "first type", "last type"))]
+    with temporary_folder() as name:
+        simulator = Simulator(Path(name))
+        rows = [[str(count), *_growth_cells(count, simulator, Path(name))] for count in GROWTH]
+    return markdown(head, rows)
+
+
+def _growth_cells(count: int, simulator: Simulator, folder: Path) -> Iterator[str]:
+    classes = growing_types(count)
+    events = [cls(level=3, spread=7) for cls in (classes[0], classes[-1])]
+    for codec in CODECS:
+        device = make_device(codec, classes, growing_subscriptions(classes))
+        cases, _ = measure(device, simulator, folder, events)
+        found = program_size(device, folder)
+        yield from (f"{found.flash:,} B", f"{found.ram} B", *(_time(case) for case in cases))
+
+
+def growing_types(count: int) -> list[Callable[..., Event]]:
+    """A family of so many types, four below each; one in five has an attribute of its own."""
+    root: dict[str, Any] = {"__annotations__": {"level": UInt8, "spread": Maybe[UInt8]}, "spread": None}
+    made = [_event_type(f"Grown{count}At0", Event, root)]
+    for number in range(1, count):
+        own: dict[str, Any] = {}
+        if number % 5 == 4:
+            own = {"__annotations__": {f"extra{number}": Maybe[UInt8]}, f"extra{number}": None}
+        made.append(_event_type(f"Grown{count}At{number}", made[(number - 1) // 4], own))
+    return made
+
+
+def _event_type(name: str, base: Any, members: dict[str, Any]) -> Any:
+    return types.new_class(name, (base,), exec_body=lambda body: body.update(members, __module__=__name__))
+
+
+def growing_subscriptions(classes: list[Callable[..., Event]]) -> dict[str, str]:
+    """Eight subscriptions to the family, of which all are tested for its root."""
+    root = classes[0].__name__
+    levels = {f"above_{level}": f"{root} where level > {level}" for level in range(4)}
+    spreads = {f"spread_{level}": f"{root} where spread < {level}" for level in range(6, 9)}
+    return {**levels, **spreads, "both": f"{root} where level = 3 and spread = 7"}
+
+
+def profile() -> str:
+    """Cycles by function of the frames in the table, by both codecs."""
+    parts = []
+    with temporary_folder() as name:
+        folder = Path(name)
+        simulator = Simulator(folder)
+        for codec in CODECS:
+            _, run = measure(make_device(codec), simulator, folder, EVENTS.values(), profile=True)
+            lines = functions(folder / "frames.elf", run.profile)
+            parts.append(markdown([codec, "cycles"], [[function, f"{cycles:,}"] for function, cycles in lines]))
+    return "\n\n".join(parts)
+
+
+def tables() -> dict[str, str]:
+    """The parts for docs/benchmarks.md; where a tool is missing, which one."""
+    try:
+        frames, ratios = frames_tables()
+        return {
+            "device_codes": codes_table(),
+            "device_frames": frames,
+            "device_ratios": ratios,
+            "device_growth": growth_table(),
+        }
+    except MissingTool as problem:
+        return dict.fromkeys(("device_codes", "device_frames", "device_ratios", "device_growth"), f"({problem})")
+
+
+def _time(case: Case) -> str:
+    return f"{microseconds(case.cycles):,.1f} µs"
+
+
+def main() -> None:
+    try:
+        if "--profile" in sys.argv[1:]:
+            print(profile())
+        else:
+            print(codes_table(), *frames_tables(), growth_table(), sep="\n\n")
+    except MissingTool as problem:
+        sys.exit(f"bench.devices: {problem}")
+
+
+if __name__ == "__main__":
+    main()
