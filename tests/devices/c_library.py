@@ -71,6 +71,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "station_waiting": (c_int, (c_void_p,)),
     "station_counts": (None, (c_void_p, c_int, POINTER(c_uint32))),
     "station_drops": (None, (c_void_p, POINTER(c_uint32))),
+    "station_clock_drops": (None, (c_void_p, POINTER(c_uint32))),
     "station_segment_drops": (None, (c_void_p, POINTER(c_uint32))),
     "station_received": (c_int, (c_void_p, c_int, POINTER(c_uint32), POINTER(c_uint32))),
     "receiver_new": (c_void_p, (c_int,)),
@@ -108,7 +109,8 @@ def node_library(*options: str) -> ctypes.CDLL:
     """The node as a shared library, compiled with these options besides `-O2`; skips without gcc."""
     gcc = need("gcc")
     target = Path(tempfile.mkdtemp(prefix="genus-node-")) / "node.so"
-    run([gcc, "-std=c99", "-O2", "-shared", "-fPIC", *options, f"-I{RUNTIME}", str(SHIM), *node_sources(), "-o", str(target)])  # fmt: skip
+    compile_ = [gcc, "-std=c99", "-O2", "-shared", "-fPIC", *options, f"-I{RUNTIME}"]
+    run([*compile_, str(SHIM), *node_sources(), "-o", str(target)])
     library = ctypes.CDLL(str(target))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)

@@ -75,6 +75,8 @@ DROPS = (
     "too many",
 )
 """As `genus_drops` has them."""
+CLOCK_DROPS = ("malformed", "own number", "not the master", "duplicate", "unpaired", "contradiction")
+"""As `genus_clock_drops` has them."""
 SEGMENT_RESULTS = (
     *("kept", "complete", "duplicate", "empty frame", "fd", "missing start", "rest of a lost transfer"),
     *("missing frame", "missing end", "wrong toggle", "wrong length", "wrong crc", "too long", "timed out"),
@@ -203,7 +205,7 @@ class CNode:
         name = self.catalog.type_of(etag)
         if name is None:
             return 0
-        cls = self.catalog.declare(name)
+        cls: type[Event] = self.catalog.declare(name)
         layout = layout_of(cls, self.catalog.vector(name), self.catalog.tagged_attributes(name))
         event = layout.decode(etag - self.catalog.etag(name), data)
         interested = any(each.subscription.accepts(cls) for each in self._interests)
@@ -437,7 +439,10 @@ class CNode:
         drops, segments = (c_uint32 * len(DROPS))(), (c_uint32 * len(SEGMENT_RESULTS))()
         self._library.station_drops(self._handle, drops)
         self._library.station_segment_drops(self._handle, segments)
+        clock = (c_uint32 * len(CLOCK_DROPS))()
+        self._library.station_clock_drops(self._handle, clock)
         found = Counter(dict(zip(DROPS, drops, strict=True)))
+        found += Counter(dict(zip(CLOCK_DROPS, clock, strict=True)))
         found += Counter({f"segments: {name}": n for name, n in zip(SEGMENT_RESULTS, segments, strict=True)})
         return found
 

@@ -301,6 +301,18 @@ void station_drops(const station *self, uint32_t *drops)
     memcpy(drops, &self->node.drops, sizeof self->node.drops);
 }
 
+/* Those of genus_clock_drops, in its order. */
+void station_clock_drops(const station *self, uint32_t *drops)
+{
+    const genus_clock_drops *const found = &self->node.clock.drops;
+    drops[0] = found->malformed;
+    drops[1] = found->own_number;
+    drops[2] = found->not_master;
+    drops[3] = found->duplicate;
+    drops[4] = found->unpaired;
+    drops[5] = found->contradiction;
+}
+
 void station_segment_drops(const station *self, uint32_t *drops)
 {
     for (int i = 0; i < GENUS_SEGMENT_RESULTS; i++) {
