@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bench.simavr import SOURCES, Case, Run, Simulator, Size, compile_firmware, size
 from genus import Catalog, Event, Subscription
@@ -29,13 +29,11 @@ SUBSCRIPTIONS = {
     "busy": "Occupancy where occupied > 3",
 }
 NOON = datetime(2026, 11, 15, 12, 30, 15, tzinfo=UTC)
-CONTEXT = {"time": NOON, "source": "s4", "place": "N", "deadline": NOON, "expires": NOON}
-LOOP = {"lane": 1, "category": Category.TRUCK, "confidence": 0.875}
+CONTEXT: dict[str, Any] = {"time": NOON, "source": "s4", "place": "N", "deadline": NOON, "expires": NOON}
+LOOP: dict[str, Any] = {"lane": 1, "category": Category.TRUCK, "confidence": 0.875}
 EVENTS: dict[str, Event] = {
     "2 bytes: `Cleared`, 3 predicates, 1 handler": Cleared(lane=0),
-    "8 bytes: `ConfidentLoop`, 5 predicates, 3 handlers": ConfidentLoop(
-        lane=1, category=Category.TRUCK, confidence=0.875
-    ),
+    "8 bytes: `ConfidentLoop`, 5 predicates, 3 handlers": ConfidentLoop(**LOOP),
     "31 bytes: `Cleared`, all context": Cleared(lane=0, **CONTEXT),
     "37 bytes: `ConfidentLoop`, all there is": ConfidentLoop(**CONTEXT, **LOOP),
 }

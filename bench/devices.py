@@ -6,7 +6,7 @@ on an ATmega128RFA1 at 16 MHz, and are the same in every run.
 
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from genus import Event, Maybe, UInt8
 
 CODECS: tuple[Codec, ...] = ("table", "straight")
 GROWTH = (5, 20, 100)
+OPTIONAL: Any = Maybe[UInt8]
 
 
 def codes_table() -> str:
@@ -88,14 +89,14 @@ def _growth_cells(count: int, simulator: Simulator, folder: Path) -> Iterator[st
         yield from (f"{found.flash:,} B", f"{found.ram} B", *(_time(case) for case in cases))
 
 
-def growing_types(count: int) -> list[Callable[..., Event]]:
+def growing_types(count: int) -> list[Any]:
     """A family of so many types, four below each; one in five has an attribute of its own."""
-    root: dict[str, Any] = {"__annotations__": {"level": UInt8, "spread": Maybe[UInt8]}, "spread": None}
+    root: dict[str, Any] = {"__annotations__": {"level": UInt8, "spread": OPTIONAL}, "spread": None}
     made = [_event_type(f"Grown{count}At0", Event, root)]
     for number in range(1, count):
         own: dict[str, Any] = {}
         if number % 5 == 4:
-            own = {"__annotations__": {f"extra{number}": Maybe[UInt8]}, f"extra{number}": None}
+            own = {"__annotations__": {f"extra{number}": OPTIONAL}, f"extra{number}": None}
         made.append(_event_type(f"Grown{count}At{number}", made[(number - 1) // 4], own))
     return made
 
@@ -104,7 +105,7 @@ def _event_type(name: str, base: Any, members: dict[str, Any]) -> Any:
     return types.new_class(name, (base,), exec_body=lambda body: body.update(members, __module__=__name__))
 
 
-def growing_subscriptions(classes: list[Callable[..., Event]]) -> dict[str, str]:
+def growing_subscriptions(classes: list[Any]) -> dict[str, str]:
     """Eight subscriptions to the family, of which all are tested for its root."""
     root = classes[0].__name__
     levels = {f"above_{level}": f"{root} where level > {level}" for level in range(4)}
