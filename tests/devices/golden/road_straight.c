@@ -46,7 +46,8 @@ static bool keeps_bounds_loop(const road_loop *e)
 {
     switch (e->type) {
     case ROAD_TYPE_CONFIDENT_LOOP:
-        return ((e->confidence <= 100));
+        return (true)
+               && ((e->confidence <= 100));
     default:
         return true;
     }
