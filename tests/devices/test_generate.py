@@ -132,7 +132,7 @@ def test_names_of_attributes_and_types_may_be_words_of_c() -> None:
     catalog.register(Switch)
     asked = [Subscription.parse("Switch where int == 1 and größe == 2 and type == 3 and register == 4", [Switch])]
     device = device_of(asked, catalog, publish=[Switch], name="class_", late=0)
-    event = Switch(int=1, größe=2, type=3, register=4)  # type: ignore[call-arg]
+    event = Switch(int=1, größe=2, type=3, register=4)
     assert device.receive([frame_of(event, catalog)])[0][:2] == (OK, (0,))
 
 

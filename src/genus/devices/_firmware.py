@@ -166,15 +166,9 @@ def generate(
         late=0 if codec == "straight" else late,
     )
     _check_publishable(program)
-    return Firmware(
-        name,
-        write_header(program),
-        write_source(program),
-        tuple(made_filters),
-        tuple(left_out),
-        estimate(program),
-        program,
-    )
+    source = write_source(program)
+    size = estimate(program, source)
+    return Firmware(name, write_header(program), source, tuple(made_filters), tuple(left_out), size, program)
 
 
 def _check_options(name: str, codec: str, late: int) -> None:
