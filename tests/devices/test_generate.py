@@ -16,7 +16,7 @@ from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
 from genus.catalog import Catalog
 from genus.codes import encode_code
-from genus.devices import RUNTIME, Firmware, generate
+from genus.devices import NODE, RUNTIME, Firmware, generate
 from genus.errors import DeviceError, NotRegistered, SubscriptionError
 from genus.filters import read_subscriptions
 from genus.testing import run_command
@@ -85,6 +85,12 @@ def test_write_gives_the_files_that_compile_together(tmp_path: Path) -> None:
     names = {path.name for path in road_firmware().write(tmp_path / "new" / "folder", harness=True)}
     assert names == {"road.h", "road.c", "road_fuzz.c", *RUNTIME}
     assert all((tmp_path / "new" / "folder" / name).stat().st_size for name in names)
+
+
+def test_every_file_of_the_runtime_is_written(tmp_path: Path) -> None:
+    names = {path.name for path in road_firmware().write(tmp_path, node=True)}
+    folder = Path(__file__).parents[2] / "src/genus/devices/runtime"
+    assert names - {"road.h", "road.c"} == {path.name for path in folder.iterdir()} == {*RUNTIME, *NODE}
 
 
 COMPILERS = {
