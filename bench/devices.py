@@ -19,7 +19,7 @@ from genus import Event, Maybe, UInt8
 
 CODECS: tuple[Codec, ...] = ("table", "straight")
 GROWTH = (5, 20, 100)
-OPTIONAL: Any = Maybe[UInt8]
+OPTIONAL: Any = UInt8 | None
 
 
 def codes_table() -> str:
