@@ -3,15 +3,16 @@
 import zlib
 from enum import Enum
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Annotated
 
 import pytest
 
-from genus import Event, Kind, Maybe, Unit
+from genus import Event, Float32, Int16, Kind, Maybe, UInt8, Unit
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._protocol.catalog_queries import ANSWER_ID, MAX_PER_NODE, CatalogClient
+from genus.can._protocol.catalog_queries import ANSWER_ID, MAX_PER_NODE, CatalogClient, CatalogIndex
 from genus.can._protocol.messages import Heartbeat, Question, QuestionKind, subject_head
 from genus.can._protocol.notices import (
     ANSWER_INTERVAL,
@@ -25,8 +26,9 @@ from genus.can._protocol.notices import (
 )
 from genus.can._sim.fault_hooks import FaultEffect, MissedBy, Transmission
 from genus.can._wire.frame import Frame, subject_uid
-from genus.can._wire.segments import split_payload
+from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
+from genus.codes import parse_code
 from genus.errors import BusError
 from genus.model import ChoiceType, FloatType, IntType, TextType
 
@@ -97,6 +99,81 @@ def test_an_event_tag_has_a_type_whatever_its_presence_bits() -> None:
         city().etag("Camera"): "Camera",
         200: None,
     }
+
+
+class Pressure(Event, tagged=("place",)):
+    value: int
+    note: Maybe[str] = None
+
+
+class Alarm(Pressure):
+    note: str
+
+
+def class_of(catalog: Catalog, etag: int) -> bytes:
+    return CatalogIndex(catalog).answer(Question(5, 7, QuestionKind.CLASS, etag))
+
+
+def bits_of(data: bytes, count: int) -> list[bool]:
+    return [bool(data[i // 8] >> 7 - i % 8 & 1) for i in range(count)]
+
+
+@pytest.mark.parametrize("name", ["Pressure", "Alarm"])
+def test_a_class_is_described_for_small_devices(name: str) -> None:
+    catalog = Catalog()
+    catalog.register(Pressure, Alarm)
+    answer = class_of(catalog, catalog.etag(name) | 1)
+    code, rest = parse_code(answer, 2) or (0, 0)
+    vector = catalog.vector(name)
+    assert int.from_bytes(answer[:2], "big") == catalog.etag(name), "its own, without presence bits"
+    assert code == catalog.code(name)
+    assert int.from_bytes(answer[rest : rest + 2], "big") == len(vector) == 7
+    required, declared = answer[rest + 2 : rest + 3], answer[rest + 3 :]
+    assert len(declared) == 1
+    named = {each.name for each, bit in zip(vector, bits_of(required, 7), strict=True) if bit}
+    assert named == ({"value"} if name == "Pressure" else {"value", "note"})
+    assert all(bits_of(declared, 7))
+
+
+def test_there_is_no_class_for_an_event_tag_of_none() -> None:
+    assert [class_of(city(), etag) for etag in (200, 0, (1 << 48) - 1)] == [b"", b"", b""]
+
+
+def test_the_page_has_the_bytes_of_class_answers() -> None:
+    class Loop(Event):
+        lane: UInt8
+        category: Maybe[Category] = None
+        speed: Maybe[Float32] = None
+
+    class Radar(Loop):
+        speed: Float32
+        angle: Int16
+
+    catalog, page = Catalog(), (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
+    catalog.register(Loop, Radar)
+    for name in ("Loop", "Radar"):
+        etag = catalog.etag(name)
+        row = f"| `{name}`, event tag {etag}, code {catalog.code(name)} | `{class_of(catalog, etag).hex(' ')}` |"
+        assert row in page
+
+
+def test_the_broker_answers_a_question_for_a_class_on_the_bus() -> None:
+    system, station = asking()
+    whole, answers = Reassembler(1_000_000_000), []
+    question = Question(station.node or 0, 9, QuestionKind.CLASS, city().etag("Camera")).frame()
+    sink = system.station(0xFFFF_0001)
+    receive = sink.receive
+
+    def listen(frame: Frame, now: int) -> None:
+        receive(frame, now)
+        if frame.id == ANSWER_ID and (payload := whole.receive(frame, now)):
+            answers.append(payload)
+
+    sink.receive = listen  # type: ignore[method-assign]
+    system.hosts[-1].restart(sink)
+    system.hosts[1].call(lambda now: station.queue.send(question))
+    system.run(100)
+    assert answers == [bytes((station.node or 0, 9, QuestionKind.CLASS)) + class_of(city(), city().etag("Camera"))]
 
 
 def test_a_node_can_have_the_whole_catalog() -> None:

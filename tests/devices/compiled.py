@@ -108,7 +108,7 @@ def harness_source(firmware: Firmware) -> str:
         [
             f'#include "{program.name}.h"',
             f"static uint8_t hits[{max(1, len(program.handlers))}];",
-            f"static uint8_t again[{65535}]; static uint16_t again_size; static uint16_t again_etag;",
+            "static uint8_t again[4096]; static uint16_t again_size; static uint16_t again_etag;",
             "static uint8_t sequence;",
             *encoders,
             *handlers,
@@ -120,7 +120,7 @@ def harness_source(firmware: Firmware) -> str:
             "    const uint16_t size = (uint16_t)(records[2] | (records[3] << 8));",
             "    records += 4; memset(hits, 0, sizeof hits); again_size = 0U;",
             "    sequence = (size > 0U) ? genus_sequence_of(records) : 0U;",
-            f"    *out++ = (uint8_t){program.name}_receive(etag, records, size);",
+            f"    const genus_status status = {program.name}_receive(etag, records, size); *out++ = (uint8_t)status;",
             f"    memcpy(out, hits, {len(program.handlers)}U); out += {len(program.handlers)};",
             "    out[0] = (uint8_t)again_size; out[1] = (uint8_t)(again_size >> 8);",
             "    memcpy(out + 2, again, again_size); out += 2 + again_size; records += size;",

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from genus import Event, Maybe, check
+from genus import Event, Int16, Maybe, UInt8, Unit, check
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.errors import DeclarationError, EventError
 from genus.model import name_of
@@ -165,3 +165,20 @@ def test_decoders_name_the_attribute_and_what_it_must_be() -> None:
         assert isinstance(found, Rejected)
         assert found.reason.startswith(reason)
     assert decoder.decode(PACK(["Meter", 2**60, {}])) == Rejected("not a packet")
+
+
+def test_a_sized_integer_may_have_narrower_bounds() -> None:
+    """Bounds of the width and of the annotation count together; msgspec alone refuses several of them."""
+
+    class Gauge(Event):
+        percent: Annotated[UInt8, msgspec.Meta(le=100)]
+        level: Maybe[Annotated[Int16, msgspec.Meta(gt=-3, multiple_of=2), Unit("m")]] = None
+
+    for good in (Gauge(percent=0), Gauge(percent=100, level=-2), Gauge(percent=1, level=32766)):
+        check(good)
+        assert msgspec.json.decode(msgspec.json.encode(good), type=Gauge) == good
+    for wrong in (Gauge(percent=101), Gauge(percent=-1), Gauge(percent=1, level=-4), Gauge(percent=1, level=3)):
+        with pytest.raises(EventError, match=r"Gauge\.(percent|level) is"):
+            check(wrong)
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(msgspec.json.encode(wrong), type=Gauge)

@@ -54,6 +54,7 @@ def c() -> None:
 )
 @click.option("--runtime/--no-runtime", default=True, show_default=True, help="Write the files of the runtime, too.")
 @click.option("--node", is_flag=True, help="Write the files of the CAN node, too.")
+@click.option("--fuzz", is_flag=True, help="Write a harness for fuzzers (libFuzzer, AFL++), too.")
 @click.option("--explain", "explains", is_flag=True, help="Show what is tested where, and the flash and RAM it takes.")
 def generate_command(
     types: tuple[str, ...],
@@ -69,6 +70,7 @@ def generate_command(
     residual: bool,
     runtime: bool,
     node: bool,
+    fuzz: bool,
     explains: bool,
 ) -> None:
     """Generate a header and a source for a device, from a CATALOG file and a file of SUBSCRIPTIONS.
@@ -103,7 +105,7 @@ def generate_command(
         banks=banks,
         residual=residual,
     )
-    written = made.write(output, runtime=runtime, node=node)
+    written = made.write(output, runtime=runtime, node=node, harness=fuzz)
     if explains:
         click.echo(made.explain())
     click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)

@@ -13,7 +13,15 @@ from rich.text import Text
 from genus import targets
 from genus.cli._events import TYPES, complete_types, load_all
 from genus.cli._format import counted, plain_table, print_json
-from genus.filters import MergedSubscription, Subscription, count_bindings, merge, read_subscriptions
+from genus.filters import (
+    BindingCounts,
+    MergedSubscription,
+    Subscription,
+    Wiring,
+    count_bindings,
+    read_publishers,
+    read_subscriptions,
+)
 from genus.model import name_of
 
 TARGETS = ("python", "arrow", "index", "spark", "topics", "can", "c")
@@ -127,28 +135,78 @@ def _explain(target: str, subscription: Subscription) -> str:
     metavar="N",
     help="How many unwanted classes an entry may let in.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table.")
-def bindings(types: tuple[str, ...], file: Path, excess: int, as_json: bool) -> None:
+@click.option(
+    "--publishers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Which component publishes which types, a component a line: `node/component: Loop, Lamp` [one component of "
+    "another node publishes all].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of tables.")
+def bindings(types: tuple[str, ...], file: Path, excess: int, publishers: Path | None, as_json: bool) -> None:
     """Count the table entries that many subscriptions need.
 
     FILE has one subscription a line, with or without a subscriber before it (`ann: Loop has place`), as for `genus lake
-    route`; empty lines and lines that begin with # are skipped.
+    route`; empty lines and lines that begin with # are skipped. A subscriber may be a component of a node,
+    `node/component`; to bind it to a publisher takes one message within the node and two between nodes.
 
     \b
     genus bindings -t examples/traffic.py subscriptions.txt
+    genus bindings -t examples/office.py --publishers examples/office-publishers.txt examples/office-subscribers.txt
     """
     loaded = load_all(types)
-    asked = [found for _, found in read_subscriptions(file, lambda text: Subscription.parse(text, loaded))]
+    asked = read_subscriptions(file, lambda text: Subscription.parse(text, loaded))
     if not asked:
         raise click.ClickException(f"{file}: has no subscription")
-    found = count_bindings(asked)
-    merged = merge(asked, excess=excess)
+    offered = None if publishers is None else _publishers(publishers, loaded)
+    found = count_bindings([one if name == str(one) else (name, one) for name, one in asked], offered, excess=excess)
     if as_json:
-        counts = {"per_class": found.per_class, "per_type": found.per_type, "merged": len(merged)}
-        print_json({"subscriptions": len(asked), **counts, "entries": [_entry(one) for one in merged]})
+        print_json({"subscriptions": len(asked), **_counts(found)})
         return
-    Console().print(_entries(merged, f"{file.name}: {counted(len(asked), 'subscription')}"))
-    click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(merged)} merged")
+    Console().print(_entries(found.merged, f"{file.name}: {counted(len(asked), 'subscription')}"))
+    click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(found.merged)} merged")
+    Console().print(_wirings(found))
+    for one in found.unpublished:
+        click.echo(f"no component publishes what {one} wants")
+
+
+def _publishers(path: Path, types: list[type]) -> dict[str, tuple[type, ...]]:
+    found = read_publishers(path, lambda text: Subscription.parse(text, types))
+    if not found:
+        raise click.ClickException(f"{path}: has no publisher")
+    return found
+
+
+def _counts(found: BindingCounts) -> dict[str, Any]:
+    return {
+        "per_class": found.per_class,
+        "per_type": found.per_type,
+        "merged": len(found.merged),
+        "entries": [_entry(one) for one in found.merged],
+        "bindings": {
+            "per_class": _wiring(found.wired_per_class),
+            "per_type": _wiring(found.wired_per_type),
+            "merged": _wiring(found.wired_merged),
+        },
+        "unpublished": list(map(str, found.unpublished)),
+    }
+
+
+def _wiring(one: Wiring) -> dict[str, int]:
+    return {"local": one.local, "distributed": one.distributed, "bindings": one.bindings, "messages": one.messages}
+
+
+def _wirings(found: BindingCounts) -> Table:
+    numbers = ("local", "distributed", "bindings", "messages")
+    table = plain_table("bindings of components", *numbers, numbers=numbers)
+    ways = {
+        "without super-types": found.wired_per_class,
+        "with them": found.wired_per_type,
+        "merged": found.wired_merged,
+    }
+    for name, one in ways.items():
+        table.add_row(name, *map(str, _wiring(one).values()))
+    return table
 
 
 def _entry(one: MergedSubscription) -> dict[str, Any]:

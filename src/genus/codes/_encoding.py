@@ -3,12 +3,19 @@
 The wire form is that of "Types in Their Prime" (its section 4.1): one length byte, then the code in as few big-endian
 bytes as hold it. It is canonical: a leading zero byte, a zero code or a missing byte is malformed, so two equal codes
 are equal as bytes.
+
+As a segment of a URI path a code is the base64url text of the same bytes, without length byte and padding, canonical
+too: two equal codes are equal as text. A segment needs no escapes and is the shortest text that any CoAP server takes.
 """
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Self
 
 MAX_CODE_BYTES = 255
+
+MAX_SEGMENT_BYTES = 255
+"""A Uri-Path option of CoAP has at most so many (RFC 7252, 5.10)."""
 
 
 def encode_code(code: int) -> bytes:
@@ -39,6 +46,38 @@ def parse_code(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[i
     if end > len(data) or end == start or data[start] == 0:
         return None
     return int.from_bytes(data[start:end], "big"), end
+
+
+def encode_path_segment(code: int) -> str:
+    """A code as one segment of a URI path; ValueError if it is not positive or the segment has more than 255 bytes.
+
+    >>> encode_path_segment(21), encode_path_segment(30914)
+    ('FQ', 'eMI')
+    """
+    if code < 1:
+        raise ValueError(f"a code is a positive integer, not {code}")
+    segment = urlsafe_b64encode(code.to_bytes(code_size(code), "big")).rstrip(b"=").decode()
+    if len(segment) > MAX_SEGMENT_BYTES:
+        raise ValueError(f"a code of {code_size(code)} bytes does not fit a path segment of {MAX_SEGMENT_BYTES} bytes")
+    return segment
+
+
+def parse_path_segment(text: str) -> int | None:
+    """The code that a segment of a URI path names; None unless it is exactly what `encode_path_segment` gives.
+
+    So the code 0, padding, a leading zero byte, other characters, bits left over in the last character and segments of
+    more than 255 bytes are None.
+
+    >>> parse_path_segment("eMI"), parse_path_segment("eMJ"), parse_path_segment("AHjC"), parse_path_segment("FQ==")
+    (30914, None, None, None)
+    """
+    if len(text) > MAX_SEGMENT_BYTES:
+        return None
+    try:
+        code = int.from_bytes(urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
+    except ValueError:
+        return None
+    return code if code and encode_path_segment(code) == text else None
 
 
 def code_size(code: int) -> int:

@@ -107,7 +107,7 @@ def _first_line(problem: BaseException) -> str:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    reader = csv.reader(_text(path).splitlines(keepends=True), strict=True)
+    reader = csv.reader(read_text(path).splitlines(keepends=True), strict=True)
     try:
         header = next(reader, [])
         if header not in _HEADERS and header[:2] != _VSS_HEADER:
@@ -120,7 +120,8 @@ def _rows(path: Path) -> Iterator[Row]:
         raise HierarchyError(f"{path}:{reader.line_num}: {problem}") from problem
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file; HierarchyError, with file and line, if it cannot be read or is none."""
     try:
         data = path.read_bytes()
     except OSError as problem:

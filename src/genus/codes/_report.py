@@ -55,6 +55,26 @@ def compare_schemes(hierarchy: Mapping[str, Sequence[str]]) -> list[CodeCost | N
     >>> [line.largest for line in compare_schemes({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})]
     [42, 10, 4, 4]
     """
+    return [
+        filled if isinstance(filled, NotApplicable) else measure_scheme(label, filled)
+        for label, filled in _fill_schemes(hierarchy).items()
+    ]
+
+
+def assign_codes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, int] | NotApplicable]:
+    """The codes that each scheme gives a hierarchy (type -> parents), or why it gives none.
+
+    >>> assign_codes({"A": [], "B": ["A"], "C": ["B"]})["line"]
+    mappingproxy({'A': 1, 'B': 2, 'C': 4})
+    """
+    return {
+        label: filled if isinstance(filled, NotApplicable) else filled.codes
+        for label, filled in _fill_schemes(hierarchy).items()
+    }
+
+
+def _fill_schemes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Scheme | NotApplicable]:
+    """All schemes with the hierarchy in them; one root has the code 1 where the scheme allows it."""
     rooted = sum(not parents for parents in hierarchy.values()) == 1
     schemes: dict[str, Scheme] = {
         "original": OriginalPrimes(),
@@ -62,17 +82,17 @@ def compare_schemes(hierarchy: Mapping[str, Sequence[str]]) -> list[CodeCost | N
         "line": LinePrimes(rooted=rooted),
         "line, any join": LinePrimes(rooted=rooted, joins="any"),
     }
-    return [_line(label, scheme, hierarchy) for label, scheme in schemes.items()]
+    return {label: _fill(label, scheme, hierarchy) for label, scheme in schemes.items()}
 
 
-def _line(label: str, scheme: Scheme, hierarchy: Mapping[str, Sequence[str]]) -> CodeCost | NotApplicable:
+def _fill(label: str, scheme: Scheme, hierarchy: Mapping[str, Sequence[str]]) -> Scheme | NotApplicable:
     try:
         scheme.add_all(hierarchy)
     except HierarchyError:
         if any(len(parents) > 1 for parents in hierarchy.values()):
             return NotApplicable(label, "several parents")
         raise
-    return measure_scheme(label, scheme)
+    return scheme
 
 
 def measure_scheme(label: str, scheme: Scheme) -> CodeCost:

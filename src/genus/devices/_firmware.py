@@ -12,6 +12,7 @@ from genus.catalog import Catalog
 from genus.devices._declarations import write_header
 from genus.devices._definitions import write_source
 from genus.devices._estimate import Estimate, estimate
+from genus.devices._harness import write_harness
 from genus.devices._layout import choose_types, make_classes, make_families
 from genus.devices._program import Handler, Program
 from genus.errors import DeviceError
@@ -60,10 +61,21 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         lines += [f"  {line}" for line in str(self.estimate).splitlines()]
         return "\n".join([*lines, *(made.explain() for made in self.filters)])
 
-    def write(self, folder: str | os.PathLike[str], *, runtime: bool = True, node: bool = False) -> list[Path]:
-        """Write the header and the source into a folder, with the runtime and, if asked, the node; returns the files.
+    def harness(self) -> str:
+        """The source of a harness for fuzzers, which feeds bytes to everything that reads some.
 
-        The folder is made if it is missing. Files of the same names are replaced.
+        DeviceError for a device without subscriptions, which reads nothing.
+        """
+        if not self._program.handlers:
+            raise DeviceError(f"{self.name} has no subscription, so there is nothing to feed bytes to")
+        return write_harness(self._program)
+
+    def write(
+        self, folder: str | os.PathLike[str], *, runtime: bool = True, node: bool = False, harness: bool = False
+    ) -> list[Path]:
+        """Write the header and the source into a folder, and the runtime; if asked, the node and a fuzzer's harness.
+
+        The folder is made if it is missing. Files of the same names are replaced. Returns the files.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -72,6 +84,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             texts |= {name: runtime_file(name) for name in RUNTIME}
         if node:
             texts |= {name: runtime_file(name) for name in NODE}
+        if harness:
+            texts[f"{self.name}_fuzz.c"] = self.harness()
         for name, text in texts.items():
             (target / name).write_text(text)
         return [target / name for name in texts]

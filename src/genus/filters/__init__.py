@@ -27,8 +27,9 @@ from genus.filters._term import Term, this
 
 if TYPE_CHECKING:
     from genus.filters._covering import conjuncts
-    from genus.filters._merging import BindingCounts, MergedSubscription, count_bindings, merge
-    from genus.filters._subscription_file import read_subscriptions
+    from genus.filters._merging import MergedSubscription, merge
+    from genus.filters._subscription_file import read_publishers, read_subscriptions
+    from genus.filters._wiring import BindingCounts, Wiring, count_bindings
 
 __all__ = [
     "DURATION_UNITS",
@@ -54,10 +55,12 @@ __all__ = [
     "Term",
     "TextTest",
     "Value",
+    "Wiring",
     "all_of",
     "conjuncts",
     "count_bindings",
     "merge",
+    "read_publishers",
     "read_subscriptions",
     "this",
 ]
@@ -66,6 +69,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _covering="conjuncts",
-        _merging="BindingCounts MergedSubscription count_bindings merge",
-        _subscription_file="read_subscriptions",
+        _merging="MergedSubscription merge",
+        _subscription_file="read_publishers read_subscriptions",
+        _wiring="BindingCounts Wiring count_bindings",
     )

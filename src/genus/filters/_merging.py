@@ -24,36 +24,6 @@ class MergedSubscription(msgspec.Struct, frozen=True):
     excess: tuple[type, ...] = ()
 
 
-class BindingCounts(msgspec.Struct, frozen=True):
-    """The number of entries of a binding table: one per class, one per subscription, and the merged ones."""
-
-    per_class: int
-    per_type: int
-    merged: tuple[MergedSubscription, ...]
-
-    @property
-    def saved(self) -> float:
-        """The share of the per-class entries that merging makes unnecessary, 0 to 1."""
-        return 1 - len(self.merged) / self.per_class if self.per_class else 0.0
-
-
-def count_bindings(subscriptions: Iterable[Subscription]) -> BindingCounts:
-    """The entries that a binding table needs without super-types, with them, and merged (the comparison of LooCI).
-
-    >>> from genus import Event, Kind, Subscription
-    >>> class Sensor(Kind): ...
-    >>> class Door(Event, Sensor):
-    ...     open: bool
-    >>> class Window(Event, Sensor):
-    ...     open: bool
-    >>> table = count_bindings([Subscription(Sensor)])
-    >>> table.per_class, table.per_type, len(table.merged)
-    (2, 1, 1)
-    """
-    wanted = list(dict.fromkeys(subscriptions))
-    return BindingCounts(sum(len(one.classes()) for one in wanted), len(wanted), tuple(merge(wanted)))
-
-
 def merge(subscriptions: Iterable[Subscription], *, excess: int = 0) -> list[MergedSubscription]:
     """The fewest subscriptions that together cover all, each accepting at most `excess` classes in addition.
 

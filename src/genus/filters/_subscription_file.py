@@ -1,8 +1,11 @@
-"""Files of subscriptions: one a line, with or without the name of its subscriber.
+"""Files of subscriptions: one a line, with or without the name of its subscriber. And files of publishers.
 
 # the harbour's
 ann: Tide where level > 3
 Tide has place
+
+# what publishes
+pier/gauge: Tide, Wave
 """
 
 import os
@@ -52,6 +55,60 @@ def read_subscriptions(
     return found
 
 
+def read_publishers(
+    source: str | os.PathLike[str] | Iterable[str], parse: Parse = Subscription.parse
+) -> dict[str, tuple[type, ...]]:
+    """Read which component publishes which classes, from a text file or from lines.
+
+    A line reads `node/component: Loop, exact Camera`: a type stands for all classes of it, `exact` for the class alone.
+    Several lines may be about one component. Empty lines and lines that begin with # are skipped.
+
+    Args:
+        source: The path of a file, or lines.
+        parse: Reads one type; by default it is looked up among all declared.
+
+    Raises:
+        SubscriptionError: A line cannot be read, or the file; the message names it.
+
+    >>> from genus import Event
+    >>> class SpringTide(Event):
+    ...     level: float
+    >>> read_publishers(["pier/gauge: SpringTide"]) == {"pier/gauge": (SpringTide,)}
+    True
+    """
+    name, lines = _lines(source)
+    found: dict[str, tuple[type, ...]] = {}
+    for number, line in _significant(lines):
+        try:
+            component, classes = _read_publisher(line, parse)
+        except SubscriptionError as problem:
+            raise SubscriptionError(f"{name} {number}: {problem}") from problem
+        found[component] = tuple(dict.fromkeys((*found.get(component, ()), *classes)))
+    return found
+
+
+def _read_publisher(line: str, parse: Parse) -> tuple[str, list[type]]:
+    _check_text(line)
+    component, colon, types = line.partition(":")
+    if not (colon and component.strip()):
+        raise SubscriptionError(f"{line!r} names no component before a colon; write node/component: Type, Type")
+    return component.strip(), [cls for text in types.split(",") for cls in _published(parse(text.strip()))]
+
+
+def _published(one: Subscription) -> tuple[type, ...]:
+    """The classes of a type; a publisher has no conditions."""
+    if one.has or one.lacks or one.where is not None:
+        raise SubscriptionError(f"{str(one)!r} is no type; a component publishes types, without has, lacks and where")
+    if not one.classes():
+        raise SubscriptionError(f"no event type is a {one}; name one that has events")
+    return one.classes()
+
+
+def _check_text(line: str) -> None:
+    if any("\ud800" <= sign <= "\udfff" for sign in line):
+        raise SubscriptionError("not UTF-8 text")
+
+
 def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterable[str]]:
     """What lines are called in messages, and the lines."""
     if not isinstance(source, str | os.PathLike):
@@ -73,8 +130,7 @@ def _read_line(line: str, where: str, parse: Parse) -> tuple[str, Subscription]:
     """A colon may end the name of a subscriber, or be part of a time or a text in the subscription."""
     before, colon, rest = line.partition(":")
     try:
-        if any("\ud800" <= sign <= "\udfff" for sign in line):
-            raise SubscriptionError("not UTF-8 text")
+        _check_text(line)
         if colon and not before.strip():
             raise SubscriptionError(f"{line!r} names no subscriber before the colon")
         if not colon:

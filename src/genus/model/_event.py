@@ -17,7 +17,16 @@ from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 import msgspec
 
 from genus.errors import DeclarationError, EventError
-from genus.model._types import INT64_MAX, INT64_MIN, IntType, TimeType, former_names, is_bounded, read_annotation
+from genus.model._types import (
+    INT64_MAX,
+    INT64_MIN,
+    IntType,
+    TimeType,
+    former_names,
+    is_bounded,
+    read_annotation,
+    with_one_bound,
+)
 from genus.model._vector import RETYPABLE, Attribute, Family, Vector
 
 T = TypeVar("T")
@@ -127,7 +136,7 @@ def _decoder_annotation(attribute: Attribute, note: object) -> object:
     strict = {IntType(): Annotated[int, INT64], TimeType(): Annotated[datetime, msgspec.Meta(tz=True)]}
     found: Any = strict.get(attribute.type)
     if found is None or is_bounded(note):
-        return note
+        return with_one_bound(note)
     return found | None if attribute.optional else found
 
 

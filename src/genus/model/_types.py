@@ -6,6 +6,7 @@ descriptions are equal.
 """
 
 import enum
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -305,6 +306,41 @@ def former_names(annotation: object) -> tuple[str, ...]:
 def is_bounded(annotation: object) -> bool:
     """Whether an annotation has constraints of its own (msgspec.Meta), which decoding must check."""
     return any(isinstance(note, msgspec.Meta) for note in _unwrap(annotation)[2])
+
+
+def with_one_bound(annotation: object) -> object:
+    """The annotation of an integer with all its bounds in one `msgspec.Meta`, as msgspec refuses several.
+
+    A sized integer has the bounds of its width, and may be given narrower ones.
+
+    >>> with_one_bound(Annotated[UInt8, msgspec.Meta(lt=100)] | None)
+    typing.Optional[typing.Annotated[int, Width(bits=8, signed=False), msgspec.Meta(ge=0, le=99)]]
+    """
+    plain, optional, notes = _unwrap(annotation)
+    bounds = [note for note in notes if isinstance(note, msgspec.Meta)]
+    if plain is not int or len(bounds) < 2:
+        return annotation
+    lows = [each for each in (_low(meta) for meta in bounds) if each is not None]
+    highs = [each for each in (_high(meta) for meta in bounds) if each is not None]
+    multiple = next((meta.multiple_of for meta in bounds if meta.multiple_of is not None), None)
+    merged = msgspec.Meta(ge=max(lows, default=None), le=min(highs, default=None), multiple_of=multiple)
+    others = tuple(note for note in notes if not isinstance(note, msgspec.Meta))
+    found: Any = Annotated[(int, *others, merged)]
+    return typing.Optional[found] if optional else found  # noqa: UP045
+
+
+def _low(meta: msgspec.Meta) -> int | None:
+    """The smallest integer that a bound allows."""
+    if meta.gt is not None:
+        return math.floor(meta.gt) + 1
+    return None if meta.ge is None else math.ceil(meta.ge)
+
+
+def _high(meta: msgspec.Meta) -> int | None:
+    """The largest integer that a bound allows."""
+    if meta.lt is not None:
+        return math.ceil(meta.lt) - 1
+    return None if meta.le is None else math.floor(meta.le)
 
 
 def metas(annotation: object) -> Iterator[msgspec.Meta]:

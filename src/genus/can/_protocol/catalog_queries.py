@@ -6,7 +6,7 @@ and is not urgent. Nodes repeat questions whose answers they did not receive com
 """
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -45,6 +45,7 @@ from genus.can._wire.frame import (
 from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
+from genus.codes import code_size, encode_code
 from genus.errors import BusError, CatalogDamaged
 from genus.model import Attribute, Vector, parse_type
 
@@ -56,6 +57,8 @@ ALL_NODES = UNCONFIGURED_NODE
 MAX_WAITING, MAX_PER_NODE = 64, 4
 """The most questions that wait at a broker, in total and of one node; nodes repeat those that are dropped."""
 LARGEST_ANSWER = 1 << 20
+MAX_CODE_BYTES = 255
+"""The most bytes of a code on the wire."""
 LARGEST_CATALOG = 16 << 20
 """The most bytes of a decompressed catalog; protects against decompression bombs."""
 
@@ -115,6 +118,8 @@ class CatalogIndex:
                 return (self.type_of(question.argument) or "").encode()
             case QuestionKind.CATALOG:
                 return self._compressed
+            case QuestionKind.CLASS:
+                return self._describe_class(question.argument)
             case QuestionKind.SIGNATURE | QuestionKind.LAYOUT:
                 raise AssertionError("publishers answer this, not the broker")
 
@@ -130,6 +135,20 @@ class CatalogIndex:
         ]
         return msgspec.json.encode((name, vector.scope, rows, self._catalog.tagged_attributes(name)))
 
+    def _describe_class(self, etag: int) -> bytes:
+        """Own event tag, code on the wire, how many attributes the vector has, bits of those that every event of the
+        class carries, and of those that it may carry; nothing if the event tag is unknown."""
+        name = self.type_of(etag)
+        if name is None or code_size(self._catalog.code(name)) > MAX_CODE_BYTES:
+            return b""
+        declared, vector = declared_attributes(self._catalog, name), self._catalog.vector(name)
+        head = self._catalog.etag(name).to_bytes(2, "big") + encode_code(self._catalog.code(name))
+        bits = (
+            pack_bits(bool(declared.get(each.name)) for each in vector),
+            pack_bits(each.name in declared for each in vector),
+        )
+        return head + len(vector).to_bytes(2, "big") + b"".join(bits)
+
     def _needs_segments(self, name: str) -> bool:
         """Whether an event with all attributes of its own can be longer than a frame."""
         codec = PayloadCodec.of(
@@ -137,6 +156,17 @@ class CatalogIndex:
         )
         size = codec.max_size_carrying()
         return size is None or size > self._capacity
+
+
+def pack_bits(flags: Iterable[bool]) -> bytes:
+    """Flags as bits, the first in the highest bit of the first byte.
+
+    >>> pack_bits([True, False, True, False, False, False, False, False, True]).hex()
+    'a080'
+    """
+    text = "".join("1" if flag else "0" for flag in flags)
+    size = (len(text) + 7) // 8
+    return int(text.ljust(8 * size, "0") or "0", 2).to_bytes(size, "big")
 
 
 def declared_attributes(catalog: Catalog, name: str) -> dict[str, bool]:

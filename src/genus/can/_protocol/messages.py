@@ -65,6 +65,8 @@ class QuestionKind(IntEnum):
     """To a publisher, whose number is that of the question: the signature of an event tag; to 0: all signatures."""
     LAYOUT = 5
     """To a publisher, whose number is that of the question: the layout of the events with an event tag."""
+    CLASS = 6
+    """The class of an event tag as a small device reads it: code, and bits for the attributes of its vector."""
 
 
 class ObjectionReason(IntEnum):

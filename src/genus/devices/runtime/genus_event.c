@@ -289,7 +289,7 @@ bool genus_decode(const genus_family *family, const genus_class *of_class, uint1
             byte++;
         }
         if (tag_bit != GENUS_UNTAGGED) {
-            is_present = ((etag >> tag_bit) & 1U) != 0U;
+            is_present = (((unsigned)etag >> tag_bit) & 1U) != 0U;
             if (!is_present && ((required & mask) != 0U)) {
                 return false;
             }

@@ -1,0 +1,349 @@
+"""`generate`: what is written, what is refused and why, and that it compiles everywhere without a warning."""
+
+import re
+import shutil
+import subprocess
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from genus import Event, Maybe, Subscription, UInt8
+from genus.can._protocol.catalog_queries import CatalogIndex
+from genus.can._protocol.messages import Question, QuestionKind
+from genus.catalog import Catalog
+from genus.codes import encode_code
+from genus.devices import RUNTIME, Firmware, generate
+from genus.errors import DeviceError, NotRegistered, SubscriptionError
+from genus.filters import read_subscriptions
+from genus.testing import run_command
+
+from . import road
+from .compiled import (
+    MALFORMED,
+    NOT_WANTED,
+    OK,
+    STRICT,
+    UNKNOWN_TYPE,
+    Device,
+    device_of,
+    frame_of,
+    harness_source,
+    needs_compiler,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+TYPES = [road.Roadside, road.Loop, road.ConfidentLoop, road.Lamp]
+
+
+def road_catalog() -> Catalog:
+    catalog = Catalog()
+    catalog.register(*TYPES)
+    return catalog
+
+
+def road_firmware(**options: Any) -> Firmware:
+    asked = read_subscriptions(road.SUBSCRIPTIONS, lambda text: Subscription.parse(text, TYPES))
+    return generate(road_catalog(), asked, name="road", publish=[road.ConfidentLoop], **options)
+
+
+# -- what is written ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_the_output_is_stable(codec: str) -> None:
+    """Golden files: `python -m tests.devices.test_generate` writes them anew."""
+    made = road_firmware(codec=codec)
+    assert made.header == (GOLDEN / f"road_{codec}.h").read_text()
+    assert made.source == (GOLDEN / f"road_{codec}.c").read_text()
+    assert made.explain() + "\n" == (GOLDEN / f"road_{codec}.txt").read_text()
+
+
+def write_golden() -> None:
+    """Write the golden files anew."""
+    for codec in ("table", "straight"):
+        made = road_firmware(codec=codec)
+        (GOLDEN / f"road_{codec}.h").write_text(made.header)
+        (GOLDEN / f"road_{codec}.c").write_text(made.source)
+        (GOLDEN / f"road_{codec}.txt").write_text(made.explain() + "\n")
+
+
+def test_the_same_input_gives_the_same_output() -> None:
+    assert (road_firmware().header, road_firmware().source) == (road_firmware().header, road_firmware().source)
+
+
+def test_no_floating_point_heap_or_recursion_is_in_the_code() -> None:
+    text = "".join((Path(__file__).parents[2] / "src/genus/devices/runtime" / name).read_text() for name in RUNTIME)
+    code = re.sub(r"/\*.*?\*/", "", text + road_firmware().source, flags=re.DOTALL)
+    assert not re.findall(r"\b(float|double|malloc|calloc|free|goto|alloca|setjmp|[0-9]+\.[0-9]+)\b", code)
+
+
+def test_write_gives_the_files_that_compile_together(tmp_path: Path) -> None:
+    names = {path.name for path in road_firmware().write(tmp_path / "new" / "folder", harness=True)}
+    assert names == {"road.h", "road.c", "road_fuzz.c", *RUNTIME}
+    assert all((tmp_path / "new" / "folder" / name).stat().st_size for name in names)
+
+
+COMPILERS = {
+    "gcc": ["-O2"],
+    "clang": ["-O2", "-Weverything", "-Wno-unknown-warning-option", "-Wno-padded", "-Wno-unsafe-buffer-usage",
+              "-Wno-declaration-after-statement",
+              "-Wno-covered-switch-default", "-Wno-switch-default", "-Wno-cast-qual", "-Wno-missing-prototypes",
+              "-Wno-missing-variable-declarations", "-Wno-cast-align", "-Wno-unused-macros"],
+    "avr-gcc": ["-Os", "-mmcu=atmega128rfa1"],
+    "arm-none-eabi-gcc": ["-Os", "-mcpu=cortex-m0", "-mthumb"],
+    "g++": ["-O2", "-x", "c++"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", ["table", "straight"])
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_it_compiles_without_a_warning(compiler: str, codec: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    firmware = road_firmware(codec=codec)
+    files = [path for path in firmware.write(tmp_path) if path.suffix == ".c"]
+    (tmp_path / "harness.c").write_text(harness_source(firmware))
+    flags = [flag for flag in STRICT if flag != "-std=c99"] if compiler == "g++" else STRICT
+    sources = [tmp_path / "road.h"] if compiler == "g++" else [*files, tmp_path / "harness.c"]
+    for source in sources:
+        command = [compiler, *flags, *COMPILERS[compiler], "-fsyntax-only", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[:3000]
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_names_of_attributes_and_types_may_be_words_of_c() -> None:
+    class Switch(Event):
+        int: Maybe[UInt8] = None
+        register: Maybe[UInt8] = None
+        double_: Maybe[UInt8] = None
+        bool: Maybe[UInt8] = None
+        größe: Maybe[UInt8] = None
+        type: Maybe[UInt8] = None
+
+    catalog = Catalog()
+    catalog.register(Switch)
+    asked = [Subscription.parse("Switch where int == 1 and größe == 2 and type == 3 and register == 4", [Switch])]
+    device = device_of(asked, catalog, publish=[Switch], name="class_", late=0)
+    event = Switch(int=1, größe=2, type=3, register=4)  # type: ignore[call-arg]
+    assert device.receive([frame_of(event, catalog)])[0][:2] == (OK, (0,))
+
+
+@needs_compiler
+def test_choices_whose_names_collide_in_c_have_different_constants() -> None:
+    class Sign(Enum):
+        A = "a-b"
+        B = "a b"
+        C = "a_b"
+        D = "*/"
+
+    class Panel(Event):
+        sign: Sign
+
+    catalog = Catalog()
+    catalog.register(Panel)
+    asked = [Subscription.parse(f"Panel where sign == {text!r}", [Panel]) for text in ("a-b", "a b", "a_b", "*/")]
+    device = device_of(asked, catalog)
+    assert [device.receive([frame_of(Panel(sign=sign), catalog)])[0][1] for sign in Sign] == [(0,), (1,), (2,), (3,)]
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def refusal(*lines: str, **options: Any) -> str:
+    asked = read_subscriptions(lines, lambda text: Subscription.parse(text, TYPES))
+    with pytest.raises((DeviceError, SubscriptionError, NotRegistered)) as caught:
+        generate(road_catalog(), asked, **options)
+    return str(caught.value)
+
+
+def test_float_arithmetic_is_refused_unless_the_handler_tests_it() -> None:
+    message = refusal("fast: Loop where speed * 3.6 > 100 and lane > 1")
+    assert message.startswith("Loop where speed * 3.6 > 100.0 and lane > 1: a device cannot test speed * 3.6 > 100.0")
+    asked = [("fast", Subscription.parse("Loop where speed * 3.6 > 100 and lane > 1", TYPES))]
+    made = generate(road_catalog(), asked, residual=True)
+    assert str(made.filters[0].residual) == "Loop where speed * 3.6 > 100.0"
+    assert "/* The handler must still test: Loop where speed * 3.6 > 100.0 */" in made.header
+    assert "(e->lane >= 2)" in made.source
+
+
+def test_what_is_wrong_is_refused_with_the_reason() -> None:
+    assert "tests category, which the device does not keep" in refusal("a: Loop where category == 'car'", keep=["lane"])
+    assert "cannot keep wheels: the families have" in refusal("a: Loop", keep=["wheels"])
+    assert "ConfidentLoop requires lane, which the device does not keep" in refusal(
+        publish=[road.ConfidentLoop], keep=["confidence"]
+    )
+    assert "there is nothing to generate" in refusal()
+    assert "Truck is not in the catalog" in refusal(publish=["Truck"])
+    assert "Roadside has no event tag" in refusal(publish=["Roadside"])
+    assert "is no prefix for C" in refusal("a: Loop", name="Road")
+    assert "is no prefix for C" in refusal("a: Loop", name="2nd")
+    assert "late is 99" in refusal("a: Loop", late=99)
+
+
+def test_a_bound_that_a_device_cannot_check_is_refused() -> None:
+    class Label(Event):
+        text: Annotated[str, msgspec.Meta(pattern="^[a-z]+$")]
+
+    catalog = Catalog()
+    catalog.register(Label)
+    with pytest.raises(DeviceError, match=r"Label\.text must fit a regular expression"):
+        generate(catalog, {"a": Subscription(Label)})
+
+    class Checked(Event):
+        level: UInt8
+
+        def __post_init__(self) -> None: ...
+
+    catalog.register(Checked)
+    with pytest.raises(DeviceError, match="Checked has a __post_init__, which a device cannot run"):
+        generate(catalog, {"a": Subscription(Checked)})
+
+
+# -- bounds, kept attributes, codes, late classes ----------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_an_event_outside_the_bounds_of_its_class_is_refused(codec: str) -> None:
+    device = Device(road_firmware(codec=codec))
+    catalog = road_catalog()
+    etag, payload = frame_of(road.ConfidentLoop(lane=1, confidence=100), catalog)
+    assert device.receive([(etag, payload), (etag, payload[:-1] + b"\x65")]) == [
+        (OK, (1,), payload),
+        (MALFORMED, (), b""),
+    ]
+
+
+@needs_compiler
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_attributes_that_are_not_kept_are_checked_and_skipped(codec: str) -> None:
+    catalog = road_catalog()
+    asked = [Subscription(road.Loop, where="lane == 3")]
+    device = device_of(asked, catalog, keep=["lane"], codec=codec)
+    assert "category" not in device.firmware.header
+    event = road.Loop(lane=3, place="A8/km31", category=road.Category.CAR, speed=1.5)
+    etag, payload = frame_of(event, catalog)
+    broken = payload.replace(b"A8/km31", b"A8\xff\xff31\x00")
+    assert [status for status, _, _ in device.receive([(etag, payload), (etag, broken)])] == [OK, MALFORMED]
+
+
+@needs_compiler
+def test_a_code_tells_which_subscriptions_want_a_type() -> None:
+    """For media that carry codes: the same as conformance, for every type of the catalog and for codes below."""
+    device, catalog = Device(road_firmware()), road_catalog()
+    for name in catalog.types:
+        cls = catalog.declare(name)
+        if name == "Event" or catalog.entries[name].kind:
+            continue
+        wanted = tuple(n for n, made in enumerate(device.firmware.filters) if made.subscription.accepts(cls))
+        assert device.code_wanted(encode_code(catalog.code(name))) == wanted
+    below = catalog.code("Loop") * 1_000_003 * 999_983
+    assert device.code_wanted(encode_code(below)) == (0, 2)
+    for damaged in (b"", b"\x00", b"\x02\x01", b"\x01\x00", b"\x02\x00\x0c"):
+        assert device.code_wanted(damaged) == ()
+
+
+def answer_about(catalog: Catalog, name: str) -> bytes:
+    """The broker's answer to the question for the class of an event tag."""
+    return CatalogIndex(catalog).answer(Question(1, 0, QuestionKind.CLASS, catalog.etag(name)))
+
+
+@needs_compiler
+def test_a_class_that_was_registered_later_is_learnt() -> None:
+    """A refit on the device: unknown at first, then tested by its supertypes, with attributes of its own skipped."""
+    catalog = road_catalog()
+    made = road_firmware(late=1)
+    device = Device(made)
+
+    class LaterLoop(road.Loop):
+        axles: UInt8
+        category: road.Category
+        weight: Maybe[float] = None
+
+    catalog.register(LaterLoop)
+    assert catalog.extends(road_catalog())
+    truck = LaterLoop(lane=1, place="A8/km31", category=road.Category.TRUCK, speed=31.0, axles=5, weight=4.5)
+    frame = frame_of(truck, catalog)
+    assert device.receive([frame])[0][0] == UNKNOWN_TYPE
+    answer = answer_about(catalog, "LaterLoop")
+    for size in range(len(answer)):
+        assert not device.learn(answer[:size])
+    assert device.learn(answer)
+    assert device.learn(answer), "again is no harm"
+    status, hits, _ = device.receive([frame])[0]
+    assert (status, hits) == (OK, tuple(n for n, f in enumerate(made.filters) if f.subscription.matches(truck)))
+    assert hits == (0, 2)
+    slow = LaterLoop(lane=1, category=road.Category.CAR, axles=5)
+    assert device.receive([frame_of(slow, catalog)])[0][:2] == (NOT_WANTED, ())
+    assert not device.learn(answer_about(catalog, "Loop")), "it is known already"
+
+    class NextLoop(road.Loop):
+        axles: UInt8
+
+    catalog.register(NextLoop)
+    assert not device.learn(answer_about(catalog, "NextLoop")), "there was one place"
+
+    class Stranger(Event):
+        weight: Maybe[float] = None
+
+    catalog.register(Stranger)
+    assert not Device(made).learn(answer_about(catalog, "Stranger")), "its family has another vector"
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "road.py").write_text(Path(road.__file__).read_text())
+    (tmp_path / "device.txt").write_text("\n".join(road.SUBSCRIPTIONS))
+    monkeypatch.chdir(tmp_path)
+    assert run_command("catalog", "register", "road.json", "road.py").returncode == 0
+    return tmp_path
+
+
+def test_the_command_writes_what_generate_makes(folder: Path) -> None:
+    done = run_command(
+        "c", "generate", "road.json", "device.txt", "-o", "firmware", "--publish", "ConfidentLoop", "-t", "road.py"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "road.h, road.c, genus_port.h" in done.stderr
+    assert (folder / "firmware" / "road.h").read_text() == road_firmware().header
+
+
+def test_the_command_explains(folder: Path) -> None:
+    done = run_command("c", "generate", "road.json", "device.txt", "-o", "firmware", "--explain", "--codec", "straight")
+    assert "codec: straight code" in done.stdout
+    assert "flash: about " in done.stdout
+    assert "RAM: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["road.json", "device.txt", "--keep", "lane"], "which the device does not keep"),
+        (["road.json", "missing.txt"], "does not exist"),
+        (["road.json"], "there is nothing to generate"),
+        (["road.py", "device.txt"], "not JSON"),
+        (["road.json", "device.txt", "--late", "99"], "99 is not in the range"),
+        (["road.json", "device.txt", "--name", "9x"], "is no prefix for C"),
+    ],
+)
+def test_what_is_wrong_is_one_line(folder: Path, arguments: list[str], message: str) -> None:
+    done = run_command("c", "generate", *arguments)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+if __name__ == "__main__":
+    write_golden()
+    sys.stdout.write(f"{len(list(GOLDEN.iterdir()))} files\n")

@@ -1,0 +1,106 @@
+"""Generated C under sanitizers and a fuzzer: bytes from outside never make it read or write where it must not."""
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from genus.devices import Firmware
+
+from .compiled import STRICT, frame_of, harness_source, needs_compiler, require_compiler
+from .random_system import RandomSystem
+from .test_generated_code import make
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
+
+SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void) {
+    uint8_t head[4];
+    unsigned long count = 0UL;
+    uint8_t *out = malloc(200000U);
+    while (fread(head, 1U, 4U, stdin) == 4U) {
+        const uint16_t size = (uint16_t)(head[2] | (head[3] << 8));
+        uint8_t *record = malloc(4U + (size_t)size); /* a byte too far is then found */
+        memcpy(record, head, 4U);
+        if (fread(record + 4, 1U, size, stdin) != size) { free(record); break; }
+        (void)run(record, 1L, out);
+        free(record);
+        count++;
+    }
+    free(out);
+    printf("%lu", count);
+    return 0;
+}
+"""
+
+
+def build_program(firmware: Firmware, folder: Path) -> Path:
+    sources = [path for path in firmware.write(folder) if path.suffix == ".c"]
+    (folder / "main.c").write_text(harness_source(firmware) + MAIN)
+    made = folder / "program"
+    command = [require_compiler(), *STRICT, *SANITIZED, *map(str, sources), str(folder / "main.c"), "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "cannot find" in done.stderr and "asan" in done.stderr:
+        pytest.skip("the compiler has no address sanitizer")
+    assert done.returncode == 0, done.stderr[:3000]
+    return made
+
+
+def feed(program: Path, system: RandomSystem, count: int) -> None:
+    frames = [frame_of(event, system.catalog) for event in system.events(200)]
+    damaged = (system.damaged(frames[number % len(frames)]) for number in range(count))
+    records = b"".join(struct.pack("<HH", etag, len(payload)) + payload for etag, payload in damaged)
+    done = subprocess.run([program], input=records, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[:3000]
+    assert int(done.stdout) == count
+
+
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_damaged_payloads_are_read_within_their_bytes(codec: str, tmp_path: Path) -> None:
+    system = RandomSystem(21)
+    feed(build_program(make(system, codec).firmware, tmp_path), system, 5_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", ["table", "straight"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_million_damaged_payloads_are_read_within_their_bytes(seed: int, codec: str, tmp_path: Path) -> None:
+    """A million with each codec."""
+    system = RandomSystem(3000 + seed)
+    feed(build_program(make(system, codec).firmware, tmp_path), system, 100_000)
+
+
+def fuzz(firmware: Firmware, folder: Path, seconds: int) -> str:
+    clang = shutil.which("clang")
+    if clang is None:
+        pytest.skip("no clang on this machine, which has libFuzzer")
+    sources = [str(path) for path in firmware.write(folder, harness=True) if path.suffix == ".c"]
+    made = folder / "fuzz"
+    flags = [*STRICT, "-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
+    done = subprocess.run([clang, *flags, *sources, "-o", str(made)], capture_output=True, text=True)
+    if done.returncode and "cannot find" in done.stderr:
+        pytest.skip("clang is here without the runtime of libFuzzer (libclang-rt-dev)")
+    assert done.returncode == 0, done.stderr[:3000]
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    command = [made, corpus, f"-max_total_time={seconds}", "-max_len=128", "-seed=1", "-print_final_stats=1"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run.stderr
+
+
+def test_a_fuzzer_finds_nothing(tmp_path: Path) -> None:
+    assert "stat::number_of_executed_units" in fuzz(make(RandomSystem(22), "table").firmware, tmp_path, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_a_fuzzer_finds_nothing_in_five_minutes(codec: str, tmp_path: Path) -> None:
+    """Ten minutes in all."""
+    assert "stat::number_of_executed_units" in fuzz(make(RandomSystem(23), codec).firmware, tmp_path, 300)
