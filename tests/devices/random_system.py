@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from genus import Event, Kind, Maybe, Subscription
+from genus import Event, Kind, Subscription
 from genus.catalog import Catalog
 from genus.filters import AllOf
 from genus.filters._subscription import rebuild
@@ -84,7 +84,8 @@ class RandomSystem:
         self.catalog.register(*self.kinds, *self.types)
 
     def _kind(self, name: str) -> type:
-        made: type = type(Kind)(f"D{self._number}{name}", (Kind,), {"__module__": __name__})
+        metaclass: Any = type(Kind)
+        made: type = metaclass(f"D{self._number}{name}", (Kind,), {"__module__": __name__})
         return made
 
     def _add_family(self, number: int) -> None:
@@ -111,9 +112,9 @@ class RandomSystem:
         found: dict[str, Any] = {}
         for number in range(self.random.randint(0, 6)):
             note = self.random.choice(self._annotations)
-            found[f"{prefix}_{number}"] = note if self.random.random() < 0.35 else Maybe[note]
+            found[f"{prefix}_{number}"] = note if self.random.random() < 0.35 else note | None
         if self.random.random() < 0.2:
-            found[f"{prefix}_parts"] = Maybe[list[int]]
+            found[f"{prefix}_parts"] = list[int] | None
         return found
 
     def _narrowed(self, base: type[Event]) -> dict[str, Any]:

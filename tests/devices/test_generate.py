@@ -16,7 +16,7 @@ from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
 from genus.catalog import Catalog
 from genus.codes import encode_code
-from genus.devices import RUNTIME, Firmware, generate
+from genus.devices import NODE, RUNTIME, Firmware, generate
 from genus.errors import DeviceError, NotRegistered, SubscriptionError
 from genus.filters import read_subscriptions
 from genus.testing import run_command
@@ -87,6 +87,12 @@ def test_write_gives_the_files_that_compile_together(tmp_path: Path) -> None:
     assert all((tmp_path / "new" / "folder" / name).stat().st_size for name in names)
 
 
+def test_every_file_of_the_runtime_is_written(tmp_path: Path) -> None:
+    names = {path.name for path in road_firmware().write(tmp_path, node=True)}
+    folder = Path(__file__).parents[2] / "src/genus/devices/runtime"
+    assert names - {"road.h", "road.c"} == {path.name for path in folder.iterdir()} == {*RUNTIME, *NODE}
+
+
 COMPILERS = {
     "gcc": ["-O2"],
     "clang": ["-O2", "-Weverything", "-Wno-unknown-warning-option", "-Wno-padded", "-Wno-unsafe-buffer-usage",
@@ -132,7 +138,7 @@ def test_names_of_attributes_and_types_may_be_words_of_c() -> None:
     catalog.register(Switch)
     asked = [Subscription.parse("Switch where int == 1 and größe == 2 and type == 3 and register == 4", [Switch])]
     device = device_of(asked, catalog, publish=[Switch], name="class_", late=0)
-    event = Switch(int=1, größe=2, type=3, register=4)  # type: ignore[call-arg]
+    event = Switch(int=1, größe=2, type=3, register=4)
     assert device.receive([frame_of(event, catalog)])[0][:2] == (OK, (0,))
 
 

@@ -89,7 +89,7 @@ def fuzz(firmware: Firmware, folder: Path, seconds: int) -> str:
     assert done.returncode == 0, done.stderr[:3000]
     corpus = folder / "corpus"
     corpus.mkdir()
-    command = [made, corpus, f"-max_total_time={seconds}", "-max_len=128", "-seed=1", "-print_final_stats=1"]
+    command = [str(made), str(corpus), f"-max_total_time={seconds}", "-max_len=128", "-seed=1", "-print_final_stats=1"]
     run = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stderr

@@ -1,24 +1,27 @@
-"""How much flash and RAM generated code takes, about: before a compiler for the processor is there."""
+"""How much flash and RAM a generated program takes, about: before a compiler for the processor is there."""
+
+import re
 
 import msgspec
 
 from genus.devices._program import Program
 from genus.model import BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
-from genus.targets.c import CTest
 from genus.targets.c._compiler import Member
+from genus.targets.c._flash import flash_of, runtime_flash
 
-CODEC_FLASH = 1200
-"""Bytes of the table codec that decodes."""
-ENCODER_FLASH = 900
-TEST_FLASH = 44
-"""Bytes of a comparison with its presence test, on average."""
-TYPE_FLASH = 90
-"""Bytes of straight code for an attribute of a class."""
-POINTER = 2
+_POINTER = 2
+_RECEIVE, _FAMILY, _CALL, _CASE = 180, 90, 20, 12
+"""Bytes of the dispatch: once, for each family, for each handler, for each type."""
+_STATEMENT = 7
+"""Bytes of a statement of straight code, or of one that learns a class."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Bytes on an 8-bit processor (AVR); others are similar. `stack` is the event while it is tested."""
+    """Bytes on an 8-bit processor (AVR), about; others are similar.
+
+    `flash` is for all code and tables that a program with these handlers gets, without the handlers themselves;
+    `tables` are part of it. `ram` is for what is kept, and `stack` for one event while it is tested.
+    """
 
     flash: int
     tables: int
@@ -28,31 +31,35 @@ class Estimate(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return (
             f"flash: about {self.flash} bytes, {self.tables} of them tables\n"
-            f"RAM: {self.ram} bytes for late classes, {self.stack} on the stack for an event"
+            f"RAM: {self.ram} bytes that are kept, {self.stack} on the stack for an event"
         )
 
 
-def estimate(program: Program) -> Estimate:
-    """The estimate of a program, from its tables and the number of its tests."""
+def estimate(program: Program, source: str) -> Estimate:
+    """The estimate of a program from its parts and its source."""
+    conditions = [test.condition for handler in program.handlers for test in handler.filter.tests.values()]
+    tests = sum(flash_of(each) + _CALL for each in conditions if not each.never)
+    bounds = sum(flash_of(check) for each in program.classes for check in each.checks)
+    dispatch = _RECEIVE + _FAMILY * len(program.families) + _CASE * len(program.classes)
     tables = _tables(program)
-    tests = sum(len(test.condition.tests) + bool(test.condition.presence) for test in _tests(program))
-    codec = 0 if program.straight else CODEC_FLASH
-    codec += ENCODER_FLASH if program.published else 0
-    straight = sum(TYPE_FLASH * len(each.fields) for each in program.classes) if program.straight else 0
-    flash = tables + codec + straight + TEST_FLASH * (tests + len(program.handlers)) + 8 * len(program.classes)
+    flash = tables + tests + bounds + dispatch + _statements(source) + runtime_flash(source)
     late = program.late * (4 + 2 * program.mask_bytes + program.wanted_bytes)
     stack = max((_event_size(program, name) for name in program.families), default=0)
-    return Estimate(flash, tables, late + 5 * len(program.families), stack)
+    return Estimate(flash, tables, late + 5 * sum(map(program.needs_table, program.families.values())), stack)
 
 
-def _tests(program: Program) -> list[CTest]:
-    return [test for handler in program.handlers for test in handler.filter.tests.values()]
+def _statements(source: str) -> int:
+    """The bytes of straight code, and of functions that learn and encode."""
+    functions = re.findall(
+        r"^(?:static )?\w+ (?:decode_type_|\w+_learn|\w+_encode)[^;{]*\{(.*?)^\}", source, re.M | re.S
+    )
+    return _STATEMENT * sum(len(re.findall(r"[;{]$", body, re.M)) for body in functions)
 
 
 def _tables(program: Program) -> int:
-    vectors = sum(6 * len(f.layout.vector) for f in program.families.values() if program.needs_table(f))
-    masks = 0 if program.straight and not program.published else 2 * program.mask_bytes * len(program.classes)
-    wanted = program.wanted_bytes * len(program.classes)
+    vectors = sum(6 * len(each.layout.vector) for each in program.families.values() if program.needs_table(each))
+    masks = 2 * program.mask_bytes * len(program.classes) if vectors else 0
+    wanted = program.wanted_bytes * len(program.classes) if program.handlers else 0
     return vectors + masks + wanted + program.constants.size + 8 * len(program.filters)
 
 
@@ -68,7 +75,7 @@ def _member_size(member: Member) -> int:
         case IntType(bits) | FloatType(bits):
             return bits // 8
         case TextType() | BytesType():
-            return POINTER + 2
+            return _POINTER + 2
         case ChoiceType(values):
             return 1 if len(values) <= 255 else 2
     return 8

@@ -27,7 +27,22 @@ from genus.targets.can._masks import condense
 
 RUNTIME = ("genus_port.h", "genus_event.h", "genus_event.c", "genus_test.c", "genus_code.h", "genus_code.c")
 """The files of the runtime that generated code needs."""
-NODE: tuple[str, ...] = ()
+NODE = (
+    "genus_frame.h",
+    "genus_segments.h",
+    "genus_segments.c",
+    "genus_clock.h",
+    "genus_clock.c",
+    "genus_node.h",
+    "genus_node_parts.h",
+    "genus_node.c",
+    "genus_membership.c",
+    "genus_binding.c",
+    "genus_channels.c",
+    "genus_queue.c",
+    "genus_calendar.c",
+    "genus_receiver.c",
+)
 """The files of the CAN node."""
 
 Codec = Literal["table", "straight"]
@@ -166,15 +181,9 @@ def generate(
         late=0 if codec == "straight" else late,
     )
     _check_publishable(program)
-    return Firmware(
-        name,
-        write_header(program),
-        write_source(program),
-        tuple(made_filters),
-        tuple(left_out),
-        estimate(program),
-        program,
-    )
+    source = write_source(program)
+    size = estimate(program, source)
+    return Firmware(name, write_header(program), source, tuple(made_filters), tuple(left_out), size, program)
 
 
 def _check_options(name: str, codec: str, late: int) -> None:

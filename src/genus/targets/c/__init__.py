@@ -15,6 +15,7 @@ from genus.model import is_event_type, name_of, pure_kind
 from genus.targets._conformance import registered_types
 from genus.targets.c._compiler import CCompiler, Constants, Member, NotOnDevice
 from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, present
+from genus.targets.c._flash import flash_of, runtime_flash
 from genus.targets.c._layout import EventLayout, layouts_of
 
 __all__ = ["CFilter", "CTest", "compile"]
@@ -53,6 +54,12 @@ class CFilter(msgspec.Struct, frozen=True):
     residual: Subscription | None
     reasons: Mapping[str, str] = {}
 
+    @property
+    def flash(self) -> int:
+        """About how many bytes of flash the conditions take on an 8-bit processor, with what they call."""
+        conditions = [test.condition for test in self.tests.values() if not test.condition.never]
+        return sum(map(flash_of, conditions)) + runtime_flash(" ".join(each.code() for each in conditions))
+
     def explain(self) -> str:
         """The conditions of each family, and what is left to the program, as text."""
         lines = [f"c: {self.subscription}"]
@@ -63,6 +70,7 @@ class CFilter(msgspec.Struct, frozen=True):
             lines += [f"    {line}" for line in tested.constants]
         lines += [] if self.tests else ["  no type of the catalog can match"]
         lines.append(f"  residual: {self.residual or 'nothing'}")
+        lines += [f"  flash: about {self.flash} bytes for these tests; RAM: none"] if self.tests else []
         return "\n".join([*lines, *(f"    {part}: {reason}" for part, reason in self.reasons.items())])
 
 
@@ -92,6 +100,7 @@ def compile(
       contents: ((e->present[0] & 0x60U) == 0x60U) && (e->lane >= 2) && genus_within32(genus_key32(e->speed), \
 1106247681L, 2139095040L)
       residual: nothing
+      flash: about 76 bytes for these tests; RAM: none
     """
     layouts = layouts_of(catalog) if layouts is None else layouts
     shared = Constants() if constants is None else constants

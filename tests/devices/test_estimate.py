@@ -1,0 +1,49 @@
+"""Estimates of flash and RAM against what a compiler for an 8-bit processor makes."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from genus.devices import Firmware
+
+from .compiled import harness_source
+from .random_system import RandomSystem
+from .test_generate import road_firmware
+from .test_generated_code import make
+
+AVR = ["-std=c99", "-Os", "-mmcu=atmega128rfa1", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+MAIN = """
+volatile uint16_t tag; volatile uint8_t size; uint8_t payload[8];
+int main(void) {{ {calls} return 0; }}
+"""
+EMPTY = 400
+"""Bytes of an empty program: vectors of interrupts and start-up code, and what the harness adds."""
+
+
+def compiled_flash(firmware: Firmware, folder: Path) -> int:
+    """The flash of a program that calls everything, without start-up code."""
+    if shutil.which("avr-gcc") is None or shutil.which("avr-size") is None:
+        pytest.skip("avr-gcc is not installed (apt: gcc-avr avr-libc)")
+    sources = [str(path) for path in firmware.write(folder) if path.suffix == ".c"]
+    name = firmware.name
+    calls = f"tag = {name}_receive(tag, payload, size);"
+    calls += f" tag = {name}_learn(payload, size);" if f"{name}_learn" in firmware.header else ""
+    handlers = harness_source(firmware).split("long run")[0]
+    (folder / "main.c").write_text(handlers + MAIN.format(calls=calls))
+    made = folder / "program.elf"
+    subprocess.run(["avr-gcc", *AVR, *sources, str(folder / "main.c"), "-o", str(made)], check=True)
+    shown = subprocess.run(["avr-size", str(made)], capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"\d+", shown.splitlines()[1])[0]) - EMPTY
+
+
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+@pytest.mark.parametrize("codec", ["table", "straight"])
+@pytest.mark.parametrize("seed", [None, 31, 32, 33])
+def test_the_estimate_of_flash_is_near(seed: int | None, codec: str, tmp_path: Path) -> None:
+    """Within a factor of 1.5: it is for choosing, not for linking."""
+    firmware = road_firmware(codec=codec) if seed is None else make(RandomSystem(seed), codec).firmware
+    flash = compiled_flash(firmware, tmp_path)
+    assert flash / 1.5 < firmware.estimate.flash < flash * 1.5
