@@ -3,7 +3,6 @@
 Every answer is compared with what the subscriptions say of the same event in Python.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -84,18 +83,23 @@ def make_device(
 def build(device: Device, folder: Path, program: str, events: Iterable[Event] = (), flags: Sequence[str] = ()) -> Path:
     """Compiles `bench/avr/PROGRAM.c` with the generated C, in the folder."""
     written = device.firmware.write(folder)
-    (folder / "handlers.h").write_text(handlers(device.firmware.header))
+    (folder / "handlers.h").write_text(handlers(device.firmware))
     (folder / "frames.h").write_text(frames([device.payload(event) for event in events], device.answers))
     sources = [file for file in written if file.suffix == ".c"]
     return compile_firmware(folder / f"{program}.elf", [SOURCES / f"{program}.c", *sources], flags)
 
 
-def handlers(header: str) -> str:
-    """A handler that sets a bit, for each that the header of a device declares."""
-    found = re.findall(r"^void (road_on_\w+)\(const (\w+) \*event\);", header, re.MULTILINE)
-    lines = ['#include "road.h"\n', "volatile uint8_t called;\n"]
-    lines += (HANDLER.format(name=name, struct=struct, bit=1 << bit) for bit, (name, struct) in enumerate(found))
-    return "\n".join(lines)
+def handlers(firmware: Firmware) -> str:
+    """The handlers of a device: each sets the bit of its subscription."""
+    program = firmware._program
+    found = (
+        HANDLER.format(
+            name=program.handler_name(handler, family), struct=f"{program.name}_{family.label}", bit=1 << handler.number
+        )
+        for handler in program.handlers
+        for family in program.families_of(handler)
+    )
+    return "\n".join(['#include "road.h"\n', "volatile uint8_t called;\n", *found])
 
 
 HANDLER = """void {name}(const {struct} *event)
