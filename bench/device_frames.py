@@ -3,7 +3,6 @@
 Every answer is compared with what the subscriptions say of the same event in Python.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +12,8 @@ from typing import Any, Literal
 from bench.simavr import SOURCES, Case, Run, Simulator, Size, compile_firmware, size
 from genus import Catalog, Event, Subscription
 from genus.can import PayloadCodec
+from genus.can._protocol.catalog_queries import CatalogIndex
+from genus.can._protocol.messages import Question, QuestionKind
 from genus.devices import Firmware, generate
 from genus_traffic.types import Category, Cleared, ConfidentLoop, Edge, Loop, Occupancy
 
@@ -32,7 +33,7 @@ NOON = datetime(2026, 11, 15, 12, 30, 15, tzinfo=UTC)
 CONTEXT: dict[str, Any] = {"time": NOON, "source": "s4", "place": "N", "deadline": NOON, "expires": NOON}
 LOOP: dict[str, Any] = {"lane": 1, "category": Category.TRUCK, "confidence": 0.875}
 EVENTS: dict[str, Event] = {
-    "2 bytes: `Cleared`, 3 predicates, 1 handler": Cleared(lane=0),
+    "2 bytes: `Cleared`, 2 predicates, 1 handler": Cleared(lane=0),
     "8 bytes: `ConfidentLoop`, 5 predicates, 3 handlers": ConfidentLoop(**LOOP),
     "31 bytes: `Cleared`, all context": Cleared(lane=0, **CONTEXT),
     "37 bytes: `ConfidentLoop`, all there is": ConfidentLoop(**CONTEXT, **LOOP),
@@ -47,6 +48,8 @@ class Device:
     catalog: Catalog
     subscriptions: Mapping[str, Subscription]
     firmware: Firmware
+    answers: tuple[bytes, ...] = ()
+    """What the broker says of types that were registered after the code was generated."""
 
     def payload(self, event: Event) -> tuple[int, bytes]:
         """The event tag and the payload of an event."""
@@ -60,29 +63,43 @@ class Device:
         return sum(1 << number for number, asked in answers if asked.accepts(type(event)) and asked.matches(event))
 
 
-def make_device(codec: Codec, types: Iterable[type[Event]] = TYPES, texts: Mapping[str, str] = SUBSCRIPTIONS) -> Device:
-    """C for some subscriptions, given as text."""
+def make_device(
+    codec: Codec,
+    types: Iterable[type[Event]] = TYPES,
+    texts: Mapping[str, str] = SUBSCRIPTIONS,
+    later: Iterable[type[Event]] = (),
+) -> Device:
+    """C for some subscriptions, given as text; some types are registered when it has been generated."""
     catalog = Catalog()
     catalog.register(*types)
     asked = {name: Subscription.parse(text) for name, text in texts.items()}
-    return Device(catalog, asked, generate(catalog, asked, name="road", codec=codec))
+    firmware = generate(catalog, asked, name="road", codec=codec)
+    catalog.register(*later)
+    broker = CatalogIndex(catalog)
+    questions = (Question(5, 1, QuestionKind.CLASS, catalog.etag(cls)) for cls in later)
+    return Device(catalog, asked, firmware, tuple(broker.answer(question) for question in questions))
 
 
 def build(device: Device, folder: Path, program: str, events: Iterable[Event] = (), flags: Sequence[str] = ()) -> Path:
     """Compiles `bench/avr/PROGRAM.c` with the generated C, in the folder."""
     written = device.firmware.write(folder)
-    (folder / "handlers.h").write_text(handlers(device.firmware.header))
-    (folder / "frames.h").write_text(frames([device.payload(event) for event in events]))
+    (folder / "handlers.h").write_text(handlers(device.firmware))
+    (folder / "frames.h").write_text(frames([device.payload(event) for event in events], device.answers))
     sources = [file for file in written if file.suffix == ".c"]
     return compile_firmware(folder / f"{program}.elf", [SOURCES / f"{program}.c", *sources], flags)
 
 
-def handlers(header: str) -> str:
-    """A handler that sets a bit, for each that the header of a device declares."""
-    found = re.findall(r"^void (road_on_\w+)\(const (\w+) \*event\);", header, re.MULTILINE)
-    lines = ['#include "road.h"\n', "volatile uint8_t called;\n"]
-    lines += (HANDLER.format(name=name, struct=struct, bit=1 << bit) for bit, (name, struct) in enumerate(found))
-    return "\n".join(lines)
+def handlers(firmware: Firmware) -> str:
+    """The handlers of a device: each sets the bit of its subscription."""
+    program = firmware._program
+    found = (
+        HANDLER.format(
+            name=program.handler_name(handler, family), struct=f"{program.name}_{family.label}", bit=1 << handler.number
+        )
+        for handler in program.handlers
+        for family in program.families_of(handler)
+    )
+    return "\n".join(['#include "road.h"\n', "volatile uint8_t called;\n", *found])
 
 
 HANDLER = """void {name}(const {struct} *event)
@@ -93,8 +110,9 @@ HANDLER = """void {name}(const {struct} *event)
 """
 
 
-def frames(payloads: list[tuple[int, bytes]]) -> str:
-    """Event tags and payloads as a table in flash."""
+def frames(payloads: list[tuple[int, bytes]], answers: Sequence[bytes] = ()) -> str:
+    """Event tags and payloads as a table in flash; answers of the broker come first, without an event tag."""
+    payloads = [*((0, answer) for answer in answers), *payloads]
     rows = (f"    {{{etag}U, {len(data)}U, {{{', '.join(map(str, data))}}}}}," for etag, data in payloads)
     return "\n".join(
         [
@@ -111,16 +129,15 @@ def frames(payloads: list[tuple[int, bytes]]) -> str:
 def measure(
     device: Device, simulator: Simulator, folder: Path, events: Iterable[Event], profile: bool = False
 ) -> tuple[list[Case], Run]:
-    """A measurement per event; AssertionError if other handlers were called than match it in Python."""
+    """A measurement per answer of the broker and per event.
+
+    AssertionError if an answer is not learnt, or other handlers are called than match an event in Python.
+    """
     events = list(events)
     run = simulator.run(build(device, folder, "frames", events), profile)
-    wrong = [
-        (event, case.result)
-        for event, case in zip(events, run.cases, strict=True)
-        if case.result != device.matching(event)
-    ]
-    if wrong:
-        raise AssertionError(f"wrong handlers: {wrong}")
+    expected = [*(1 for _ in device.answers), *map(device.matching, events)]
+    if [case.result for case in run.cases] != expected:
+        raise AssertionError(f"wrong handlers: {run.cases} instead of {expected}")
     return list(run.cases), run
 
 

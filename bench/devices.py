@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import device_codes
-from bench.device_frames import EVENTS, Codec, make_device, measure, program_size
+from bench.device_frames import EVENTS, LOOP, SUBSCRIPTIONS, TYPES, Codec, make_device, measure, program_size
 from bench.device_nanopb import Nanopb
 from bench.simavr import Case, MissingTool, Simulator, Size, functions, microseconds, temporary_folder
 from bench.timing import markdown
-from genus import Event, Maybe, UInt8
+from genus import Event, UInt8
+from genus_traffic.types import ConfidentLoop
 
 CODECS: tuple[Codec, ...] = ("table", "straight")
 GROWTH = (5, 20, 100)
-OPTIONAL: Any = Maybe[UInt8]
+OPTIONAL: Any = UInt8 | None
 
 
 def codes_table() -> str:
@@ -33,11 +34,16 @@ def frames_tables() -> tuple[str, str]:
         folder = Path(name)
         simulator, nanopb = Simulator(folder), Nanopb(folder)
         found = [_measured(codec, simulator, folder) for codec in CODECS]
+        learning, learnt = _measured_later(simulator, folder)
         loop, everything = nanopb.measure(simulator)
         theirs = nanopb.program_size()
     by_nanopb = dict(zip(EVENTS, ["", _time(loop), "", _time(everything)], strict=True))
     rows = [
         [label, *(_time(each.cases[place]) for each in found), by_nanopb[label]] for place, label in enumerate(EVENTS)
+    ]
+    rows += [
+        ["8 bytes: `ConfidentLoop`, learnt in the field, 3 predicates, 2 handlers", _time(learnt), "", ""],
+        ["learning it from the broker's answer", _time(learning), "", ""],
     ]
     every = [*(each.size for each in found), theirs]
     stacks = [*(max(case.stack for case in each.cases) for each in found), max(loop.stack, everything.stack)]
@@ -68,6 +74,15 @@ def _measured(codec: Codec, simulator: Simulator, folder: Path) -> Measured:
     device = make_device(codec)
     cases, _ = measure(device, simulator, folder, EVENTS.values())
     return Measured(cases, program_size(device, folder), program_size(device, folder, learning=True))
+
+
+def _measured_later(simulator: Simulator, folder: Path) -> tuple[Case, Case]:
+    """Learning a type that is registered after the code was generated, and an event of it."""
+    known = [cls for cls in TYPES if cls is not ConfidentLoop]
+    asked = {name: text for name, text in SUBSCRIPTIONS.items() if "ConfidentLoop" not in text}
+    device = make_device("table", known, asked, later=[ConfidentLoop])
+    (learning, learnt), _ = measure(device, simulator, folder, [ConfidentLoop(**LOOP)])
+    return learning, learnt
 
 
 def growth_table() -> str:

@@ -247,7 +247,7 @@ def _type_of(program: Program) -> str:
     return "\n".join(
         [
             comment("The type of an event tag, whatever its bits of tagged attributes are."),
-            "static uint8_t type_of(uint16_t etag)",
+            "static GENUS_BY_COMPARISON uint8_t type_of(uint16_t etag)",
             "{",
             *lines,
             *(_late_look_up() if program.late else []),

@@ -1,4 +1,4 @@
-"""Straight code: a function for each class that reads its payload without tables."""
+"""Straight code: functions that read payloads without tables, one for all classes with the same attributes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -16,18 +16,27 @@ def write_decoders(program: Program) -> Iterator[str]:
     """The functions of all classes, and one per family that chooses among them."""
     for family in program.received_families:
         classes = [each for each in program.classes_of(family) if any(program.wanted(each))]
-        for cls in classes:
-            yield _decoder(program, family, cls)
-        yield _choose(program, family, classes)
+        alike = _with_equal_attributes(classes)
+        for first, *_ in alike:
+            yield _decoder(program, family, first)
+        yield _choose(program, family, alike)
 
 
-def _choose(program: Program, family: DeviceFamily, classes: Sequence[DeviceClass]) -> str:
+def _with_equal_attributes(classes: Sequence[DeviceClass]) -> list[list[DeviceClass]]:
+    """Classes of a family that have and require the same attributes: their payloads are read by the same code."""
+    found: dict[tuple[bytes, bytes], list[DeviceClass]] = {}
+    for each in classes:
+        found.setdefault((each.mask("required"), each.mask("declared")), []).append(each)
+    return list(found.values())
+
+
+def _choose(program: Program, family: DeviceFamily, alike: Sequence[Sequence[DeviceClass]]) -> str:
     cases = [
         line
-        for each in classes
+        for classes in alike
         for line in (
-            f"    case {program.type_name(each)}:",
-            f"        return decode_type_{each.label}(e, etag, payload, size);",
+            *(f"    case {program.type_name(each)}:" for each in classes),
+            f"        return decode_type_{classes[0].label}(e, etag, payload, size);",
         )
     ]
     return "\n".join(

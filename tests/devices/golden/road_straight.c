@@ -486,7 +486,7 @@ static genus_status receive_lamp(uint8_t type, uint16_t etag, const uint8_t *pay
 }
 
 /* The type of an event tag, whatever its bits of tagged attributes are. */
-static uint8_t type_of(uint16_t etag)
+static GENUS_BY_COMPARISON uint8_t type_of(uint16_t etag)
 {
     switch (etag) {
     case 0x2010U:

@@ -10,6 +10,12 @@
 #ifdef __AVR__
 #include <avr/pgmspace.h>
 #define GENUS_ROM PROGMEM
+#ifndef __clang__
+/* For functions that choose constants by a switch: gcc makes a table of it, and puts that into RAM. */
+#define GENUS_BY_COMPARISON __attribute__((optimize("no-tree-switch-conversion")))
+#else
+#define GENUS_BY_COMPARISON
+#endif
 
 static inline uint8_t genus_rom_u8(const void *at)
 {
@@ -33,6 +39,7 @@ static inline void genus_rom_copy(void *to, const void *from, size_t size)
 
 #else
 #define GENUS_ROM
+#define GENUS_BY_COMPARISON
 
 static inline uint8_t genus_rom_u8(const void *at)
 {
