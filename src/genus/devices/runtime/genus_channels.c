@@ -88,7 +88,7 @@ void genus_node_withdraw(genus_node *node, uint8_t channel, genus_time now)
     leave_calendar(node, channel);
     state->state = GENUS_STATE_REFUSED;
     state->refusal = (uint8_t)GENUS_REFUSED_WITHDRAWN;
-    state->is_announced = false;
+    state->announced = 0U;
     if (was_ready) {
         report_last(node, channel);
     }

@@ -460,16 +460,17 @@ static void receive_follow_up(genus_clock *clock, const genus_frame *frame, genu
         clock->drops.unpaired++;
         return;
     }
+    master->has_paired = true;
+    master->paired = master->sequence;
+    master->unpaired = 0U;
     sample.local = master->sync_local;
     sample.global = time_in(frame, master->era);
     if ((sample.global < EARLIEST) || (sample.global > LATEST)) {
         clock->drops.malformed++;
-        return;
+        master->chained = 0U; /* it contradicts all others */
+    } else {
+        evaluate(clock, master, &sample, now);
     }
-    master->has_paired = true;
-    master->paired = master->sequence;
-    master->unpaired = 0U;
-    evaluate(clock, master, &sample, now);
 }
 
 static bool is_well_formed(const genus_frame *frame)

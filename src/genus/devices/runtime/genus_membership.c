@@ -331,7 +331,9 @@ static void receive_heartbeat(genus_node *node, const genus_frame *frame)
         genus_report_soon(node);
     }
     if (node->needs_broker) {
-        genus_binding_heartbeat(node, is_roll_call, is_other, is_other_epoch);
+        genus_binding_heartbeat(node, is_roll_call, is_other || !node->has_asked_broker,
+                                is_other_epoch && node->has_asked_broker);
+        node->has_asked_broker = true;
     }
 }
 

@@ -140,10 +140,6 @@ static void init_channels(genus_node *node)
         const genus_channel *const spec = &node->config->channels[index];
         node->channels[index].slot = GENUS_NO_CHANNEL;
         node->channels[index].etag = spec->etag;
-        node->channels[index].is_segmented = (spec->largest == 0U) || (spec->largest > GENUS_FRAME_BYTES);
-    }
-    for (index = 0U; index < GENUS_SUBJECTS; index++) {
-        node->subject_segmented[index] = -1;
     }
 }
 

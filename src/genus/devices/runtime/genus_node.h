@@ -228,10 +228,10 @@ typedef struct {
     uint8_t transfer;
     uint8_t waiting;
     uint8_t slot; /* GENUS_NO_CHANNEL if it is not in the calendar */
+    uint8_t announced; /* in this order, from 1 on; 0: not */
     bool is_segmented;
     bool is_reporting;
     bool is_signing;
-    bool is_announced;
     bool has_published_at;
     bool has_objection;
 } genus_tx_channel;
@@ -309,12 +309,15 @@ typedef struct {
 typedef struct {
     genus_time retry_at;
     uint32_t message;
+    uint32_t order; /* requests are made in this order */
     uint16_t half_etag;
+    uint16_t etag; /* of the channel that the broker knows; 0: it was not announced yet */
     uint8_t state;
     uint8_t attempts;
     uint8_t half_flags;
     uint8_t told;
     bool has_half;
+    bool is_segmented;
 } genus_request;
 
 /* State: what was received from one node with one event tag. */
@@ -404,9 +407,8 @@ typedef struct {
     genus_time delay_until;
     genus_time quiet_at;
     bool has_announced_all;
+    bool has_asked_broker; /* a broker was heard since one is needed */
     bool has_asked_all;
-    uint16_t subject_etag[GENUS_SUBJECTS]; /* 0: not bound */
-    int8_t subject_segmented[GENUS_SUBJECTS];
     /* questions and answers */
     genus_transfer answer;
     genus_segment_counts answer_segments;

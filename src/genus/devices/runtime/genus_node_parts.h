@@ -10,7 +10,6 @@
 #define GENUS_MESSAGE_SIGNATURE 2U
 #define GENUS_MESSAGE_ANSWER 3U
 #define GENUS_MESSAGE_RECOVERY 4U
-#define GENUS_MESSAGE_ANNOUNCE 5U
 
 /* What follows a signature or a report that was sent. */
 #define GENUS_THEN_NOTHING 0U
@@ -62,7 +61,7 @@ uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kin
                          uint8_t follow);
 uint32_t genus_queue_send(genus_node *node, const genus_frame *frame);
 void genus_queue_remove(genus_node *node, uint32_t serial);
-bool genus_queue_has_announcement(const genus_node *node, uint8_t channel);
+bool genus_queue_has(const genus_node *node, const genus_frame *frame);
 genus_outgoing *genus_queue_reserve(genus_node *node);
 void genus_queue_add_event(genus_node *node, genus_outgoing *event);
 void genus_queue_frame_sent(genus_node *node, const genus_frame *frame);
@@ -145,6 +144,7 @@ void genus_binding_wake(genus_node *node);
 void genus_receiver_event(genus_node *node, const genus_frame *frame);
 void genus_receiver_report(genus_node *node, const genus_frame *frame);
 void genus_receiver_announcement(genus_node *node, const genus_frame *frame);
+void genus_receiver_set_format(genus_node *node, uint16_t etag, bool is_segmented);
 bool genus_receiver_wants(const genus_node *node, uint16_t etag);
 void genus_receiver_deliver(genus_node *node, const genus_received *event);
 void genus_questions_join(genus_node *node);

@@ -73,13 +73,13 @@ void genus_queue_remove(genus_node *node, uint32_t serial)
     node->queue.is_changed = true;
 }
 
-bool genus_queue_has_announcement(const genus_node *node, uint8_t channel)
+bool genus_queue_has(const genus_node *node, const genus_frame *frame)
 {
     bool found = false;
     uint8_t place;
     for (place = 0U; place < GENUS_MESSAGES; place++) {
         const genus_message *const message = &node->queue.messages[place];
-        if ((message->serial != 0U) && (message->kind == GENUS_MESSAGE_ANNOUNCE) && (message->index == channel)) {
+        if ((message->serial != 0U) && genus_same_frame(&message->frame, frame)) {
             found = true;
         }
     }

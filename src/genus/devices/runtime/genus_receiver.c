@@ -65,13 +65,24 @@ static int8_t planned_format(const genus_node *node, uint8_t sender, uint16_t et
 /* Whether the events of a node come in segments, before it said so: as the broker or the calendar knows it. */
 static int8_t known_format(const genus_node *node, uint8_t sender, uint16_t etag)
 {
-    uint8_t subject;
-    for (subject = 0U; subject < node->config->subject_count; subject++) {
-        if ((node->subject_etag[subject] == etag) && (node->subject_segmented[subject] >= 0)) {
-            return node->subject_segmented[subject];
+    uint8_t index;
+    for (index = 0U; index < GENUS_REQUESTS; index++) {
+        if ((node->requests[index].etag == etag) && (etag != 0U)) {
+            return node->requests[index].is_segmented ? 1 : 0;
         }
     }
     return planned_format(node, sender, etag);
+}
+
+/* The broker says whether the events of a channel come in segments. */
+void genus_receiver_set_format(genus_node *node, uint16_t etag, bool is_segmented)
+{
+    uint8_t index;
+    for (index = 0U; index < GENUS_PUBLISHERS; index++) {
+        if (node->publishers[index].etag == etag) {
+            node->publishers[index].segmented = is_segmented ? 1 : 0;
+        }
+    }
 }
 
 /* What is known of a publisher; the one that was silent longest is forgotten for it. */
