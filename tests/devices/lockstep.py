@@ -26,7 +26,7 @@ from genus.can._protocol.messages import (
     Supply,
 )
 from genus.can._protocol.time_service import follow_up_frame, sync_frame
-from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag
+from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Identifier, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.can._wire.segments import split_payload
 from genus.catalog import Catalog
@@ -71,6 +71,8 @@ class Lockstep:
         slots = tuple(slots)
         self.events: dict[str, list[Event]] = {"python": [], "c": []}
         self.mailboxes: list[Frame | None] = [None, None]
+        self._python_frames: dict[Frame, Frame] = {}
+        """The frames in the mailboxes as the Python node knows them, which compares by identity."""
         self.compared = self.loaded = 0
         self.now = 0
         self.python = Node(
@@ -186,15 +188,13 @@ class Lockstep:
     # -- comparing ---------------------------------------------------------------------------------------------------
 
     def _own(self, node: Node | CNode, frame: Frame) -> Frame:
-        """The frame as the Python node knows it, which compares by identity."""
+        """The frame as a node knows it."""
         return self._python_frames.get(frame, frame) if node is self.python else frame
 
     def _both(self, now: int, call: Callable[[Node | CNode], object], what: object = "") -> None:
         call(self.python)
         call(self.c)
         self._compare(now, what)
-
-    _python_frames: dict[Frame, Frame] = {}
 
     def _compare(self, now: int, what: object) -> None:
         self.now = now
@@ -290,7 +290,7 @@ class RandomBus:
             self._any,
         )
         frame = self.random.choice(makers)(now)
-        damaged = self.random.random() < 0.1 and frame.etag not in CONSISTENT
+        damaged = self.random.random() < 0.1 and frame.etag not in CONSISTENT and frame.priority
         return self._damage(frame) if damaged else frame
 
     def _damage(self, frame: Frame) -> Frame:
@@ -364,7 +364,10 @@ class RandomBus:
             pieces = split_payload(random.randbytes(random.randrange(1, 30)), random.randrange(32))
             self._pending += [Frame(identifier, piece) for piece in pieces[1:] if random.random() < 0.97]
             return Frame(identifier, pieces[0])
-        frame = Frame(identifier, random.randbytes(random.choice((8, 8, 8, random.randrange(9)))))
+        data = random.randbytes(random.choice((8, 8, 8, random.randrange(9))))
+        if identifier >> PRIORITY_SHIFT == Priority.HARD:  # one that a C node can decode, which it does at the deadline
+            data = bytes((random.randrange(8) << 5,)) + random.randbytes(7)
+        frame = Frame(identifier, data)
         self._pending += [frame] if random.random() < 0.1 else []
         return frame
 

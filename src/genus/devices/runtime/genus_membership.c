@@ -194,7 +194,7 @@ static void receive_claim(genus_node *node, const genus_frame *frame)
     if (!is_system(frame) || is_zero(frame->data)) {
         node->drops.malformed++;
     } else if ((order == 0) || ((number == node->number) && (order < 0))) {
-        genus_tell_about(node, GENUS_NOTICE_NUMBER_CONFLICT, number, 0U, 0U, node->now);
+        genus_tell_about(node, GENUS_NOTICE_NUMBER_CONFLICT, number, 0U, (order == 0) ? 1U : 0U, node->now);
         defend(node);
     } else if ((number == node->number) && (number != 0U)) {
         forget_number(node);

@@ -118,7 +118,7 @@ typedef struct {
 typedef enum {
     GENUS_NOTICE_CONFIGURED,      /* the node has the number `node` */
     GENUS_NOTICE_NUMBER_LOST,     /* another node has it; a new one is asked for */
-    GENUS_NOTICE_NUMBER_CONFLICT, /* another node claims the number or has the uid; it is kept */
+    GENUS_NOTICE_NUMBER_CONFLICT, /* another node claims the number; `count` 1 if it has this node's uid */
     GENUS_NOTICE_NO_NUMBER_FREE,
     GENUS_NOTICE_READY,           /* events of `channel` can be published */
     GENUS_NOTICE_NOT_BOUND,       /* `channel` or subject cannot be used; `count` is a genus_refusal */
