@@ -218,8 +218,8 @@ class Lockstep:
         times = [(node.time.global_time(now), node.time.precision(now)) for node in (self.python, self.c)]
         if times[0] != times[1]:
             raise Disagreement(f"{what} at {now}: global time and precision {times}")
-        for each in self.events.values():
-            each.clear()
+        for events in self.events.values():
+            events.clear()
         for mailbox, identifier, data in sent[0]:
             self.mailboxes[mailbox] = None if identifier is None else Frame(identifier, data)
         self._python_frames = {frame: mine for frame, mine in self._python_frames.items() if frame in self.mailboxes}
@@ -333,7 +333,7 @@ class RandomBus:
             Question(random.randrange(1, 127), number or 1, QuestionKind.LAYOUT, self._etag()),
         )
         weights = (4, 2, 4, 4, 1, 4, 2, 1)
-        return random.choices(messages, weights)[0].frame()  # type: ignore[no-any-return, attr-defined]
+        return random.choices(messages, weights)[0].frame()
 
     def _binding(self, now: int) -> Frame:
         """The reply of the broker to a request."""
@@ -360,12 +360,13 @@ class RandomBus:
     def _event(self, now: int) -> Frame:
         random = self.random
         identifier = Identifier(random.choice((0, 0, 3, 100, 254, 255)), random.randrange(1, 14), self._etag()).pack()
-        if random.random() < 0.3:
+        is_hard = identifier >> PRIORITY_SHIFT == Priority.HARD
+        if random.random() < 0.3 and not is_hard:
             pieces = split_payload(random.randbytes(random.randrange(1, 30)), random.randrange(32))
             self._pending += [Frame(identifier, piece) for piece in pieces[1:] if random.random() < 0.97]
             return Frame(identifier, pieces[0])
         data = random.randbytes(random.choice((8, 8, 8, random.randrange(9))))
-        if identifier >> PRIORITY_SHIFT == Priority.HARD:  # one that a C node can decode, which it does at the deadline
+        if is_hard:  # one that a C node can decode, which it does at the deadline
             data = bytes((random.randrange(8) << 5,)) + random.randbytes(7)
         frame = Frame(identifier, data)
         self._pending += [frame] if random.random() < 0.1 else []

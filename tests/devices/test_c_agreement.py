@@ -12,6 +12,7 @@ from genus.can._machine import Call, Load
 from genus.can._node.node import Node
 from genus.can._plan import load_system
 from genus.can._protocol.messages import QosClass, Supply
+from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._wire.frame import Frame, subject_uid
 from genus.can._world.outcome import Outcome
 from genus.model import Event, name_of
@@ -26,7 +27,7 @@ MASTER = "monitor"
 OTHERS = tuple(name for name in SETTING.system.nodes if name != MASTER)
 """All stations but the only one that may be the time master."""
 
-Trace = list[tuple[object, ...]]
+Trace = list[tuple[int, int, int, str, FrameOutcome]]
 
 
 def run(names: tuple[str, ...], *faults: str, **options: Any) -> tuple[Trace, Outcome]:
@@ -53,7 +54,7 @@ def assert_same(*faults: str, **options: Any) -> None:
     assert outcome.channels == expected.channels
 
 
-FAULTS = {
+FAULTS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "without faults": ((), {}),
     "errors": (("errors p=0.1",), {}),
     "duplicates": (("duplicates p=0.1",), {}),
