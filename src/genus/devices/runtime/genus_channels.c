@@ -400,19 +400,16 @@ static uint16_t answer_size(const genus_node *node)
 /* Begin with the next layout that was asked for; returns whether there is one. */
 static bool begin_layout(genus_node *node)
 {
-    uint8_t channel;
-    for (channel = 0U; channel < node->config->channel_count; channel++) {
-        const uint32_t bit = (uint32_t)1U << channel;
-        if ((node->layouts_waiting & bit) != 0U) {
-            node->layouts_waiting &= ~bit;
-            node->layout_channel = channel;
-            node->layout_position = 0U;
-            node->layout_transfer = (uint8_t)((node->layout_transfer + 1U) & 31U);
-            return true;
-        }
+    if (node->layouts_waiting == 0U) {
+        node->layout_channel = GENUS_NO_CHANNEL;
+        return false;
     }
-    node->layout_channel = GENUS_NO_CHANNEL;
-    return false;
+    node->layout_channel = node->layouts[0];
+    node->layouts_waiting--;
+    (void)memmove(&node->layouts[0], &node->layouts[1], node->layouts_waiting);
+    node->layout_position = 0U;
+    node->layout_transfer = (uint8_t)((node->layout_transfer + 1U) & 31U);
+    return true;
 }
 
 static void send_layout(genus_node *node)
@@ -435,7 +432,13 @@ void genus_layout_ask(genus_node *node, uint8_t channel)
     if ((node->config->channels[channel].layout_size == 0U) || (node->config->calls.layout_byte == NULL)) {
         return;
     }
-    node->layouts_waiting |= (uint32_t)1U << channel;
+    if (memchr(node->layouts, channel, node->layouts_waiting) == NULL) {
+        if (node->layouts_waiting >= GENUS_LAYOUTS) {
+            return;
+        }
+        node->layouts[node->layouts_waiting] = channel;
+        node->layouts_waiting++;
+    }
     if ((node->layout_message == 0U) && (node->layout_at == GENUS_NEVER)) {
         send_layout(node);
     }

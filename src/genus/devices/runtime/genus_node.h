@@ -29,7 +29,7 @@ extern "C" {
 /* -- capacities ---------------------------------------------------------------------------------- */
 
 #ifndef GENUS_CHANNELS
-#define GENUS_CHANNELS 4 /* that the node publishes; at most 32 */
+#define GENUS_CHANNELS 4 /* that the node publishes */
 #endif
 #ifndef GENUS_SUBJECTS
 #define GENUS_SUBJECTS 4 /* types that it subscribes to */
@@ -63,6 +63,7 @@ extern "C" {
 /* A claim twice, four requests, questions, an answer and an empty report; three messages of every channel. */
 #define GENUS_MESSAGES ((4 * GENUS_CHANNELS) + GENUS_QUESTIONS + 9)
 #define GENUS_REPLACED 4
+#define GENUS_LAYOUTS 4 /* questions for layouts that wait; nodes repeat those that are dropped */
 #define GENUS_NO_CHANNEL 0xFFU
 
 /* The mailboxes of the controller: hard frames, and all others. The frame that would win is sent first. */
@@ -414,7 +415,8 @@ typedef struct {
     genus_segment_counts answer_segments;
     uint8_t answer_buffer[GENUS_ANSWER_BYTES];
     uint8_t next_question;
-    uint32_t layouts_waiting; /* bits of channels */
+    uint8_t layouts[GENUS_LAYOUTS]; /* channels whose layout was asked for, in order */
+    uint8_t layouts_waiting;
     uint16_t layout_position;
     uint8_t layout_channel;
     uint8_t layout_transfer;
