@@ -1,7 +1,8 @@
-/* The binding protocol (COSMIC, FAMOUSO): event tags for the subjects of a node, and its announcements.
+/* The binding protocol (COSMIC, FAMOUSO): event tags for the subjects of a node, and its
+ * announcements.
  *
- * A request is one frame, the reply two, which must both fit a request of this node. At most four requests are
- * pending. A node that has just got its number waits until other nodes have theirs. */
+ * A request is one frame, the reply two, which must both fit a request of this node. At most four
+ * requests are pending. A node that has just got its number waits until other nodes have theirs. */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ static void wait(genus_request *request)
     request->retry_at = GENUS_NEVER;
 }
 
-/* -- requests ------------------------------------------------------------------------------------ */
+/* -- requests ---------------------------------------------------------------------------------- */
 
 static void send(genus_node *node, uint8_t index)
 {
@@ -119,7 +120,8 @@ void genus_binding_ask(genus_node *node, uint8_t index)
 {
     genus_request *const request = &node->requests[index];
     if (!node->needs_broker) {
-        request->state = BOUND; /* by the tables; the broker is asked if the planned number is lost */
+        request->state =
+            BOUND; /* by the tables; the broker is asked if the planned number is lost */
     } else if ((request->state != WAITING) && (request->state != ASKED)) {
         if (!is_pending(request)) {
             node->queue.last_order++;
@@ -150,8 +152,10 @@ static void give_up(genus_node *node, uint8_t index, uint8_t state, genus_refusa
     if (index < GENUS_SUBJECTS) {
         genus_tell_about(node, GENUS_NOTICE_NOT_BOUND, 0U, index, (uint16_t)reason, node->now);
     } else if (node->channels[index - GENUS_SUBJECTS].state == GENUS_STATE_BINDING) {
-        /* it stays in this state: a broker that starts later, or a catalog that grows, may bind it */
-        genus_tell(node, GENUS_NOTICE_NOT_BOUND, (uint8_t)(index - GENUS_SUBJECTS), 0U, (uint16_t)reason, node->now);
+        /* it stays in this state: a broker that starts later, or a catalog that grows, may bind it
+         */
+        genus_tell(node, GENUS_NOTICE_NOT_BOUND, (uint8_t)(index - GENUS_SUBJECTS), 0U,
+                   (uint16_t)reason, node->now);
     } else {
         /* the channel is not affected */
     }
@@ -197,7 +201,7 @@ void genus_binding_wake(genus_node *node)
     ask_more(node);
 }
 
-/* -- announcements ------------------------------------------------------------------------------- */
+/* -- announcements ----------------------------------------------------------------------------- */
 
 static void announce(genus_node *node, uint8_t channel)
 {
@@ -240,7 +244,8 @@ static uint8_t next_announced(const genus_node *node, uint8_t after)
     uint8_t index;
     for (index = 0U; index < node->config->channel_count; index++) {
         const uint8_t order = node->channels[index].announced;
-        if ((order > after) && ((found == GENUS_NO_CHANNEL) || (order < node->channels[found].announced))) {
+        if ((order > after) &&
+            ((found == GENUS_NO_CHANNEL) || (order < node->channels[found].announced))) {
             found = index;
         }
     }
@@ -256,7 +261,7 @@ static void announce_all(genus_node *node)
     }
 }
 
-/* -- membership ---------------------------------------------------------------------------------- */
+/* -- membership -------------------------------------------------------------------------------- */
 
 void genus_binding_leave(genus_node *node)
 {
@@ -313,9 +318,11 @@ void genus_binding_quiet(genus_node *node)
 }
 
 /* A broker is present: repeat unanswered requests, and refused ones if its catalog is new. */
-void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other, bool is_other_epoch)
+void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other,
+                             bool is_other_epoch)
 {
-    const bool is_rested = !node->has_announced_all || ((node->now - node->announced_at) >= ANNOUNCE_PAUSE_NS);
+    const bool is_rested =
+        !node->has_announced_all || ((node->now - node->announced_at) >= ANNOUNCE_PAUSE_NS);
     uint8_t index;
     for (index = 0U; index < GENUS_REQUESTS; index++) {
         genus_request *const request = &node->requests[index];
@@ -333,10 +340,11 @@ void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other,
     ask_more(node);
 }
 
-/* -- replies ------------------------------------------------------------------------------------- */
+/* -- replies ----------------------------------------------------------------------------------- */
 
 /* Why a channel cannot be used as it is bound; 0 if it can. */
-static uint8_t why_not(const genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos, bool is_segmented)
+static uint8_t why_not(const genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos,
+                       bool is_segmented)
 {
     const genus_channel *const spec = &node->config->channels[channel];
     uint8_t reason = 0U;
@@ -351,7 +359,8 @@ static uint8_t why_not(const genus_node *node, uint8_t channel, uint16_t etag, u
     return reason;
 }
 
-static void channel_bound(genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos, bool is_segmented)
+static void channel_bound(genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos,
+                          bool is_segmented)
 {
     genus_tx_channel *const state = &node->channels[channel];
     const uint8_t reason = why_not(node, channel, etag, qos, is_segmented);
@@ -376,7 +385,8 @@ static void complete(genus_node *node, uint8_t index, uint16_t etag, uint8_t fla
     const uint8_t qos = (uint8_t)(flags >> 5);
     const bool is_segmented = ((flags >> 4) & 1U) != 0U;
     if (etag == 0U) {
-        const bool is_known = (flags >= (uint8_t)GENUS_REFUSED_UNKNOWN) && (flags <= (uint8_t)GENUS_REFUSED_EXHAUSTED);
+        const bool is_known = (flags >= (uint8_t)GENUS_REFUSED_UNKNOWN) &&
+                              (flags <= (uint8_t)GENUS_REFUSED_EXHAUSTED);
         give_up(node, index, REFUSED, is_known ? (genus_refusal)flags : GENUS_REFUSED_UNKNOWN);
         return;
     }
@@ -394,7 +404,8 @@ static void complete(genus_node *node, uint8_t index, uint16_t etag, uint8_t fla
     }
 }
 
-/* A reply about a channel that is announced: its first publisher may have announced it differently. */
+/* A reply about a channel that is announced: its first publisher may have announced it differently.
+ */
 static void check_class(genus_node *node, uint8_t channel, uint16_t etag, uint8_t flags)
 {
     const genus_tx_channel *const state = &node->channels[channel];
