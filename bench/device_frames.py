@@ -72,7 +72,8 @@ def make_device(
     """C for some subscriptions, given as text; some types are registered when it has been generated."""
     catalog = Catalog()
     catalog.register(*types)
-    asked = {name: Subscription.parse(text) for name, text in texts.items()}
+    known = [catalog.declare(name) for name in catalog.types]
+    asked = {name: Subscription.parse(text, known) for name, text in texts.items()}
     firmware = generate(catalog, asked, name="road", codec=codec)
     catalog.register(*later)
     broker = CatalogIndex(catalog)
