@@ -1,4 +1,4 @@
-"""Networks: buses between processes, over zenoh and over MQTT, and gateways between them."""
+"""Networks: buses between processes, over zenoh, MQTT and CoAP, and gateways between them."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from genus.net._link.netlink import NetLink
     from genus.net._link.presence import Participant
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
-    from genus.net._open import open_ipc, open_mqtt, open_mqtts, open_zenoh
+    from genus.net._open import open_coap, open_coaps, open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
     from genus.net._troubles import EventsLate, EventsLost
@@ -61,6 +61,8 @@ __all__ = [
     "bus_metrics",
     "event_id",
     "load_gateway",
+    "open_coap",
+    "open_coaps",
     "open_ipc",
     "open_mqtt",
     "open_mqtts",
@@ -88,7 +90,7 @@ if not TYPE_CHECKING:
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
         _link__netlink="NetLink",
         _link__presence="Participant",
-        _open="open_ipc open_mqtt open_mqtts open_zenoh",
+        _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
         _transport="Abilities Receiver Sender Sending Transport",
         _troubles="EventsLate EventsLost",

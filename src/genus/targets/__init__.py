@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.targets import arrow, can, dispatch, index, python, spark, topics
+    from genus.targets import arrow, can, coap, dispatch, index, python, spark, topics
     from genus.targets._compiler import support_matrix
     from genus.targets.arrow import ArrowFilter
     from genus.targets.can import CanFilter
+    from genus.targets.coap import CoapFilter
     from genus.targets.dispatch import ClassDispatcher
     from genus.targets.index import SubscriptionIndex
     from genus.targets.python import PythonFilter
@@ -25,12 +26,14 @@ __all__ = [
     "ArrowFilter",
     "CanFilter",
     "ClassDispatcher",
+    "CoapFilter",
     "PythonFilter",
     "SparkFilter",
     "SubscriptionIndex",
     "TopicFilter",
     "arrow",
     "can",
+    "coap",
     "dispatch",
     "index",
     "python",
@@ -45,6 +48,7 @@ if not TYPE_CHECKING:
         _compiler="support_matrix",
         arrow="arrow ArrowFilter",
         can="can CanFilter",
+        coap="coap CoapFilter",
         dispatch="dispatch ClassDispatcher",
         index="index SubscriptionIndex",
         python="python PythonFilter",
