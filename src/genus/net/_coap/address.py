@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -71,7 +71,7 @@ def parse_coap_address(rest: str, secure: bool = False) -> CoapOptions:
     Place(host='127.0.0.1', port=5700)
     >>> parse_coap_address("//host?lisen=x")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    genus.errors.BusError: coap://host: there is no option 'lisen'; did you mean 'listen'? known are listen, catalog, ...
+    genus.errors.BusError: coap://host: there is no option 'lisen'; did you mean 'listen'? known are listen, ...
     """
     scheme, default = ("coaps", SECURE_PORT) if secure else ("coap", PORT)
     place, _, query = rest.partition("?")
@@ -88,8 +88,8 @@ def parse_coap_address(rest: str, secure: bool = False) -> CoapOptions:
     numbers = {name: _number(shown, name, given[name]) for name in _NUMBERS if name in given}
     files = {name: Path(given[name]) for name in ("catalog", "credentials") if name in given}
     push = tuple(filter(None, given.get("push", "").split(",")))
-    parts: dict[str, object] = {**spans, **numbers, **files, "push": push}
-    return CoapOptions(servers, listen, secure, **parts)  # type: ignore[arg-type]
+    parts: Any = {**spans, **numbers, **files, "push": push}
+    return CoapOptions(servers, listen, secure, **parts)
 
 
 def _options(shown: str, query: str) -> dict[str, str]:

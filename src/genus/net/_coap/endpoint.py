@@ -19,6 +19,7 @@ from aiocoap.message import UndecidedRemote
 from aiocoap.messagemanager import MessageManager
 from aiocoap.numbers.codes import EMPTY
 from aiocoap.numbers.constants import TransportTuning
+from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import RST
 from aiocoap.pipe import Pipe
 from aiocoap.tokenmanager import TokenManager
@@ -26,7 +27,7 @@ from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
 from genus.errors import BusError
 from genus.net._coap.address import CoapOptions, Place
-from genus.net._coap.datagrams import Malformed, check_datagram
+from genus.net._coap.datagrams import OWN_OPTION, Malformed, check_datagram
 
 T = TypeVar("T")
 log = logging.getLogger("genus.coap")
@@ -255,3 +256,14 @@ def _bound_socket(place: Place | None) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def own_option(message: Any) -> bytes | None:
+    """The value of the option of Genus in a message; None if it has none."""
+    found = message.opt.get_option(OWN_OPTION)
+    return bytes(found[0].value) if found else None
+
+
+def add_own_option(message: Any, value: bytes) -> None:
+    """Add the option of Genus to a message."""
+    message.opt.add_option(OptionNumber(OWN_OPTION).create_option(decode=value))

@@ -318,7 +318,7 @@ class Hub:
         found = []
         for session in self.sessions:
             speaker = session.uid or b""
-            for number, one in session.observers.items():
+            for one in session.observers.values():
                 if session.uid is None or session.uid != but:
                     who = speaker.hex() or sha256(session.id).hexdigest()[:16]
                     subscription = subscription_of(one.filter, self.agreement.catalog)

@@ -18,9 +18,10 @@ from genus.net._coap.address import CoapOptions
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.endpoint import Endpoint
 from genus.net._coap.hub import Hub, HubCalls
-from genus.net._coap.observing import Observation
-from genus.net._coap.peer import READY_S, Peer, PeerCalls
+from genus.net._coap.observation import Observation
+from genus.net._coap.peer import READY_S, Peer
 from genus.net._coap.site import Site
+from genus.net._coap.upstream import PeerCalls
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin, new_uid
 from genus.net._link.contract import refuse
 from genus.net._relay import Arrival, Want
@@ -60,7 +61,7 @@ class CoapLink:
         self._counts: Counter[str] = Counter()
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
-        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._handler = threading.Thread(target=self._handle_all, name="genus-coap-events", daemon=True)
         self._is_closed = False
 

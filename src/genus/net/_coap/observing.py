@@ -3,84 +3,29 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 
 from aiocoap import error
 from aiocoap.numbers import codes
 
-from genus.filters import Subscription
 from genus.model import name_of
 from genus.net._coap.agreed import Agreement
+from genus.net._coap.observation import DEFAULT_AGE_S, Observation
+from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
 from genus.net._envelope import NUMBERS, Origin
-from genus.targets.coap import CoapFilter, ServerTests, compile, parse_path, path_of
-
-if TYPE_CHECKING:
-    from genus.catalog import Catalog
-    from genus.net._coap.peer import Peer
+from genus.targets.coap import CoapFilter, parse_path, path_of
 
 FRESH_S = 128.0
 """After so long a notification is new whatever its number is (RFC 7641, section 3.4)."""
-DEFAULT_AGE_S = 60.0
 _LINK = re.compile(r"<([^>]*)>")
-
-
-class Observation:
-    """State: a subscription at a server."""
-
-    def __init__(self, number: int, subscription: Subscription, origin: bytes = b"", hops: int = 0) -> None:
-        self.number, self.subscription = number, subscription
-        self.origin, self.hops = origin, hops
-        self.filter: CoapFilter | None = None
-        self.is_live = False
-        self.heard_at = time.monotonic()
-        self.age_s = DEFAULT_AGE_S
-        self.sequence: tuple[int, float] | None = None
-        """The number of the last notification of a plain device, and when it came."""
-        self.values: dict[int, bytes] = {}
-        """By code: the last value of a plain device."""
-        self.children: list[Observation] = []
-        self._tests: ServerTests = "where"
-        self._stops: list[Callable[[], object]] = []
-
-    def levels(self) -> Iterator[ServerTests]:
-        """What the server may be able to test, the most first."""
-        known = get_args(ServerTests)
-        yield from known[known.index(self._tests) :]
-
-    def compile(self, catalog: "Catalog", tests: ServerTests) -> CoapFilter:
-        """Compile the subscription for what the server can test."""
-        self._tests = tests
-        self.filter = compile(self.subscription, catalog, tests)
-        return self.filter
-
-    def begin(self, stop: Callable[[], object]) -> None:
-        """Note that it is registered, and how it ends."""
-        self.is_live = True
-        self.heard_at = time.monotonic()
-        self._stops.append(stop)
-
-    def stop(self) -> None:
-        """End what was begun."""
-        self.is_live = False
-        while self._stops:
-            self._stops.pop()()
-        for child in self.children:
-            child.stop()
-        self.children.clear()
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the device was heard of within the time for which its last value is valid."""
-        return self.is_live and time.monotonic() - self.heard_at < self.age_s
 
 
 class ReceivedEvents:
     """State: the session at a server of Genus, and the number of the last event that was received in it."""
 
-    def __init__(self, peer: "Peer") -> None:
+    def __init__(self, peer: Upstream) -> None:
         self.session = b""
         self.last = 0
         self._peer = peer
@@ -122,7 +67,7 @@ class ReceivedEvents:
                 counts["duplicates"] += 1
                 continue
             self.last = number
-            self._deliver(code, attributes, origin)
+            self.deliver(code, attributes, origin)
 
     def _note_gap(self, observation: Observation, first: int) -> None:
         missing = first - self.last - 1
@@ -133,12 +78,12 @@ class ReceivedEvents:
             self.last = first - 1
 
     def _pairs(self, observation: Observation, body: bytes) -> list[tuple[int, dict[Any, Any]]] | Unreadable:
-        assert observation.filter is not None and observation.filter.code is not None
-        code = observation.filter.code
+        code = observation.code
         given = read_body(code, body)
         return [(code, given)] if isinstance(given, dict) else given
 
-    def _deliver(self, code: int, attributes: dict[Any, Any], origin: Origin) -> None:
+    def deliver(self, code: int, attributes: dict[Any, Any], origin: Origin) -> None:
+        """Give an event to the bus if it can be read."""
         reader = _agreement(self._peer).reader(code)
         event = Unreadable("a code that no event type has") if reader is None else reader.read(attributes)
         if isinstance(event, Unreadable):
@@ -154,8 +99,8 @@ class ReceivedEvents:
 class PlainDevice:
     """State: a server that knows nothing of Genus: values of its resources are events when they change."""
 
-    def __init__(self, peer: "Peer") -> None:
-        self._peer = peer
+    def __init__(self, peer: Upstream, received: ReceivedEvents) -> None:
+        self._peer, self._received = peer, received
         self._uid = sha256(str(peer.place).encode()).digest()[:8]
         self._number = int(time.time()) % NUMBERS
 
@@ -172,9 +117,8 @@ class PlainDevice:
 
     async def discover(self, observation: Observation) -> None:
         """Observe the resources below a code one by one, as there is none for all of them."""
-        assert observation.filter is not None and observation.filter.code is not None
         agreement = _agreement(self._peer)
-        below = [each for each in await self._peer.discover(observation.filter.code) if agreement.type_of(each)]
+        below = [each for each in await self._peer.discover(observation.code) if agreement.type_of(each)]
         for code in below:
             child = Observation(observation.number, observation.subscription)
             child.filter = CoapFilter(observation.subscription, "type", code)
@@ -183,9 +127,8 @@ class PlainDevice:
         self._peer.counts["super-resources that a device lacks"] += 1
 
     async def _observe_child(self, child: Observation) -> None:
-        assert child.filter is not None and child.filter.code is not None
         try:
-            await self._peer._try(child, path_of(child.filter.code), ())
+            await self._peer.observe_path(child, path_of(child.code), ())
         except (error.Error, OSError, TimeoutError):
             self._peer.check_soon()
 
@@ -219,8 +162,7 @@ class PlainDevice:
         if message.opt.content_format not in (None, CBOR):
             counts["rejected: a value that is no CBOR"] += 1
             return
-        assert observation.filter is not None and observation.filter.code is not None
-        code = observation.filter.code
+        code = observation.code
         given = read_body(code, body)
         if isinstance(given, Unreadable):
             counts[f"rejected: {given.reason}"] += 1
@@ -250,7 +192,7 @@ class PlainDevice:
             return
         observation.values[code] = written
         self._number = (self._number + 1) % NUMBERS
-        self._peer.received._deliver(code, attributes, Origin(self._uid, self._number))
+        self._received.deliver(code, attributes, Origin(self._uid, self._number))
 
 
 def link_paths(payload: bytes) -> list[int]:
@@ -264,6 +206,6 @@ def link_paths(payload: bytes) -> list[int]:
     return [code for code in codes_ if code is not None]
 
 
-def _agreement(peer: "Peer") -> Agreement:
+def _agreement(peer: Upstream) -> Agreement:
     assert peer.agreement is not None
     return peer.agreement

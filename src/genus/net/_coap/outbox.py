@@ -5,7 +5,7 @@ import logging
 import time
 from collections import deque
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from aiocoap import error
@@ -14,12 +14,10 @@ from aiocoap.numbers import codes
 from genus.model import Event
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.sessions import BATCH, BATCH_BYTES, PAIR_BYTES
+from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, join_pairs, write_origins
 from genus.net._envelope import Origin
 from genus.targets.coap import path_of
-
-if TYPE_CHECKING:
-    from genus.net._coap.peer import Peer
 
 log = logging.getLogger("genus.coap")
 
@@ -37,7 +35,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 class Outbox:
     """State: events that wait. They are sent one request at a time; those that wait together go together."""
 
-    def __init__(self, peer: "Peer") -> None:
+    def __init__(self, peer: Upstream) -> None:
         self.types: dict[type[Event], None] = {}
         """The types that were sent."""
         self._peer = peer

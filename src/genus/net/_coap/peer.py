@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from aiocoap import error
 from aiocoap.numbers import codes
 
@@ -22,10 +21,11 @@ from genus.filters._subscription import parse_again
 from genus.model import Event, Kind, is_type, name_of, subtypes
 from genus.net._coap.address import Place
 from genus.net._coap.agreed import Agreement
-from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.observing import Observation, PlainDevice, ReceivedEvents, link_paths
+from genus.net._coap.endpoint import Endpoint, add_own_option, own_option
+from genus.net._coap.observation import Observation
+from genus.net._coap.observing import PlainDevice, ReceivedEvents, link_paths
 from genus.net._coap.outbox import Outbox
-from genus.net._coap.site import add_own_option, own_option
+from genus.net._coap.upstream import PeerCalls, ServerState
 from genus.net._coap.wire import (
     CBOR,
     Notified,
@@ -36,7 +36,6 @@ from genus.net._coap.wire import (
     write_cbor,
     write_mark,
 )
-from genus.net._envelope import Origin
 from genus.net._relay import Want
 from genus.targets.coap import path_of
 
@@ -45,27 +44,6 @@ READY_S = 5.0
 """How long a program waits for a server."""
 MOST_WANTS = 20_000
 _CONTROL = "g"
-
-
-class PeerCalls(msgspec.Struct, frozen=True):
-    """What a peer calls in its thread."""
-
-    receive: Callable[[Event, Origin], None]
-    lost: Callable[[str, int, str, str], None]
-    """With the name of a type, how many events of it did not arrive, from whom, and why."""
-    unsent: Callable[[type[Event], int, str], None]
-    connected: Callable[[], None]
-    wants_changed: Callable[[], None]
-
-
-class ServerState(msgspec.Struct, frozen=True):
-    """What a server says of itself: `/g`."""
-
-    epoch: bytes
-    digest: bytes
-    observers: int
-    session: bytes
-    uid: bytes
 
 
 class Peer:
@@ -85,7 +63,7 @@ class Peer:
         self.observations: dict[int, Observation] = {}
         self.received = ReceivedEvents(self)
         self.outbox = Outbox(self)
-        self.device = PlainDevice(self)
+        self.device = PlainDevice(self, self.received)
         self._shown = str(place)
         self._numbers = 0
         self._queue: asyncio.Queue[tuple[Observation, Any, bool]] = asyncio.Queue()
@@ -310,7 +288,7 @@ class Peer:
             made = observation.compile(self.agreement.catalog, tests)
             if made.path is None:
                 return
-            response = await self._try(observation, made.path, made.query)
+            response = await self.observe_path(observation, made.path, made.query)
             if response.code != codes.BAD_REQUEST or not made.query:
                 break
             self.counts[f"observations whose server tests less than {tests}"] += 1
@@ -323,7 +301,7 @@ class Peer:
         why = response.payload.decode(errors="replace")
         raise BusError(f"coap://{self._shown} refuses {observation.subscription}: {response.code} {why}")
 
-    async def _try(self, observation: Observation, path: str, query: tuple[str, ...]) -> Any:
+    async def observe_path(self, observation: Observation, path: str, query: tuple[str, ...]) -> Any:
         """Register an observation; the first response."""
         message = self.message(codes.GET, path, query)
         message.opt.observe = 0
@@ -393,8 +371,8 @@ class Peer:
         body: bytes = message.payload
         block = message.opt.block2
         while block is not None and block.more:
-            assert observation.filter is not None and observation.filter.path is not None
-            request = self.message(codes.GET, observation.filter.path, observation.filter.query)
+            assert observation.filter is not None
+            request = self.message(codes.GET, path_of(observation.code), observation.filter.query)
             request.opt.block2 = (len(body) // block.size, False, block.size_exponent)
             waits = self.endpoint.tuning.MAX_TRANSMIT_WAIT
             response = await asyncio.wait_for(

@@ -2,8 +2,8 @@
 
 A client of Genus has one session for all its observations, so that an event which several of them match is sent once,
 and events arrive in their order. Events are numbered per session as they are sent, and those that found no room have
-numbers, too: a gap tells the client what was lost. A session whose client is gone waits for it to return; what was not acknowledged is sent again then. A plain
-client has a session for each observation.
+numbers, too: a gap tells the client what was lost. A session whose client is gone waits for it to return; what was not
+acknowledged is sent again then. A plain client has a session for each observation.
 """
 
 import os

@@ -17,7 +17,8 @@ from aiocoap import interfaces as aio
 from aiocoap.blockwise import ContinueException, IncompleteException
 from aiocoap.numbers import codes
 
-from genus.net._coap.datagrams import KNOWN_CRITICAL, OWN_OPTION
+from genus.net._coap.datagrams import KNOWN_CRITICAL
+from genus.net._coap.endpoint import add_own_option, own_option
 from genus.net._coap.hub import Answer, Hub
 from genus.net._coap.wire import CBOR, read_mark, read_uid
 from genus.targets.coap import parse_path
@@ -35,12 +36,6 @@ class Refused(error.ConstructionRenderableError):  # type: ignore[misc]
     def __init__(self, code: Any, reason: str) -> None:
         super().__init__(reason)
         self.code = code
-
-
-def own_option(message: Any) -> bytes | None:
-    """The value of the option of Genus in a message; None if it has none."""
-    found = message.opt.get_option(OWN_OPTION)
-    return bytes(found[0].value) if found else None
 
 
 class Site(aio.Resource):  # type: ignore[misc]
@@ -210,18 +205,7 @@ def _message(answer: Answer) -> Any:
     message.opt.max_age = answer.max_age
     message.opt.etag = answer.etag
     if answer.own is not None:
-        message.opt.add_option(_option(answer.own))
+        add_own_option(message, answer.own)
     if answer.is_block:
         message = message._extract_block(0, 6, BLOCK)
     return message
-
-
-def _option(value: bytes) -> Any:
-    from aiocoap.numbers.optionnumbers import OptionNumber
-
-    return OptionNumber(OWN_OPTION).create_option(decode=value)
-
-
-def add_own_option(message: Any, value: bytes) -> None:
-    """Add the option of Genus to a message."""
-    message.opt.add_option(_option(value))
