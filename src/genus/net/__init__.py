@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from genus.net._acl import Identity
     from genus.net._cloudevent_files import read_cloudevents, write_cloudevents
     from genus.net._cloudevents import CloudEvent, CloudEventReader, CloudEventWriter, event_id
+    from genus.net._coap.link import CoapLink
     from genus.net._envelope import Origin
     from genus.net._gateway.file import GatewayFile, load_gateway
     from genus.net._gateway.gateway import Gateway, GatewaySide
@@ -31,6 +32,7 @@ __all__ = [
     "CloudEvent",
     "CloudEventReader",
     "CloudEventWriter",
+    "CoapLink",
     "EventsLate",
     "EventsLost",
     "Gateway",
@@ -79,6 +81,7 @@ if not TYPE_CHECKING:
         _acl="Identity",
         _cloudevent_files="read_cloudevents write_cloudevents",
         _cloudevents="CloudEvent CloudEventReader CloudEventWriter event_id",
+        _coap__link="CoapLink",
         _envelope="Origin",
         _gateway__file="GatewayFile load_gateway",
         _gateway__gateway="Gateway GatewaySide",

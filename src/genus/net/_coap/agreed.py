@@ -7,6 +7,7 @@ the server (`/c`), so that both have the same codes and numbers, or compare thei
 import threading
 from collections.abc import Iterable
 from hashlib import sha256
+from math import lcm
 
 from genus.bus._attribute_map import UnreadValues
 from genus.catalog import Catalog
@@ -118,6 +119,13 @@ class Agreement:
         with self._lock:
             self._has_grown()
             return [each for each in self._names if each % code == 0]
+
+    def is_known(self, code: int) -> bool:
+        """Whether a code is that of a type, or of all that several types have in common below them."""
+        if self.codes_below(code):
+            return True
+        above = [entry.code for entry in self.catalog.entries.values() if code % entry.code == 0]
+        return bool(above) and lcm(*above) == code
 
     # -- events ------------------------------------------------------------------------------------------------------
 

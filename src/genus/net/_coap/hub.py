@@ -165,8 +165,8 @@ class Hub:
         return Answer(payload=payload, format=CBOR, max_age=max_age)
 
     def _asked(self, code: int, query: Sequence[str]) -> QueryFilter | Refusal:
-        if not self.agreement.codes_below(code):
-            return codes.NOT_FOUND, "no type of the catalog is below this code"
+        if not self.agreement.is_known(code):
+            return codes.NOT_FOUND, "the code is that of no type in the catalog"
         asked = read_query(code, query, self.agreement.catalog)
         if isinstance(asked, str):
             return codes.BAD_REQUEST, asked
@@ -199,8 +199,8 @@ class Hub:
         """Publish the events of a body, all or none: an event of the code's type, or pairs of types below it."""
         if query:
             return codes.BAD_REQUEST, "events are put without a query"
-        if not self.agreement.codes_below(code):
-            return codes.NOT_FOUND, "no type of the catalog is below this code"
+        if not self.agreement.is_known(code):
+            return codes.NOT_FOUND, "the code is that of no type in the catalog"
         given = read_body(code, body)
         if isinstance(given, Unreadable):
             return codes.BAD_REQUEST, given.reason
@@ -407,11 +407,7 @@ class Hub:
 
     def _gone(self, session: Session, observer: Observer) -> None:
         """The client of an observation is gone, or has renewed it."""
-        number = observer.mark.number
-        if session.observers.get(number) is not observer:
-            observer.send = None
-            return
-        session.detach(number, observer, time.monotonic())
+        session.detach(observer, time.monotonic())
         if session.uid is None:
             self._drop(session, "its receiver is gone")
         self._wake(session)
@@ -439,7 +435,7 @@ class Hub:
         while True:
             await wake.wait()
             wake.clear()
-            while (batch := session.take(time.time())) is not None:
+            while (batch := session.take()) is not None:
                 try:
                     await self._send(session, batch)
                 except Exception:

@@ -187,8 +187,6 @@ class CoapLink:
             refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "NonReal()")
         if keep is not None:
             refuse(cls, qos, "coap keeps the newest event of a type, not one of each key", "NonReal() without keep=1")
-        if qos.period is not None:
-            refuse(cls, qos, "coap does not repeat events", "NonReal() without a period")
         self._check_open()
         self._ensure(cls)
         if self.hub is not None:

@@ -42,6 +42,13 @@ class ReceivedEvents:
                 self._peer.calls.lost(name, 0, self._server(), why)
         self.session, self.last = notified.session, notified.first
 
+    def is_new(self, notified: Notified) -> bool:
+        """Whether a notification has an event that was not received; one that has none is counted."""
+        is_new = notified.session != self.session or notified.first + len(notified.origins) > self.last + 1
+        if not is_new:
+            self._peer.counts["duplicates"] += len(notified.origins)
+        return is_new
+
     def has_unknown(self, observation: Observation, body: bytes) -> bool:
         """Whether a body has codes that the catalog does not have."""
         given = self._pairs(observation, body)

@@ -108,10 +108,7 @@ class Outbox:
         return True
 
     def _next(self) -> list[Waiting]:
-        """The events that go together; those that have expired are lost."""
-        now = time.time()
-        while self._queue and (expires := self._queue[0].event.expires) is not None and expires.timestamp() <= now:
-            self._lose(self._queue.popleft(), "it expired before it could be sent")
+        """The events that go together."""
         most = 1 if self._peer.is_plain or self._singly else BATCH
         some: list[Waiting] = []
         size = 0

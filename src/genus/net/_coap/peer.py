@@ -351,17 +351,17 @@ class Peer:
                 log.exception("a notification of coap://%s could not be handled", self._shown)
 
     async def _handle(self, observation: Observation, message: Any, is_first: bool) -> None:
-        body = await self._whole(observation, message)
         own = own_option(message)
         if own is None:
-            self.device.take(observation, message, body, is_first)
+            self.device.take(observation, message, await self._whole(observation, message), is_first)
             return
         notified: Notified | None = read_notified(own)
         if notified is None:
             self.counts["rejected: an option of Genus that is damaged"] += 1
         elif is_first:
             self.received.begin(notified)
-        else:
+        elif self.received.is_new(notified):
+            body = await self._whole(observation, message)
             if self.received.has_unknown(observation, body):
                 await self._read_catalog(False)
             self.received.take(observation, notified, body)

@@ -111,11 +111,11 @@ class Session:
         self.number += not first.number
         return first.outgoing
 
-    def take(self, now: float) -> Batch | None:
+    def take(self) -> Batch | None:
         """The events to send next, which are in flight until `done`; None if there are none that can be sent."""
         if self.in_flight is not None:
             return None
-        while self.queue and self._is_over(self.queue[0], now):
+        while self.queue and self._is_over(self.queue[0]):
             self.queue.popleft()
         chosen = self._observer_of(self.queue[0]) if self.queue else None
         if chosen is None:
@@ -123,7 +123,7 @@ class Session:
         number, observer = chosen
         entries = [self._number(self.queue.popleft())]
         size = len(entries[0].outgoing.attributes)
-        while self.queue and len(entries) < BATCH and self._may_follow(self.queue[0], entries[-1], number, now):
+        while self.queue and len(entries) < BATCH and self._may_follow(self.queue[0], entries[-1], number):
             size += len(self.queue[0].outgoing.attributes) + PAIR_BYTES
             if size > BATCH_BYTES:
                 break
@@ -138,16 +138,14 @@ class Session:
         self.number += 1
         return replace(entry, number=self.number)
 
-    def _may_follow(self, entry: Entry, before: Entry, observer: int, now: float) -> bool:
+    def _may_follow(self, entry: Entry, before: Entry, observer: int) -> bool:
         """Whether an event may be sent together with the one before it."""
         number = entry.number or self.number + 1
-        return observer in entry.observers and number == before.number + 1 and not self._is_over(entry, now)
+        return observer in entry.observers and number == before.number + 1 and not self._is_over(entry)
 
-    def _is_over(self, entry: Entry, now: float) -> bool:
-        """Whether an event need not be sent: it has expired, or its observations were ended."""
-        expires_at = entry.outgoing.expires_at
-        is_expired = expires_at is not None and expires_at <= now
-        return is_expired or not any(one in self.observers for one in entry.observers)
+    def _is_over(self, entry: Entry) -> bool:
+        """Whether an event need not be sent, as its observations were ended."""
+        return not any(one in self.observers for one in entry.observers)
 
     def _observer_of(self, entry: Entry) -> tuple[int, Observer] | None:
         for number in entry.observers:
@@ -161,7 +159,7 @@ class Session:
         if self.in_flight is batch:
             self.in_flight = None
 
-    def detach(self, number: int, observer: Observer, now: float) -> None:
+    def detach(self, observer: Observer, now: float) -> None:
         """The client of an observation is gone; what it has not acknowledged is to be sent again."""
         observer.send = None
         batch = self.in_flight

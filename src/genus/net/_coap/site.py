@@ -153,7 +153,10 @@ class Site(aio.Resource):  # type: ignore[misc]
     # -- observations ------------------------------------------------------------------------------------------------
 
     async def _observe(self, pipe: Any) -> None:
-        """Add an observation, and stay until it ends: then this task is cancelled."""
+        """Add an observation, and stay until it ends: then this task is cancelled.
+
+        Whoever waits for an acknowledgement must know before it goes on, so the end is told by the pipe itself.
+        """
         request = pipe.request
         own = own_option(request)
         if request.opt.uri_path == ("w",):
@@ -169,10 +172,8 @@ class Site(aio.Resource):  # type: ignore[misc]
             if isinstance(made, tuple):
                 raise Refused(*made)
             end = made
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            end()
+        pipe.on_interest_end(end)
+        await asyncio.get_running_loop().create_future()
 
     def _large_block(self, request: Any) -> Any:
         """A further block of a notification that did not fit into one datagram; None if none is asked for."""
