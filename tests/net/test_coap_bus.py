@@ -137,7 +137,7 @@ def test_random_subscriptions_get_what_they_match(seed: int) -> None:
     generator = Generator(seed)
     subscriptions, events = generator.subscriptions(12), generator.events(30)
     heard = [Heard() for _ in subscriptions]
-    with server() as (hub, port), client(port) as one, client(port) as other:
+    with server() as (_, port), client(port) as one, client(port) as other:
         for subscription, found in zip(subscriptions, heard, strict=True):
             one.subscribe(subscription, found)
         end = Heard()
@@ -158,7 +158,7 @@ def test_random_subscriptions_get_what_they_match(seed: int) -> None:
 
 @pytest.mark.parametrize("qos", [Hard("10ms"), Soft("10ms")])
 def test_promises_that_coap_cannot_keep_are_refused(qos: Any) -> None:
-    with server() as (hub, _), pytest.raises(BusError, match="cannot be announced with .*coap"):
+    with server() as (hub, _), pytest.raises(BusError, match=r"cannot be announced with .*coap"):
         hub.channel(CoapLoop, qos).announce()
 
 

@@ -166,3 +166,23 @@ def test_a_client_that_vanishes_is_forgotten() -> None:
         assert "did not return" in at_sender[0].reason
         assert len(hub_state.sessions) == 0
         one.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30))
+def test_both_ways_at_once_on_a_very_bad_way(seed: int) -> None:
+    down, up, troubles = Heard(), Heard(), Heard()
+    with server() as (hub, port), DatagramProxy(port, seed=seed) as proxy, client(proxy.port) as one:
+        one.subscribe(Subscription(CoapLoop), down, on_trouble=troubles)
+        hub.subscribe(Subscription(CoapLamp), up)
+        one.publish(CoapLamp(watts=-1.0))
+        assert wait_for(lambda: len(up) == 1)
+        proxy.lost, proxy.doubled, proxy.mixed = 0.15, 0.2, 0.2
+        for number in range(100):
+            hub.publish(CoapLoop(lane=number))
+            one.publish(CoapLamp(watts=float(number)))
+            wait_for(lambda number=number: len(down) > number - 5, 0.02)  # type: ignore[misc]
+        assert wait_for(lambda: len(down) >= 100 and len(up) >= 101, 60)
+        assert down.lanes() == list(range(100))
+        assert [event.watts for event in up] == [float(number) for number in range(-1, 100)]
+        assert not troubles

@@ -1,4 +1,4 @@
-"""`DatagramProxy`: a way between UDP clients and a server on which datagrams are counted, lost, doubled and mixed up."""
+"""`DatagramProxy`: a way between UDP clients and a server: datagrams are counted, lost, doubled and mixed up."""
 
 import selectors
 import socket

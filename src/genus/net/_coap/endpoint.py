@@ -20,8 +20,8 @@ from aiocoap.messagemanager import MessageManager
 from aiocoap.numbers.codes import EMPTY
 from aiocoap.numbers.constants import TransportTuning
 from aiocoap.numbers.optionnumbers import OptionNumber
-from aiocoap.numbers.types import RST
-from aiocoap.pipe import Pipe
+from aiocoap.numbers.types import CON, NON, RST
+from aiocoap.pipe import Pipe, error_to_message
 from aiocoap.tokenmanager import TokenManager
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
@@ -60,6 +60,9 @@ class StrictManager(MessageManager):  # type: ignore[misc]
     def dispatch_message(self, message: Any) -> None:
         """Take a message that was received."""
         message.transport_tuning = self.tuning
+        if not _fits(message):
+            self.counts["rejected: a code that does not fit its type"] += 1
+            return
         try:
             super().dispatch_message(message)
         except Exception:
@@ -71,6 +74,10 @@ class StrictManager(MessageManager):  # type: ignore[misc]
         if is_repeated:
             self.counts["repeated requests"] += 1
         return is_repeated
+
+    def _process_ping(self, message: Any) -> None:
+        self.counts["pings"] += 1
+        super()._process_ping(message)
 
     def _process_response(self, response: Any) -> Any:
         is_expected = super()._process_response(response)
@@ -103,8 +110,43 @@ class StrictManager(MessageManager):  # type: ignore[misc]
             await self._progress.wait()
 
 
+def _fits(message: Any) -> bool:
+    """Whether the code of a message is one that its type may have (RFC 7252, table 1)."""
+    if message.code.is_request():
+        return message.mtype in (CON, NON)
+    if message.code == EMPTY:
+        return message.mtype != NON
+    return bool(message.code.is_response()) and message.mtype != RST
+
+
 class StrictUdp(MessageInterfaceUDP6):  # type: ignore[misc]
     """The socket: what is no message is counted, and rejected if its sender waits for an acknowledgement."""
+
+    _problem: OSError | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """The socket is there; larger datagrams than it reads by default are not to be cut off."""
+        super().connection_made(transport)
+        transport.max_size = 65_536
+
+    def send(self, message: Any) -> None:
+        """Send a message; an error that another receiver has caused is none of this one.
+
+        A socket reports the error of one datagram when the next is sent, to whomever. So that is tried again; who
+        caused the error is in the socket's queue of errors.
+        """
+        for _ in range(2):
+            self._problem = None
+            super().send(message)
+            if self._problem is None:
+                return
+        self._ctx.counts["datagrams that could not be sent"] += 1
+        if not isinstance(self._problem, BlockingIOError):
+            self.loop.call_soon(self._ctx.dispatch_error, self._problem, message.remote)
+
+    def error_received(self, exc: OSError) -> None:
+        """Note an error of the socket."""
+        self._problem = exc
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
         """Take a datagram."""
@@ -128,6 +170,22 @@ class StrictUdp(MessageInterfaceUDP6):  # type: ignore[misc]
             reset = Message(code=EMPTY, _mtype=RST, _mid=found.header.message_id)
             reset.remote = remote.as_response_address()
             self.send(reset)
+
+
+class StrictContext(Context):  # type: ignore[misc]
+    """A context whose requests may be replaced before they were begun: nothing is left of them."""
+
+    def render_to_pipe(self, pipe: Any) -> None:
+        """Answer a request in a task that ends with the interest in it."""
+        inner = error_to_message(pipe, self.log)
+        task = self.loop.create_task(self._drive(inner, pipe))
+        inner.on_interest_end(task.cancel)
+
+    async def _drive(self, inner: Any, pipe: Any) -> None:
+        try:
+            await self._render_to_pipe(pipe)
+        except Exception as problem:
+            inner.add_exception(problem)
 
 
 class Endpoint:
@@ -156,7 +214,7 @@ class Endpoint:
             raise BusError(f"{self.options.shown}: cannot listen at {place}: {problem}") from problem
 
     async def _open(self, site: Any) -> None:
-        context = Context(loop=self.loop, serversite=site, loggername="genus.coap")
+        context = StrictContext(loop=self.loop, serversite=site, loggername="genus.coap")
         tokens = TokenManager(context)
         manager = StrictManager(tokens, self.tuning, self.counts)
         sock = _bound_socket(self.options.listen)

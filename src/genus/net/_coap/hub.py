@@ -45,6 +45,9 @@ FETCH_S = 10.0
 """How long a server waits for a client to fetch the rest of a large notification."""
 MOST_ORIGINS = 65_536
 TICK_S = 1.0
+SHOWN = 80
+"""The most characters of a reason in a counter, and how many reasons are counted one by one."""
+MOST_REASONS = 1000
 
 Refusal: TypeAlias = tuple[Any, str]
 """The code of an error, and its reason."""
@@ -107,8 +110,8 @@ class Hub:
 
     def refuse(self, reason: str) -> None:
         """Count a request that was refused."""
-        reasons = f"refused: {reason}"
-        self.counts[reasons if reasons in self.counts or len(self.counts) < 1000 else "refused: others"] += 1
+        name = f"refused: {reason[:SHOWN]}"
+        self.counts[name if name in self.counts or len(self.counts) < MOST_REASONS else "refused: others"] += 1
 
     # -- events ------------------------------------------------------------------------------------------------------
 

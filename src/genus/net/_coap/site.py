@@ -35,7 +35,7 @@ class Refused(error.ConstructionRenderableError):  # type: ignore[misc]
 
     def __init__(self, code: Any, reason: str) -> None:
         super().__init__(reason)
-        self.code = code
+        self.code, self.reason = code, reason
 
 
 class Site(aio.Resource):  # type: ignore[misc]
@@ -54,7 +54,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         try:
             await self._answer(pipe)
         except Refused as problem:
-            self._hub.refuse(str(problem))
+            self._hub.refuse(problem.reason)
             raise
         except ContinueException:
             raise
