@@ -68,6 +68,7 @@ class Peer:
         self._numbers = 0
         self._queue: asyncio.Queue[tuple[Observation, Any, bool]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
+        self._beating: asyncio.Task[None] | None = None
         self._checking = asyncio.Lock()
         self._soon = asyncio.Event()
         self._end_wants: Callable[[], None] | None = None
@@ -85,11 +86,13 @@ class Peer:
         if self.agreement is None:
             why = "it has no catalog; give catalog=FILE" if self.is_plain else "it does not answer"
             raise BusError(f"coap://{self._shown} cannot be used: {why}")
-        self._tasks += [loop.create_task(self._handle_all()), loop.create_task(self._beat())]
-        self._tasks.append(loop.create_task(self.outbox.run()))
+        self._beating = loop.create_task(self._beat())
+        self._tasks += [loop.create_task(self._handle_all()), loop.create_task(self.outbox.run())]
 
     async def stop(self, patience_s: float) -> None:
         """Send what waits, for a short time, and say goodbye."""
+        if self._beating is not None:
+            self._beating.cancel()
         await self.outbox.flush(patience_s)
         for observation in self.observations.values():
             observation.stop()
@@ -155,19 +158,21 @@ class Peer:
         """Ask the server whether it is the same, and do what has to be done if it is not."""
         async with self._checking:
             try:
-                response = await self.request(codes.GET, _CONTROL, own=write_cbor([self.uid]))
+                await self._check()
             except (error.Error, OSError, TimeoutError) as problem:
                 self.counts["beats without an answer"] += 1
                 self._set_connected(False)
                 log.debug("coap://%s does not answer: %s", self._shown, problem)
-                return
-            state = _read_state(response)
-            self.is_plain = state is None
-            if state is not None:
-                await self._follow(state)
-            elif self.agreement is not None:
-                await self.device.check()
-            self._set_connected(True)
+            else:
+                self._set_connected(True)
+
+    async def _check(self) -> None:
+        state = _read_state(await self.request(codes.GET, _CONTROL, own=write_cbor([self.uid])))
+        self.is_plain = state is None
+        if state is not None:
+            await self._follow(state)
+        elif self.agreement is not None:
+            await self.device.check()
 
     def _set_connected(self, is_connected: bool) -> None:
         if is_connected != self.is_connected:
@@ -438,10 +443,12 @@ class Peer:
 
     async def discover(self, code: int) -> list[int]:
         """The codes of the resources below a code that the server lists."""
-        query = () if code == 1 else (f"is={path_of(code)}",)
-        response = await self.request(codes.GET, ".well-known/core", query)
-        found = link_paths(response.payload) if response.code.is_successful() else []
-        return [each for each in found if each % code == 0]
+        for query in ((f"is={path_of(code)}",), ()):  # servers that know no codes find no link that has `is`
+            response = await self.request(codes.GET, ".well-known/core", query)
+            found = link_paths(response.payload) if response.code.is_successful() else []
+            if below := [each for each in found if each % code == 0]:
+                return below
+        return []
 
 
 def _problem(event: Any) -> Exception:

@@ -123,7 +123,8 @@ class Session:
         number, observer = chosen
         entries = [self._number(self.queue.popleft())]
         size = len(entries[0].outgoing.attributes)
-        while self.queue and len(entries) < BATCH and self._may_follow(self.queue[0], entries[-1], number):
+        most = 1 if self.uid is None else BATCH
+        while self.queue and len(entries) < most and self._may_follow(self.queue[0], entries[-1], number):
             size += len(self.queue[0].outgoing.attributes) + PAIR_BYTES
             if size > BATCH_BYTES:
                 break
