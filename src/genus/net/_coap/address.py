@@ -14,7 +14,7 @@ PORT: Final = 5683
 SECURE_PORT: Final = 5684
 _SPANS: Final = ("beat", "ack_timeout", "poll")
 _NUMBERS: Final = ("retransmits", "capacity", "largest")
-OPTIONS: Final = ("listen", "catalog", "credentials", "push", *_SPANS, *_NUMBERS)
+OPTIONS: Final = ("listen", "catalog", "credentials", *_SPANS, *_NUMBERS)
 _PLACE: Final = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?")
 
 
@@ -33,8 +33,7 @@ class CoapOptions(msgspec.Struct, frozen=True):
 
     `servers` are those of others, `listen` is one's own place. `beat_s` is how often a server is asked whether it is
     there and knows this client, `poll_s` how often a resource is read that cannot be observed. `capacity` events wait
-    for a server or an observer, and `largest` bytes has the largest event. `push` names the types that plain devices
-    take from gateways.
+    for a server or an observer, and `largest` bytes has the largest event.
     """
 
     servers: tuple[Place, ...] = ()
@@ -42,7 +41,6 @@ class CoapOptions(msgspec.Struct, frozen=True):
     secure: bool = False
     catalog: Path | None = None
     credentials: Path | None = None
-    push: tuple[str, ...] = ()
     beat_s: float = 5.0
     ack_timeout_s: float = 1.0
     poll_s: float = 10.0
@@ -87,8 +85,7 @@ def parse_coap_address(rest: str, secure: bool = False) -> CoapOptions:
     spans = {f"{name}_s": _seconds(shown, name, given[name]) for name in _SPANS if name in given}
     numbers = {name: _number(shown, name, given[name]) for name in _NUMBERS if name in given}
     files = {name: Path(given[name]) for name in ("catalog", "credentials") if name in given}
-    push = tuple(filter(None, given.get("push", "").split(",")))
-    parts: Any = {**spans, **numbers, **files, "push": push}
+    parts: Any = {**spans, **numbers, **files}
     return CoapOptions(servers, listen, secure, **parts)
 
 

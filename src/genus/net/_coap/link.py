@@ -323,12 +323,7 @@ class CoapLink:
         with self._lock:
             own = [Want(self.uid.hex(), self.uid.hex(), one.subscription) for one in self._listenings]
         asked = [] if self.hub is None else self._wait(_made(self.hub.wants))
-        pushed = [want for peer in self.peers if peer.is_plain for want in self._pushed(peer)]
-        return [*asked, *(want for peer in self.peers for want in peer.wants), *pushed, *own]
-
-    def _pushed(self, peer: Peer) -> list[Want]:
-        """The types that the address names for plain devices, which cannot tell what they want."""
-        return [Want(str(peer.place), str(peer.place), Subscription.parse(text)) for text in self.options.push]
+        return [*asked, *(want for peer in self.peers for want in peer.wants), *own]
 
     def _spoken_wants(self) -> list[Want]:
         """What this side wants, for clients that ask: of its own bus, and of its relays."""
