@@ -39,7 +39,13 @@ def uint(value: int) -> bytes:
 
 
 def datagram(
-    code: int, options: list[tuple[int, bytes]], payload: bytes = b"", *, token: bytes = b"t", kind: int = CON, mid: int = 1
+    code: int,
+    options: list[tuple[int, bytes]],
+    payload: bytes = b"",
+    *,
+    token: bytes = b"t",
+    kind: int = CON,
+    mid: int = 1,
 ) -> bytes:
     """A message as bytes; options need not be sensible."""
     made = bytearray(struct.pack(">BBH", 0x40 | kind << 4 | len(token), code, mid) + token)

@@ -113,7 +113,7 @@ def test_libcoap_observes(catalog: Path) -> None:
 def test_libcoap_puts_events(catalog: Path, tmp_path: Path) -> None:
     heard, body = Heard(), tmp_path / "body"
     loop, fast = code_of(catalog, CoapLoop), code_of(catalog, CoapFastLoop)
-    with server(f"catalog={catalog}") as (hub, port), client(port) as one:
+    with server(f"catalog={catalog}") as (_, port), client(port) as one:
         one.subscribe(Subscription(CoapLoop), heard)
         body.write_bytes(cbor2.dumps({5: 7}))
         ask(port, path_of(loop), "-m", "put", "-t", "60", data=body)

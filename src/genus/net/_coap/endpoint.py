@@ -113,9 +113,9 @@ class StrictManager(MessageManager):  # type: ignore[misc]
 def _fits(message: Any) -> bool:
     """Whether the code of a message is one that its type may have (RFC 7252, table 1)."""
     if message.code.is_request():
-        return message.mtype in (CON, NON)
+        return bool(message.mtype in (CON, NON))
     if message.code == EMPTY:
-        return message.mtype != NON
+        return bool(message.mtype != NON)
     return bool(message.code.is_response()) and message.mtype != RST
 
 

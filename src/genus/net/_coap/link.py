@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from aiocoap import error
+
 from genus.bus._link import Delivery, TroubleHandler
 from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft
 from genus.catalog import Catalog
@@ -137,8 +139,7 @@ class CoapLink:
             self.hub.agreement.register([cls])
             self.hub.agreement.use_classes([cls])
         for peer in self.peers:
-            if cls not in peer.outbox.types:
-                self._wait(peer.ensure([cls]))
+            if cls not in peer.outbox.types and self._wait(_is_accepted(peer, cls)):
                 peer.outbox.types[cls] = None
 
     def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
@@ -472,6 +473,15 @@ def _names(subscription: Subscription, type_: str) -> bool:
     if "&".join(map(name_of, subscription.types)) == type_:
         return True
     return any(name_of(cls) == type_ for cls in subscription.classes())
+
+
+async def _is_accepted(peer: Peer, cls: type[Event]) -> bool:
+    """Whether a server has a type; BusError if it refuses it. One that is away is asked when it is back."""
+    try:
+        await peer.ensure([cls])
+    except (error.Error, OSError, TimeoutError):
+        return False
+    return True
 
 
 async def _made(make: Callable[[], list[Want]]) -> list[Want]:

@@ -31,7 +31,10 @@ class ReceivedEvents:
         self._peer = peer
 
     def begin(self, notified: Notified) -> None:
-        """A registration was answered, perhaps with another session than before."""
+        """A registration was answered, perhaps with another session than before.
+
+        The answer has no events, but if it was lost, a notification may be the first that comes.
+        """
         if notified.session == self.session:
             return
         if self.session:
@@ -40,13 +43,14 @@ class ReceivedEvents:
                 name = "&".join(map(name_of, observation.subscription.types))
                 why = "the server has restarted or given this client up; how many events were missed is not known"
                 self._peer.calls.lost(name, 0, self._server(), why)
-        self.session, self.last = notified.session, notified.first
+        self.session, self.last = notified.session, notified.first - bool(notified.origins)
 
     def is_new(self, notified: Notified) -> bool:
         """Whether a notification has an event that was not received; one that has none is counted."""
+        if not notified.origins:
+            return False
         is_new = notified.session != self.session or notified.first + len(notified.origins) > self.last + 1
-        if not is_new:
-            self._peer.counts["duplicates"] += len(notified.origins)
+        self._peer.counts["duplicates"] += 0 if is_new else len(notified.origins)
         return is_new
 
     def has_unknown(self, observation: Observation, body: bytes) -> bool:

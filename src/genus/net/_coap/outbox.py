@@ -1,7 +1,6 @@
 """`Outbox`: the events on their way to a server, in the order in which they were published."""
 
 import asyncio
-import logging
 import time
 from collections import deque
 from math import gcd
@@ -11,15 +10,14 @@ import msgspec
 from aiocoap import error
 from aiocoap.numbers import codes
 
-from genus.model import Event
+from genus.errors import NotRegistered
+from genus.model import Event, check
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.sessions import BATCH, BATCH_BYTES, PAIR_BYTES
 from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, join_pairs, write_origins
 from genus.net._envelope import Origin
 from genus.targets.coap import path_of
-
-log = logging.getLogger("genus.coap")
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +35,7 @@ class Outbox:
 
     def __init__(self, peer: Upstream) -> None:
         self.types: dict[type[Event], None] = {}
-        """The types that were sent."""
+        """The types that the server has accepted."""
         self._peer = peer
         self._queue: deque[Waiting] = deque()
         self._wake = asyncio.Event()
@@ -49,9 +47,15 @@ class Outbox:
         return len(self._queue) + len(self._in_flight)
 
     def prepare(self, event: Event, origin: Origin) -> Waiting:
-        """An event as it is sent; EventError if it cannot be. In any thread."""
-        agreement = self._agreement()
-        writer = agreement.writer(type(event))
+        """An event as it is sent; EventError if it cannot be. In any thread.
+
+        If its type is not in the catalog, as the server is away or has started anew, it is written when it is sent.
+        """
+        try:
+            writer = self._agreement().writer(type(event))
+        except NotRegistered:
+            check(event)
+            return Waiting(event, origin, 0, b"", None)
         return Waiting(event, origin, writer.code, writer.write(event)[1], writer)
 
     def _agreement(self) -> Agreement:
@@ -97,10 +101,9 @@ class Outbox:
             self._queue.extendleft(reversed(some))
             self._peer.lose_connection()
             return False
-        except Exception:
-            log.exception("events could not be sent to coap://%s", self._peer.place)
+        except Exception as problem:
             for waiting in some:
-                self._lose(waiting, "it could not be sent")
+                self._lose(waiting, f"it could not be sent: {problem}")
             return True
         finally:
             self._in_flight = []
@@ -120,6 +123,7 @@ class Outbox:
         return some
 
     async def _request(self, some: list[Waiting]) -> Any:
+        await self._peer.ensure([type(each.event) for each in some])
         fresh = [self._current(each) for each in some]
         own = None if self._peer.is_plain else write_origins(self._peer.uid, (each.origin for each in fresh))
         if len(fresh) == 1:

@@ -206,21 +206,20 @@ class Peer:
         response = await self.request(codes.GET, "c")
         if not response.code.is_successful():
             raise BusError(f"coap://{self._shown}: its catalog cannot be read: {response.code}")
-        catalog = Catalog.parse(response.payload.decode(errors="replace"))
+        self._use(Catalog.parse(response.payload.decode(errors="replace")), is_new)
+
+    def _use(self, catalog: Catalog, is_new: bool) -> None:
+        """Use a catalog of the server, unless it is older than the one that is known."""
         own = self.agreement
         if own is None:
             self.agreement = Agreement(catalog)
-        elif not own.is_fixed or catalog.extends(own.catalog):
-            types = [*own.catalog.types] if is_new else []
-            own.replace(catalog)
-            await self._add_types([cls for cls in self._own_types() if types])
-        elif not own.catalog.extends(catalog):
-            first = next((one for one in own.catalog.diff(catalog) if one.status in ("conflict", "added")), "")
+            return
+        is_older = own.catalog.extends(catalog)
+        if own.is_fixed and not is_older and not catalog.extends(own.catalog):
+            first = next((one for one in own.catalog.diff(catalog) if one.status in ("conflict", "missing")), "")
             raise BusError(f"coap://{self._shown} has another catalog than the address: {first}")
-
-    def _own_types(self) -> list[type]:
-        asked = [cls for one in self.observations.values() for cls in one.subscription.types]
-        return list(dict.fromkeys([*asked, *self.outbox.types]))
+        if not is_older or (is_new and not own.is_fixed):
+            own.replace(catalog)
 
     async def ensure(self, types: list[type]) -> None:
         """Let the server's catalog have some types; BusError if it refuses them."""
@@ -242,8 +241,7 @@ class Peer:
         if not response.code.is_successful():
             why = response.payload.decode(errors="replace")
             raise BusError(f"coap://{self._shown} refuses {', '.join(map(name_of, missing))}: {why}")
-        text = (await self.request(codes.GET, "c")).payload.decode(errors="replace")
-        self.agreement.replace(Catalog.parse(text))
+        await self._read_catalog(False)
 
     # -- observations ------------------------------------------------------------------------------------------------
 
@@ -252,14 +250,10 @@ class Peer:
         self._numbers += 1
         origin, hops = (bytes.fromhex(want.origin), want.hops) if want is not None else (b"", 0)
         observation = Observation(self._numbers, subscription, origin, hops)
+        self.observations[observation.number] = observation
         try:
-            await self.ensure([*subscription.types])
-            self.observations[observation.number] = observation
-            assert self.agreement is not None
-            self.agreement.use_classes(subscription.classes())
             await self.register(observation)
         except (error.Error, OSError, TimeoutError):
-            self.observations[observation.number] = observation
             self.check_soon()
         except BaseException:
             self.observations.pop(observation.number, None)
@@ -287,8 +281,10 @@ class Peer:
 
     async def register(self, observation: Observation) -> None:
         """Observe, with as many tests at the server as it takes; BusError if it refuses."""
-        assert self.agreement is not None
         observation.stop()
+        await self.ensure([*observation.subscription.types])
+        assert self.agreement is not None
+        self.agreement.use_classes(observation.subscription.classes())
         for tests in observation.levels():
             made = observation.compile(self.agreement.catalog, tests)
             if made.path is None:
@@ -363,9 +359,10 @@ class Peer:
         notified: Notified | None = read_notified(own)
         if notified is None:
             self.counts["rejected: an option of Genus that is damaged"] += 1
-        elif is_first:
+            return
+        if is_first or not notified.origins:
             self.received.begin(notified)
-        elif self.received.is_new(notified):
+        if self.received.is_new(notified):
             body = await self._whole(observation, message)
             if self.received.has_unknown(observation, body):
                 await self._read_catalog(False)

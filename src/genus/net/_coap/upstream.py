@@ -65,6 +65,9 @@ class Upstream(Protocol):
     ) -> Any:
         """The response to a request."""
 
+    async def ensure(self, types: list[type]) -> None:
+        """Let the server's catalog have some types; BusError if it refuses them."""
+
     async def discover(self, code: int) -> list[int]:
         """The codes of the resources below a code that the server lists."""
 
