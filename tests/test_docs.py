@@ -17,6 +17,7 @@ from genus.cli import COMMANDS, genus
 from genus.targets import arrow, python, support_matrix
 from genus.targets._compiler import Compiler
 from genus.targets.can._compiler import CanCompiler
+from genus.targets.coap._compiler import CoapCompiler
 from genus.targets.spark._compiler import SparkCompiler
 from genus.targets.topics._compiler import TopicsCompiler
 
@@ -49,8 +50,8 @@ def shown_commands() -> Iterator[Shown]:
 
 
 def test_the_support_matrix_is_the_compilers_own() -> None:
-    compilers = (arrow.ArrowCompiler, CanCompiler, python.PythonCompiler, SparkCompiler, TopicsCompiler)
-    assert {compiler.target for compiler in compilers} == {"arrow", "can", "python", "spark", "topics"}
+    compilers = (arrow.ArrowCompiler, CanCompiler, CoapCompiler, python.PythonCompiler, SparkCompiler, TopicsCompiler)
+    assert {compiler.target for compiler in compilers} == {"arrow", "can", "coap", "python", "spark", "topics"}
     assert support_matrix() in (ROOT / "docs" / "targets.md").read_text()
 
 

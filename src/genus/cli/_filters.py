@@ -16,7 +16,8 @@ from genus.cli._format import counted, plain_table, print_json
 from genus.filters import MergedSubscription, Subscription, count_bindings, merge, read_subscriptions
 from genus.model import name_of
 
-TARGETS = ("python", "arrow", "index", "spark", "topics", "can")
+TARGETS = ("python", "arrow", "index", "spark", "topics", "can", "coap")
+WITH_CATALOG = ("can", "coap")
 DIALECTS = ("zenoh", "mqtt", "nats")
 
 
@@ -28,7 +29,7 @@ DIALECTS = ("zenoh", "mqtt", "nats")
     "--catalog",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take types and event tags from this catalog, and show the acceptance filters of a CAN controller too.",
+    help="Take types, event tags and codes from this catalog, and show CAN's filters and CoAP's requests too.",
 )
 @click.option(
     "--banks", type=click.IntRange(1), metavar="N", help="How many acceptance filters the controller has [no limit]."
@@ -56,13 +57,17 @@ def explain(
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
     genus explain -t examples/traffic.py --catalog city.json --target can --banks 2 "Roadside has place"
     genus explain -t examples/traffic.py --target topics --dialect mqtt "Loop has place"
+    genus explain -t examples/traffic.py --catalog city.json --target coap "Loop has place"
     """
     if path is None and (target == "can" or banks is not None):
         raise click.UsageError("acceptance filters need --catalog FILE, which has the event tags")
+    if path is None and target == "coap":
+        raise click.UsageError("requests of CoAP need --catalog FILE, which has the codes")
     asked = Subscription.parse(subscription, load_all(types))
-    names = [target] if target else [name for name in TARGETS if name != "can" or path is not None]
+    names = [target] if target else [name for name in TARGETS if name not in WITH_CATALOG or path is not None]
     special = {
         "can": lambda: _explain_can(asked, path, banks),
+        "coap": lambda: _explain_coap(asked, path),
         "topics": lambda: _explain_topics(asked, path, dialect),
     }
     texts = {name: special.get(name, partial(_explain, name, asked)) for name in names}
@@ -90,6 +95,13 @@ def _explain_can(subscription: Subscription, path: Path | None, banks: int | Non
     made = targets.can.compile(subscription, catalog)
     fitted = [] if banks is None else [targets.can.fit_bank([made], catalog, banks=banks).explain()]
     return "\n".join([made.explain(), *fitted])
+
+
+def _explain_coap(subscription: Subscription, path: Path | None) -> str:
+    from genus.catalog import Catalog
+
+    assert path is not None
+    return targets.coap.compile(subscription, Catalog.load(path)).explain()
 
 
 def _explain_topics(subscription: Subscription, path: Path | None, dialect: str) -> str:
