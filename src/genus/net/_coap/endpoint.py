@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from aiocoap import Context, Message, error
 from aiocoap.message import UndecidedRemote
 from aiocoap.messagemanager import MessageManager
-from aiocoap.numbers.codes import EMPTY
+from aiocoap.numbers.codes import EMPTY, GET
 from aiocoap.numbers.constants import TransportTuning
 from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import CON, NON, RST
@@ -27,6 +27,7 @@ from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
 from genus.errors import BusError
 from genus.net._coap.address import CoapOptions, Place
+from genus.net._coap.credentials import check_protected, protect, refuse_dtls
 from genus.net._coap.datagrams import OWN_OPTION, Malformed, check_datagram
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ LATENCY_S = 5.0
 """The longest time that a datagram is on its way. Repeated requests are recognised for twice as long and more; RFC 7252
 proposes 100 s, in which a busy client has used all message numbers."""
 CLOSE_S = 5.0
+OSCORE_STEPS = 20
+"""How many turns of the loop a message may take through OSCORE before it is sent."""
 
 
 class Tuning(TransportTuning):  # type: ignore[misc]
@@ -205,6 +208,8 @@ class Endpoint:
         """Start the thread, and bind the socket; `site` answers requests. BusError if that cannot be done."""
         self.thread.start()
         try:
+            if self.options.secure:
+                refuse_dtls(self.options.shown)
             self.call(self._open(site)).result()
         except Exception as problem:
             self.close()
@@ -226,6 +231,8 @@ class Endpoint:
         tokens.token_interface = manager
         context.request_interfaces.append(tokens)
         self.context, self.manager = context, manager
+        if self.options.credentials is not None:
+            protect(context, self.options.credentials)
 
     @property
     def port(self) -> int:
@@ -274,6 +281,16 @@ class Endpoint:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.loop.shutdown_asyncgens()
 
+    async def acknowledged(self, remote: Any) -> None:
+        """Wait until a remote has acknowledged what was just sent to it, or is given up."""
+        assert self.manager is not None
+        address = getattr(remote, "underlying_address", None)
+        for _ in range(OSCORE_STEPS if address is not None else 0):
+            if self.manager.is_busy(address):
+                break
+            await asyncio.sleep(0)  # OSCORE sends in another task
+        await self.manager.idle(remote if address is None else address)
+
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def message(self, place: Place | None, **parts: Any) -> Any:
@@ -282,6 +299,11 @@ class Endpoint:
         if place is not None:
             message.remote = UndecidedRemote("coaps" if self.options.secure else "coap", str(place))
         return message
+
+    def check_protected(self, place: Place) -> None:
+        """BusError if the address has credentials, and none of them is for a place."""
+        if self.options.credentials is not None:
+            check_protected(self.context, self.message(place, code=GET), self.options.credentials)
 
     async def request(self, message: Any, timeout: float) -> Any:
         """The response to a request; a NetworkError of aiocoap, or TimeoutError."""

@@ -83,6 +83,7 @@ class Hub:
     def __init__(self, endpoint: Endpoint, agreement: Agreement, uid: bytes, calls: HubCalls) -> None:
         self.agreement, self.uid = agreement, uid
         self.largest = endpoint.options.largest
+        self.must_protect = endpoint.options.credentials is not None
         self.epoch = os.urandom(8)
         self.sessions = Sessions(endpoint.options.capacity)
         self.counts: Counter[str] = Counter()
@@ -453,8 +454,7 @@ class Hub:
             self._large[observer.key] = (body, asyncio.Event())
         assert observer.send is not None
         observer.send(answer)
-        assert self._endpoint.manager is not None
-        await self._endpoint.manager.idle(getattr(observer.remote, "underlying_address", observer.remote))
+        await self._endpoint.acknowledged(observer.remote)
         if answer.is_block and session.in_flight is batch:
             await self._fetched(session, observer, [entry.outgoing for entry in entries])
         if session.in_flight is batch:

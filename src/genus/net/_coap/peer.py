@@ -82,6 +82,7 @@ class Peer:
     async def start(self) -> None:
         """Connect, and begin the regular work; BusError if the server cannot be reached and is needed at once."""
         loop = asyncio.get_running_loop()
+        self.endpoint.check_protected(self.place)
         await self.check()
         if self.agreement is None:
             why = "it has no catalog; give catalog=FILE" if self.is_plain else "it does not answer"

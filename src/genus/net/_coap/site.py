@@ -10,6 +10,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from aiocoap import Message, error
@@ -69,6 +70,8 @@ class Site(aio.Resource):  # type: ignore[misc]
     async def _answer(self, pipe: Any) -> None:
         request = pipe.request
         self._check_options(request)
+        if self._hub.must_protect and not request.remote.authenticated_claims:
+            raise Refused(codes.UNAUTHORIZED, "requests must be protected by OSCORE")
         if request.code not in (*READS, *WRITES):
             raise Refused(codes.METHOD_NOT_ALLOWED, "only GET, PUT and POST")
         if (block := self._large_block(request)) is not None:
@@ -172,7 +175,10 @@ class Site(aio.Resource):  # type: ignore[misc]
             if isinstance(made, tuple):
                 raise Refused(*made)
             end = made
-        pipe.on_interest_end(end)
+        try:
+            pipe.on_interest_end(end)
+        except RuntimeError:  # one of OSCORE, which tells it by cancelling alone
+            await _until_cancelled(end)
         await asyncio.get_running_loop().create_future()
 
     def _large_block(self, request: Any) -> Any:
@@ -189,6 +195,13 @@ class Site(aio.Resource):  # type: ignore[misc]
         if not part.opt.block2.more:
             self._hub.large_fetched(asked)
         return part
+
+
+async def _until_cancelled(end: Callable[[], object]) -> None:
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        end()
 
 
 def _not_allowed() -> tuple[Any, str]:
