@@ -15,5 +15,6 @@ ROOMS = (
     "genus.targets",
     "genus.testing",
 )
-TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark", "topics"))
+NAMES = ("arrow", "can", "coap", "dispatch", "index", "python", "spark", "topics")
+TARGETS = tuple(f"genus.targets.{name}" for name in NAMES)
 DOORS = ("genus", *ROOMS, *TARGETS)
