@@ -18,6 +18,7 @@ typedef struct {
     genus_slot slots[GENUS_SLOTS];
     uint8_t subjects[GENUS_SUBJECTS][8];
     genus_block blocks[255];
+    genus_known known[255];
     load_call load;
     event_call on_event;
     notice_call on_notice;
@@ -92,6 +93,7 @@ station *station_new(uint64_t uid, int number, int is_synchronised, uint32_t bit
     config->slots = self->slots;
     config->subjects = (const uint8_t(*)[8])self->subjects;
     config->blocks = self->blocks;
+    config->known = self->known;
     config->calls.load = load;
     config->calls.on_event = on_event;
     config->calls.on_notice = on_notice;
@@ -198,6 +200,15 @@ void station_add_block(station *self, int value, int mask, int width)
     block->value = (uint16_t)value;
     block->mask = (uint16_t)mask;
     block->width = (uint8_t)width;
+}
+
+void station_add_known(station *self, int etag, uint32_t subject)
+{
+    genus_known *const known = &self->known[self->config.known_count++];
+    known->etag = (uint16_t)etag;
+    known->subject[0] = (uint8_t)(subject >> 16);
+    known->subject[1] = (uint8_t)(subject >> 8);
+    known->subject[2] = (uint8_t)subject;
 }
 
 static genus_frame frame_of(uint32_t id, int size, const uint8_t *data)

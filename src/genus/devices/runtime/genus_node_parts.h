@@ -145,6 +145,7 @@ void genus_binding_wake(genus_node *node);
 
 void genus_receiver_event(genus_node *node, const genus_frame *frame);
 void genus_receiver_report(genus_node *node, const genus_frame *frame);
+void genus_receiver_signature(genus_node *node, const genus_frame *frame);
 void genus_receiver_announcement(genus_node *node, const genus_frame *frame);
 void genus_receiver_set_format(genus_node *node, uint16_t etag, bool is_segmented);
 bool genus_receiver_wants(const genus_node *node, uint16_t etag);

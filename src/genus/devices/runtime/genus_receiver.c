@@ -273,6 +273,10 @@ void genus_receiver_event(genus_node *node, const genus_frame *frame)
         return;
     }
     from = publisher_of(node, event.node, base_of(block, etag));
+    if (from->is_wrong) {
+        node->drops.wrong_catalog++;
+        return;
+    }
     if (from->segmented < 0) {
         node->drops.unknown_format++;
         return;
@@ -318,6 +322,48 @@ void genus_receiver_report(genus_node *node, const genus_frame *frame)
     if (missing > 0U) {
         tell_lost(node, sender, from->etag, missing);
     }
+}
+
+/* Whether an event tag and a subject belong together, as far as this firmware knows. */
+static bool is_contradiction(const genus_node *node, uint16_t etag, const uint8_t subject[3])
+{
+    bool found = false;
+    uint8_t index;
+    for (index = 0U; index < node->config->known_count; index++) {
+        const genus_known *const known = &node->config->known[index];
+        const bool is_subject = memcmp(known->subject, subject, 3U) == 0;
+        if ((known->etag == etag) != is_subject) {
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* A publisher says what its events are: those of another type are not delivered. Whether layouts
+ * differ only because one catalog has grown cannot be seen from their digests, so they may. */
+void genus_receiver_signature(genus_node *node, const genus_frame *frame)
+{
+    const uint16_t etag = genus_u16(frame->data);
+    const uint8_t sender = genus_node_of(frame->id);
+    const genus_block *block;
+    genus_publisher *from;
+    bool is_wrong;
+    if ((frame->size != GENUS_FRAME_BYTES) ||
+        (genus_priority_of(frame->id) != GENUS_PRIORITY_SYSTEM) || (sender < GENUS_FIRST_NODE) ||
+        (sender > GENUS_LAST_NODE) || (etag > GENUS_ETAG_MASK)) {
+        node->drops.malformed++;
+        return;
+    }
+    block = block_of(node, etag);
+    if ((block == NULL) || (node->config->known == NULL)) {
+        return;
+    }
+    from = publisher_of(node, sender, base_of(block, etag));
+    is_wrong = is_contradiction(node, from->etag, &frame->data[2]);
+    if (is_wrong && !from->is_wrong) {
+        genus_tell_about(node, GENUS_NOTICE_WRONG_CATALOG, sender, from->etag, 0U, node->now);
+    }
+    from->is_wrong = is_wrong;
 }
 
 void genus_receiver_announcement(genus_node *node, const genus_frame *frame)
