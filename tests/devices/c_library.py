@@ -17,7 +17,8 @@ RUNTIME = Path(__file__).parents[2] / "src" / "genus" / "devices" / "runtime"
 SHIM = Path(__file__).parent / "c_station.c"
 NODE_SOURCES = (
     *("genus_segments.c", "genus_clock.c", "genus_queue.c", "genus_calendar.c", "genus_channels.c"),
-    *("genus_membership.c", "genus_binding.c", "genus_receiver.c", "genus_node.c"),
+    *("genus_membership.c", "genus_binding.c", "genus_receiver.c", "genus_errors.c", "genus_node.c"),
+    *("genus_questions.c", "genus_no_calendar.c"),
 )
 """The files of the node; the others of the runtime are about types and payloads."""
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror")

@@ -10,9 +10,14 @@ from tests.devices.c_library import RUNTIME, node_sources, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices-node.md"
 STUBS = Path(__file__).parent / "c_stubs.c"
+AVR = ("-mmcu=atmega128rfa1", "-mcall-prologues")
+CORTEX = ("-mcpu=cortex-m0", "-mthumb", "--specs=nosys.specs")
+WITHOUT = "-DGENUS_WITH_CALENDAR=0"
 TARGETS = {
-    "ATmega128RFA1": ("avr", ("-mmcu=atmega128rfa1", "-mcall-prologues")),
-    "Cortex-M0": ("arm-none-eabi", ("-mcpu=cortex-m0", "-mthumb", "--specs=nosys.specs")),
+    "ATmega128RFA1": ("avr", AVR),
+    "ATmega128RFA1, no calendar": ("avr", (*AVR, WITHOUT)),
+    "Cortex-M0": ("arm-none-eabi", CORTEX),
+    "Cortex-M0, no calendar": ("arm-none-eabi", (*CORTEX, WITHOUT)),
 }
 """The prefix of the tools, and the options of the processor."""
 

@@ -22,9 +22,11 @@ LONGEST_LINE, LONGEST_FUNCTION = 100, 60
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_the_node_compiles_without_a_warning(compiler: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("calendar", [1, 0])
+def test_the_node_compiles_without_a_warning(compiler: str, calendar: int, tmp_path: Path) -> None:
+    options = [*WARNINGS, *COMPILERS[compiler], f"-DGENUS_WITH_CALENDAR={calendar}", "-c"]
     for source in node_sources():
-        run([need(compiler), *WARNINGS, *COMPILERS[compiler], "-c", source, "-o", str(tmp_path / "node.o")])
+        run([need(compiler), *options, source, "-o", str(tmp_path / "node.o")])
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -78,7 +80,7 @@ def test_there_is_no_heap_goto_or_floating_point(source: str) -> None:
 
 
 def test_the_page_shows_all_rows_of_the_fault_table_that_are_about_nodes() -> None:
-    shown = re.findall(r"^\| (\d+) \| ([^|]+) \| [^|]+ \| [^|]+ \| ✓ \|$", PAGE.read_text(), re.MULTILINE)
+    shown = re.findall(r"^\| (\d+) \| ([^|]+) \| [^|]+ \| \w+ \| [^|]+ \| ✓ \|$", PAGE.read_text(), re.MULTILINE)
     assert [(int(number), fault) for number, fault in shown] == [(n, ROWS[n].fault) for n in ROWS_OF_NODES]
 
 

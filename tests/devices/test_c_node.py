@@ -169,7 +169,12 @@ class SmallBus:
     """A broker, a Python node and a C node, each with its own number from the broker."""
 
     def __init__(
-        self, catalog: Catalog, *, knows: Callable[[int], bool] = lambda etag: True, brokers: Catalog | None = None
+        self,
+        catalog: Catalog,
+        *,
+        knows: Callable[[int], bool] = lambda etag: True,
+        brokers: Catalog | None = None,
+        options: tuple[str, ...] = LARGE,
     ) -> None:
         self.simulation = Simulation(Timing(500_000), seed=5, traced=True)
         self.broker_catalog = brokers or catalog
@@ -180,7 +185,13 @@ class SmallBus:
         timing = self.simulation.timing
         self.python = Node(0x99, timing=timing, catalog=catalog, seed=1, on_event=self.events.append)
         self.device = CNode(
-            0x11, timing=timing, catalog=catalog, seed=2, on_event=self.device_events.append, knows=knows
+            0x11,
+            timing=timing,
+            catalog=catalog,
+            seed=2,
+            on_event=self.device_events.append,
+            knows=knows,
+            options=options,
         )
         self.hosts = [
             self.simulation.add_host(1, lambda: self.python),
@@ -218,8 +229,10 @@ class SmallBus:
         self.run(20)
 
 
-def test_a_device_and_a_python_node_exchange_events_with_numbers_from_the_broker() -> None:
-    bus = SmallBus(catalog_of(Level, Tank, Report))
+@pytest.mark.parametrize("options", [LARGE, (), ("-DGENUS_WITH_CALENDAR=0",)])
+def test_a_device_and_a_python_node_exchange_events_with_numbers_from_the_broker(options: tuple[str, ...]) -> None:
+    """Also with default capacities, and without calendar and clock."""
+    bus = SmallBus(catalog_of(Level, Tank, Report), options=options)
     bus.run(300)
     assert {bus.python.number, bus.device.number} == {1, 2}
     bus.hosts[0].call(lambda now: bus.python.subscribe(Subscription(Report), now))

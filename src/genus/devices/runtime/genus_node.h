@@ -35,6 +35,9 @@ extern "C" {
 #ifndef GENUS_SUBJECTS
 #define GENUS_SUBJECTS 4 /* types that it subscribes to */
 #endif
+#ifndef GENUS_WITH_CALENDAR
+#define GENUS_WITH_CALENDAR 1 /* 0: neither hard channels nor global time, in half the flash */
+#endif
 #ifndef GENUS_SLOTS
 #define GENUS_SLOTS 4 /* of the calendar that it sends or receives in */
 #endif
@@ -401,10 +404,12 @@ typedef struct {
     bool needs_broker;
     bool is_inside;
     uint32_t random_state;
+#if GENUS_WITH_CALENDAR
     genus_clock clock;
+    genus_slot_use slots[GENUS_SLOTS];
+#endif
     genus_queue queue;
     genus_tx_channel channels[GENUS_CHANNELS];
-    genus_slot_use slots[GENUS_SLOTS];
     genus_request requests[GENUS_REQUESTS];
     genus_publisher publishers[GENUS_PUBLISHERS];
     genus_reassembly reassemblies[GENUS_TRANSFERS];
