@@ -55,6 +55,7 @@ GOLDEN: list[tuple[Message, int, str]] = [
     (Question(5, 8, QuestionKind.CATALOG, 0), 0x1FA1400B, "0308000000000000"),
     (Question(5, 0, QuestionKind.SIGNATURE, 0), 0x1FA1400B, "0400000000000000"),
     (Question(127, 5, QuestionKind.LAYOUT, 8208), 0x1FBFC00B, "0505000000002010"),
+    (Question(5, 7, QuestionKind.CLASS, 8209), 0x1FA1400B, "0607000000002011"),
     (Signature(5, 8208, LOOP >> 40, 0xC0FFEE), 0x1F61400D, "201095623ec0ffee"),
     (Objection(3, 5, 8208, ObjectionReason.OTHER_TYPE, LOOP >> 32), 0x1F60C00E, "0501201095623e3a"),
 ]
@@ -69,7 +70,7 @@ def test_golden_bytes(message: Message, identifier: int, data: str) -> None:
 def test_the_documented_bytes_are_these() -> None:
     page = Path(__file__).parents[2].joinpath("docs", "can-protocols.md").read_text()
     rows = re.findall(r"\| `([0-9a-f]{8})` \| (?:`([0-9a-f ]+)`)? ?\|", page)
-    assert len(rows) == 20
+    assert len(rows) == 21
     assert {(int(identifier, 16), data.replace(" ", "")) for identifier, data in rows} <= {row[1:] for row in GOLDEN}
 
 

@@ -101,7 +101,10 @@ def main(numbers: tuple[int, ...], full: bool, seed: int) -> None:
         found = observe(number, full=full, seed=seed)
         stations = len(ROWS_OF_NODES[number])
         where = f"{stations} of {len(ALL)} stations" if stations else "all but the broker"
-        click.echo(f"| {number} | {ROWS[number].fault} | {where} | {found.text} | {'✓' if found.ok else '✗'} |")
+        size = "full" if full else "small"
+        click.echo(
+            f"| {number} | {ROWS[number].fault} | {where} | {size} | {found.text} | {'✓' if found.ok else '✗'} |"
+        )
 
 
 if __name__ == "__main__":

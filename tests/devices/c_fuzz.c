@@ -27,6 +27,8 @@ static const genus_slot SLOTS[] = {
 static const uint8_t SUBJECTS[][8] = {{9, 9, 9, 9, 1, 1, 1, 1}, {4, 2, 3, 4, 5, 6, 7, 8}};
 static const genus_block BLOCKS[] = {{0x2040, 0x3FF0, 2}, {0x2080, 0x3F80, 0}, {0x2010, 0x3FFF, 0}};
 
+static const genus_known KNOWN[] = {{0x2040, {1, 2, 3}}, {0x2081, {4, 5, 6}}};
+
 static genus_config configs[NODES];
 static genus_node nodes[NODES];
 static genus_frame mailboxes[NODES][2];
@@ -114,6 +116,8 @@ static void set_up(void)
         config->subject_count = 2;
         config->blocks = BLOCKS;
         config->block_count = 3;
+        config->known = KNOWN;
+        config->known_count = 2;
         config->calls = (genus_callbacks){load, on_event, on_notice, on_class, layout_byte, NULL};
         config->context = &indices[i];
         memset(is_loaded[i], 0, sizeof is_loaded[i]);
@@ -254,7 +258,7 @@ static void draw_message(genus_frame *frame, genus_time now)
         frame->data[3] = (uint8_t)supplied;
         memcpy(&frame->data[4], &channel->subject[(replies % 2U) * 4U], 4U);
         replies++;
-    } else if (etag == 6U || etag == 7U) {
+    } else if (etag == 6U || etag == 7U || (etag == 13U && draw(4U) == 0U)) {
         const uint16_t about = draw_etag();
         frame->data[0] = (uint8_t)((about >> 8) | (draw(4U) == 0U ? 0x80U : 0U));
         frame->data[1] = (uint8_t)about;

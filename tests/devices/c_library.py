@@ -1,11 +1,14 @@
 """The C runtime as a shared library: compiled once per process and set of options, called through ctypes."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,8 @@ RUNTIME = Path(__file__).parents[2] / "src" / "genus" / "devices" / "runtime"
 SHIM = Path(__file__).parent / "c_station.c"
 NODE_SOURCES = (
     *("genus_segments.c", "genus_clock.c", "genus_queue.c", "genus_calendar.c", "genus_channels.c"),
-    *("genus_membership.c", "genus_binding.c", "genus_receiver.c", "genus_node.c"),
+    *("genus_membership.c", "genus_binding.c", "genus_receiver.c", "genus_errors.c", "genus_node.c"),
+    *("genus_questions.c", "genus_no_calendar.c"),
 )
 """The files of the node; the others of the runtime are about types and payloads."""
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror")
@@ -47,6 +51,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "station_add_subject": (c_int, (c_void_p, c_uint64)),
     "station_clear_blocks": (None, (c_void_p,)),
     "station_add_block": (None, (c_void_p, c_int, c_int, c_int)),
+    "station_add_known": (None, (c_void_p, c_int, c_uint32)),
     "station_receive": (None, _FRAME),
     "station_sent": (None, _FRAME),
     "station_failed": (None, _FRAME),
@@ -105,14 +110,25 @@ def node_sources() -> list[str]:
     return [str(RUNTIME / name) for name in NODE_SOURCES]
 
 
+def build(compiler: str, sources: Iterable[str], options: Iterable[str]) -> Path:
+    """A program or library of these sources, compiled once for all processes: a digest of them is its name."""
+    sources, options = tuple(sources), tuple(options)
+    texts = [Path(each).read_bytes() for each in (*sources, *sorted(map(str, RUNTIME.glob("*.h"))))]
+    digest = blake2b(repr((compiler, sources, options)).encode() + b"".join(texts), digest_size=12).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"genus-devices-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    target = folder / digest
+    if not target.exists():
+        made = folder / f"{digest}-{os.getpid()}"
+        run([compiler, "-std=c99", *options, f"-I{RUNTIME}", *sources, "-o", str(made)])
+        made.replace(target)  # another process may have made it meanwhile
+    return target
+
+
 @cache
 def node_library(*options: str) -> ctypes.CDLL:
-    """The node as a shared library, compiled with these options besides `-O2`; skips without gcc."""
-    gcc = need("gcc")
-    target = Path(tempfile.mkdtemp(prefix="genus-node-")) / "node.so"
-    compile_ = [gcc, "-std=c99", "-O2", "-shared", "-fPIC", *options, f"-I{RUNTIME}"]
-    run([*compile_, str(SHIM), *node_sources(), "-o", str(target)])
-    library = ctypes.CDLL(str(target))
+    """The node as a shared library, compiled with these options; skips without gcc."""
+    library = ctypes.CDLL(str(build(need("gcc"), [str(SHIM), *node_sources()], ["-O1", "-shared", "-fPIC", *options])))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

@@ -40,6 +40,7 @@ from genus.can._node.troubles import (
 )
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
+from genus.can._protocol.messages import signed_subject
 from genus.can._protocol.notices import Configured, NumberConflict
 from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.can._wire.length import Timing
@@ -71,8 +72,15 @@ NOTICES = (
 )
 """As `genus_notice_kind` numbers them."""
 DROPS = (
-    *("malformed", "unknown event tag", "unknown class", "publisher that did not say yet whether it segments"),
-    *("repeated", "empty", "hard, outside its slot", "hard, while the clock is not good enough", "too long"),
+    *("malformed", "unknown event tag", "unknown class", "of a node with another catalog"),
+    *(
+        "publisher that did not say yet whether it segments",
+        "repeated",
+        "empty",
+        "hard, outside its slot",
+        "hard, while the clock is not good enough",
+        "too long",
+    ),
     "too many",
 )
 """As `genus_drops` has them."""
@@ -320,6 +328,12 @@ class CNode:
     def start(self, now: int) -> None:
         self.outputs.append(Accept(self._filters.pairs))
         self._library.station_start(self._handle, now)
+
+    def know(self, *types: type[Event]) -> None:
+        """Compare the signatures of others with what the catalog says of these types."""
+        for cls in types:
+            subject = signed_subject(subject_uid(name_of(cls)))
+            self._library.station_add_known(self._handle, self.catalog.etag(cls), subject)
 
     def announce(
         self,

@@ -18,6 +18,7 @@ typedef struct {
     genus_slot slots[GENUS_SLOTS];
     uint8_t subjects[GENUS_SUBJECTS][8];
     genus_block blocks[255];
+    genus_known known[255];
     load_call load;
     event_call on_event;
     notice_call on_notice;
@@ -92,6 +93,7 @@ station *station_new(uint64_t uid, int number, int is_synchronised, uint32_t bit
     config->slots = self->slots;
     config->subjects = (const uint8_t(*)[8])self->subjects;
     config->blocks = self->blocks;
+    config->known = self->known;
     config->calls.load = load;
     config->calls.on_event = on_event;
     config->calls.on_notice = on_notice;
@@ -200,6 +202,15 @@ void station_add_block(station *self, int value, int mask, int width)
     block->width = (uint8_t)width;
 }
 
+void station_add_known(station *self, int etag, uint32_t subject)
+{
+    genus_known *const known = &self->known[self->config.known_count++];
+    known->etag = (uint16_t)etag;
+    known->subject[0] = (uint8_t)(subject >> 16);
+    known->subject[1] = (uint8_t)(subject >> 8);
+    known->subject[2] = (uint8_t)subject;
+}
+
 static genus_frame frame_of(uint32_t id, int size, const uint8_t *data)
 {
     genus_frame frame;
@@ -271,9 +282,13 @@ int station_is_running(const station *self) { return self->node.is_running; }
 int station_is_joined(const station *self)
 {
     int found = 0;
+#if GENUS_WITH_CALENDAR
     for (int i = 0; i < self->config.slot_count; i++) {
         found |= self->node.slots[i].is_joined;
     }
+#else
+    (void)self;
+#endif
     return found;
 }
 
@@ -304,7 +319,13 @@ void station_drops(const station *self, uint32_t *drops)
 /* Those of genus_clock_drops, in its order. */
 void station_clock_drops(const station *self, uint32_t *drops)
 {
+#if GENUS_WITH_CALENDAR
     const genus_clock_drops *const found = &self->node.clock.drops;
+#else
+    static const genus_clock_drops none;
+    const genus_clock_drops *const found = &none;
+    (void)self;
+#endif
     drops[0] = found->malformed;
     drops[1] = found->own_number;
     drops[2] = found->not_master;

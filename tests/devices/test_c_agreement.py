@@ -238,9 +238,9 @@ def test_random_frames_timers_and_errors_make_no_difference(name: str, planned: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 60))
+@pytest.mark.parametrize("seed", range(20, 40))
 def test_random_buses_for_longer(seed: int) -> None:
     for name in ("tram", "loop-north", "controller", "camera", "head-east"):
         for planned in (True, False):
             for synchronised in (True, False):
-                check_random_bus(name, seed, 5000, planned=planned, synchronised=synchronised)
+                check_random_bus(name, seed, 4000, planned=planned, synchronised=synchronised)

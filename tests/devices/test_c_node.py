@@ -1,6 +1,7 @@
 """The C node on buses with Python nodes and a broker."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -18,10 +19,12 @@ from genus.can._protocol.messages import (
     QosClass,
     Question,
     QuestionKind,
+    Signature,
     parse_message,
+    signed_subject,
 )
 from genus.can._sim.simulation import Simulation
-from genus.can._wire.frame import BROKER_NODE, ProtocolEtag
+from genus.can._wire.frame import BROKER_NODE, ProtocolEtag, subject_uid
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import QueueFull
@@ -166,7 +169,12 @@ class SmallBus:
     """A broker, a Python node and a C node, each with its own number from the broker."""
 
     def __init__(
-        self, catalog: Catalog, *, knows: Callable[[int], bool] = lambda etag: True, brokers: Catalog | None = None
+        self,
+        catalog: Catalog,
+        *,
+        knows: Callable[[int], bool] = lambda etag: True,
+        brokers: Catalog | None = None,
+        options: tuple[str, ...] = LARGE,
     ) -> None:
         self.simulation = Simulation(Timing(500_000), seed=5, traced=True)
         self.broker_catalog = brokers or catalog
@@ -177,14 +185,20 @@ class SmallBus:
         timing = self.simulation.timing
         self.python = Node(0x99, timing=timing, catalog=catalog, seed=1, on_event=self.events.append)
         self.device = CNode(
-            0x11, timing=timing, catalog=catalog, seed=2, on_event=self.device_events.append, knows=knows
+            0x11,
+            timing=timing,
+            catalog=catalog,
+            seed=2,
+            on_event=self.device_events.append,
+            knows=knows,
+            options=options,
         )
         self.hosts = [
             self.simulation.add_host(1, lambda: self.python),
             self.simulation.add_host(2, lambda: self.device),
         ]
-        for host, node in zip(self.hosts, (self.python, self.device), strict=True):
-            host.call(node.start)
+        self.hosts[0].call(self.python.start)
+        self.hosts[1].call(self.device.start)
 
     def _make_broker(self) -> Broker:
         return Broker(7, self.broker_catalog, self.store, seed=1)
@@ -215,8 +229,10 @@ class SmallBus:
         self.run(20)
 
 
-def test_a_device_and_a_python_node_exchange_events_with_numbers_from_the_broker() -> None:
-    bus = SmallBus(catalog_of(Level, Tank, Report))
+@pytest.mark.parametrize("options", [LARGE, (), ("-DGENUS_WITH_CALENDAR=0",)])
+def test_a_device_and_a_python_node_exchange_events_with_numbers_from_the_broker(options: tuple[str, ...]) -> None:
+    """Also with default capacities, and without calendar and clock."""
+    bus = SmallBus(catalog_of(Level, Tank, Report), options=options)
     bus.run(300)
     assert {bus.python.number, bus.device.number} == {1, 2}
     bus.hosts[0].call(lambda now: bus.python.subscribe(Subscription(Report), now))
@@ -237,7 +253,7 @@ def test_claims_come_once_a_second_and_reports_count_events() -> None:
     bus.run(300)
     bus.device_publishes(Level, Soft(deadline="10ms"))
     for number in range(5):
-        bus.hosts[1].call(lambda now, n=number: bus.device.publish(Level(value=n), now))
+        bus.hosts[1].call(partial(bus.device.publish, Level(value=number)))
         bus.run(5)
     bus.run(5_000)
     claims = [each for each in bus.messages(ProtocolEtag.CLAIM) if isinstance(each, Claim) and each.uid == 0x11]
@@ -320,11 +336,42 @@ def test_a_python_node_with_a_grown_catalog_gets_the_layout_of_the_device_and_re
     bus.device_publishes(Level, NonReal())
     bus.run(200)
     for number in range(3):
-        bus.hosts[1].call(lambda now, n=number: bus.device.publish(Level(value=n), now))
+        bus.hosts[1].call(partial(bus.device.publish, Level(value=number)))
         bus.run(100)
     questions = [each for each in bus.messages(ProtocolEtag.QUESTION) if isinstance(each, Question)]
     assert QuestionKind.LAYOUT in {each.kind for each in questions}, "the digests differ: the family's vector has grown"
     assert bus.events[-1] == Level(value=2)
+
+
+def test_a_device_does_not_deliver_events_of_a_publisher_with_another_catalog() -> None:
+    """What a publisher signs is compared with the classes of the firmware; a grown layout is no conflict."""
+    bus = SmallBus(catalog_of(Level, Tank))
+    bus.run(300)
+    bus.device.know(Level, Tank)
+    bus.hosts[1].call(lambda now: bus.device.subscribe(Subscription(Level), now))
+    etags = {name: bus.broker_catalog.etag(name) for name in ("Level", "Tank")}
+    subjects = {name: signed_subject(subject_uid(name)) for name in ("Level", "Tank", "Other")}
+
+    def deliver(name: str, signs: str) -> int:
+        """How many events come through that a node signs as another type."""
+        report = Frame(0xFB << 21 | 9 << 14 | ProtocolEtag.REPORT, etags[name].to_bytes(2, "big") + bytes(6))
+        before = len(bus.device.delivered)
+        for frame in (
+            Signature(9, etags[name], subjects[signs], 0x123456).frame(),
+            report,
+            Frame(254 << 21 | 9 << 14 | etags[name], bytes((len(bus.device.delivered) << 5 & 0xE0, 1, 0, 0, 0, 1))),
+        ):
+            bus.hosts[1].call(partial(bus.device.receive, frame))
+        bus.run(1)
+        return len(bus.device.delivered) - before
+
+    assert deliver("Level", "Level") == 1
+    assert deliver("Level", "Tank") == 0
+    assert deliver("Tank", "Level") == 0
+    assert deliver("Tank", "Other") == 0
+    assert bus.device.notices["wrong catalog"] == 2
+    assert bus.device.dropped()["of a node with another catalog"] == 3
+    assert deliver("Tank", "Tank") == 1, "it signed anew"
 
 
 def test_a_device_that_loses_its_number_gets_another_and_goes_on() -> None:

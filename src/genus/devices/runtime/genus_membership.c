@@ -447,10 +447,13 @@ void genus_membership_receive(genus_node *node, const genus_frame *frame)
     case GENUS_ETAG_ANSWER:
         genus_questions_answer(node, frame);
         break;
+    case GENUS_ETAG_SIGNATURE:
+        genus_receiver_signature(node, frame);
+        break;
     case GENUS_ETAG_OBJECTION:
         receive_objection(node, frame);
         break;
-    default: /* requests and signatures of other nodes */
+    default: /* requests of other nodes */
         break;
     }
 }

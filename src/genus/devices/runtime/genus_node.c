@@ -66,6 +66,8 @@ uint32_t genus_random_below(genus_node *node, uint32_t range)
 
 /* -- time -------------------------------------------------------------------------------------- */
 
+#if GENUS_WITH_CALENDAR
+
 genus_time genus_node_global_time(const genus_node *node, genus_time local)
 {
     return node->config->is_synchronised ? genus_clock_at(&node->clock, local) : local;
@@ -80,6 +82,78 @@ genus_time genus_node_precision(const genus_node *node, genus_time now)
 {
     return node->config->is_synchronised ? genus_clock_precision(&node->clock, now) : 0;
 }
+
+/* The state of the clock may have changed: slots may start, or must stop. */
+static void check_clock(genus_node *node)
+{
+    if (node->config->is_synchronised && genus_clock_wake(&node->clock, node->now)) {
+        genus_calendar_watch(node);
+    }
+}
+
+static genus_time clock_wake_at(const genus_node *node)
+{
+    return node->config->is_synchronised ? genus_clock_wake_at(&node->clock) : GENUS_NEVER;
+}
+
+static void receive_time(genus_node *node, const genus_frame *frame)
+{
+    if (node->config->is_synchronised) {
+        genus_clock_receive(&node->clock, frame, node->number, node->now);
+        check_clock(node);
+        genus_calendar_watch(node);
+    }
+}
+
+static void init_clock(genus_node *node)
+{
+    genus_clock_init(&node->clock, &node->config->clock);
+}
+
+#else /* a node without a calendar needs no global time */
+
+genus_time genus_node_global_time(const genus_node *node, genus_time local)
+{
+    (void)node;
+    return local;
+}
+
+genus_time genus_node_local_time(const genus_node *node, genus_time global)
+{
+    (void)node;
+    return global;
+}
+
+genus_time genus_node_precision(const genus_node *node, genus_time now)
+{
+    (void)node;
+    (void)now;
+    return GENUS_UNBOUNDED;
+}
+
+static void check_clock(genus_node *node)
+{
+    (void)node;
+}
+
+static genus_time clock_wake_at(const genus_node *node)
+{
+    (void)node;
+    return GENUS_NEVER;
+}
+
+static void receive_time(genus_node *node, const genus_frame *frame)
+{
+    (void)node;
+    (void)frame;
+}
+
+static void init_clock(genus_node *node)
+{
+    (void)node;
+}
+
+#endif
 
 /* -- preparing --------------------------------------------------------------------------------- */
 
@@ -121,7 +195,8 @@ static bool is_channel_valid(const genus_node *node, uint8_t index)
 static bool is_valid(const genus_node *node)
 {
     const genus_config *const config = node->config;
-    bool found = (config->channel_count <= GENUS_CHANNELS) && (config->slot_count <= GENUS_SLOTS) &&
+    const uint8_t slots = (GENUS_WITH_CALENDAR != 0) ? GENUS_SLOTS : 0U;
+    bool found = (config->channel_count <= GENUS_CHANNELS) && (config->slot_count <= slots) &&
                  (config->subject_count <= GENUS_SUBJECTS) && (config->number <= GENUS_LAST_NODE) &&
                  (config->bit_ns > 0U) && (config->calls.load != NULL) &&
                  (config->calls.on_event != NULL);
@@ -161,7 +236,7 @@ bool genus_node_init(genus_node *node, const genus_config *config)
     node->recovery_frames = 4U;
     init_channels(node);
     genus_layout_clear(node);
-    genus_clock_init(&node->clock, &config->clock);
+    init_clock(node);
     genus_transfer_init(&node->answer, node->answer_buffer, (uint16_t)sizeof node->answer_buffer);
     return true;
 }
@@ -178,14 +253,6 @@ static void leave(genus_node *node)
 {
     genus_queue_update(node);
     node->is_inside = false;
-}
-
-/* The state of the clock may have changed: slots may start, or must stop. */
-static void check_clock(genus_node *node)
-{
-    if (node->config->is_synchronised && genus_clock_wake(&node->clock, node->now)) {
-        genus_calendar_watch(node);
-    }
 }
 
 void genus_node_start(genus_node *node, genus_time now)
@@ -227,11 +294,7 @@ static void receive(genus_node *node, const genus_frame *frame)
     if (etag >= GENUS_RESERVED_ETAGS) {
         genus_receiver_event(node, frame);
     } else if ((etag == GENUS_ETAG_SYNC) || (etag == GENUS_ETAG_FOLLOW_UP)) {
-        if (node->config->is_synchronised) {
-            genus_clock_receive(&node->clock, frame, node->number, node->now);
-            check_clock(node);
-            genus_calendar_watch(node);
-        }
+        receive_time(node, frame);
     } else if (etag == GENUS_ETAG_REPORT) {
         genus_receiver_report(node, frame);
     } else if (etag == GENUS_ETAG_ANNOUNCE) {
@@ -331,8 +394,7 @@ genus_time genus_node_wake_at(const genus_node *node)
         at = genus_earlier(at, genus_binding_wake_at(node));
         at = genus_earlier(at, genus_questions_wake_at(node));
         at = genus_earlier(at, node->layout_at);
-        at = genus_earlier(at, node->config->is_synchronised ? genus_clock_wake_at(&node->clock)
-                                                             : GENUS_NEVER);
+        at = genus_earlier(at, clock_wake_at(node));
         at = genus_earlier(at, genus_calendar_wake_at(node));
         at = genus_earlier(at, node->report_at);
         at = genus_earlier(at, node->recovery_at);
@@ -351,7 +413,7 @@ void genus_node_wake(genus_node *node, genus_time now)
         }
         genus_questions_wake(node);
         genus_layout_wake(node);
-        if (node->config->is_synchronised && (genus_clock_wake_at(&node->clock) <= now)) {
+        if (clock_wake_at(node) <= now) {
             check_clock(node);
         }
         genus_calendar_wake(node);

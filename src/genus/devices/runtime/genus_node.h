@@ -5,10 +5,8 @@
  * free, reports what it sent, follows the time service, and receives events. It makes the decisions
  * of the Python node; docs/devices-node.md says what it leaves out:
  *   - it is never the time master, and never a broker;
- *   - it reads no catalog: event tags, sizes, digests and slots come from the tables of
- * `genus_config`;
- *   - it does not compare the signatures of other publishers with its tables, and objects to
- * nothing;
+ *   - it reads no catalog: event tags, sizes and slots come from the tables of `genus_config`;
+ *   - it compares types that others sign with its tables, but no layouts, and objects to nothing;
  *   - its own events are not delivered to itself;
  *   - a request for an event tag that no broker answered is repeated when a broker is heard again;
  *   - it has no driver queue: the driver has two mailboxes that can be loaded again at any time.
@@ -36,6 +34,9 @@ extern "C" {
 #endif
 #ifndef GENUS_SUBJECTS
 #define GENUS_SUBJECTS 4 /* types that it subscribes to */
+#endif
+#ifndef GENUS_WITH_CALENDAR
+#define GENUS_WITH_CALENDAR 1 /* 0: neither hard channels nor global time, in half the flash */
 #endif
 #ifndef GENUS_SLOTS
 #define GENUS_SLOTS 4 /* of the calendar that it sends or receives in */
@@ -123,6 +124,12 @@ typedef struct {
     uint8_t width;
 } genus_block;
 
+/* A class that the firmware knows, to compare with the signatures of its publishers. */
+typedef struct {
+    uint16_t etag;      /* without presence bits */
+    uint8_t subject[3]; /* the leading bytes of its subject uid */
+} genus_known;
+
 /* -- what the node tells ----------------------------------------------------------------------- */
 
 typedef enum {
@@ -132,7 +139,7 @@ typedef enum {
     GENUS_NOTICE_NO_NUMBER_FREE,
     GENUS_NOTICE_READY,     /* events of `channel` can be published */
     GENUS_NOTICE_NOT_BOUND, /* `channel` or subject cannot be used; `count` is a genus_refusal */
-    GENUS_NOTICE_WRONG_CATALOG,   /* `node` objects to `channel`: it has another catalog */
+    GENUS_NOTICE_WRONG_CATALOG,   /* `count` objects to `channel`; or events of `node` are others */
     GENUS_NOTICE_SENT,            /* event `reference` of `channel` was sent, at `time` */
     GENUS_NOTICE_DEADLINE_MISSED, /* it was not sent by its deadline `time`; it still will be */
     GENUS_NOTICE_EXPIRED,         /* it expired at `time` and is not sent */
@@ -208,6 +215,8 @@ typedef struct {
     uint8_t subject_count;
     const genus_block *blocks;
     uint8_t block_count;
+    const genus_known *known; /* may be NULL: signatures are not compared */
+    uint8_t known_count;
     genus_callbacks calls;
     void *context;
 } genus_config;
@@ -351,6 +360,7 @@ typedef struct {
     int8_t last;      /* sequence number; -1: none */
     int8_t segmented; /* -1: not known */
     bool has_report;
+    bool is_wrong; /* it signed another type than this firmware knows */
 } genus_publisher;
 
 typedef struct {
@@ -375,6 +385,7 @@ typedef struct {
     uint32_t malformed;
     uint32_t unknown_etag;   /* not of a block that it wants */
     uint32_t unknown_class;  /* the program does not know the class */
+    uint32_t wrong_catalog;  /* of a publisher that signed another type */
     uint32_t unknown_format; /* the publisher did not say yet whether it segments */
     uint32_t repeated;
     uint32_t empty;
@@ -393,10 +404,12 @@ typedef struct {
     bool needs_broker;
     bool is_inside;
     uint32_t random_state;
+#if GENUS_WITH_CALENDAR
     genus_clock clock;
+    genus_slot_use slots[GENUS_SLOTS];
+#endif
     genus_queue queue;
     genus_tx_channel channels[GENUS_CHANNELS];
-    genus_slot_use slots[GENUS_SLOTS];
     genus_request requests[GENUS_REQUESTS];
     genus_publisher publishers[GENUS_PUBLISHERS];
     genus_reassembly reassemblies[GENUS_TRANSFERS];

@@ -110,6 +110,11 @@ void genus_calendar_failed(genus_node *node, const genus_frame *frame);
 bool genus_calendar_has_receivers(const genus_node *node, uint16_t etag, bool *is_periodic);
 void genus_calendar_keep(genus_node *node, const genus_received *event, uint16_t base);
 bool genus_calendar_promises(const genus_node *node);
+bool genus_calendar_has_senders(const genus_node *node);
+
+/* -- genus_errors.c -----------------------------------------------------------------------------
+ */
+
 void genus_errors_check(genus_node *node);
 void genus_recovery_start(genus_node *node);
 void genus_recovery_failed(genus_node *node, const genus_frame *frame);
@@ -145,10 +150,15 @@ void genus_binding_wake(genus_node *node);
 
 void genus_receiver_event(genus_node *node, const genus_frame *frame);
 void genus_receiver_report(genus_node *node, const genus_frame *frame);
+void genus_receiver_signature(genus_node *node, const genus_frame *frame);
 void genus_receiver_announcement(genus_node *node, const genus_frame *frame);
 void genus_receiver_set_format(genus_node *node, uint16_t etag, bool is_segmented);
 bool genus_receiver_wants(const genus_node *node, uint16_t etag);
 void genus_receiver_deliver(genus_node *node, const genus_received *event);
+
+/* -- genus_questions.c ------------------------------------------------------------------------- */
+
+void genus_questions_ask(genus_node *node, uint16_t etag);
 void genus_questions_join(genus_node *node);
 void genus_questions_leave(genus_node *node);
 void genus_questions_refresh(genus_node *node);

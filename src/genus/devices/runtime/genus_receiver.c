@@ -1,5 +1,4 @@
-/* The receiving side of a node: from a frame to an event, what was lost, and questions for late
- * classes. */
+/* The receiving side of a node: from a frame to an event, and what was lost. */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -7,14 +6,6 @@
 #define ECHO_NS (20 * GENUS_MS)
 #define REASSEMBLY_NS (2000 * GENUS_MS)
 #define REPORT_RANGE ((uint32_t)1U << 24)
-
-#define QUESTION_FREE 0U
-#define QUESTION_ASKED 1U
-#define QUESTION_RESTING 2U /* answered, or given up: not asked again for a while */
-#define ANSWER_RETRY_NS (500 * GENUS_MS)
-#define ANSWER_TIMEOUT_NS (10000 * GENUS_MS)
-#define ANSWER_ATTEMPTS 4U
-#define QUESTION_PAUSE_NS (10000 * GENUS_MS)
 
 /* -- publishers -------------------------------------------------------------------------------- */
 
@@ -227,13 +218,11 @@ static genus_reassembly *reassembly_of(genus_node *node, uint8_t sender, uint16_
     return found;
 }
 
-static void ask_class(genus_node *node, uint16_t etag);
-
 void genus_receiver_deliver(genus_node *node, const genus_received *event)
 {
     if (!node->config->calls.on_event(node->config->context, event)) {
         node->drops.unknown_class++;
-        ask_class(node, event->etag);
+        genus_questions_ask(node, event->etag);
     }
 }
 
@@ -273,6 +262,10 @@ void genus_receiver_event(genus_node *node, const genus_frame *frame)
         return;
     }
     from = publisher_of(node, event.node, base_of(block, etag));
+    if (from->is_wrong) {
+        node->drops.wrong_catalog++;
+        return;
+    }
     if (from->segmented < 0) {
         node->drops.unknown_format++;
         return;
@@ -320,6 +313,48 @@ void genus_receiver_report(genus_node *node, const genus_frame *frame)
     }
 }
 
+/* Whether an event tag and a subject belong together, as far as this firmware knows. */
+static bool is_contradiction(const genus_node *node, uint16_t etag, const uint8_t subject[3])
+{
+    bool found = false;
+    uint8_t index;
+    for (index = 0U; index < node->config->known_count; index++) {
+        const genus_known *const known = &node->config->known[index];
+        const bool is_subject = memcmp(known->subject, subject, 3U) == 0;
+        if ((known->etag == etag) != is_subject) {
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* A publisher says what its events are: those of another type are not delivered. Whether layouts
+ * differ only because one catalog has grown cannot be seen from their digests, so they may. */
+void genus_receiver_signature(genus_node *node, const genus_frame *frame)
+{
+    const uint16_t etag = genus_u16(frame->data);
+    const uint8_t sender = genus_node_of(frame->id);
+    const genus_block *block;
+    genus_publisher *from;
+    bool is_wrong;
+    if ((frame->size != GENUS_FRAME_BYTES) ||
+        (genus_priority_of(frame->id) != GENUS_PRIORITY_SYSTEM) || (sender < GENUS_FIRST_NODE) ||
+        (sender > GENUS_LAST_NODE) || (etag > GENUS_ETAG_MASK)) {
+        node->drops.malformed++;
+        return;
+    }
+    block = block_of(node, etag);
+    if ((block == NULL) || (node->config->known == NULL)) {
+        return;
+    }
+    from = publisher_of(node, sender, base_of(block, etag));
+    is_wrong = is_contradiction(node, from->etag, &frame->data[2]);
+    if (is_wrong && !from->is_wrong) {
+        genus_tell_about(node, GENUS_NOTICE_WRONG_CATALOG, sender, from->etag, 0U, node->now);
+    }
+    from->is_wrong = is_wrong;
+}
+
 void genus_receiver_announcement(genus_node *node, const genus_frame *frame)
 {
     const uint16_t etag = genus_u16(frame->data);
@@ -335,181 +370,5 @@ void genus_receiver_announcement(genus_node *node, const genus_frame *frame)
     if (block != NULL) {
         publisher_of(node, sender, base_of(block, etag))->segmented =
             ((frame->data[2] & 0x20U) != 0U) ? 1 : 0;
-    }
-}
-
-/* -- questions for late classes ---------------------------------------------------------------- */
-
-static void withdraw(genus_node *node, genus_question *question)
-{
-    if (question->message != 0U) {
-        genus_queue_remove(node, question->message);
-        question->message = 0U;
-    }
-}
-
-static void rest(genus_node *node, genus_question *question)
-{
-    withdraw(node, question);
-    question->state = QUESTION_RESTING;
-    question->retry_at = node->now + QUESTION_PAUSE_NS;
-}
-
-static void send_question(genus_node *node, genus_question *question)
-{
-    genus_frame frame;
-    withdraw(node, question);
-    (void)memset(&frame, 0, sizeof frame);
-    frame.id = genus_identifier(GENUS_PRIORITY_PROTOCOL, node->number, GENUS_ETAG_QUESTION);
-    frame.size = GENUS_FRAME_BYTES;
-    frame.data[0] = GENUS_QUESTION_CLASS;
-    frame.data[1] = question->number;
-    genus_put_u16(&frame.data[6], question->etag);
-    question->attempts++;
-    question->retry_at = node->now + ANSWER_RETRY_NS;
-    question->timeout_at = node->now + ANSWER_TIMEOUT_NS;
-    question->message = genus_queue_send(node, &frame);
-}
-
-/* Ask the broker what class an event tag is, unless that was done lately. */
-static void ask_class(genus_node *node, uint16_t etag)
-{
-    genus_question *place = NULL;
-    uint8_t index;
-    if (node->config->calls.on_class == NULL) {
-        return;
-    }
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        genus_question *const each = &node->questions[index];
-        if ((each->state != QUESTION_FREE) && (each->etag == etag)) {
-            return;
-        }
-        if (each->state == QUESTION_FREE) {
-            place = each;
-        }
-    }
-    if (place != NULL) {
-        place->state = QUESTION_ASKED;
-        place->etag = etag;
-        place->attempts = 0U;
-        place->message = 0U;
-        place->number = node->next_question;
-        place->retry_at = GENUS_NEVER;
-        node->next_question++;
-        if (node->number != 0U) {
-            send_question(node, place);
-        }
-    }
-}
-
-void genus_questions_leave(genus_node *node)
-{
-    uint8_t index;
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        genus_question *const each = &node->questions[index];
-        withdraw(node, each);
-        if (each->state == QUESTION_ASKED) {
-            each->attempts = 0U;
-            each->retry_at = GENUS_NEVER;
-        }
-    }
-}
-
-void genus_questions_join(genus_node *node)
-{
-    uint8_t index;
-    genus_questions_leave(node);
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        if (node->questions[index].state == QUESTION_ASKED) {
-            send_question(node, &node->questions[index]);
-        }
-    }
-}
-
-/* A broker started, or its catalog is another one: what it did not know it may know now. */
-void genus_questions_refresh(genus_node *node)
-{
-    uint8_t index;
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        if (node->questions[index].state == QUESTION_RESTING) {
-            node->questions[index].state = QUESTION_FREE;
-        }
-    }
-}
-
-static void hand_over(genus_node *node, const uint8_t *answer, uint16_t size)
-{
-    uint8_t index;
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        genus_question *const each = &node->questions[index];
-        if ((each->state == QUESTION_ASKED) && (each->number == answer[1])) {
-            const uint16_t etag = each->etag;
-            rest(node, each);
-            if (size == GENUS_ANSWER_HEADER) {
-                genus_tell_about(node, GENUS_NOTICE_CLASS_UNKNOWN, 0U, etag, 0U, node->now);
-            } else {
-                node->config->calls.on_class(node->config->context, &answer[GENUS_ANSWER_HEADER],
-                                             (uint16_t)(size - GENUS_ANSWER_HEADER));
-            }
-            return;
-        }
-    }
-}
-
-void genus_questions_answer(genus_node *node, const genus_frame *frame)
-{
-    const genus_transfer *const answer = &node->answer;
-    bool is_waiting = false;
-    uint8_t index;
-    if (frame->id != genus_identifier(GENUS_PRIORITY_NONE, GENUS_BROKER_NODE, GENUS_ETAG_ANSWER)) {
-        return; /* a layout, for nodes that compare them */
-    }
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        genus_question *const each = &node->questions[index];
-        if ((each->state == QUESTION_ASKED) && (each->retry_at != GENUS_NEVER)) {
-            is_waiting = true; /* the broker is busy with answers: ours may be next */
-            each->retry_at = genus_earlier(node->now + ANSWER_RETRY_NS, each->timeout_at);
-        }
-    }
-    if (!is_waiting ||
-        (genus_transfer_receive(&node->answer, frame->data, frame->size, node->now, ANSWER_RETRY_NS,
-                                &node->answer_segments) != GENUS_SEGMENT_COMPLETE)) {
-        return;
-    }
-    if ((answer->size >= GENUS_ANSWER_HEADER) && (answer->buffer[0] == node->number) &&
-        (answer->buffer[2] == GENUS_QUESTION_CLASS)) {
-        hand_over(node, answer->buffer, answer->size);
-    }
-}
-
-genus_time genus_questions_wake_at(const genus_node *node)
-{
-    genus_time found = GENUS_NEVER;
-    uint8_t index;
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        if (node->questions[index].state != QUESTION_FREE) {
-            found = genus_earlier(found, node->questions[index].retry_at);
-        }
-    }
-    return found;
-}
-
-void genus_questions_wake(genus_node *node)
-{
-    uint8_t index;
-    for (index = 0U; index < GENUS_QUESTIONS; index++) {
-        genus_question *const each = &node->questions[index];
-        if ((each->state == QUESTION_FREE) || (each->retry_at > node->now)) {
-            continue;
-        }
-        if (each->state == QUESTION_RESTING) {
-            each->state = QUESTION_FREE;
-        } else if (each->attempts < ANSWER_ATTEMPTS) {
-            send_question(node, each);
-        } else {
-            const uint16_t etag = each->etag;
-            rest(node, each);
-            genus_tell_about(node, GENUS_NOTICE_CLASS_UNKNOWN, 0U, etag, 0U, node->now);
-        }
     }
 }

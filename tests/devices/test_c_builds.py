@@ -1,0 +1,94 @@
+"""The C node compiles without a warning for computers and small processors, and so does the page about it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from genus.can import subject_uid
+from tests.can.fault_table import ROWS
+from tests.devices.c_faults import ROWS_OF_NODES
+from tests.devices.c_library import RUNTIME, WARNINGS, need, node_sources, run
+from tests.devices.c_sizes import PAGE, STUBS, TARGETS, example, measure
+
+COMPILERS = {
+    "gcc": ("-O2",),
+    "clang": (),
+    "avr-gcc": ("-Os", "-mmcu=atmega128rfa1"),
+    "arm-none-eabi-gcc": ("-Os", "-mcpu=cortex-m0", "-mthumb"),
+}
+HEADERS = [RUNTIME / name for name in ("genus_node.h", "genus_clock.h", "genus_segments.h", "genus_frame.h")]
+LONGEST_LINE, LONGEST_FUNCTION = 100, 60
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_node_compiles_without_a_warning(compiler: str, tmp_path: Path) -> None:
+    options = [*WARNINGS, *COMPILERS[compiler]]
+    for source in node_sources():
+        run([need(compiler), *options, "-c", source, "-o", str(tmp_path / "node.o")])
+    run([need(compiler), *options, "-DGENUS_WITH_CALENDAR=0", "-fsyntax-only", *node_sources()])
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_firmware_of_the_page_compiles_without_a_warning(compiler: str, tmp_path: Path) -> None:
+    source = tmp_path / "firmware.c"
+    source.write_text(example())
+    options = [*WARNINGS, *COMPILERS[compiler], f"-I{RUNTIME}", "-c"]
+    for each in (str(source), str(STUBS)):
+        run([need(compiler), *options, each, "-o", str(tmp_path / "firmware.o")])
+
+
+def test_the_firmware_of_the_page_uses_every_input_of_a_node() -> None:
+    header, shown = (RUNTIME / "genus_node.h").read_text(), example()
+    inputs = header.split("/* -- inputs ")[1].split("/* -- time ")[0]
+    names = re.findall(r"\b(genus_node_\w+)\(", inputs)
+    assert len(names) >= 8
+    assert [name for name in names if name not in shown] == []
+
+
+def test_the_subjects_of_the_page_are_those_of_its_names() -> None:
+    for name in ("Level", "Valve"):
+        assert ", ".join(f"0x{byte:02x}" for byte in subject_uid(name).to_bytes(8, "big")) in example()
+
+
+def test_headers_are_for_cpp_too(tmp_path: Path) -> None:
+    source = tmp_path / "main.cpp"
+    includes = "".join(f'#include "{header.name}"\n' for header in HEADERS)
+    source.write_text(f"{includes}int main() {{ return 0; }}\n")
+    run([need("g++"), "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", "-c", str(source), "-o", str(tmp_path / "main.o")])
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_lines_of_headers_are_short(header: Path) -> None:
+    assert [line for line in header.read_text().splitlines() if len(line) > LONGEST_LINE] == []
+
+
+@pytest.mark.parametrize("source", node_sources())
+def test_lines_and_functions_are_short(source: str) -> None:
+    lines = Path(source).read_text().splitlines()
+    assert [line for line in lines if len(line) > LONGEST_LINE] == []
+    opened = [number for number, line in enumerate(lines) if line == "{"]
+    closed = [number for number, line in enumerate(lines) if line == "}"]
+    assert len(opened) == len(closed)
+    assert all(end - begin < LONGEST_FUNCTION for begin, end in zip(opened, closed, strict=True))
+
+
+@pytest.mark.parametrize("source", node_sources())
+def test_there_is_no_heap_goto_or_floating_point(source: str) -> None:
+    code = re.sub(r"/\*.*?\*/", "", Path(source).read_text(), flags=re.DOTALL)
+    assert re.findall(r"\b(malloc|calloc|realloc|free|alloca|goto|float|double|setjmp)\b", code) == []
+
+
+def test_the_page_shows_all_rows_of_the_fault_table_that_are_about_nodes() -> None:
+    shown = re.findall(r"^\| (\d+) \| ([^|]+) \| [^|]+ \| \w+ \| [^|]+ \| ✓ \|$", PAGE.read_text(), re.MULTILINE)
+    assert [(int(number), fault) for number, fault in shown] == [(n, ROWS[n].fault) for n in ROWS_OF_NODES]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_firmware_is_about_as_large_as_the_page_says(name: str, tmp_path: Path) -> None:
+    need(f"{TARGETS[name][0]}-gcc")
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name} |"))
+    shown = [int(cell.replace(",", "")) for cell in row.split("|")[2:6]]
+    state, flash, empty, ram = measure(name, tmp_path)
+    for documented, measured in zip(shown, (state, ram, flash, empty), strict=True):
+        assert abs(documented - measured) <= 0.03 * measured
