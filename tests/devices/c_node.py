@@ -40,6 +40,7 @@ from genus.can._node.troubles import (
 )
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
+from genus.can._protocol.notices import Configured, NumberConflict
 from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.can._wire.length import Timing
 from genus.can._world.station import Station
@@ -132,6 +133,7 @@ class CNode:
         granularity_ns: int = 100,
         seed: int | None = None,
         on_event: Callable[[Event], object] | None = None,
+        on_notice: Callable[[object], object] | None = None,
         knows: Callable[[int], bool] = lambda etag: True,
         options: tuple[str, ...] = LARGE,
     ) -> None:
@@ -146,7 +148,7 @@ class CNode:
         """Event tag, node and payload of all events."""
         self.tx, self.rx = CTx(), CRx()
         self.why_without_number = ""
-        self._knows, self._on_event = knows, on_event
+        self._knows, self._on_event, self._on_notice = knows, on_event, on_notice
         self._random = Random(uid if seed is None else seed)
         self._interests: dict[Interest, None] = {}
         self._filters = SharedFilters(catalog, always=(PROTOCOL_FILTER,))
@@ -221,10 +223,21 @@ class CNode:
         self._has_news = True
         self.notices[what] += 1
         self.told.append((what, channel, node, etag, count))
+        self._tell_program(what, node, count)
         if channel < len(self._classes):
             self._tell_publisher(what, channel, node, reference, count, time)
         else:
             self._tell_all(what, node, etag, count, time)
+
+    def _tell_program(self, what: str, node: int, count: int) -> None:
+        """Give the notices about the node's number to who runs it."""
+        notices = {
+            "configured": Configured(node),
+            "number conflict": NumberConflict(node, self.uid if count else 0, kept=True),
+            "number lost": NumberConflict(node, 0, kept=False),
+        }
+        if self._on_notice is not None and what in notices:
+            self.outputs.append(Call(self._on_notice, (notices[what],)))
 
     def _tell_publisher(self, what: str, channel: int, node: int, reference: int, count: int, time: int) -> None:
         cls = self._classes[channel]

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,15 @@ def harness_source(firmware: Firmware) -> str:
     )
 
 
+@cache
+def codec_of(cls: type[Event], catalog: Catalog) -> PayloadCodec:
+    """What Python encodes and decodes the events of a class with; a catalog that grew needs another one."""
+    return PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged_attributes(cls))
+
+
 def frame_of(event: Event, catalog: Catalog, sequence: int = 0) -> tuple[int, bytes]:
     """The event tag and the payload of an event."""
-    codec = PayloadCodec.of(type(event), catalog.vector(type(event)), catalog.tagged_attributes(type(event)))
-    bits, payload = codec.encode(event, sequence)
+    bits, payload = codec_of(type(event), catalog).encode(event, sequence)
     return catalog.etag(type(event)) | bits, payload
 
 

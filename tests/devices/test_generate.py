@@ -160,6 +160,18 @@ def test_choices_whose_names_collide_in_c_have_different_constants() -> None:
     assert [device.receive([frame_of(Panel(sign=sign), catalog)])[0][1] for sign in Sign] == [(0,), (1,), (2,), (3,)]
 
 
+@needs_compiler
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_a_choice_of_one_byte_is_not_read_from_a_long_count(codec: str) -> None:
+    """Python reads it as the byte 255, which no list of at most 255 choices has."""
+    catalog = road_catalog()
+    device = device_of([Subscription(road.Loop)], catalog, codec=codec)
+    etag, payload = frame_of(road.Loop(lane=1, category=road.Category.CAR), catalog)
+    assert payload.endswith(b"\x01\x01")
+    frames = [(etag, payload), (etag, payload[:-1] + b"\xff\x00\x01")]
+    assert [status for status, _, _ in device.receive(frames)] == [OK, MALFORMED]
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,9 @@
 import pytest
 
 from genus import Event
-from genus.can import PayloadCodec
 from genus.model import OpaqueType, attributes
 
-from .compiled import MALFORMED, NOT_WANTED, OK, UNKNOWN_TYPE, Device, device_of, frame_of, needs_compiler
+from .compiled import MALFORMED, NOT_WANTED, OK, UNKNOWN_TYPE, Device, codec_of, device_of, frame_of, needs_compiler
 from .random_system import RandomSystem
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
@@ -52,8 +51,7 @@ def check_damaged(device: Device, system: RandomSystem, events: list[Event]) -> 
     for (etag, payload), (status, hits, _) in zip(frames, device.receive(frames), strict=True):
         name = catalog.type_of(etag)
         cls = next(each for each in system.types if each.__name__ == name)
-        tagged = catalog.tagged_attributes(cls)
-        decoded = PayloadCodec.of(cls, catalog.vector(cls), tagged).decode(etag, payload)
+        decoded = codec_of(cls, catalog).decode(etag, payload)
         if isinstance(decoded, Event):
             if carries_opaque(decoded):
                 continue
@@ -97,9 +95,7 @@ def test_every_truncation_of_every_frame_is_refused_or_read_as_python_reads_it()
     events = [event for event in system.events(60) if not carries_opaque(event)]
     for event in events:
         etag, payload = frame_of(event, system.catalog)
-        codec = PayloadCodec.of(
-            type(event), system.catalog.vector(type(event)), system.catalog.tagged_attributes(type(event))
-        )
+        codec = codec_of(type(event), system.catalog)
         cuts = [(etag, payload[:size]) for size in range(len(payload))]
         for (_, cut), (status, _, _) in zip(cuts, device.receive(cuts), strict=True):
             is_read = isinstance(codec.decode(etag, cut), Event)

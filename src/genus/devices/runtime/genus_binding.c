@@ -1,7 +1,8 @@
-/* The binding protocol (COSMIC, FAMOUSO): event tags for the subjects of a node, and its announcements.
+/* The binding protocol (COSMIC, FAMOUSO): event tags for the subjects of a node, and its
+ * announcements.
  *
- * A request is one frame, the reply two, which must both fit a request of this node. At most four requests are
- * pending. A node that has just got its number waits until other nodes have theirs. */
+ * A request is one frame, the reply two, which must both fit a request of this node. At most four
+ * requests are pending. A node that has just got its number waits until other nodes have theirs. */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ static void wait(genus_request *request)
     request->retry_at = GENUS_NEVER;
 }
 
-/* -- requests ------------------------------------------------------------------------------------ */
+/* -- requests ---------------------------------------------------------------------------------- */
 
 static void send(genus_node *node, uint8_t index)
 {
@@ -64,6 +65,21 @@ static void send(genus_node *node, uint8_t index)
     request->message = genus_queue_send(node, &frame);
 }
 
+/* The first request in this state whose order is above one; GENUS_REQUESTS if there is none. */
+static uint8_t next_request(const genus_node *node, uint8_t state, uint32_t after)
+{
+    uint8_t found = GENUS_REQUESTS;
+    uint8_t index;
+    for (index = 0U; index < GENUS_REQUESTS; index++) {
+        const genus_request *const request = &node->requests[index];
+        if ((request->state == state) && (request->order > after) &&
+            ((found == GENUS_REQUESTS) || (request->order < node->requests[found].order))) {
+            found = index;
+        }
+    }
+    return found;
+}
+
 static void ask_more(genus_node *node)
 {
     uint8_t asked = 0U;
@@ -76,12 +92,12 @@ static void ask_more(genus_node *node)
             asked++;
         }
     }
-    for (index = 0U; (index < GENUS_REQUESTS) && (asked < WINDOW); index++) {
-        if (node->requests[index].state == WAITING) {
-            node->requests[index].state = ASKED;
-            send(node, index);
-            asked++;
-        }
+    index = next_request(node, WAITING, 0U);
+    while ((index < GENUS_REQUESTS) && (asked < WINDOW)) {
+        node->requests[index].state = ASKED;
+        send(node, index);
+        asked++;
+        index = next_request(node, WAITING, 0U);
     }
 }
 
@@ -104,8 +120,13 @@ void genus_binding_ask(genus_node *node, uint8_t index)
 {
     genus_request *const request = &node->requests[index];
     if (!node->needs_broker) {
-        request->state = BOUND; /* by the tables; the broker is asked if the planned number is lost */
+        request->state =
+            BOUND; /* by the tables; the broker is asked if the planned number is lost */
     } else if ((request->state != WAITING) && (request->state != ASKED)) {
+        if (!is_pending(request)) {
+            node->queue.last_order++;
+            request->order = node->queue.last_order;
+        }
         wait(request);
         if (has_twin(node, index)) {
             request->state = SHARED;
@@ -131,7 +152,10 @@ static void give_up(genus_node *node, uint8_t index, uint8_t state, genus_refusa
     if (index < GENUS_SUBJECTS) {
         genus_tell_about(node, GENUS_NOTICE_NOT_BOUND, 0U, index, (uint16_t)reason, node->now);
     } else if (node->channels[index - GENUS_SUBJECTS].state == GENUS_STATE_BINDING) {
-        genus_channel_refuse(node, (uint8_t)(index - GENUS_SUBJECTS), reason);
+        /* it stays in this state: a broker that starts later, or a catalog that grows, may bind it
+         */
+        genus_tell(node, GENUS_NOTICE_NOT_BOUND, (uint8_t)(index - GENUS_SUBJECTS), 0U,
+                   (uint16_t)reason, node->now);
     } else {
         /* the channel is not affected */
     }
@@ -162,21 +186,22 @@ genus_time genus_binding_wake_at(const genus_node *node)
 
 void genus_binding_wake(genus_node *node)
 {
-    uint8_t index;
-    for (index = 0U; index < GENUS_REQUESTS; index++) {
+    uint8_t index = next_request(node, ASKED, 0U);
+    while (index < GENUS_REQUESTS) {
         const genus_request *const request = &node->requests[index];
-        if ((request->state == ASKED) && (request->retry_at <= node->now)) {
+        if (request->retry_at <= node->now) {
             if (request->attempts < ATTEMPTS) {
                 send(node, index);
             } else {
                 give_up(node, index, UNANSWERED, GENUS_REFUSED_UNANSWERED);
             }
         }
+        index = next_request(node, ASKED, request->order);
     }
     ask_more(node);
 }
 
-/* -- announcements ------------------------------------------------------------------------------- */
+/* -- announcements ----------------------------------------------------------------------------- */
 
 static void announce(genus_node *node, uint8_t channel)
 {
@@ -186,9 +211,6 @@ static void announce(genus_node *node, uint8_t channel)
     const genus_time span = (spec->qos == GENUS_QOS_NONE) ? 0 : (spec->span_ns / 1000);
     const uint32_t span_us = (span > (genus_time)UINT32_MAX) ? UINT32_MAX : (uint32_t)span;
     genus_frame frame;
-    if (genus_queue_has_announcement(node, channel)) {
-        return;
-    }
     frame.id = genus_identifier(GENUS_PRIORITY_PROTOCOL, node->number, GENUS_ETAG_ANNOUNCE);
     frame.size = GENUS_FRAME_BYTES;
     genus_put_u16(frame.data, state->etag);
@@ -196,27 +218,50 @@ static void announce(genus_node *node, uint8_t channel)
     frame.data[3] = is_large ? 255U : (uint8_t)spec->largest;
     genus_put_u16(&frame.data[4], (uint16_t)(span_us >> 16));
     genus_put_u16(&frame.data[6], (uint16_t)(span_us & 0xFFFFU));
-    (void)genus_queue_add(node, &frame, GENUS_MESSAGE_ANNOUNCE, channel, GENUS_THEN_NOTHING);
+    if (!genus_queue_has(node, &frame)) { /* it may wait for long on a full bus */
+        (void)genus_queue_send(node, &frame);
+    }
 }
 
 void genus_binding_announce(genus_node *node, uint8_t channel)
 {
-    node->channels[channel].is_announced = true;
+    uint8_t last = 0U;
+    uint8_t index;
+    for (index = 0U; index < node->config->channel_count; index++) {
+        last = (node->channels[index].announced > last) ? node->channels[index].announced : last;
+    }
+    if (node->channels[channel].announced == 0U) {
+        node->channels[channel].announced = (uint8_t)(last + 1U);
+    }
     announce(node, channel);
     genus_channel_open(node, channel);
 }
 
+/* The channel that was announced next after one in the order; GENUS_NO_CHANNEL if there is none. */
+static uint8_t next_announced(const genus_node *node, uint8_t after)
+{
+    uint8_t found = GENUS_NO_CHANNEL;
+    uint8_t index;
+    for (index = 0U; index < node->config->channel_count; index++) {
+        const uint8_t order = node->channels[index].announced;
+        if ((order > after) &&
+            ((found == GENUS_NO_CHANNEL) || (order < node->channels[found].announced))) {
+            found = index;
+        }
+    }
+    return found;
+}
+
 static void announce_all(genus_node *node)
 {
-    uint8_t channel;
-    for (channel = 0U; channel < node->config->channel_count; channel++) {
-        if (node->channels[channel].is_announced) {
-            announce(node, channel);
-        }
+    uint8_t channel = next_announced(node, 0U);
+    while (channel != GENUS_NO_CHANNEL) {
+        announce(node, channel);
+        channel = next_announced(node, node->channels[channel].announced);
     }
 }
 
-/* -- membership ---------------------------------------------------------------------------------- */
+/* -- membership -------------------------------------------------------------------------------- */
 
 void genus_binding_leave(genus_node *node)
 {
@@ -242,6 +287,8 @@ void genus_binding_join(genus_node *node)
 /* Bind a channel: at the broker, or by the tables alone. */
 void genus_binding_bind_channel(genus_node *node, uint8_t channel)
 {
+    const uint16_t largest = node->config->channels[channel].largest;
+    node->channels[channel].is_segmented = (largest == 0U) || (largest > GENUS_FRAME_BYTES);
     if (node->needs_broker) {
         genus_binding_ask(node, (uint8_t)(GENUS_SUBJECTS + channel));
     } else {
@@ -271,9 +318,11 @@ void genus_binding_quiet(genus_node *node)
 }
 
 /* A broker is present: repeat unanswered requests, and refused ones if its catalog is new. */
-void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other, bool is_other_epoch)
+void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other,
+                             bool is_other_epoch)
 {
-    const bool is_rested = !node->has_announced_all || ((node->now - node->announced_at) >= ANNOUNCE_PAUSE_NS);
+    const bool is_rested =
+        !node->has_announced_all || ((node->now - node->announced_at) >= ANNOUNCE_PAUSE_NS);
     uint8_t index;
     for (index = 0U; index < GENUS_REQUESTS; index++) {
         genus_request *const request = &node->requests[index];
@@ -281,18 +330,21 @@ void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other,
             wait(request);
         }
     }
-    if ((is_roll_call || is_other_epoch) && is_rested && (node->number != 0U)) {
+    if ((is_roll_call || is_other_epoch) && is_rested) {
         node->has_announced_all = true;
         node->announced_at = node->now;
-        announce_all(node);
+        if (node->number != 0U) {
+            announce_all(node);
+        }
     }
     ask_more(node);
 }
 
-/* -- replies ------------------------------------------------------------------------------------- */
+/* -- replies ----------------------------------------------------------------------------------- */
 
 /* Why a channel cannot be used as it is bound; 0 if it can. */
-static uint8_t why_not(const genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos, bool is_segmented)
+static uint8_t why_not(const genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos,
+                       bool is_segmented)
 {
     const genus_channel *const spec = &node->config->channels[channel];
     uint8_t reason = 0U;
@@ -307,20 +359,11 @@ static uint8_t why_not(const genus_node *node, uint8_t channel, uint16_t etag, u
     return reason;
 }
 
-/* Whether a refused channel may be bound after all: it was refused because there was no event tag for it. */
-static bool may_return(const genus_tx_channel *state)
-{
-    const uint8_t reason = state->refusal;
-    return (reason <= (uint8_t)GENUS_REFUSED_EXHAUSTED) || (reason == (uint8_t)GENUS_REFUSED_UNANSWERED);
-}
-
-static void channel_bound(genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos, bool is_segmented)
+static void channel_bound(genus_node *node, uint8_t channel, uint16_t etag, uint8_t qos,
+                          bool is_segmented)
 {
     genus_tx_channel *const state = &node->channels[channel];
     const uint8_t reason = why_not(node, channel, etag, qos, is_segmented);
-    if ((state->state == GENUS_STATE_REFUSED) && may_return(state)) {
-        state->state = GENUS_STATE_BINDING;
-    }
     if (state->state != GENUS_STATE_BINDING) {
         return;
     }
@@ -335,14 +378,6 @@ static void channel_bound(genus_node *node, uint8_t channel, uint16_t etag, uint
     genus_binding_announce(node, channel);
 }
 
-static void subject_bound(genus_node *node, uint8_t subject, uint16_t etag, uint8_t qos, bool is_segmented)
-{
-    node->subject_etag[subject] = etag;
-    if (qos != UNANNOUNCED) {
-        node->subject_segmented[subject] = is_segmented ? 1 : 0;
-    }
-}
-
 /* The two halves of a reply about the subject of a request are there. */
 static void complete(genus_node *node, uint8_t index, uint16_t etag, uint8_t flags)
 {
@@ -350,7 +385,8 @@ static void complete(genus_node *node, uint8_t index, uint16_t etag, uint8_t fla
     const uint8_t qos = (uint8_t)(flags >> 5);
     const bool is_segmented = ((flags >> 4) & 1U) != 0U;
     if (etag == 0U) {
-        const bool is_known = (flags >= (uint8_t)GENUS_REFUSED_UNKNOWN) && (flags <= (uint8_t)GENUS_REFUSED_EXHAUSTED);
+        const bool is_known = (flags >= (uint8_t)GENUS_REFUSED_UNKNOWN) &&
+                              (flags <= (uint8_t)GENUS_REFUSED_EXHAUSTED);
         give_up(node, index, REFUSED, is_known ? (genus_refusal)flags : GENUS_REFUSED_UNKNOWN);
         return;
     }
@@ -358,20 +394,24 @@ static void complete(genus_node *node, uint8_t index, uint16_t etag, uint8_t fla
     request->state = BOUND;
     request->told = 0U;
     request->retry_at = GENUS_NEVER;
-    if (index < GENUS_SUBJECTS) {
-        subject_bound(node, index, etag, qos, is_segmented);
-    } else {
+    if (index >= GENUS_SUBJECTS) {
         channel_bound(node, (uint8_t)(index - GENUS_SUBJECTS), etag, qos, is_segmented);
+    }
+    if (qos != UNANNOUNCED) {
+        request->etag = etag;
+        request->is_segmented = is_segmented;
+        genus_receiver_set_format(node, etag, is_segmented);
     }
 }
 
-/* A reply about a channel that is announced: its first publisher may have announced it differently. */
+/* A reply about a channel that is announced: its first publisher may have announced it differently.
+ */
 static void check_class(genus_node *node, uint8_t channel, uint16_t etag, uint8_t flags)
 {
     const genus_tx_channel *const state = &node->channels[channel];
     const uint8_t qos = (uint8_t)(flags >> 5);
     const bool is_segmented = ((flags >> 4) & 1U) != 0U;
-    if (state->is_announced && (etag != 0U) && (qos != UNANNOUNCED) &&
+    if ((state->announced != 0U) && (etag != 0U) && (qos != UNANNOUNCED) &&
         ((qos != node->config->channels[channel].qos) || (is_segmented != state->is_segmented)) &&
         (state->state != GENUS_STATE_REFUSED)) {
         genus_channel_refuse(node, channel, GENUS_REFUSED_CLASS);

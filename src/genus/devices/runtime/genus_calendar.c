@@ -1,9 +1,11 @@
-/* Slots of the calendar, and the errors of the controller, which decide whether slots can be promised.
+/* Slots of the calendar, and the errors of the controller, which decide whether slots can be
+ * promised.
  *
- * A slot of the node takes the latest event from a buffer at the latest ready time, and sends it with the highest
- * priority in at most `omissions + 1` attempts. A slot of another node keeps what is received and delivers it
- * exactly at the deadline; if nothing came, that is told, unless the slot is sporadic. Nothing is sent or
- * delivered while the precision of the clock is worse than half the gap of the narrowest slot. */
+ * A slot of the node takes the latest event from a buffer at the latest ready time, and sends it
+ * with the highest priority in at most `omissions + 1` attempts. A slot of another node keeps what
+ * is received and delivers it exactly at the deadline; if nothing came, that is told, unless the
+ * slot is sporadic. Nothing is sent or delivered while the precision of the clock is worse than
+ * half the gap of the narrowest slot. */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -21,7 +23,8 @@
 #define ERRORS_PASSIVE 1U
 #define ERRORS_STOPPED 2U
 
-/* How long recovery waits, in longest frames: after an empty report that was sent, and after one that failed. */
+/* How long recovery waits, in longest frames: after an empty report that was sent, and after one
+ * that failed. */
 #define PAUSE_FRAMES 1U
 #define FIRST_RETRY_FRAMES 4U
 #define LAST_RETRY_FRAMES 32U
@@ -60,7 +63,7 @@ uint8_t genus_calendar_slot_of(const genus_node *node, uint8_t channel)
     return found;
 }
 
-/* -- agenda -------------------------------------------------------------------------------------- */
+/* -- agenda ------------------------------------------------------------------------------------ */
 
 /* The first occurrence of a slot that starts at or after a global time. */
 static void schedule(genus_node *node, uint8_t slot, genus_time after)
@@ -74,12 +77,14 @@ static void schedule(genus_node *node, uint8_t slot, genus_time after)
     use->order = node->slot_order;
 }
 
-static void consider(next_step *first, genus_time at, uint8_t step, uint8_t slot, const genus_node *node)
+static void consider(next_step *first, genus_time at, uint8_t step, uint8_t slot,
+                     const genus_node *node)
 {
     const bool is_first =
         (first->slot == GENUS_NO_CHANNEL) || (at < first->at) ||
-        ((at == first->at) && ((step < first->step) || ((step == first->step) &&
-                               (node->slots[slot].order < node->slots[first->slot].order))));
+        ((at == first->at) &&
+         ((step < first->step) ||
+          ((step == first->step) && (node->slots[slot].order < node->slots[first->slot].order))));
     if (is_first) {
         first->at = at;
         first->step = step;
@@ -115,7 +120,7 @@ genus_time genus_calendar_wake_at(const genus_node *node)
     return find_next(node, &first) ? genus_node_local_time(node, first.at) : GENUS_NEVER;
 }
 
-/* -- a slot of this node ------------------------------------------------------------------------- */
+/* -- a slot of this node ----------------------------------------------------------------------- */
 
 static void load(genus_node *node, const genus_frame *frame)
 {
@@ -135,7 +140,8 @@ static void current_frame(const genus_node *node, uint8_t slot, genus_frame *fra
     const genus_tx_channel *const channel = &node->channels[slot_of(node, slot)->channel];
     frame->id = genus_identifier(GENUS_PRIORITY_HARD, node->number, use->etag);
     if (channel->is_segmented) {
-        frame->size = genus_segment(use->payload, use->size, channel->transfer, use->position, frame->data);
+        frame->size =
+            genus_segment(use->payload, use->size, channel->transfer, use->position, frame->data);
     } else {
         frame->size = (uint8_t)use->size;
         (void)memcpy(frame->data, use->payload, use->size);
@@ -169,8 +175,8 @@ static void give_up(genus_node *node, uint8_t slot)
     tell_failed(node, slot, use->reference, use->attempts);
 }
 
-void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload, uint16_t size,
-                          uint16_t reference)
+void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload,
+                          uint16_t size, uint16_t reference)
 {
     genus_slot_use *const use = &node->slots[slot];
     const bool is_replaced = use->next_size != 0U;
@@ -193,7 +199,8 @@ static bool allows(const genus_node *node, uint8_t slot)
     return !node->is_off && (!node->is_passive || slot_of(node, slot)->is_planned_passive);
 }
 
-/* Send the event in the buffer; it has failed if it was for an earlier slot, or the node is off the bus. */
+/* Send the event in the buffer; it has failed if it was for an earlier slot, or the node is off the
+ * bus. */
 static void begin_sending(genus_node *node, uint8_t slot)
 {
     const genus_slot *const spec = slot_of(node, slot);
@@ -214,8 +221,8 @@ static void begin_sending(genus_node *node, uint8_t slot)
     use->attempts = 0U;
     use->is_closed = false;
     (void)memcpy(use->payload, use->next, size);
-    use->payload[0] =
-        (uint8_t)((use->payload[0] & 0x1FU) | (uint8_t)(node->channels[spec->channel].sequence << 5));
+    use->payload[0] = (uint8_t)((use->payload[0] & 0x1FU) |
+                                (uint8_t)(node->channels[spec->channel].sequence << 5));
     load_current(node, slot);
     if (!allows(node, slot)) {
         use->close_at = use->start + spec->closes_ns;
@@ -301,11 +308,12 @@ void genus_calendar_failed(genus_node *node, const genus_frame *frame)
     }
 }
 
-/* -- a slot of another node ---------------------------------------------------------------------- */
+/* -- a slot of another node -------------------------------------------------------------------- */
 
 static bool is_receiver_of(const genus_node *node, uint8_t slot, uint16_t etag)
 {
-    return node->slots[slot].is_joined && !is_sender(node, slot) && (slot_of(node, slot)->etag == etag);
+    return node->slots[slot].is_joined && !is_sender(node, slot) &&
+           (slot_of(node, slot)->etag == etag);
 }
 
 bool genus_calendar_has_receivers(const genus_node *node, uint16_t etag, bool *is_periodic)
@@ -324,7 +332,8 @@ bool genus_calendar_has_receivers(const genus_node *node, uint16_t etag, bool *i
     return found;
 }
 
-/* Whether an event class has a slot of this node; others then do not count, where numbers are planned. */
+/* Whether an event class has a slot of this node; others then do not count, where numbers are
+ * planned. */
 static bool has_slot_of(const genus_node *node, uint16_t etag, uint8_t sender)
 {
     bool found = false;
@@ -337,7 +346,8 @@ static bool has_slot_of(const genus_node *node, uint16_t etag, uint8_t sender)
     return found;
 }
 
-/* Whether an instant lies in a slot, half the gap before it included; `start` is then that of the occurrence. */
+/* Whether an instant lies in a slot, half the gap before it included; `start` is then that of the
+ * occurrence. */
 static bool is_within(const genus_slot *spec, genus_time instant, genus_time *start)
 {
     const genus_time early = spec->gap_ns / 2;
@@ -405,7 +415,7 @@ static void end_receiving(genus_node *node, uint8_t slot)
     }
 }
 
-/* -- dispatching --------------------------------------------------------------------------------- */
+/* -- dispatching ------------------------------------------------------------------------------- */
 
 static bool is_used(const genus_node *node)
 {
@@ -529,7 +539,8 @@ static void end(genus_node *node, uint8_t slot)
 {
     genus_slot_use *const use = &node->slots[slot];
     const genus_time start = use->start;
-    const genus_time past = genus_node_global_time(node, node->now) - slot_of(node, slot)->period_ns;
+    const genus_time past =
+        genus_node_global_time(node, node->now) - slot_of(node, slot)->period_ns;
     if (is_sender(node, slot)) {
         if (use->size != 0U) {
             give_up(node, slot);
@@ -558,7 +569,7 @@ void genus_calendar_wake(genus_node *node)
     }
 }
 
-/* -- errors of the controller -------------------------------------------------------------------- */
+/* -- errors of the controller ------------------------------------------------------------------ */
 
 bool genus_calendar_promises(const genus_node *node)
 {
@@ -572,7 +583,8 @@ bool genus_calendar_promises(const genus_node *node)
     return found;
 }
 
-/* Tell if the node stops or resumes to promise its slots, or the state of its controller changed. */
+/* Tell if the node stops or resumes to promise its slots, or the state of its controller changed.
+ */
 void genus_errors_check(genus_node *node)
 {
     uint8_t errors = ERRORS_NONE;
@@ -590,8 +602,8 @@ void genus_errors_check(genus_node *node)
     if (errors == ERRORS_NONE) {
         genus_tell(node, GENUS_NOTICE_ERROR_ACTIVE, GENUS_NO_CHANNEL, 0U, 0U, node->now);
     } else {
-        genus_tell(node, GENUS_NOTICE_ERROR_PASSIVE, GENUS_NO_CHANNEL, 0U, (errors == ERRORS_PASSIVE) ? 1U : 0U,
-                   node->now);
+        genus_tell(node, GENUS_NOTICE_ERROR_PASSIVE, GENUS_NO_CHANNEL, 0U,
+                   (errors == ERRORS_PASSIVE) ? 1U : 0U, node->now);
         genus_recovery_start(node);
     }
 }
@@ -606,15 +618,16 @@ static bool needs_recovery(const genus_node *node)
     return node->is_passive && has_sender;
 }
 
-/* Each frame that is sent lowers the controller's error counter, so empty reports of the lowest priority end
- * the time in which nothing is promised. Receivers ignore them. */
+/* Each frame that is sent lowers the controller's error counter, so empty reports of the lowest
+ * priority end the time in which nothing is promised. Receivers ignore them. */
 static void send_empty(genus_node *node)
 {
     genus_frame frame;
     if (needs_recovery(node)) {
         (void)memset(&frame, 0, sizeof frame);
         frame.id = genus_identifier(GENUS_PRIORITY_BULK, node->number, GENUS_ETAG_REPORT);
-        node->recovery_message = genus_queue_add(node, &frame, GENUS_MESSAGE_RECOVERY, 0U, GENUS_THEN_NOTHING);
+        node->recovery_message =
+            genus_queue_add(node, &frame, GENUS_MESSAGE_RECOVERY, 0U, GENUS_THEN_NOTHING);
     }
 }
 
@@ -622,7 +635,8 @@ static void pause_recovery(genus_node *node, uint8_t frames)
 {
     node->recovery_message = 0U;
     if (needs_recovery(node)) {
-        node->recovery_at = node->now + ((genus_time)frames * genus_frame_ns(node, GENUS_FRAME_BYTES));
+        node->recovery_at =
+            node->now + ((genus_time)frames * genus_frame_ns(node, GENUS_FRAME_BYTES));
     }
 }
 

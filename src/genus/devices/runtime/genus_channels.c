@@ -1,4 +1,5 @@
-/* The channels that a node publishes: announcing, publishing, and the counters, reports and signatures of them. */
+/* The channels that a node publishes: announcing, publishing, and the counters, reports and
+ * signatures of them. */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 #define REPORT_PAUSE_NS (200 * GENUS_MS)
 #define ANSWER_INTERVAL_NS (GENUS_MS / 2)
 
-/* -- opening and closing ------------------------------------------------------------------------- */
+/* -- opening and closing ----------------------------------------------------------------------- */
 
 /* The channel is bound: it is ready once its signature and first report were sent. */
 void genus_channel_open(genus_node *node, uint8_t channel)
@@ -38,8 +39,8 @@ static void make_ready(genus_node *node, uint8_t channel)
         state->slot = genus_calendar_slot_of(node, channel);
         genus_calendar_join(node, state->slot);
         if (node->is_passive) {
-            genus_tell(node, GENUS_NOTICE_ERROR_PASSIVE, channel, 0U, genus_calendar_promises(node) ? 1U : 0U,
-                       node->now);
+            genus_tell(node, GENUS_NOTICE_ERROR_PASSIVE, channel, 0U,
+                       genus_calendar_promises(node) ? 1U : 0U, node->now);
             genus_recovery_start(node);
         }
     }
@@ -88,16 +89,17 @@ void genus_node_withdraw(genus_node *node, uint8_t channel, genus_time now)
     leave_calendar(node, channel);
     state->state = GENUS_STATE_REFUSED;
     state->refusal = (uint8_t)GENUS_REFUSED_WITHDRAWN;
-    state->is_announced = false;
+    state->announced = 0U;
     if (was_ready) {
         report_last(node, channel);
     }
     genus_queue_update(node);
 }
 
-/* -- publishing ---------------------------------------------------------------------------------- */
+/* -- publishing -------------------------------------------------------------------------------- */
 
-/* Whether a sporadic event comes too soon after the last; the gap allows for the errors of clocks. */
+/* Whether a sporadic event comes too soon after the last; the gap allows for the errors of clocks.
+ */
 static bool is_too_soon(genus_node *node, uint8_t channel)
 {
     genus_tx_channel *const state = &node->channels[channel];
@@ -115,8 +117,8 @@ static bool is_too_soon(genus_node *node, uint8_t channel)
     return false;
 }
 
-static genus_publish_result publish_hard(genus_node *node, uint8_t channel, uint16_t etag, const uint8_t *payload,
-                                         uint16_t size, uint16_t reference)
+static genus_publish_result publish_hard(genus_node *node, uint8_t channel, uint16_t etag,
+                                         const uint8_t *payload, uint16_t size, uint16_t reference)
 {
     const uint8_t slot = node->channels[channel].slot;
     const uint16_t frames = node->channels[channel].is_segmented ? genus_segment_count(size) : 1U;
@@ -131,7 +133,8 @@ static genus_publish_result publish_hard(genus_node *node, uint8_t channel, uint
     return GENUS_PUBLISHED;
 }
 
-static void set_deadline(genus_node *node, genus_outgoing *event, const genus_publish_options *options)
+static void set_deadline(genus_node *node, genus_outgoing *event,
+                         const genus_publish_options *options)
 {
     const genus_channel *const spec = &node->config->channels[event->channel];
     event->deadline = (options->deadline != 0) ? options->deadline : (node->now + spec->span_ns);
@@ -142,8 +145,9 @@ static void set_deadline(genus_node *node, genus_outgoing *event, const genus_pu
     }
 }
 
-static genus_publish_result publish_queued(genus_node *node, uint8_t channel, uint16_t etag, const uint8_t *payload,
-                                           uint16_t size, const genus_publish_options *options)
+static genus_publish_result publish_queued(genus_node *node, uint8_t channel, uint16_t etag,
+                                           const uint8_t *payload, uint16_t size,
+                                           const genus_publish_options *options)
 {
     const genus_channel *const spec = &node->config->channels[channel];
     genus_outgoing *const event = genus_queue_reserve(node);
@@ -174,15 +178,17 @@ static genus_publish_result publish_queued(genus_node *node, uint8_t channel, ui
     return GENUS_PUBLISHED;
 }
 
-genus_publish_result genus_node_publish(genus_node *node, uint8_t channel, uint16_t etag, const uint8_t *payload,
-                                        uint16_t size, const genus_publish_options *options, genus_time now)
+genus_publish_result genus_node_publish(genus_node *node, uint8_t channel, uint16_t etag,
+                                        const uint8_t *payload, uint16_t size,
+                                        const genus_publish_options *options, genus_time now)
 {
     static const genus_publish_options defaults = {0, 0, 0U};
     const genus_publish_options *const given = (options == NULL) ? &defaults : options;
     genus_publish_result result;
     const genus_tx_channel *state;
     uint16_t full;
-    if ((channel >= node->config->channel_count) || (node->channels[channel].state != GENUS_STATE_READY)) {
+    if ((channel >= node->config->channel_count) ||
+        (node->channels[channel].state != GENUS_STATE_READY)) {
         return GENUS_PUBLISH_NOT_READY;
     }
     state = &node->channels[channel];
@@ -209,7 +215,7 @@ void genus_channel_commit(genus_node *node, uint8_t channel)
     state->transfer = (uint8_t)((state->transfer + 1U) & 31U);
 }
 
-/* -- what became of events ----------------------------------------------------------------------- */
+/* -- what became of events --------------------------------------------------------------------- */
 
 void genus_event_sent(genus_node *node, const genus_outgoing *event)
 {
@@ -223,7 +229,8 @@ void genus_event_sent(genus_node *node, const genus_outgoing *event)
 void genus_event_missed(genus_node *node, const genus_outgoing *event)
 {
     node->channels[event->channel].counts.missed++;
-    genus_tell(node, GENUS_NOTICE_DEADLINE_MISSED, event->channel, event->reference, 0U, event->deadline);
+    genus_tell(node, GENUS_NOTICE_DEADLINE_MISSED, event->channel, event->reference, 0U,
+               event->deadline);
 }
 
 void genus_event_expired(genus_node *node, const genus_outgoing *event)
@@ -243,7 +250,7 @@ void genus_event_dropped(genus_node *node, const genus_outgoing *event)
     genus_tell(node, GENUS_NOTICE_NOT_SENT, channel, event->reference, 0U, node->now);
 }
 
-/* -- signatures and reports ---------------------------------------------------------------------- */
+/* -- signatures and reports -------------------------------------------------------------------- */
 
 void genus_channel_sign(genus_node *node, uint8_t channel, uint8_t follow)
 {
@@ -256,7 +263,8 @@ void genus_channel_sign(genus_node *node, uint8_t channel, uint8_t follow)
         genus_put_u16(frame.data, state->etag);
         (void)memcpy(&frame.data[2], spec->subject, 3U);
         genus_put_u24(&frame.data[5], spec->digest);
-        state->is_signing = genus_queue_add(node, &frame, GENUS_MESSAGE_SIGNATURE, channel, follow) != 0U;
+        state->is_signing =
+            genus_queue_add(node, &frame, GENUS_MESSAGE_SIGNATURE, channel, follow) != 0U;
     }
 }
 
@@ -295,7 +303,8 @@ void genus_channel_report(genus_node *node, uint8_t channel, bool then_ready)
 
 void genus_report_soon(genus_node *node)
 {
-    const bool is_rested = !node->has_reported || ((node->now - node->reported_at) >= REPORT_PAUSE_NS);
+    const bool is_rested =
+        !node->has_reported || ((node->now - node->reported_at) >= REPORT_PAUSE_NS);
     if ((node->report_at != GENUS_NEVER) && is_rested) {
         node->signs_next = true;
         node->report_at = genus_earlier(node->report_at, node->now + SOON_NS);
@@ -361,7 +370,7 @@ void genus_message_sent(genus_node *node, const genus_message *message)
     }
 }
 
-/* -- the layout of a channel, for nodes with another catalog ------------------------------------- */
+/* -- the layout of a channel, for nodes with another catalog ----------------------------------- */
 
 /* The channel that is bound to an event tag, and not refused. */
 uint8_t genus_channel_of(const genus_node *node, uint16_t etag)
@@ -370,7 +379,8 @@ uint8_t genus_channel_of(const genus_node *node, uint16_t etag)
     uint8_t channel;
     for (channel = 0U; channel < node->config->channel_count; channel++) {
         const genus_tx_channel *const state = &node->channels[channel];
-        if ((state->etag == etag) && ((state->state == GENUS_STATE_READY) || (state->state == GENUS_STATE_BINDING))) {
+        if ((state->etag == etag) &&
+            ((state->state == GENUS_STATE_READY) || (state->state == GENUS_STATE_BINDING))) {
             found = channel;
         }
     }
@@ -394,25 +404,23 @@ static uint8_t answer_byte(const void *source, uint16_t index)
 
 static uint16_t answer_size(const genus_node *node)
 {
-    return (uint16_t)(node->config->channels[node->layout_channel].layout_size + GENUS_ANSWER_HEADER);
+    return (uint16_t)(node->config->channels[node->layout_channel].layout_size +
+                      GENUS_ANSWER_HEADER);
 }
 
 /* Begin with the next layout that was asked for; returns whether there is one. */
 static bool begin_layout(genus_node *node)
 {
-    uint8_t channel;
-    for (channel = 0U; channel < node->config->channel_count; channel++) {
-        const uint32_t bit = (uint32_t)1U << channel;
-        if ((node->layouts_waiting & bit) != 0U) {
-            node->layouts_waiting &= ~bit;
-            node->layout_channel = channel;
-            node->layout_position = 0U;
-            node->layout_transfer = (uint8_t)((node->layout_transfer + 1U) & 31U);
-            return true;
-        }
+    if (node->layouts_waiting == 0U) {
+        node->layout_channel = GENUS_NO_CHANNEL;
+        return false;
     }
-    node->layout_channel = GENUS_NO_CHANNEL;
-    return false;
+    node->layout_channel = node->layouts[0];
+    node->layouts_waiting--;
+    (void)memmove(&node->layouts[0], &node->layouts[1], node->layouts_waiting);
+    node->layout_position = 0U;
+    node->layout_transfer = (uint8_t)((node->layout_transfer + 1U) & 31U);
+    return true;
 }
 
 static void send_layout(genus_node *node)
@@ -427,15 +435,23 @@ static void send_layout(genus_node *node)
     frame.size = genus_segment_from(answer_byte, node, answer_size(node), node->layout_transfer,
                                     node->layout_position, frame.data);
     node->layout_position++;
-    node->layout_message = genus_queue_add(node, &frame, GENUS_MESSAGE_ANSWER, 0U, GENUS_THEN_NOTHING);
+    node->layout_message =
+        genus_queue_add(node, &frame, GENUS_MESSAGE_ANSWER, 0U, GENUS_THEN_NOTHING);
 }
 
 void genus_layout_ask(genus_node *node, uint8_t channel)
 {
-    if ((node->config->channels[channel].layout_size == 0U) || (node->config->calls.layout_byte == NULL)) {
+    if ((node->config->channels[channel].layout_size == 0U) ||
+        (node->config->calls.layout_byte == NULL)) {
         return;
     }
-    node->layouts_waiting |= (uint32_t)1U << channel;
+    if (memchr(node->layouts, channel, node->layouts_waiting) == NULL) {
+        if (node->layouts_waiting >= GENUS_LAYOUTS) {
+            return;
+        }
+        node->layouts[node->layouts_waiting] = channel;
+        node->layouts_waiting++;
+    }
     if ((node->layout_message == 0U) && (node->layout_at == GENUS_NEVER)) {
         send_layout(node);
     }

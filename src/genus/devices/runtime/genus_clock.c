@@ -16,7 +16,7 @@
 #define EARLIEST (-((genus_time)1 << 61))
 #define LATEST ((genus_time)1 << 62)
 
-/* -- exact arithmetic ---------------------------------------------------------------------------- */
+/* -- exact arithmetic -------------------------------------------------------------------------- */
 
 static genus_time floor_div(genus_time value, genus_time by)
 {
@@ -54,7 +54,7 @@ static genus_time smaller(genus_time one, genus_time other)
     return (one < other) ? one : other;
 }
 
-/* -- lines and estimates ------------------------------------------------------------------------- */
+/* -- lines and estimates ----------------------------------------------------------------------- */
 
 static genus_time sample_ns(const genus_clock_settings *settings)
 {
@@ -63,7 +63,8 @@ static genus_time sample_ns(const genus_clock_settings *settings)
 
 static int32_t divergence_ppb(const genus_clock_settings *settings)
 {
-    return (int32_t)(((2 * (int32_t)settings->drift_ppm) + (int32_t)settings->wander_ppm) * (int32_t)1000);
+    return (int32_t)(((2 * (int32_t)settings->drift_ppm) + (int32_t)settings->wander_ppm) *
+                     (int32_t)1000);
 }
 
 static genus_time hold_over_ns(const genus_clock_settings *settings)
@@ -89,8 +90,10 @@ static genus_time line_when(const genus_line *line, genus_time global)
 static genus_time bound_of(const genus_estimate *estimate, genus_time now)
 {
     const genus_time age = smaller(distance(now, estimate->line.local), OLDEST);
-    const genus_time stable = smaller(age, larger(0, estimate->stable_until - estimate->line.local));
-    const genus_time grown = (stable * estimate->growth_ppb) + ((age - stable) * estimate->later_ppb);
+    const genus_time stable =
+        smaller(age, larger(0, estimate->stable_until - estimate->line.local));
+    const genus_time grown =
+        (stable * estimate->growth_ppb) + ((age - stable) * estimate->later_ppb);
     return estimate->error_ns + ceil_div(grown, PPB);
 }
 
@@ -99,7 +102,8 @@ static int32_t within(genus_time value, int32_t limit)
     return (int32_t)larger(-limit, smaller(limit, value));
 }
 
-/* The smallest and largest rate that fit two samples and the assumptions; if none does, the assumptions. */
+/* The smallest and largest rate that fit two samples and the assumptions; if none does, the
+ * assumptions. */
 static void find_rates(const genus_sample *first, const genus_sample *last,
                        const genus_clock_settings *settings, int32_t *low, int32_t *high)
 {
@@ -146,7 +150,7 @@ static void estimate_clock(genus_clock *clock, int32_t guess_ppb)
     found->growth_ppb = (int32_t)smaller((genus_time)error + instability, found->later_ppb);
 }
 
-/* -- what is known of global time ---------------------------------------------------------------- */
+/* -- what is known of global time -------------------------------------------------------------- */
 
 static genus_time estimate_at(const genus_clock *clock, genus_time local)
 {
@@ -225,13 +229,14 @@ static void expire(genus_clock *clock, genus_time now)
     }
 }
 
-/* The difference of a sample from the estimate if it is larger than all known errors allow; else 0. */
+/* The difference of a sample from the estimate if it is larger than all known errors allow; else 0.
+ */
 static genus_time deviation(const genus_clock *clock, const genus_sample *sample, bool changed)
 {
     genus_time off = 0;
     if (clock->is_started) {
-        const genus_time allowed =
-            changed ? (2 * error_at(clock, sample->local)) : bound_of(&clock->estimate, sample->local);
+        const genus_time allowed = changed ? (2 * error_at(clock, sample->local))
+                                           : bound_of(&clock->estimate, sample->local);
         off = sample->global - estimate_at(clock, sample->local);
         if (distance(off, 0) <= (allowed + sample_ns(&clock->settings))) {
             off = 0;
@@ -257,16 +262,19 @@ static void hand_over(genus_clock *clock, genus_time now, genus_time since)
 static void remove_samples(genus_clock *clock, uint8_t count)
 {
     clock->sampled = (uint8_t)(clock->sampled - count);
-    (void)memmove(&clock->samples[0], &clock->samples[count], clock->sampled * sizeof clock->samples[0]);
+    (void)memmove(&clock->samples[0], &clock->samples[count],
+                  clock->sampled * sizeof clock->samples[0]);
 }
 
-/* Keep a sample; the ones between the oldest and the newest are thinned out as far as room requires. */
+/* Keep a sample; the ones between the oldest and the newest are thinned out as far as room
+ * requires. */
 static void add_sample(genus_clock *clock, const genus_sample *sample)
 {
     const genus_time spacing = (STABLE_NS / 2) / (GENUS_CLOCK_SAMPLES - 1);
     const uint8_t used = clock->sampled;
     const bool is_close =
-        (used >= 2U) && ((clock->samples[used - 1U].local - clock->samples[used - 2U].local) < spacing);
+        (used >= 2U) &&
+        ((clock->samples[used - 1U].local - clock->samples[used - 2U].local) < spacing);
     uint8_t old = 0U;
     if (is_close) {
         clock->sampled = (uint8_t)(used - 1U);
@@ -283,8 +291,10 @@ static void add_sample(genus_clock *clock, const genus_sample *sample)
     remove_samples(clock, old);
 }
 
-/* Use samples of a master, the last of which is new; `anew` if they do not continue the current ones. */
-static void adopt(genus_clock *clock, const genus_sample *samples, uint8_t count, genus_time now, bool anew)
+/* Use samples of a master, the last of which is new; `anew` if they do not continue the current
+ * ones. */
+static void adopt(genus_clock *clock, const genus_sample *samples, uint8_t count, genus_time now,
+                  bool anew)
 {
     const bool had = clock->is_started;
     const genus_time shown = genus_clock_at(clock, now);
@@ -309,7 +319,7 @@ static void adopt(genus_clock *clock, const genus_sample *samples, uint8_t count
     }
 }
 
-/* -- masters ------------------------------------------------------------------------------------- */
+/* -- masters ----------------------------------------------------------------------------------- */
 
 static genus_master *find_master(genus_clock *clock, uint8_t node)
 {
@@ -323,7 +333,8 @@ static genus_master *find_master(genus_clock *clock, uint8_t node)
     return found;
 }
 
-/* What is known of a node; the one that was silent longest is forgotten for it, never the master. */
+/* What is known of a node; the one that was silent longest is forgotten for it, never the master.
+ */
 static genus_master *remember_master(genus_clock *clock, uint8_t node)
 {
     genus_master *found = find_master(clock, node);
@@ -388,19 +399,22 @@ static genus_time time_in(const genus_frame *frame, uint8_t era)
     return (time >> 63) != 0U ? -(genus_time)(~time) - 1 : (genus_time)time;
 }
 
-static bool is_consistent(const genus_clock *clock, const genus_sample *first, const genus_sample *second)
+static bool is_consistent(const genus_clock *clock, const genus_sample *first,
+                          const genus_sample *second)
 {
     const genus_clock_settings *const settings = &clock->settings;
     const genus_time span = second->local - first->local;
     const genus_time differs = distance(second->global - first->global, span);
     const genus_time hold_over = hold_over_ns(settings);
     return (span > 0) && (span <= hold_over) &&
-           (differs <= ((2 * sample_ns(settings)) + genus_parts_per_billion(span, divergence_ppb(settings))));
+           (differs <=
+            ((2 * sample_ns(settings)) + genus_parts_per_billion(span, divergence_ppb(settings))));
 }
 
 static void add_to_chain(const genus_clock *clock, genus_master *master, const genus_sample *sample)
 {
-    if ((master->chained > 0U) && !is_consistent(clock, &master->chain[master->chained - 1U], sample)) {
+    if ((master->chained > 0U) &&
+        !is_consistent(clock, &master->chain[master->chained - 1U], sample)) {
         master->chained = 0U;
     }
     master->chain[master->chained] = *sample;
@@ -420,8 +434,10 @@ static void check_other_times(genus_clock *clock, genus_time now)
     }
 }
 
-/* Use a sample that is consistent with the current time; another must be confirmed by further samples. */
-static void evaluate(genus_clock *clock, genus_master *master, const genus_sample *sample, genus_time now)
+/* Use a sample that is consistent with the current time; another must be confirmed by further
+ * samples. */
+static void evaluate(genus_clock *clock, genus_master *master, const genus_sample *sample,
+                     genus_time now)
 {
     const bool is_changed = master->node != clock->master;
     const bool is_known = is_held(clock, now);
@@ -452,7 +468,8 @@ static void evaluate(genus_clock *clock, genus_master *master, const genus_sampl
 static void receive_follow_up(genus_clock *clock, const genus_frame *frame, genus_time now)
 {
     genus_master *const master = remember_master(clock, genus_node_of(frame->id));
-    const bool is_pair = master->has_sync && !master->came_twice && (master->sequence == frame->data[0]) &&
+    const bool is_pair = master->has_sync && !master->came_twice &&
+                         (master->sequence == frame->data[0]) &&
                          ((now - master->sync_local) <= (SILENCE * clock->settings.period_ns));
     genus_sample sample;
     master->has_sync = false;
@@ -460,16 +477,17 @@ static void receive_follow_up(genus_clock *clock, const genus_frame *frame, genu
         clock->drops.unpaired++;
         return;
     }
+    master->has_paired = true;
+    master->paired = master->sequence;
+    master->unpaired = 0U;
     sample.local = master->sync_local;
     sample.global = time_in(frame, master->era);
     if ((sample.global < EARLIEST) || (sample.global > LATEST)) {
         clock->drops.malformed++;
-        return;
+        master->chained = 0U; /* it contradicts all others */
+    } else {
+        evaluate(clock, master, &sample, now);
     }
-    master->has_paired = true;
-    master->paired = master->sequence;
-    master->unpaired = 0U;
-    evaluate(clock, master, &sample, now);
 }
 
 static bool is_well_formed(const genus_frame *frame)
@@ -479,7 +497,7 @@ static bool is_well_formed(const genus_frame *frame)
            (genus_node_of(frame->id) != 0U);
 }
 
-/* -- inputs -------------------------------------------------------------------------------------- */
+/* -- inputs ------------------------------------------------------------------------------------ */
 
 void genus_clock_init(genus_clock *clock, const genus_clock_settings *settings)
 {

@@ -1,10 +1,11 @@
-/* Global time at a node that follows the time service (docs/can-time.md), with a bound on its error.
+/* Global time at a node that follows the time service (docs/can-time.md), with a bound on its
+ * error.
  *
- * It is the clock model of the Python node in integer arithmetic, bit for bit: the same lines, bounds, hold-over
- * and hand-over. It never becomes master: a bus needs at least one other node that may be. It thins out
- * its samples if GENUS_CLOCK_SAMPLES are fewer than half a second of SYNC periods; the bound allows for that.
- * Local times are readings of the node's clock, from 0 up to 2^60 ns; global times outside
- * -2^61..2^62 ns (years 1897 to 2116) are counted as malformed. */
+ * It is the clock model of the Python node in integer arithmetic, bit for bit: the same lines,
+ * bounds, hold-over and hand-over. It never becomes master: a bus needs at least one other node
+ * that may be. It thins out its samples if GENUS_CLOCK_SAMPLES are fewer than half a second of SYNC
+ * periods; the bound allows for that. Local times are readings of the node's clock, from 0 up to
+ * 2^60 ns; global times outside -2^61..2^62 ns (years 1897 to 2116) are counted as malformed. */
 #ifndef GENUS_CLOCK_H
 #define GENUS_CLOCK_H
 
@@ -15,7 +16,8 @@ extern "C" {
 #endif
 
 #ifndef GENUS_CLOCK_SAMPLES
-#define GENUS_CLOCK_SAMPLES 8 /* at least 2; the rate is measured between the oldest and the newest */
+#define GENUS_CLOCK_SAMPLES                                                                        \
+    8 /* at least 2; the rate is measured between the oldest and the newest */
 #endif
 #ifndef GENUS_CLOCK_MASTERS
 #define GENUS_CLOCK_MASTERS 3 /* senders of SYNC that are remembered */
@@ -114,7 +116,8 @@ void genus_clock_init(genus_clock *clock, const genus_clock_settings *settings);
 /* A SYNC or FOLLOW_UP has ended; `own` is the number of this node. */
 void genus_clock_receive(genus_clock *clock, const genus_frame *frame, uint8_t own, genus_time now);
 
-/* Global time at a local reading; it does not go back. The local reading, before the first synchronisation. */
+/* Global time at a local reading; it does not go back. The local reading, before the first
+ * synchronisation. */
 genus_time genus_clock_at(const genus_clock *clock, genus_time local);
 
 /* The first local reading at which it is this global time, or later. */

@@ -182,8 +182,8 @@ static const uint8_t *read_choice(const uint8_t *at, const uint8_t *end, uint8_t
     if ((next == NULL) || !is_declared) {
         return next;
     }
-    if (index >= choices) {
-        return NULL;
+    if ((index >= choices) || ((kind == (uint8_t)GENUS_CHOICE8) && (*at == LONG_COUNT))) {
+        return NULL; /* an index of one byte is not written as a long count */
     }
     if (member != NULL) {
         if (kind == (uint8_t)GENUS_CHOICE8) {

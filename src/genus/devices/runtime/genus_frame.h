@@ -1,5 +1,6 @@
-/* Classic CAN frames of Genus: 29-bit identifiers of 8 bits priority, 7 bits node, 14 bits event tag.
- * The layout is that of docs/wire.md. Frames of CAN FD and of 11-bit identifiers are not for this runtime. */
+/* Classic CAN frames of Genus: 29-bit identifiers of 8 bits priority, 7 bits node, 14 bits event
+ * tag. The layout is that of docs/wire.md. Frames of CAN FD and of 11-bit identifiers are not for
+ * this runtime. */
 #ifndef GENUS_FRAME_H
 #define GENUS_FRAME_H
 

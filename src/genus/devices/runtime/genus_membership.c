@@ -1,5 +1,6 @@
-/* A node's membership of a bus: the configuration protocol (COSMIC, FAMOUSO), which gives it a number, the claims
- * with which it defends the number, and messages of others about its channels. */
+/* A node's membership of a bus: the configuration protocol (COSMIC, FAMOUSO), which gives it a
+ * number, the claims with which it defends the number, and messages of others about its channels.
+ */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -35,17 +36,19 @@ static bool is_zero(const uint8_t uid[8])
 static bool is_request(const genus_frame *frame, uint8_t last)
 {
     const uint8_t sender = genus_node_of(frame->id);
-    return (frame->size == GENUS_FRAME_BYTES) && (genus_priority_of(frame->id) == GENUS_PRIORITY_PROTOCOL) &&
+    return (frame->size == GENUS_FRAME_BYTES) &&
+           (genus_priority_of(frame->id) == GENUS_PRIORITY_PROTOCOL) &&
            (sender >= GENUS_FIRST_NODE) && (sender <= last);
 }
 
 static bool is_system(const genus_frame *frame)
 {
-    return (frame->size == GENUS_FRAME_BYTES) && (genus_priority_of(frame->id) == GENUS_PRIORITY_SYSTEM) &&
+    return (frame->size == GENUS_FRAME_BYTES) &&
+           (genus_priority_of(frame->id) == GENUS_PRIORITY_SYSTEM) &&
            (genus_node_of(frame->id) != 0U);
 }
 
-/* -- asking for a number ------------------------------------------------------------------------- */
+/* -- asking for a number ----------------------------------------------------------------------- */
 
 static void withdraw_queued(genus_node *node)
 {
@@ -111,7 +114,7 @@ static void restart(genus_node *node)
     }
 }
 
-/* -- with a number ------------------------------------------------------------------------------- */
+/* -- with a number ----------------------------------------------------------------------------- */
 
 static void claim_frame(const genus_node *node, uint8_t number, genus_frame *frame)
 {
@@ -126,7 +129,8 @@ void genus_membership_claim(genus_node *node)
     if (node->number != 0U) {
         claim_frame(node, node->number, &frame);
         send_own(node, &frame);
-        node->claim_at = node->now + CLAIM_PERIOD_NS - (genus_time)genus_random_below(node, CLAIM_JITTER_NS);
+        node->claim_at =
+            node->now + CLAIM_PERIOD_NS - (genus_time)genus_random_below(node, CLAIM_JITTER_NS);
     }
 }
 
@@ -140,7 +144,8 @@ static void defend(genus_node *node)
     }
 }
 
-/* Ask all publishers what their events are, which they answer with reports too; once under a number. */
+/* Ask all publishers what their events are, which they answer with reports too; once under a
+ * number. */
 void genus_membership_ask_all(genus_node *node)
 {
     genus_frame frame;
@@ -194,12 +199,14 @@ static void receive_claim(genus_node *node, const genus_frame *frame)
     if (!is_system(frame) || is_zero(frame->data)) {
         node->drops.malformed++;
     } else if ((order == 0) || ((number == node->number) && (order < 0))) {
-        genus_tell_about(node, GENUS_NOTICE_NUMBER_CONFLICT, number, 0U, 0U, node->now);
+        genus_tell_about(node, GENUS_NOTICE_NUMBER_CONFLICT, number, 0U, (order == 0) ? 1U : 0U,
+                         node->now);
         defend(node);
     } else if ((number == node->number) && (number != 0U)) {
         forget_number(node);
         leave(node, number);
-        claim_frame(node, number, &last); /* a last time, so that the other node detects the conflict */
+        claim_frame(node, number,
+                    &last); /* a last time, so that the other node detects the conflict */
         (void)genus_queue_send(node, &last);
         start_asking(node);
     } else {
@@ -207,7 +214,7 @@ static void receive_claim(genus_node *node, const genus_frame *frame)
     }
 }
 
-/* -- messages of the broker ---------------------------------------------------------------------- */
+/* -- messages of the broker -------------------------------------------------------------------- */
 
 static void receive_grant(genus_node *node, const genus_frame *frame)
 {
@@ -274,7 +281,8 @@ static void receive_ssi(genus_node *node, const genus_frame *frame)
 {
     const uint8_t stage = nibble_of(frame->data, 0U);
     const bool is_nothing = is_zero(frame->data);
-    if ((frame->size != GENUS_FRAME_BYTES) || (genus_priority_of(frame->id) != GENUS_PRIORITY_REPLY)) {
+    if ((frame->size != GENUS_FRAME_BYTES) ||
+        (genus_priority_of(frame->id) != GENUS_PRIORITY_REPLY)) {
         node->drops.malformed++;
     } else if (genus_node_of(frame->id) != GENUS_BROKER_NODE) {
         if (is_nothing) {
@@ -312,7 +320,8 @@ static void receive_heartbeat(genus_node *node, const genus_frame *frame)
 {
     const bool is_roll_call = (frame->data[0] & 1U) != 0U;
     const bool is_other = !node->has_broker || (memcmp(node->broker, &frame->data[1], 7U) != 0);
-    const bool is_other_epoch = node->has_broker && (memcmp(node->broker, &frame->data[1], 3U) != 0);
+    const bool is_other_epoch =
+        node->has_broker && (memcmp(node->broker, &frame->data[1], 3U) != 0);
     if (!is_system(frame) || (genus_node_of(frame->id) != GENUS_BROKER_NODE)) {
         node->drops.malformed++;
         return;
@@ -331,11 +340,13 @@ static void receive_heartbeat(genus_node *node, const genus_frame *frame)
         genus_report_soon(node);
     }
     if (node->needs_broker) {
-        genus_binding_heartbeat(node, is_roll_call, is_other, is_other_epoch);
+        genus_binding_heartbeat(node, is_roll_call, is_other || !node->has_asked_broker,
+                                is_other_epoch && node->has_asked_broker);
+        node->has_asked_broker = true;
     }
 }
 
-/* -- messages about the channels of this node ---------------------------------------------------- */
+/* -- messages about the channels of this node -------------------------------------------------- */
 
 static void receive_question(genus_node *node, const genus_frame *frame)
 {
@@ -348,7 +359,8 @@ static void receive_question(genus_node *node, const genus_frame *frame)
     }
     if ((kind == GENUS_QUESTION_SIGNATURE) && (to == 0U)) {
         genus_report_soon(node);
-    } else if ((to == node->number) && (to != 0U) && (memcmp(&frame->data[2], "\0\0\0\0", 4U) == 0)) {
+    } else if ((to == node->number) && (to != 0U) &&
+               (memcmp(&frame->data[2], "\0\0\0\0", 4U) == 0)) {
         channel = genus_channel_of(node, genus_u16(&frame->data[6]));
         if (channel == GENUS_NO_CHANNEL) {
             return;
@@ -370,10 +382,12 @@ static void receive_objection(genus_node *node, const genus_frame *frame)
 {
     const uint16_t etag = genus_u16(&frame->data[2]);
     const uint8_t sender = genus_node_of(frame->id);
-    const bool is_broker_there = node->has_broker && ((node->now - node->broker_at) < BROKER_TIMEOUT_NS);
+    const bool is_broker_there =
+        node->has_broker && ((node->now - node->broker_at) < BROKER_TIMEOUT_NS);
     genus_tx_channel *state;
     uint8_t channel;
-    if (!is_system(frame) || (etag > GENUS_ETAG_MASK) || (frame->data[1] < 1U) || (frame->data[1] > 3U)) {
+    if (!is_system(frame) || (etag > GENUS_ETAG_MASK) || (frame->data[1] < 1U) ||
+        (frame->data[1] > 3U)) {
         node->drops.malformed++;
         return;
     }
@@ -383,8 +397,8 @@ static void receive_objection(genus_node *node, const genus_frame *frame)
     }
     state = &node->channels[channel];
     if ((sender == GENUS_BROKER_NODE) ||
-        (!is_broker_there &&
-         ((state->state != GENUS_STATE_READY) || ((node->now - state->opened_at) < PROBATION_NS)))) {
+        (!is_broker_there && ((state->state != GENUS_STATE_READY) ||
+                              ((node->now - state->opened_at) < PROBATION_NS)))) {
         genus_channel_refuse(node, channel, GENUS_REFUSED_OBJECTION);
     } else if (!state->has_objection) {
         state->has_objection = true;
@@ -394,7 +408,7 @@ static void receive_objection(genus_node *node, const genus_frame *frame)
     }
 }
 
-/* -- inputs -------------------------------------------------------------------------------------- */
+/* -- inputs ------------------------------------------------------------------------------------ */
 
 static void note_claim(genus_node *node, const genus_frame *frame)
 {
@@ -459,7 +473,8 @@ void genus_membership_failed(genus_node *node, const genus_frame *frame)
         node->claim_failures++;
         if (node->claim_failures >= FAILURES_BEFORE_BACKOFF) {
             withdraw_queued(node);
-            node->claim_at = node->now + 1 + (genus_time)genus_random_below(node, COLLISION_BACKOFF_NS);
+            node->claim_at =
+                node->now + 1 + (genus_time)genus_random_below(node, COLLISION_BACKOFF_NS);
         }
     }
 }

@@ -4,11 +4,12 @@
 
 #include <string.h>
 
-/* -- small things -------------------------------------------------------------------------------- */
+/* -- small things ------------------------------------------------------------------------------ */
 
 bool genus_same_frame(const genus_frame *one, const genus_frame *other)
 {
-    return (one->id == other->id) && (one->size == other->size) && (memcmp(one->data, other->data, one->size) == 0);
+    return (one->id == other->id) && (one->size == other->size) &&
+           (memcmp(one->data, other->data, one->size) == 0);
 }
 
 genus_time genus_frame_ns(const genus_node *node, uint8_t size)
@@ -23,8 +24,8 @@ static void tell(genus_node *node, const genus_notice *notice)
     }
 }
 
-void genus_tell(genus_node *node, genus_notice_kind kind, uint8_t channel, uint16_t reference, uint16_t count,
-                genus_time time)
+void genus_tell(genus_node *node, genus_notice_kind kind, uint8_t channel, uint16_t reference,
+                uint16_t count, genus_time time)
 {
     genus_notice notice;
     notice.kind = kind;
@@ -37,8 +38,8 @@ void genus_tell(genus_node *node, genus_notice_kind kind, uint8_t channel, uint1
     tell(node, &notice);
 }
 
-void genus_tell_about(genus_node *node, genus_notice_kind kind, uint8_t sender, uint16_t etag, uint16_t count,
-                      genus_time time)
+void genus_tell_about(genus_node *node, genus_notice_kind kind, uint8_t sender, uint16_t etag,
+                      uint16_t count, genus_time time)
 {
     genus_notice notice;
     notice.kind = kind;
@@ -63,7 +64,7 @@ uint32_t genus_random_below(genus_node *node, uint32_t range)
     return node->random_state % range;
 }
 
-/* -- time ---------------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 genus_time genus_node_global_time(const genus_node *node, genus_time local)
 {
@@ -80,7 +81,7 @@ genus_time genus_node_precision(const genus_node *node, genus_time now)
     return node->config->is_synchronised ? genus_clock_precision(&node->clock, now) : 0;
 }
 
-/* -- preparing ----------------------------------------------------------------------------------- */
+/* -- preparing --------------------------------------------------------------------------------- */
 
 static uint32_t seed_of(const uint8_t uid[8])
 {
@@ -113,8 +114,8 @@ static bool is_channel_valid(const genus_node *node, uint8_t index)
         return slot == GENUS_NO_CHANNEL;
     }
     frames = (channel->largest > GENUS_FRAME_BYTES) ? genus_segment_count(channel->largest) : 1U;
-    return (slot != GENUS_NO_CHANNEL) && (channel->largest > 0U) && (channel->largest <= GENUS_HARD_BYTES) &&
-           (frames <= node->config->slots[slot].frames);
+    return (slot != GENUS_NO_CHANNEL) && (channel->largest > 0U) &&
+           (channel->largest <= GENUS_HARD_BYTES) && (frames <= node->config->slots[slot].frames);
 }
 
 static bool is_valid(const genus_node *node)
@@ -122,7 +123,8 @@ static bool is_valid(const genus_node *node)
     const genus_config *const config = node->config;
     bool found = (config->channel_count <= GENUS_CHANNELS) && (config->slot_count <= GENUS_SLOTS) &&
                  (config->subject_count <= GENUS_SUBJECTS) && (config->number <= GENUS_LAST_NODE) &&
-                 (config->bit_ns > 0U) && (config->calls.load != NULL) && (config->calls.on_event != NULL);
+                 (config->bit_ns > 0U) && (config->calls.load != NULL) &&
+                 (config->calls.on_event != NULL);
     uint8_t index;
     for (index = 0U; found && (index < config->slot_count); index++) {
         found = is_slot_valid(config, index);
@@ -140,10 +142,6 @@ static void init_channels(genus_node *node)
         const genus_channel *const spec = &node->config->channels[index];
         node->channels[index].slot = GENUS_NO_CHANNEL;
         node->channels[index].etag = spec->etag;
-        node->channels[index].is_segmented = (spec->largest == 0U) || (spec->largest > GENUS_FRAME_BYTES);
-    }
-    for (index = 0U; index < GENUS_SUBJECTS; index++) {
-        node->subject_segmented[index] = -1;
     }
 }
 
@@ -168,7 +166,7 @@ bool genus_node_init(genus_node *node, const genus_config *config)
     return true;
 }
 
-/* -- inputs -------------------------------------------------------------------------------------- */
+/* -- inputs ------------------------------------------------------------------------------------ */
 
 static void enter(genus_node *node, genus_time now)
 {
@@ -202,7 +200,8 @@ void genus_node_start(genus_node *node, genus_time now)
 void genus_node_announce(genus_node *node, uint8_t channel, genus_time now)
 {
     enter(node, now);
-    if ((channel < node->config->channel_count) && (node->channels[channel].state == GENUS_STATE_IDLE)) {
+    if ((channel < node->config->channel_count) &&
+        (node->channels[channel].state == GENUS_STATE_IDLE)) {
         node->channels[channel].state = GENUS_STATE_BINDING;
         if (node->is_up && (node->number != 0U)) {
             genus_binding_bind_channel(node, channel);
@@ -322,7 +321,7 @@ void genus_node_bus_on(genus_node *node, genus_time now)
     leave(node);
 }
 
-/* -- timers -------------------------------------------------------------------------------------- */
+/* -- timers ------------------------------------------------------------------------------------ */
 
 genus_time genus_node_wake_at(const genus_node *node)
 {
@@ -332,7 +331,8 @@ genus_time genus_node_wake_at(const genus_node *node)
         at = genus_earlier(at, genus_binding_wake_at(node));
         at = genus_earlier(at, genus_questions_wake_at(node));
         at = genus_earlier(at, node->layout_at);
-        at = genus_earlier(at, node->config->is_synchronised ? genus_clock_wake_at(&node->clock) : GENUS_NEVER);
+        at = genus_earlier(at, node->config->is_synchronised ? genus_clock_wake_at(&node->clock)
+                                                             : GENUS_NEVER);
         at = genus_earlier(at, genus_calendar_wake_at(node));
         at = genus_earlier(at, node->report_at);
         at = genus_earlier(at, node->recovery_at);

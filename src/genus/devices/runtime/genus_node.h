@@ -1,20 +1,23 @@
 /* A node of a Genus CAN bus, as a machine without I/O: frames and times in, frames and calls out.
  *
- * It claims a number (or gets one from the broker), binds and announces its channels, publishes hard events in
- * the slots of the calendar, soft ones by their deadlines and others when the bus is free, reports what it sent,
- * follows the time service, and receives events. It makes the decisions of the Python node; docs/devices-node.md
- * says what it leaves out:
+ * It claims a number (or gets one from the broker), binds and announces its channels, publishes
+ * hard events in the slots of the calendar, soft ones by their deadlines and others when the bus is
+ * free, reports what it sent, follows the time service, and receives events. It makes the decisions
+ * of the Python node; docs/devices-node.md says what it leaves out:
  *   - it is never the time master, and never a broker;
- *   - it reads no catalog: event tags, sizes, digests and slots come from the tables of `genus_config`;
- *   - it does not compare the signatures of other publishers with its tables, and objects to nothing;
+ *   - it reads no catalog: event tags, sizes, digests and slots come from the tables of
+ * `genus_config`;
+ *   - it does not compare the signatures of other publishers with its tables, and objects to
+ * nothing;
  *   - its own events are not delivered to itself;
  *   - a request for an event tag that no broker answered is repeated when a broker is heard again;
  *   - it has no driver queue: the driver has two mailboxes that can be loaded again at any time.
  *
- * All state is in one `genus_node`, whose capacities are macros below. Nothing is allocated, nothing blocks.
- * A driver calls the inputs with readings of one clock, in nanoseconds, that never goes back (0 to 2^60), from
- * one context (an interrupt or the main loop, not both at once); it calls `genus_node_wake` when
- * `genus_node_wake_at` has come. Callbacks may call `genus_node_publish`, and no other input. */
+ * All state is in one `genus_node`, whose capacities are macros below. Nothing is allocated,
+ * nothing blocks. A driver calls the inputs with readings of one clock, in nanoseconds, that never
+ * goes back (0 to 2^60), from one context (an interrupt or the main loop, not both at once); it
+ * calls `genus_node_wake` when `genus_node_wake_at` has come. Callbacks may call
+ * `genus_node_publish`, and no other input. */
 #ifndef GENUS_NODE_H
 #define GENUS_NODE_H
 
@@ -26,10 +29,10 @@
 extern "C" {
 #endif
 
-/* -- capacities ---------------------------------------------------------------------------------- */
+/* -- capacities -------------------------------------------------------------------------------- */
 
 #ifndef GENUS_CHANNELS
-#define GENUS_CHANNELS 4 /* that the node publishes; at most 32 */
+#define GENUS_CHANNELS 4 /* that the node publishes */
 #endif
 #ifndef GENUS_SUBJECTS
 #define GENUS_SUBJECTS 4 /* types that it subscribes to */
@@ -41,7 +44,9 @@ extern "C" {
 #define GENUS_EVENTS 6 /* soft and other events that wait */
 #endif
 #ifndef GENUS_EVENT_BYTES
-#define GENUS_EVENT_BYTES 64 /* the longest payload of such an event, and of one that is received */
+#define GENUS_EVENT_BYTES                                                                          \
+    64 /* the longest payload of such an event, and of one that is received                        \
+        */
 #endif
 #ifndef GENUS_HARD_BYTES
 #define GENUS_HARD_BYTES 16 /* the longest payload of a hard event */
@@ -60,16 +65,19 @@ extern "C" {
 #endif
 
 #define GENUS_REQUESTS (GENUS_SUBJECTS + GENUS_CHANNELS)
-/* A claim twice, four requests, questions, an answer and an empty report; three messages of every channel. */
+/* A claim twice, four requests, questions, an answer and an empty report; three messages of every
+ * channel. */
 #define GENUS_MESSAGES ((4 * GENUS_CHANNELS) + GENUS_QUESTIONS + 9)
 #define GENUS_REPLACED 4
+#define GENUS_LAYOUTS 4 /* questions for layouts that wait; nodes repeat those that are dropped */
 #define GENUS_NO_CHANNEL 0xFFU
 
-/* The mailboxes of the controller: hard frames, and all others. The frame that would win is sent first. */
+/* The mailboxes of the controller: hard frames, and all others. The frame that would win is sent
+ * first. */
 #define GENUS_TIME_TRIGGERED 0U
 #define GENUS_EVENT_TRIGGERED 1U
 
-/* -- tables -------------------------------------------------------------------------------------- */
+/* -- tables ------------------------------------------------------------------------------------ */
 
 #define GENUS_QOS_NONE 0U
 #define GENUS_QOS_SOFT 1U
@@ -77,14 +85,15 @@ extern "C" {
 
 /* A channel that the node publishes. */
 typedef struct {
-    uint8_t subject[8];    /* the subject uid of its type, big-endian */
-    uint16_t etag;         /* of its type, without presence bits; 0: as the broker says */
-    uint8_t width;         /* low bits of the event tag that are presence bits of tagged attributes */
-    uint8_t qos;           /* GENUS_QOS_NONE, _SOFT or _HARD */
-    bool is_bulk;          /* without real time, behind all others */
-    uint16_t largest;      /* bytes of its largest payload; 0 if there is no limit */
-    uint32_t digest;       /* 24 bits of its layout, for the signature */
-    uint16_t layout_size;  /* bytes of the layout that `layout_byte` gives; 0: questions for it are not answered */
+    uint8_t subject[8]; /* the subject uid of its type, big-endian */
+    uint16_t etag;      /* of its type, without presence bits; 0: as the broker says */
+    uint8_t width;      /* low bits of the event tag that are presence bits of tagged attributes */
+    uint8_t qos;        /* GENUS_QOS_NONE, _SOFT or _HARD */
+    bool is_bulk;       /* without real time, behind all others */
+    uint16_t largest;   /* bytes of its largest payload; 0 if there is no limit */
+    uint32_t digest;    /* 24 bits of its layout, for the signature */
+    uint16_t layout_size;  /* bytes of the layout that `layout_byte` gives; 0: questions for it are
+                              not answered */
     genus_time span_ns;    /* hard: the period; soft: the deadline */
     genus_time expires_ns; /* soft: after this time it is not sent any more; 0: never */
 } genus_channel;
@@ -106,46 +115,46 @@ typedef struct {
     bool is_planned_passive; /* long enough for a sender that is error passive */
 } genus_slot;
 
-/* Event tags that the node wants: (etag & mask) == value. Those of one family have the same `width`. */
+/* Event tags that the node wants: (etag & mask) == value. Those of one family have the same
+ * `width`. */
 typedef struct {
     uint16_t value;
     uint16_t mask;
     uint8_t width;
 } genus_block;
 
-/* -- what the node tells ------------------------------------------------------------------------- */
+/* -- what the node tells ----------------------------------------------------------------------- */
 
 typedef enum {
     GENUS_NOTICE_CONFIGURED,      /* the node has the number `node` */
     GENUS_NOTICE_NUMBER_LOST,     /* another node has it; a new one is asked for */
-    GENUS_NOTICE_NUMBER_CONFLICT, /* another node claims the number or has the uid; it is kept */
+    GENUS_NOTICE_NUMBER_CONFLICT, /* another claims it; `count` 1 if with this node's uid */
     GENUS_NOTICE_NO_NUMBER_FREE,
-    GENUS_NOTICE_READY,           /* events of `channel` can be published */
-    GENUS_NOTICE_NOT_BOUND,       /* `channel` or subject cannot be used; `count` is a genus_refusal */
+    GENUS_NOTICE_READY,     /* events of `channel` can be published */
+    GENUS_NOTICE_NOT_BOUND, /* `channel` or subject cannot be used; `count` is a genus_refusal */
     GENUS_NOTICE_WRONG_CATALOG,   /* `node` objects to `channel`: it has another catalog */
     GENUS_NOTICE_SENT,            /* event `reference` of `channel` was sent, at `time` */
     GENUS_NOTICE_DEADLINE_MISSED, /* it was not sent by its deadline `time`; it still will be */
     GENUS_NOTICE_EXPIRED,         /* it expired at `time` and is not sent */
-    GENUS_NOTICE_NOT_SENT,        /* it was given up after `count` attempts in its slot, or with the number */
-    GENUS_NOTICE_EVENT_MISSING,   /* nothing came in the slot of `etag` and `node` with the deadline `time` */
+    GENUS_NOTICE_NOT_SENT,        /* it was given up after `count` attempts, or with the number */
+    GENUS_NOTICE_EVENT_MISSING,   /* none of `etag` from `node` came by its deadline `time` */
     GENUS_NOTICE_EVENTS_LOST,     /* `count` events of `etag` from `node` did not come */
-    GENUS_NOTICE_HARD_STOPPED,    /* the clock is not good enough for slots; `time` is its precision */
+    GENUS_NOTICE_HARD_STOPPED, /* the clock is not good enough for slots; `time` is its precision */
     GENUS_NOTICE_HARD_RESUMED,
-    GENUS_NOTICE_ERROR_PASSIVE,   /* the controller has many errors; `count` 1 if slots are planned for that */
+    GENUS_NOTICE_ERROR_PASSIVE, /* too many errors; `count` 1 if slots are planned for that */
     GENUS_NOTICE_ERROR_ACTIVE,
     GENUS_NOTICE_OFF_THE_BUS,
-    GENUS_NOTICE_CLASS_UNKNOWN    /* no broker could say what class `etag` is */
+    GENUS_NOTICE_CLASS_UNKNOWN /* no broker could say what class `etag` is */
 } genus_notice_kind;
 
 typedef enum {
-    GENUS_REFUSED_UNKNOWN = 1,  /* the broker does not know the subject */
-    GENUS_REFUSED_KIND = 2,     /* it is a kind, without an event tag */
+    GENUS_REFUSED_UNKNOWN = 1, /* the broker does not know the subject */
+    GENUS_REFUSED_KIND = 2,    /* it is a kind, without an event tag */
     GENUS_REFUSED_EXHAUSTED = 3,
-    GENUS_REFUSED_ETAG,         /* the broker has another event tag than this firmware */
-    GENUS_REFUSED_CLASS,        /* its first publisher announced another quality of service, or format */
-    GENUS_REFUSED_OBJECTION,    /* the broker has another catalog */
-    GENUS_REFUSED_UNANSWERED,   /* no broker answered yet */
-    GENUS_REFUSED_NO_SLOT,      /* the tables have no slot for a hard channel, or one that is too short */
+    GENUS_REFUSED_ETAG,  /* the broker has another event tag than this firmware */
+    GENUS_REFUSED_CLASS, /* its first publisher announced another quality of service, or format */
+    GENUS_REFUSED_OBJECTION,  /* the broker has another catalog */
+    GENUS_REFUSED_UNANSWERED, /* no broker answered yet */
     GENUS_REFUSED_WITHDRAWN
 } genus_refusal;
 
@@ -168,14 +177,15 @@ typedef struct {
 } genus_received;
 
 typedef struct {
-    /* Put a frame into a mailbox, in place of what was there; NULL empties it. A frame that is on the wire is
-     * not stopped. */
+    /* Put a frame into a mailbox, in place of what was there; NULL empties it. A frame that is on
+     * the wire is not stopped. */
     void (*load)(void *context, uint8_t mailbox, const genus_frame *frame);
-    /* An event came; returns false if its class is not known, so that the broker is asked for it. */
+    /* An event came; returns false if its class is not known, and the broker is to be asked. */
     bool (*on_event)(void *context, const genus_received *event);
     /* What a publisher or subscriber has to know; may be NULL. */
     void (*on_notice)(void *context, const genus_notice *notice);
-    /* The broker's answer to a question for a class (docs/can-protocols.md); may be NULL: none is asked. */
+    /* The broker's answer to a question for a class (docs/can-protocols.md); may be NULL: none is
+     * asked. */
     void (*on_class)(void *context, const uint8_t *answer, uint16_t size);
     /* A byte of the layout of a channel, as it is sent; NULL without layouts. */
     uint8_t (*layout_byte)(void *context, uint8_t channel, uint16_t index);
@@ -185,8 +195,8 @@ typedef struct {
 
 /* What a node is; it is not copied and must stay valid. */
 typedef struct {
-    uint8_t uid[8];  /* big-endian, not 0, unique */
-    uint8_t number;  /* planned; 0: the broker gives one */
+    uint8_t uid[8];       /* big-endian, not 0, unique */
+    uint8_t number;       /* planned; 0: the broker gives one */
     bool is_synchronised; /* false: the node's clock is global time */
     uint32_t bit_ns;
     genus_clock_settings clock;
@@ -202,9 +212,14 @@ typedef struct {
     void *context;
 } genus_config;
 
-/* -- state --------------------------------------------------------------------------------------- */
+/* -- state ------------------------------------------------------------------------------------- */
 
-typedef enum { GENUS_STATE_IDLE, GENUS_STATE_BINDING, GENUS_STATE_READY, GENUS_STATE_REFUSED } genus_state;
+typedef enum {
+    GENUS_STATE_IDLE,
+    GENUS_STATE_BINDING,
+    GENUS_STATE_READY,
+    GENUS_STATE_REFUSED
+} genus_state;
 
 typedef struct {
     uint32_t published;
@@ -227,11 +242,11 @@ typedef struct {
     uint8_t sequence;
     uint8_t transfer;
     uint8_t waiting;
-    uint8_t slot; /* GENUS_NO_CHANNEL if it is not in the calendar */
+    uint8_t slot;      /* GENUS_NO_CHANNEL if it is not in the calendar */
+    uint8_t announced; /* in this order, from 1 on; 0: not */
     bool is_segmented;
     bool is_reporting;
     bool is_signing;
-    bool is_announced;
     bool has_published_at;
     bool has_objection;
 } genus_tx_channel;
@@ -309,12 +324,15 @@ typedef struct {
 typedef struct {
     genus_time retry_at;
     uint32_t message;
+    uint32_t order; /* requests are made in this order */
     uint16_t half_etag;
+    uint16_t etag; /* of the channel that the broker knows; 0: it was not announced yet */
     uint8_t state;
     uint8_t attempts;
     uint8_t half_flags;
     uint8_t told;
     bool has_half;
+    bool is_segmented;
 } genus_request;
 
 /* State: what was received from one node with one event tag. */
@@ -329,8 +347,8 @@ typedef struct {
     uint16_t last_size;
     uint16_t last_crc;
     uint8_t last_data[GENUS_FRAME_BYTES];
-    uint8_t node; /* 0 if unused */
-    int8_t last;  /* sequence number; -1: none */
+    uint8_t node;     /* 0 if unused */
+    int8_t last;      /* sequence number; -1: none */
     int8_t segmented; /* -1: not known */
     bool has_report;
 } genus_publisher;
@@ -355,15 +373,15 @@ typedef struct {
 
 typedef struct {
     uint32_t malformed;
-    uint32_t unknown_etag;     /* not of a block that it wants */
-    uint32_t unknown_class;    /* the program does not know the class */
-    uint32_t unknown_format;   /* the publisher did not say yet whether it segments */
+    uint32_t unknown_etag;   /* not of a block that it wants */
+    uint32_t unknown_class;  /* the program does not know the class */
+    uint32_t unknown_format; /* the publisher did not say yet whether it segments */
     uint32_t repeated;
     uint32_t empty;
     uint32_t outside_slot;
-    uint32_t unsynchronised;   /* hard, while the clock is not good enough */
-    uint32_t too_long;         /* hard, longer than GENUS_HARD_BYTES */
-    uint32_t too_many;         /* of a publisher, or a message, for which there was no room */
+    uint32_t unsynchronised; /* hard, while the clock is not good enough */
+    uint32_t too_long;       /* hard, longer than GENUS_HARD_BYTES */
+    uint32_t too_many;       /* of a publisher, or a message, for which there was no room */
 } genus_drops;
 
 /* State: a node. Programs may read `number`, `channels[i].state`, counters and drops. */
@@ -404,15 +422,15 @@ typedef struct {
     genus_time delay_until;
     genus_time quiet_at;
     bool has_announced_all;
+    bool has_asked_broker; /* a broker was heard since one is needed */
     bool has_asked_all;
-    uint16_t subject_etag[GENUS_SUBJECTS]; /* 0: not bound */
-    int8_t subject_segmented[GENUS_SUBJECTS];
     /* questions and answers */
     genus_transfer answer;
     genus_segment_counts answer_segments;
     uint8_t answer_buffer[GENUS_ANSWER_BYTES];
     uint8_t next_question;
-    uint32_t layouts_waiting; /* bits of channels */
+    uint8_t layouts[GENUS_LAYOUTS]; /* channels whose layout was asked for, in order */
+    uint8_t layouts_waiting;
     uint16_t layout_position;
     uint8_t layout_channel;
     uint8_t layout_transfer;
@@ -435,7 +453,7 @@ typedef struct {
     genus_time recovery_at;
 } genus_node;
 
-/* -- calls --------------------------------------------------------------------------------------- */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 typedef enum {
     GENUS_PUBLISHED,
@@ -452,7 +470,8 @@ typedef struct {
     uint16_t reference; /* comes back in notices */
 } genus_publish_options;
 
-/* Prepare a node; returns false if the tables are larger than its capacities, or contradict themselves. */
+/* Prepare a node; returns false if the tables are larger than its capacities, or contradict
+ * themselves. */
 bool genus_node_init(genus_node *node, const genus_config *config);
 
 /* Join the bus. */
@@ -467,25 +486,28 @@ void genus_node_withdraw(genus_node *node, uint8_t channel, genus_time now);
 /* Receive events of a subject of the tables. */
 void genus_node_subscribe(genus_node *node, uint8_t subject, genus_time now);
 
-/* Publish an event; `etag` gives its presence bits, `options` may be NULL. The sequence number in the
- * payload is set when it is sent. */
+/* Publish an event; `etag` gives its presence bits, `options` may be NULL. The sequence number in
+ * the payload is set when it is sent. */
 genus_publish_result genus_node_publish(genus_node *node, uint8_t channel, uint16_t etag,
                                         const uint8_t *payload, uint16_t size,
                                         const genus_publish_options *options, genus_time now);
 
-/* -- inputs -------------------------------------------------------------------------------------- */
+/* -- inputs ------------------------------------------------------------------------------------ */
 
 /* A frame of another node has ended. */
 void genus_node_receive(genus_node *node, const genus_frame *frame, genus_time now);
 
-/* A frame of this node was sent; its mailbox is empty, or has the frame that was loaded meanwhile. */
+/* A frame of this node was sent; its mailbox is empty, or has the frame that was loaded meanwhile.
+ */
 void genus_node_sent(genus_node *node, const genus_frame *frame, genus_time now);
 
-/* A frame of this node was corrupted; the controller repeats it unless the mailbox is loaded again. */
+/* A frame of this node was corrupted; the controller repeats it unless the mailbox is loaded again.
+ */
 void genus_node_failed(genus_node *node, const genus_frame *frame, genus_time now);
 
-/* Another frame won the bus while one of this node waits, or an error frame ended. Controllers that do not tell
- * may leave it out, or call it after every frame they receive: soft priorities are then renewed less exactly. */
+/* Another frame won the bus while one of this node waits, or an error frame ended. Controllers that
+ * do not tell may leave it out, or call it after every frame they receive: soft priorities are then
+ * renewed less exactly. */
 void genus_node_lost(genus_node *node, genus_time now);
 
 /* The controller reached its warning limit (96 errors) or is error passive; or no more. */
@@ -499,9 +521,10 @@ void genus_node_bus_on(genus_node *node, genus_time now);
 genus_time genus_node_wake_at(const genus_node *node);
 void genus_node_wake(genus_node *node, genus_time now);
 
-/* -- time ---------------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
-/* Global time at a reading of the node's clock, the reading at a global time, and a bound on the error. */
+/* Global time at a reading of the node's clock, the reading at a global time, and a bound on the
+ * error. */
 genus_time genus_node_global_time(const genus_node *node, genus_time local);
 genus_time genus_node_local_time(const genus_node *node, genus_time global);
 genus_time genus_node_precision(const genus_node *node, genus_time now);

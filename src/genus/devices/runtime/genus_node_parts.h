@@ -1,4 +1,5 @@
-/* What the parts of a node need of each other; not for programs. One part for each of these files. */
+/* What the parts of a node need of each other; not for programs. One part for each of these files.
+ */
 #ifndef GENUS_NODE_PARTS_H
 #define GENUS_NODE_PARTS_H
 
@@ -10,7 +11,6 @@
 #define GENUS_MESSAGE_SIGNATURE 2U
 #define GENUS_MESSAGE_ANSWER 3U
 #define GENUS_MESSAGE_RECOVERY 4U
-#define GENUS_MESSAGE_ANNOUNCE 5U
 
 /* What follows a signature or a report that was sent. */
 #define GENUS_THEN_NOTHING 0U
@@ -22,7 +22,7 @@
 #define GENUS_QUESTION_CLASS 6U
 #define GENUS_ANSWER_HEADER 3U
 
-/* -- genus_node.c: small things ------------------------------------------------------------------ */
+/* -- genus_node.c: small things ---------------------------------------------------------------- */
 
 static inline genus_time genus_earlier(genus_time one, genus_time other)
 {
@@ -48,21 +48,21 @@ static inline void genus_put_u24(uint8_t *data, uint32_t value)
 }
 
 bool genus_same_frame(const genus_frame *one, const genus_frame *other);
-void genus_tell(genus_node *node, genus_notice_kind kind, uint8_t channel, uint16_t reference, uint16_t count,
-                genus_time time);
-void genus_tell_about(genus_node *node, genus_notice_kind kind, uint8_t sender, uint16_t etag, uint16_t count,
-                      genus_time time);
+void genus_tell(genus_node *node, genus_notice_kind kind, uint8_t channel, uint16_t reference,
+                uint16_t count, genus_time time);
+void genus_tell_about(genus_node *node, genus_notice_kind kind, uint8_t sender, uint16_t etag,
+                      uint16_t count, genus_time time);
 uint32_t genus_random_below(genus_node *node, uint32_t range);
 genus_time genus_frame_ns(const genus_node *node, uint8_t size);
 void genus_message_sent(genus_node *node, const genus_message *message);
 
-/* -- genus_queue.c ------------------------------------------------------------------------------- */
+/* -- genus_queue.c ----------------------------------------------------------------------------- */
 
 uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kind, uint8_t index,
                          uint8_t follow);
 uint32_t genus_queue_send(genus_node *node, const genus_frame *frame);
 void genus_queue_remove(genus_node *node, uint32_t serial);
-bool genus_queue_has_announcement(const genus_node *node, uint8_t channel);
+bool genus_queue_has(const genus_node *node, const genus_frame *frame);
 genus_outgoing *genus_queue_reserve(genus_node *node);
 void genus_queue_add_event(genus_node *node, genus_outgoing *event);
 void genus_queue_frame_sent(genus_node *node, const genus_frame *frame);
@@ -73,7 +73,7 @@ genus_time genus_queue_wake_at(const genus_node *node);
 void genus_queue_wake(genus_node *node);
 void genus_queue_update(genus_node *node);
 
-/* -- genus_channels.c ---------------------------------------------------------------------------- */
+/* -- genus_channels.c -------------------------------------------------------------------------- */
 
 void genus_channel_open(genus_node *node, uint8_t channel);
 void genus_channel_refuse(genus_node *node, uint8_t channel, genus_refusal reason);
@@ -94,7 +94,7 @@ void genus_layout_sent(genus_node *node);
 void genus_layout_wake(genus_node *node);
 void genus_layout_clear(genus_node *node);
 
-/* -- genus_calendar.c ---------------------------------------------------------------------------- */
+/* -- genus_calendar.c -------------------------------------------------------------------------- */
 
 uint8_t genus_calendar_slot_of(const genus_node *node, uint8_t channel);
 void genus_calendar_join(genus_node *node, uint8_t slot);
@@ -103,8 +103,8 @@ void genus_calendar_receive_in(genus_node *node);
 void genus_calendar_watch(genus_node *node);
 genus_time genus_calendar_wake_at(const genus_node *node);
 void genus_calendar_wake(genus_node *node);
-void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload, uint16_t size,
-                          uint16_t reference);
+void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload,
+                          uint16_t size, uint16_t reference);
 void genus_calendar_sent(genus_node *node, const genus_frame *frame);
 void genus_calendar_failed(genus_node *node, const genus_frame *frame);
 bool genus_calendar_has_receivers(const genus_node *node, uint16_t etag, bool *is_periodic);
@@ -116,7 +116,7 @@ void genus_recovery_failed(genus_node *node, const genus_frame *frame);
 void genus_recovery_sent(genus_node *node);
 void genus_recovery_wake(genus_node *node);
 
-/* -- genus_membership.c -------------------------------------------------------------------------- */
+/* -- genus_membership.c ------------------------------------------------------------------------ */
 
 void genus_membership_start(genus_node *node);
 void genus_membership_receive(genus_node *node, const genus_frame *frame);
@@ -126,7 +126,7 @@ genus_time genus_membership_wake_at(const genus_node *node);
 void genus_membership_wake(genus_node *node);
 void genus_membership_ask_all(genus_node *node);
 
-/* -- genus_binding.c ----------------------------------------------------------------------------- */
+/* -- genus_binding.c --------------------------------------------------------------------------- */
 
 void genus_binding_join(genus_node *node);
 void genus_binding_leave(genus_node *node);
@@ -135,16 +135,18 @@ void genus_binding_use(genus_node *node);
 void genus_binding_bind_channel(genus_node *node, uint8_t channel);
 void genus_binding_announce(genus_node *node, uint8_t channel);
 void genus_binding_supply(genus_node *node, const genus_frame *frame);
-void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other, bool is_other_epoch);
+void genus_binding_heartbeat(genus_node *node, bool is_roll_call, bool is_other,
+                             bool is_other_epoch);
 void genus_binding_quiet(genus_node *node);
 genus_time genus_binding_wake_at(const genus_node *node);
 void genus_binding_wake(genus_node *node);
 
-/* -- genus_receiver.c ---------------------------------------------------------------------------- */
+/* -- genus_receiver.c -------------------------------------------------------------------------- */
 
 void genus_receiver_event(genus_node *node, const genus_frame *frame);
 void genus_receiver_report(genus_node *node, const genus_frame *frame);
 void genus_receiver_announcement(genus_node *node, const genus_frame *frame);
+void genus_receiver_set_format(genus_node *node, uint16_t etag, bool is_segmented);
 bool genus_receiver_wants(const genus_node *node, uint16_t etag);
 void genus_receiver_deliver(genus_node *node, const genus_received *event);
 void genus_questions_join(genus_node *node);

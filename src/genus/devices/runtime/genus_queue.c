@@ -1,8 +1,9 @@
 /* The event-triggered transmit queue of a node: everything that is not sent by the calendar.
  *
- * Soft events go earliest deadline first: the one with the least slack is in the mailbox, under a priority that
- * encodes its slack and is computed again whenever another frame had the bus. Everything else goes by its fixed
- * identifier, after all soft events. It chooses as the Python node's TxQueue does. */
+ * Soft events go earliest deadline first: the one with the least slack is in the mailbox, under a
+ * priority that encodes its slack and is computed again whenever another frame had the bus.
+ * Everything else goes by its fixed identifier, after all soft events. It chooses as the Python
+ * node's TxQueue does. */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -12,9 +13,10 @@ static uint16_t frame_count(const genus_node *node, const genus_outgoing *event)
     return node->channels[event->channel].is_segmented ? genus_segment_count(event->size) : 1U;
 }
 
-/* -- adding and removing ------------------------------------------------------------------------- */
+/* -- adding and removing ----------------------------------------------------------------------- */
 
-uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kind, uint8_t index, uint8_t follow)
+uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kind, uint8_t index,
+                         uint8_t follow)
 {
     genus_queue *const queue = &node->queue;
     uint8_t place;
@@ -73,13 +75,13 @@ void genus_queue_remove(genus_node *node, uint32_t serial)
     node->queue.is_changed = true;
 }
 
-bool genus_queue_has_announcement(const genus_node *node, uint8_t channel)
+bool genus_queue_has(const genus_node *node, const genus_frame *frame)
 {
     bool found = false;
     uint8_t place;
     for (place = 0U; place < GENUS_MESSAGES; place++) {
         const genus_message *const message = &node->queue.messages[place];
-        if ((message->serial != 0U) && (message->kind == GENUS_MESSAGE_ANNOUNCE) && (message->index == channel)) {
+        if ((message->serial != 0U) && genus_same_frame(&message->frame, frame)) {
             found = true;
         }
     }
@@ -110,7 +112,8 @@ static void rank(genus_node *node, genus_outgoing *event)
     }
     node->queue.last_order++;
     event->order = node->queue.last_order;
-    event->start_by = event->deadline - ((genus_time)(left - 1U) * genus_frame_ns(node, GENUS_FRAME_BYTES)) -
+    event->start_by = event->deadline -
+                      ((genus_time)(left - 1U) * genus_frame_ns(node, GENUS_FRAME_BYTES)) -
                       genus_frame_ns(node, (uint8_t)last);
 }
 
@@ -176,7 +179,7 @@ void genus_queue_clear(genus_node *node)
     node->config->calls.load(node->config->context, GENUS_TIME_TRIGGERED, NULL);
 }
 
-/* -- what the controller did --------------------------------------------------------------------- */
+/* -- what the controller did ------------------------------------------------------------------- */
 
 /* One more frame of an event was sent. */
 static void advance(genus_node *node, genus_outgoing *event)
@@ -226,7 +229,8 @@ void genus_queue_frame_sent(genus_node *node, const genus_frame *frame)
         message->serial = 0U;
         genus_message_sent(node, &sent);
     } else if ((owner.serial != 0U) && (owner.channel != GENUS_NO_CHANNEL) && owner.is_last) {
-        genus_channel_commit(node, owner.channel); /* it expired on the wire, but receivers have it */
+        genus_channel_commit(node,
+                             owner.channel); /* it expired on the wire, but receivers have it */
     } else {
         /* nothing waits for it */
     }
@@ -252,7 +256,7 @@ void genus_queue_deferred(genus_node *node)
     }
 }
 
-/* -- time ---------------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 static genus_time timer_of(const genus_outgoing *event)
 {
@@ -298,11 +302,12 @@ void genus_queue_wake(genus_node *node)
     }
 }
 
-/* -- choosing the frame in the mailbox ----------------------------------------------------------- */
+/* -- choosing the frame in the mailbox --------------------------------------------------------- */
 
 static genus_outgoing *started_or(genus_node *node, genus_outgoing *event)
 {
-    genus_outgoing *const started = find_event(&node->queue, node->channels[event->channel].started);
+    genus_outgoing *const started =
+        find_event(&node->queue, node->channels[event->channel].started);
     return (started == NULL) ? event : started;
 }
 
@@ -373,7 +378,8 @@ static genus_outgoing *first_fixed(genus_node *node)
 
 static uint8_t soft_priority(const genus_node *node, genus_time slack)
 {
-    const genus_time levels = (genus_time)GENUS_PRIORITY_SOFT_LAST - (genus_time)GENUS_PRIORITY_SOFT_FIRST;
+    const genus_time levels =
+        (genus_time)GENUS_PRIORITY_SOFT_LAST - (genus_time)GENUS_PRIORITY_SOFT_FIRST;
     const genus_time level_ns = genus_frame_ns(node, GENUS_FRAME_BYTES);
     const genus_time level = (slack < 0) ? 0 : genus_earlier(slack / level_ns, levels);
     return (uint8_t)(GENUS_PRIORITY_SOFT_FIRST + (uint8_t)level);
@@ -385,15 +391,16 @@ static void load_event(genus_node *node, genus_outgoing *event, genus_loaded *lo
     const genus_tx_channel *const channel = &node->channels[event->channel];
     uint8_t priority = event->priority;
     if (event->position == 0U) {
-        event->payload[0] = (uint8_t)((event->payload[0] & 0x1FU) | (uint8_t)(channel->sequence << 5));
+        event->payload[0] =
+            (uint8_t)((event->payload[0] & 0x1FU) | (uint8_t)(channel->sequence << 5));
     }
     if (event->deadline != 0) {
         priority = soft_priority(node, event->start_by - node->now);
     }
     loaded->frame.id = genus_identifier(priority, node->number, event->etag);
     if (channel->is_segmented) {
-        loaded->frame.size =
-            genus_segment(event->payload, event->size, channel->transfer, event->position, loaded->frame.data);
+        loaded->frame.size = genus_segment(event->payload, event->size, channel->transfer,
+                                           event->position, loaded->frame.data);
     } else {
         loaded->frame.size = (uint8_t)event->size;
         (void)memcpy(loaded->frame.data, event->payload, event->size);
@@ -407,7 +414,8 @@ static void load_message(const genus_node *node, genus_message *message, genus_l
 {
     const genus_loaded *const now = &node->queue.loaded;
     if ((message->kind == GENUS_MESSAGE_REPORT) && (message->serial != now->serial)) {
-        genus_report_frame(node, message->index, &message->frame); /* its counters are read as late as possible */
+        genus_report_frame(node, message->index,
+                           &message->frame); /* its counters are read as late as possible */
     }
     loaded->frame = message->frame;
     loaded->serial = message->serial;

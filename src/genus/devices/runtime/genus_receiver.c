@@ -1,4 +1,5 @@
-/* The receiving side of a node: from a frame to an event, what was lost, and questions for late classes. */
+/* The receiving side of a node: from a frame to an event, what was lost, and questions for late
+ * classes. */
 #include "genus_node_parts.h"
 
 #include <string.h>
@@ -15,9 +16,10 @@
 #define ANSWER_ATTEMPTS 4U
 #define QUESTION_PAUSE_NS (10000 * GENUS_MS)
 
-/* -- publishers ---------------------------------------------------------------------------------- */
+/* -- publishers -------------------------------------------------------------------------------- */
 
-/* The block that an event tag is wanted by; NULL if it is not. One that passes all presence bits is preferred. */
+/* The block that an event tag is wanted by; NULL if it is not. One that passes all presence bits is
+ * preferred. */
 static const genus_block *block_of(const genus_node *node, uint16_t etag)
 {
     const genus_block *found = NULL;
@@ -25,7 +27,8 @@ static const genus_block *block_of(const genus_node *node, uint16_t etag)
     for (index = 0U; index < node->config->block_count; index++) {
         const genus_block *const block = &node->config->blocks[index];
         const uint16_t bits = (uint16_t)((1U << block->width) - 1U);
-        if (((etag & block->mask) == block->value) && ((found == NULL) || ((block->mask & bits) == 0U))) {
+        if (((etag & block->mask) == block->value) &&
+            ((found == NULL) || ((block->mask & bits) == 0U))) {
             found = block;
         }
     }
@@ -54,24 +57,36 @@ static int8_t planned_format(const genus_node *node, uint8_t sender, uint16_t et
     uint8_t slot;
     for (slot = 0U; slot < node->config->slot_count; slot++) {
         const genus_slot *const spec = &node->config->slots[slot];
-        if ((spec->channel == GENUS_NO_CHANNEL) && (spec->number == sender) && (spec->etag == etag) &&
-            (found != 1)) {
+        if ((spec->channel == GENUS_NO_CHANNEL) && (spec->number == sender) &&
+            (spec->etag == etag) && (found != 1)) {
             found = (spec->frames > 1U) ? 1 : 0;
         }
     }
     return found;
 }
 
-/* Whether the events of a node come in segments, before it said so: as the broker or the calendar knows it. */
+/* Whether the events of a node come in segments, before it said so: as the broker or the calendar
+ * knows it. */
 static int8_t known_format(const genus_node *node, uint8_t sender, uint16_t etag)
 {
-    uint8_t subject;
-    for (subject = 0U; subject < node->config->subject_count; subject++) {
-        if ((node->subject_etag[subject] == etag) && (node->subject_segmented[subject] >= 0)) {
-            return node->subject_segmented[subject];
+    uint8_t index;
+    for (index = 0U; index < GENUS_REQUESTS; index++) {
+        if ((node->requests[index].etag == etag) && (etag != 0U)) {
+            return node->requests[index].is_segmented ? 1 : 0;
         }
     }
     return planned_format(node, sender, etag);
+}
+
+/* The broker says whether the events of a channel come in segments. */
+void genus_receiver_set_format(genus_node *node, uint16_t etag, bool is_segmented)
+{
+    uint8_t index;
+    for (index = 0U; index < GENUS_PUBLISHERS; index++) {
+        if (node->publishers[index].etag == etag) {
+            node->publishers[index].segmented = is_segmented ? 1 : 0;
+        }
+    }
 }
 
 /* What is known of a publisher; the one that was silent longest is forgotten for it. */
@@ -111,17 +126,20 @@ static uint16_t fold(const uint8_t *payload, uint16_t size)
 }
 
 /* How many events are missing before this one; -1 if it is a retransmission. */
-static int8_t accept(genus_node *node, genus_publisher *from, const genus_received *event, bool is_counting)
+static int8_t accept(genus_node *node, genus_publisher *from, const genus_received *event,
+                     bool is_counting)
 {
     const uint8_t sequence = (uint8_t)(event->payload[0] >> 5);
-    const uint8_t head = (uint8_t)((event->size < GENUS_FRAME_BYTES) ? event->size : GENUS_FRAME_BYTES);
+    const uint8_t head =
+        (uint8_t)((event->size < GENUS_FRAME_BYTES) ? event->size : GENUS_FRAME_BYTES);
     const uint16_t crc = fold(event->payload, event->size);
     uint8_t gap = 0U;
     if (from->last >= 0) {
         gap = (uint8_t)(((uint8_t)(sequence + 7U) - (uint8_t)from->last) & 7);
     }
     if ((gap == 7U) && (event->size == from->last_size) && (crc == from->last_crc) &&
-        (memcmp(event->payload, from->last_data, head) == 0) && ((node->now - from->seen_at) < ECHO_NS)) {
+        (memcmp(event->payload, from->last_data, head) == 0) &&
+        ((node->now - from->seen_at) < ECHO_NS)) {
         return -1;
     }
     from->last = (int8_t)sequence;
@@ -137,7 +155,8 @@ static int8_t accept(genus_node *node, genus_publisher *from, const genus_receiv
     return (int8_t)gap;
 }
 
-/* Compare with the total that a publisher reports; returns how many more events are missing than was known. */
+/* Compare with the total that a publisher reports; returns how many more events are missing than
+ * was known. */
 static uint32_t compare(genus_publisher *from, uint32_t sent, bool is_counting)
 {
     const bool is_first = !from->has_report;
@@ -175,7 +194,7 @@ static void tell_lost(genus_node *node, uint8_t sender, uint16_t etag, uint32_t 
     genus_tell_about(node, GENUS_NOTICE_EVENTS_LOST, sender, etag, told, node->now);
 }
 
-/* -- events -------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------ */
 
 static bool is_older(const genus_reassembly *one, const genus_reassembly *other)
 {
@@ -184,7 +203,8 @@ static bool is_older(const genus_reassembly *one, const genus_reassembly *other)
     return is_idle || (is_alike && (one->transfer.at < other->transfer.at));
 }
 
-/* The transfer of a publisher; if there is no room, the place of one that is not under way, or of the oldest. */
+/* The transfer of a publisher; if there is no room, the place of one that is not under way, or of
+ * the oldest. */
 static genus_reassembly *reassembly_of(genus_node *node, uint8_t sender, uint16_t etag)
 {
     genus_reassembly *found = &node->reassemblies[0];
@@ -305,19 +325,20 @@ void genus_receiver_announcement(genus_node *node, const genus_frame *frame)
     const uint16_t etag = genus_u16(frame->data);
     const uint8_t sender = genus_node_of(frame->id);
     const genus_block *block;
-    if ((frame->size != GENUS_FRAME_BYTES) || (genus_priority_of(frame->id) != GENUS_PRIORITY_PROTOCOL) ||
-        (sender < GENUS_FIRST_NODE) || (sender > GENUS_LAST_NODE) || (etag > GENUS_ETAG_MASK) ||
-        ((frame->data[2] >> 6) == 3U)) {
+    if ((frame->size != GENUS_FRAME_BYTES) ||
+        (genus_priority_of(frame->id) != GENUS_PRIORITY_PROTOCOL) || (sender < GENUS_FIRST_NODE) ||
+        (sender > GENUS_LAST_NODE) || (etag > GENUS_ETAG_MASK) || ((frame->data[2] >> 6) == 3U)) {
         node->drops.malformed++;
         return;
     }
     block = block_of(node, etag);
     if (block != NULL) {
-        publisher_of(node, sender, base_of(block, etag))->segmented = ((frame->data[2] & 0x20U) != 0U) ? 1 : 0;
+        publisher_of(node, sender, base_of(block, etag))->segmented =
+            ((frame->data[2] & 0x20U) != 0U) ? 1 : 0;
     }
 }
 
-/* -- questions for late classes ------------------------------------------------------------------ */
+/* -- questions for late classes ---------------------------------------------------------------- */
 
 static void withdraw(genus_node *node, genus_question *question)
 {

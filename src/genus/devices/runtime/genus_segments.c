@@ -30,7 +30,7 @@ static uint8_t next_tail(uint8_t tail)
     return (uint8_t)(((uint8_t)~tail & TOGGLE) | ((tail + 1U) & NUMBER_MASK));
 }
 
-/* -- splitting ----------------------------------------------------------------------------------- */
+/* -- splitting --------------------------------------------------------------------------------- */
 
 uint16_t genus_segment_count(uint16_t size)
 {
@@ -104,7 +104,7 @@ uint8_t genus_segment(const uint8_t *payload, uint16_t size, uint8_t transfer, u
     return genus_segment_from(byte_in_ram, payload, size, transfer, position, data);
 }
 
-/* -- receiving ----------------------------------------------------------------------------------- */
+/* -- receiving --------------------------------------------------------------------------------- */
 
 void genus_transfer_init(genus_transfer *transfer, uint8_t *buffer, uint16_t capacity)
 {
@@ -137,8 +137,8 @@ static bool append(genus_transfer *transfer, const uint8_t *data, uint8_t length
     return fits;
 }
 
-static genus_segment_result receive_first(genus_transfer *transfer, const uint8_t *data, uint8_t size,
-                                          genus_segment_counts *counts)
+static genus_segment_result receive_first(genus_transfer *transfer, const uint8_t *data,
+                                          uint8_t size, genus_segment_counts *counts)
 {
     const uint8_t tail = data[size - 1U];
     if (transfer->is_open) {
@@ -179,8 +179,8 @@ static genus_segment_result complete(genus_transfer *transfer, genus_segment_cou
     return GENUS_SEGMENT_COMPLETE;
 }
 
-static genus_segment_result receive_next(genus_transfer *transfer, const uint8_t *data, uint8_t size,
-                                         genus_segment_counts *counts)
+static genus_segment_result receive_next(genus_transfer *transfer, const uint8_t *data,
+                                         uint8_t size, genus_segment_counts *counts)
 {
     const uint8_t tail = data[size - 1U];
     const uint8_t differs = (uint8_t)((tail & (TOGGLE | NUMBER_MASK)) ^ transfer->expected);
@@ -204,9 +204,10 @@ static genus_segment_result receive_next(genus_transfer *transfer, const uint8_t
     return ((tail & LAST) != 0U) ? complete(transfer, counts) : GENUS_SEGMENT_KEPT;
 }
 
-/* Whether a frame is the last one again; a transfer that was silent for too long is dropped first. */
-static bool is_duplicate(genus_transfer *transfer, const uint8_t *data, uint8_t size, genus_time now,
-                         genus_time timeout, genus_segment_counts *counts)
+/* Whether a frame is the last one again; a transfer that was silent for too long is dropped first.
+ */
+static bool is_duplicate(genus_transfer *transfer, const uint8_t *data, uint8_t size,
+                         genus_time now, genus_time timeout, genus_segment_counts *counts)
 {
     if (!transfer->is_known) {
         return false;
@@ -222,8 +223,8 @@ static bool is_duplicate(genus_transfer *transfer, const uint8_t *data, uint8_t 
     return (size == transfer->last_size) && (memcmp(data, transfer->last, size) == 0);
 }
 
-genus_segment_result genus_transfer_receive(genus_transfer *transfer, const uint8_t *data, uint8_t size,
-                                            genus_time now, genus_time timeout,
+genus_segment_result genus_transfer_receive(genus_transfer *transfer, const uint8_t *data,
+                                            uint8_t size, genus_time now, genus_time timeout,
                                             genus_segment_counts *counts)
 {
     if (size == 0U) {

@@ -1,7 +1,7 @@
 /* Segmentation of payloads that are longer than a frame, as docs/wire.md says; classic CAN only.
  *
- * The splitter keeps nothing: it makes any segment of a payload from the payload alone. A receiver has
- * one `genus_transfer` for each pair of sender and event tag, with a buffer of the caller.
+ * The splitter keeps nothing: it makes any segment of a payload from the payload alone. A receiver
+ * has one `genus_transfer` for each pair of sender and event tag, with a buffer of the caller.
  * Frames of more than 8 bytes (CAN FD) are refused with GENUS_SEGMENT_FD. */
 #ifndef GENUS_SEGMENTS_H
 #define GENUS_SEGMENTS_H
@@ -18,8 +18,8 @@ typedef uint8_t (*genus_byte_at)(const void *source, uint16_t index);
 /* How many segments a payload of `size` bytes takes. */
 uint16_t genus_segment_count(uint16_t size);
 
-/* Write segment `position` of a payload to `data`; returns its length, 1 to 8, or 0 if there is no such.
- * Of `transfer` five bits count; it goes up by one with each transfer. */
+/* Write segment `position` of a payload to `data`; returns its length, 1 to 8, or 0 if there is no
+ * such. Of `transfer` five bits count; it goes up by one with each transfer. */
 uint8_t genus_segment(const uint8_t *payload, uint16_t size, uint8_t transfer, uint16_t position,
                       uint8_t data[GENUS_FRAME_BYTES]);
 
@@ -67,10 +67,10 @@ typedef struct {
 /* Begin to receive from a sender. */
 void genus_transfer_init(genus_transfer *transfer, uint8_t *buffer, uint16_t capacity);
 
-/* Receive a segment. After GENUS_SEGMENT_COMPLETE the payload is in the buffer, with `size` bytes, until
- * the next call. A transfer that is silent for longer than `timeout` is lost. */
-genus_segment_result genus_transfer_receive(genus_transfer *transfer, const uint8_t *data, uint8_t size,
-                                            genus_time now, genus_time timeout,
+/* Receive a segment. After GENUS_SEGMENT_COMPLETE the payload is in the buffer, with `size` bytes,
+ * until the next call. A transfer that is silent for longer than `timeout` is lost. */
+genus_segment_result genus_transfer_receive(genus_transfer *transfer, const uint8_t *data,
+                                            uint8_t size, genus_time now, genus_time timeout,
                                             genus_segment_counts *counts);
 
 #ifdef __cplusplus

@@ -1,0 +1,246 @@
+"""The C node does what the Python node does: on the same bus, and with the same inputs, frame by frame."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from genus.can import ScenarioRun, World
+from genus.can._machine import Call, Load
+from genus.can._node.node import Node
+from genus.can._plan import load_system
+from genus.can._protocol.messages import QosClass, Supply
+from genus.can._sim.fault_hooks import FrameOutcome
+from genus.can._wire.frame import Frame, subject_uid
+from genus.can._world.outcome import Outcome
+from genus.model import Event, name_of
+from tests.can.fault_table.row import Setting
+from tests.devices.c_library import LARGE, node_library
+from tests.devices.c_node import CNode, c_stations
+from tests.devices.lockstep import Lockstep, RandomBus
+
+SETTING = Setting(load_system(Path(__file__).parents[2] / "examples" / "crossing.toml"), 1, False)
+TYPED, SLOTS = SETTING.prepared.typed, SETTING.prepared.plan.calendar.slots
+MASTER = "monitor"
+OTHERS = tuple(name for name in SETTING.system.nodes if name != MASTER)
+"""All stations but the only one that may be the time master."""
+
+Trace = list[tuple[int, int, int, str, FrameOutcome]]
+
+
+def run(names: tuple[str, ...], *faults: str, **options: Any) -> tuple[Trace, Outcome]:
+    """Every frame on the bus, with its times and what became of it, if some stations are C nodes."""
+    node_library(*LARGE)
+    with c_stations(*names) as made:
+        scenario = SETTING.scenario(*faults, traced=True, **{"seconds": 0.5, "masters": (MASTER,), **options})
+        with ScenarioRun(scenario) as running:
+            for _ in running.advance():
+                pass
+            outcome = running.outcome()
+            trace = [(each.start_ns, each.end_ns, each.id, each.data, each.outcome) for each in running.world.trace]
+    assert set(made) == set(names)
+    return trace, outcome
+
+
+def assert_same(*faults: str, **options: Any) -> None:
+    python, expected = run((), *faults, **options)
+    c, outcome = run(OTHERS, *faults, **options)
+    assert len(python) > 1000
+    for mine, theirs in zip(python, c, strict=True):
+        assert mine == theirs
+    assert outcome.troubles == expected.troubles
+    assert outcome.channels == expected.channels
+
+
+FAULTS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "without faults": ((), {}),
+    "errors": (("errors p=0.1",), {}),
+    "duplicates": (("duplicates p=0.1",), {}),
+    "omissions": (("omissions p=0.05 band=hard receivers=2", "omissions p=0.05 band=soft receivers=1"), {}),
+    "lost segments": (("losses p=0.02 band=none", "swaps p=0.02 band=none"), {}),
+    "bursts": (("bursts every=50013us bits=1000",), {}),
+    "bus off": (("transmitter node=11 from=300ms until=500ms",), {}),
+    "clock step": (("step node=4 by=100us at=400ms",), {"seconds": 0.8}),
+    "master lost": (("crash node=2 at=600ms",), {}),
+    "error passive": (("counters nodes=1-12 tec=135 every=100ms", "exactly count=1 p=0.2"), {"exact_lengths": False}),
+    "restart": (("crash node=4 at=500ms restart=700ms",), {}),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_bus_of_c_nodes_carries_the_same_frames_at_the_same_times_as_one_of_python_nodes(case: str) -> None:
+    """Eleven of twelve stations are C nodes; all frames, deliveries and troubles are those of Python nodes."""
+    faults, options = FAULTS[case]
+    assert_same(*faults, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("case", FAULTS)
+def test_that_is_so_for_longer_runs_with_other_seeds(case: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults, options = FAULTS[case]
+    monkeypatch.setattr(f"{__name__}.SETTING", Setting(SETTING.system, seed, False))
+    assert_same(*faults, **{**options, "seconds": 5.0})
+
+
+# -- a trace that was recorded -----------------------------------------------------------------------------------------
+
+
+class Recording:
+    """State: a Python node in a simulation, every input of it, and what it did then."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.steps: list[tuple[str, tuple[Any, ...], list[tuple[int, Frame | None]], list[Event]]] = []
+        self._inputs: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.node, name)
+        if name not in ("receive", "sent", "failed", "lost", "error_passive", "bus_off", "bus_on", "wake", "start"):
+            return found if name not in ("announce", "subscribe", "publish") else self._record(name, found)
+        return self._record(name, found)
+
+    def _record(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._inputs.append((name, arguments))
+            return function(*arguments, **named)
+
+        return call
+
+    def take(self) -> list[Any]:
+        outputs = self.node.take()
+        loads = [(each.mailbox, each.frame) for each in outputs if isinstance(each, Load)]
+        events = [each.arguments[0] for each in outputs if isinstance(each, Call) and _is_event(each)]
+        for name, arguments in self._inputs[:-1]:
+            self.steps.append((name, arguments, [], []))
+        if self._inputs:
+            name, arguments = self._inputs[-1]
+            self.steps.append((name, arguments, loads, events))
+        elif loads or events:
+            self.steps.append(("", (), loads, events))
+        self._inputs = []
+        return outputs
+
+
+def _is_event(call: Call) -> bool:
+    return len(call.arguments) == 1 and isinstance(call.arguments[0], Event)
+
+
+def record(name: str, monkeypatch: pytest.MonkeyPatch) -> Recording:
+    """What one Python node got and did in a run with errors and lost frames."""
+    recordings: list[Recording] = []
+    make = World.make_node
+
+    def make_node(world: World, station: Any, on_event: Any) -> Any:
+        node = make(world, station, on_event)
+        if station.name != name:
+            return node
+        recordings.append(Recording(node))
+        return recordings[-1]
+
+    monkeypatch.setattr(World, "make_node", make_node)
+    faults = ("errors p=0.05", "duplicates p=0.02", "omissions p=0.02 band=soft receivers=1")
+    with ScenarioRun(SETTING.scenario(*faults, seconds=0.8, masters=(MASTER,))) as running:
+        for _ in running.advance():
+            pass
+    monkeypatch.undo()
+    return recordings[-1]
+
+
+@pytest.mark.parametrize("name", ["controller", "loop-north", "camera"])
+def test_a_recorded_trace_gives_the_same_frames_and_events(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = record(name, monkeypatch)
+    events: list[Event] = []
+    number = SETTING.number(name)
+    c = CNode(
+        recording.node.uid,
+        name=name,
+        timing=SETTING.system.bus.timing,
+        catalog=TYPED.catalog,
+        number=number,
+        slots=SLOTS,
+        sync_period_ns=SETTING.system.bus.sync_period_ns,
+        seed=SETTING.seed << 7 | number,
+        on_event=events.append,
+    )
+    frames = 0
+    for step, (what, arguments, loads, delivered) in enumerate(recording.steps):
+        if what:
+            getattr(c, what)(*arguments)
+        outputs = c.take()
+        for output in outputs:
+            if isinstance(output, Call):
+                output.handler(*output.arguments)
+        mine = [(each.mailbox, each.frame) for each in outputs if isinstance(each, Load)]
+        assert mine == loads, f"step {step} of {len(recording.steps)}: {what} {arguments}"
+        assert events == delivered, f"step {step}: {what} {arguments}"
+        frames += len(loads)
+        events.clear()
+    assert frames > 100
+    assert len(recording.steps) > 500
+
+
+# -- random buses ------------------------------------------------------------------------------------------------------
+
+CHANNELS = SETTING.system.channels
+ETAGS = [channel.etag for channel in CHANNELS]
+
+
+def supply_of(channel: Any) -> Supply:
+    cls = TYPED.stand_ins[channel.event].cls
+    return Supply(
+        subject_uid(name_of(cls)), TYPED.catalog.etag(cls), QosClass[channel.qos_class.upper()], channel.size > 8
+    )
+
+
+def check_random_bus(name: str, seed: int, steps: int, *, planned: bool, synchronised: bool) -> Lockstep:
+    """Feed both nodes with what a random bus does; raises at the first difference."""
+    pair = Lockstep(
+        0x1234_5678_0000_0000 | seed,
+        timing=SETTING.system.bus.timing,
+        catalog=TYPED.catalog,
+        name=name,
+        number=SETTING.number(name) if planned else None,
+        slots=SLOTS,
+        synchronised=synchronised,
+        seed=seed,
+    )
+    pair.start(1_000)
+    own = [TYPED.stand_ins[channel.event] for channel in CHANNELS if channel.node == name]
+    for channel in CHANNELS:
+        if channel.node == name:
+            pair.announce(TYPED.stand_ins[channel.event].cls, channel.qos, 2_000)
+    for event in dict.fromkeys(channel.event for channel in CHANNELS if name in channel.subscribers or seed % 2):
+        if TYPED.stand_ins[event] not in own:  # a C node does not deliver its own events to itself
+            pair.subscribe(TYPED.stand_ins[event].cls, 3_000)
+    bus = RandomBus(pair, f"{seed} {name} {planned} {synchronised}", ETAGS, [supply_of(each) for each in CHANNELS])
+
+    def publish(random: Random) -> Event:
+        return random.choice(own).make(random.randrange(200))
+
+    for _ in range(steps):
+        bus.step(publish if own else None)
+    return pair
+
+
+@pytest.mark.parametrize("name", ["tram", "loop-north", "controller", "camera", "head-east"])
+@pytest.mark.parametrize("planned", [True, False])
+def test_random_frames_timers_and_errors_make_no_difference(name: str, planned: bool) -> None:
+    pairs = [
+        check_random_bus(name, seed, 1000, planned=planned, synchronised=synchronised)
+        for seed in (1, 2)
+        for synchronised in (True, False)
+    ]
+    assert sum(pair.compared for pair in pairs) >= 4000
+    assert sum(pair.loaded for pair in pairs) > 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 60))
+def test_random_buses_for_longer(seed: int) -> None:
+    for name in ("tram", "loop-north", "controller", "camera", "head-east"):
+        for planned in (True, False):
+            for synchronised in (True, False):
+                check_random_bus(name, seed, 5000, planned=planned, synchronised=synchronised)
