@@ -70,9 +70,9 @@ def make_device(
     later: Iterable[type[Event]] = (),
 ) -> Device:
     """C for some subscriptions, given as text; some types are registered when it has been generated."""
-    catalog = Catalog()
-    catalog.register(*types)
-    asked = {name: Subscription.parse(text) for name, text in texts.items()}
+    known, catalog = list(types), Catalog()
+    catalog.register(*known)
+    asked = {name: Subscription.parse(text, known) for name, text in texts.items()}
     firmware = generate(catalog, asked, name="road", codec=codec)
     catalog.register(*later)
     broker = CatalogIndex(catalog)
