@@ -6,6 +6,7 @@ ROOMS = (
     "genus.catalog",
     "genus.cli",
     "genus.codes",
+    "genus.devices",
     "genus.errors",
     "genus.filters",
     "genus.lake",
@@ -15,5 +16,6 @@ ROOMS = (
     "genus.targets",
     "genus.testing",
 )
-TARGETS = tuple(f"genus.targets.{name}" for name in ("arrow", "can", "dispatch", "index", "python", "spark", "topics"))
+NAMES = ("arrow", "c", "can", "coap", "dispatch", "index", "python", "spark", "topics")
+TARGETS = tuple(f"genus.targets.{name}" for name in NAMES)
 DOORS = ("genus", *ROOMS, *TARGETS)

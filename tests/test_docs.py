@@ -18,6 +18,7 @@ from genus.targets import arrow, python, support_matrix
 from genus.targets._compiler import Compiler
 from genus.targets.c._compiler import CCompiler
 from genus.targets.can._compiler import CanCompiler
+from genus.targets.coap._compiler import CoapCompiler
 from genus.targets.spark._compiler import SparkCompiler
 from genus.targets.topics._compiler import TopicsCompiler
 
@@ -50,8 +51,16 @@ def shown_commands() -> Iterator[Shown]:
 
 
 def test_the_support_matrix_is_the_compilers_own() -> None:
-    compilers = (arrow.ArrowCompiler, CCompiler, CanCompiler, python.PythonCompiler, SparkCompiler, TopicsCompiler)
-    assert {compiler.target for compiler in compilers} == {"arrow", "c", "can", "python", "spark", "topics"}
+    compilers = (
+        arrow.ArrowCompiler,
+        CCompiler,
+        CanCompiler,
+        CoapCompiler,
+        python.PythonCompiler,
+        SparkCompiler,
+        TopicsCompiler,
+    )
+    assert {compiler.target for compiler in compilers} == {"arrow", "c", "can", "coap", "python", "spark", "topics"}
     assert support_matrix() in (ROOT / "docs" / "targets.md").read_text()
 
 

@@ -25,7 +25,8 @@ from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._tables.lake_catalog import CatalogFile
 from genus.lake._tables.names import POSITION
 from genus.model import vector
-from genus.targets import arrow, can, python, topics
+from genus.targets import arrow, can, coap, python, topics
+from genus.targets.coap import ServerTests
 from genus.targets.index import SubscriptionIndex
 from genus.targets.topics import Dialect
 from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
@@ -140,6 +141,24 @@ def acceptance_filters(subscriptions: Sequence[Subscription], events: Sequence[E
     return table
 
 
+def requests(tests: ServerTests) -> Target:
+    """A CoAP server that tests what a request asks, and behind it a receiver that tests what the server leaves."""
+
+    def run(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
+        catalog = agreed(subscriptions, events)
+        named = [(catalog.code(type(event)), catalog.tag(event), event) for event in events]
+        table = []
+        for made in (coap.compile(subscription, catalog, tests) for subscription in subscriptions):
+            asked = coap.read_query(made.code, made.query, catalog) if made.code is not None else None
+            assert not isinstance(asked, str), f"{made.subscription}: {asked}"
+            left = (lambda _: True) if made.residual is None else python.compile(made.residual)
+            passed = [asked is not None and asked.accepts(*each) for each in named]
+            table.append([passes and bool(left(event)) for passes, event in zip(passed, events, strict=True)])
+        return table
+
+    return run
+
+
 def key_patterns(dialect: Dialect, with_catalog: bool) -> Target:
     """A network that delivers by key, and behind it a receiver that tests only what the patterns leave to it."""
 
@@ -225,6 +244,8 @@ TARGETS: dict[str, Target] = {
     "channel": one_channel_for_all,
     "replay": replayed,
     "can": acceptance_filters,
+    "coap": requests("where"),
+    "small coap": requests("masks"),
     "zenoh": key_patterns(topics.ZENOH, with_catalog=True),
     "mqtt": key_patterns(topics.MQTT, with_catalog=False),
     "nats": key_patterns(topics.NATS, with_catalog=True),

@@ -35,7 +35,17 @@ def test_filters_are_shown_beside_the_other_targets_when_a_catalog_is_given() ->
     shown = genus(*asked, "--catalog", "city.json").stdout
     assert "python: Loop has place where lane > 1" in shown
     assert "can: Loop has place where lane > 1\n  type: Loop, and all subtypes\n  tagged: place present\n" in shown
-    assert shown.endswith("  residual: Loop where lane > 1\n\n")
+    assert "  residual: Loop where lane > 1\n\ncoap: " in shown
+
+
+def test_requests_of_coap_are_shown_when_a_catalog_is_given() -> None:
+    asked = ("explain", "-t", "road.py", "--catalog", "city.json", "--target", "coap")
+    assert genus(*asked, "Loop has place where lane > 1").stdout == (
+        "coap: Loop has place where lane > 1\n"
+        "  GET /DA?h=24&w=lane > 1, Observe\n"
+        "  type: code 12, and all that it divides\n"
+        "  residual: nothing\n\n"
+    )
 
 
 def test_banks_show_what_is_accepted_in_vain() -> None:
@@ -50,6 +60,7 @@ def test_banks_show_what_is_accepted_in_vain() -> None:
     ("arguments", "status", "message"),
     [
         (["--target", "can", "Loop"], 2, "need --catalog FILE"),
+        (["--target", "coap", "Loop"], 2, "need --catalog FILE"),
         (["--banks", "3", "Loop"], 2, "need --catalog FILE"),
         (["--catalog", "city.json", "--banks", "0", "Loop"], 2, "0 is not in the range x>=1"),
         (["--catalog", "none.json", "Loop"], 2, "does not exist"),

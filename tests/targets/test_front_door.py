@@ -12,6 +12,7 @@ from genus.targets import (
     ArrowFilter,
     CanFilter,
     ClassDispatcher,
+    CoapFilter,
     PythonFilter,
     SparkFilter,
     SubscriptionIndex,
@@ -21,6 +22,7 @@ from genus.targets import (
 MADE = {
     "arrow": ArrowFilter,
     "can": CanFilter,
+    "coap": CoapFilter,
     "dispatch": ClassDispatcher,
     "index": SubscriptionIndex,
     "python": PythonFilter,

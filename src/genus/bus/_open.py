@@ -32,6 +32,7 @@ def open_bus(
     | `ipc:NAME` | processes of this user on this machine that opened the same name (default: `genus`) |
     | `zenoh:REALM?option=value&...` | processes that zenoh finds, on this machine or through routers |
     | `mqtt://HOST/REALM?option=value&...`, `mqtts://...` | the clients of an MQTT 5 broker |
+    | `coap://HOST?option=value&...`, `coap:?listen=HOST:PORT` | a CoAP server or device; the clients of one's own |
     | `can:INTERFACE?option=value&...` | a CAN bus through an interface of python-can |
     | `sim:WORLD?name=NODE` | a simulated CAN bus of this process, made by `genus.can.World` |
 

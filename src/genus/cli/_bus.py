@@ -56,7 +56,7 @@ BUS = click.option(
     show_default=True,
     metavar="BUS",
     shell_complete=complete_bus,
-    help="ipc:NAME, between processes of this machine; zenoh:..., mqtt://HOST, mqtts://HOST, or can:INTERFACE?...",
+    help="ipc:NAME, between processes of this machine; zenoh:..., mqtt[s]://HOST, coap://HOST, or can:INTERFACE?...",
 )
 SUBSCRIPTION = click.argument("subscription", default="Event", shell_complete=complete_types)
 TICK_S = 0.1

@@ -24,8 +24,12 @@ from genus.filters import (
 )
 from genus.model import name_of
 
-TARGETS = ("python", "arrow", "index", "spark", "topics", "can", "c")
-NEED_CATALOG = ("can", "c")
+TARGETS = ("python", "arrow", "index", "spark", "topics", "can", "c", "coap")
+NEED_CATALOG = {
+    "can": "acceptance filters need --catalog FILE, which has the event tags",
+    "c": "conditions in C need --catalog FILE, which has the vectors",
+    "coap": "requests of CoAP need --catalog FILE, which has the codes",
+}
 DIALECTS = ("zenoh", "mqtt", "nats")
 
 
@@ -37,7 +41,7 @@ DIALECTS = ("zenoh", "mqtt", "nats")
     "--catalog",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take types and event tags from this catalog, and show acceptance filters of a CAN controller and C, too.",
+    help="Take types and their numbers from this catalog, and show CAN's filters, C and CoAP's requests, too.",
 )
 @click.option(
     "--banks", type=click.IntRange(1), metavar="N", help="How many acceptance filters the controller has [no limit]."
@@ -65,15 +69,16 @@ def explain(
     genus explain -t examples/traffic.py "Loop has place where speed > 30"
     genus explain -t examples/traffic.py --catalog city.json --target can --banks 2 "Roadside has place"
     genus explain -t examples/traffic.py --target topics --dialect mqtt "Loop has place"
+    genus explain -t examples/traffic.py --catalog city.json --target coap "Loop has place"
     """
     if path is None and (target in NEED_CATALOG or banks is not None):
-        what = "conditions in C" if target == "c" else "acceptance filters"
-        raise click.UsageError(f"{what} need --catalog FILE, which has the event tags")
+        raise click.UsageError(NEED_CATALOG[target if target in NEED_CATALOG else "can"])
     asked = Subscription.parse(subscription, load_all(types))
     names = [target] if target else [name for name in TARGETS if name not in NEED_CATALOG or path is not None]
     special = {
         "can": lambda: _explain_can(asked, path, banks),
-        "c": lambda: _explain_c(asked, path),
+        "c": lambda: _explain_by_catalog(targets.c.compile, asked, path),
+        "coap": lambda: _explain_by_catalog(targets.coap.compile, asked, path),
         "topics": lambda: _explain_topics(asked, path, dialect),
     }
     texts = {name: special.get(name, partial(_explain, name, asked)) for name in names}
@@ -103,11 +108,13 @@ def _explain_can(subscription: Subscription, path: Path | None, banks: int | Non
     return "\n".join([made.explain(), *fitted])
 
 
-def _explain_c(subscription: Subscription, path: Path | None) -> str:
+def _explain_by_catalog(
+    compile: Callable[[Subscription, Any], Any], subscription: Subscription, path: Path | None
+) -> str:
     from genus.catalog import Catalog
 
     assert path is not None
-    return targets.c.compile(subscription, Catalog.load(path)).explain()
+    return str(compile(subscription, Catalog.load(path)).explain())
 
 
 def _explain_topics(subscription: Subscription, path: Path | None, dialect: str) -> str:

@@ -1,4 +1,4 @@
-"""Networks: buses between processes, over zenoh and over MQTT, and gateways between them."""
+"""Networks: buses between processes, over zenoh, MQTT and CoAP, and gateways between them."""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from genus.net._acl import Identity
     from genus.net._cloudevent_files import read_cloudevents, write_cloudevents
     from genus.net._cloudevents import CloudEvent, CloudEventReader, CloudEventWriter, event_id
+    from genus.net._coap.link import CoapLink
     from genus.net._envelope import Origin
     from genus.net._gateway.file import GatewayFile, load_gateway
     from genus.net._gateway.gateway import Gateway, GatewaySide
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from genus.net._link.netlink import NetLink
     from genus.net._link.presence import Participant
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
-    from genus.net._open import open_ipc, open_mqtt, open_mqtts, open_zenoh
+    from genus.net._open import open_coap, open_coaps, open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
     from genus.net._troubles import EventsLate, EventsLost
@@ -31,6 +32,7 @@ __all__ = [
     "CloudEvent",
     "CloudEventReader",
     "CloudEventWriter",
+    "CoapLink",
     "EventsLate",
     "EventsLost",
     "Gateway",
@@ -61,6 +63,8 @@ __all__ = [
     "bus_metrics",
     "event_id",
     "load_gateway",
+    "open_coap",
+    "open_coaps",
     "open_ipc",
     "open_mqtt",
     "open_mqtts",
@@ -77,6 +81,7 @@ if not TYPE_CHECKING:
         _acl="Identity",
         _cloudevent_files="read_cloudevents write_cloudevents",
         _cloudevents="CloudEvent CloudEventReader CloudEventWriter event_id",
+        _coap__link="CoapLink",
         _envelope="Origin",
         _gateway__file="GatewayFile load_gateway",
         _gateway__gateway="Gateway GatewaySide",
@@ -88,7 +93,7 @@ if not TYPE_CHECKING:
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
         _link__netlink="NetLink",
         _link__presence="Participant",
-        _open="open_ipc open_mqtt open_mqtts open_zenoh",
+        _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
         _transport="Abilities Receiver Sender Sending Transport",
         _troubles="EventsLate EventsLost",

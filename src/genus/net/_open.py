@@ -10,6 +10,7 @@ Options that all networks have are read here; each transport reads its own.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
@@ -24,6 +25,9 @@ from genus.net._link.foreign import CloudTopics, ForeignSource, MappedTopics
 from genus.net._link.netlink import NetLink
 from genus.net._link.outgoing import EncodeCloud
 from genus.net._transport import Transport
+
+if TYPE_CHECKING:
+    from genus.net._coap.link import CoapLink
 
 COMMON = ("grants", "user", "format", "cloudevents")
 FORMATS = ("", "cloudevents", "cloudevents-binary")
@@ -102,6 +106,31 @@ def _open_mqtt(rest: str, tls: bool) -> NetLink:
     options = parse_mqtt_address(rest, tls)
     foreign: list[ForeignSource] = [] if options.map is None else [MappedTopics(options.map)]
     return _link(MqttTransport(options), options.realm, "mqtt", common, options.qos == 1, foreign)
+
+
+def open_coap(rest: str) -> "CoapLink":
+    """The link of `coap://HOST[:PORT]?option=value&...` or `coap:?listen=HOST:PORT&...`; see docs/coap.md.
+
+    Raises:
+        BusError: The address is wrong, or aiocoap is not installed.
+    """
+    return _open_coap(rest, secure=False)
+
+
+def open_coaps(rest: str) -> "CoapLink":
+    """The link of `coaps://HOST[:PORT]?...`: as `open_coap`, with DTLS."""
+    return _open_coap(rest, secure=True)
+
+
+def _open_coap(rest: str, secure: bool) -> "CoapLink":
+    from genus.net._coap.address import parse_coap_address
+
+    options = parse_coap_address(rest, secure)
+    try:
+        from genus.net._coap.link import CoapLink
+    except ImportError as problem:
+        raise BusError(str(missing_extra("coap: addresses need aiocoap and cbor2", "coap"))) from problem
+    return CoapLink(options)
 
 
 def take_common(rest: str) -> tuple[str, Common]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.targets import arrow, c, can, dispatch, index, python, spark, topics
+    from genus.targets import arrow, c, can, coap, dispatch, index, python, spark, topics
     from genus.targets._compiler import support_matrix
     from genus.targets.arrow import ArrowFilter
     from genus.targets.c import CFilter
     from genus.targets.can import CanFilter
+    from genus.targets.coap import CoapFilter
     from genus.targets.dispatch import ClassDispatcher
     from genus.targets.index import SubscriptionIndex
     from genus.targets.python import PythonFilter
@@ -27,6 +28,7 @@ __all__ = [
     "CFilter",
     "CanFilter",
     "ClassDispatcher",
+    "CoapFilter",
     "PythonFilter",
     "SparkFilter",
     "SubscriptionIndex",
@@ -34,6 +36,7 @@ __all__ = [
     "arrow",
     "c",
     "can",
+    "coap",
     "dispatch",
     "index",
     "python",
@@ -49,6 +52,7 @@ if not TYPE_CHECKING:
         arrow="arrow ArrowFilter",
         c="c CFilter",
         can="can CanFilter",
+        coap="coap CoapFilter",
         dispatch="dispatch ClassDispatcher",
         index="index SubscriptionIndex",
         python="python PythonFilter",

@@ -7,6 +7,7 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.testing._clock import VirtualClock
     from genus.testing._command import CommandResult, run_command
+    from genus.testing._datagram_proxy import DatagramProxy
     from genus.testing._emulated_can import EmulatedCan, EmulatedCanBus
     from genus.testing._generators import Generator, Sampler, edge_events, edge_subscriptions
     from genus.testing._mqtt_broker import MqttBroker
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandResult",
+    "DatagramProxy",
     "EmulatedCan",
     "EmulatedCanBus",
     "Generator",
@@ -34,6 +36,7 @@ if not TYPE_CHECKING:
         __name__,
         _clock="VirtualClock",
         _command="CommandResult run_command",
+        _datagram_proxy="DatagramProxy",
         _emulated_can="EmulatedCan EmulatedCanBus",
         _generators="Generator Sampler edge_events edge_subscriptions",
         _mqtt_broker="MqttBroker",

@@ -1,0 +1,222 @@
+"""What a client keeps of its observations: of a server of Genus, and of a plain device."""
+
+import asyncio
+import re
+import time
+from hashlib import sha256
+from typing import Any
+
+from aiocoap import error
+from aiocoap.numbers import codes
+
+from genus.model import name_of
+from genus.net._coap.agreed import Agreement
+from genus.net._coap.observation import DEFAULT_AGE_S, Observation
+from genus.net._coap.upstream import Upstream
+from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
+from genus.net._envelope import NUMBERS, Origin
+from genus.targets.coap import CoapFilter, parse_path, path_of
+
+FRESH_S = 128.0
+"""After so long a notification is new whatever its number is (RFC 7641, section 3.4)."""
+_LINK = re.compile(r"<([^>]*)>")
+
+
+class ReceivedEvents:
+    """State: the session at a server of Genus, and the number of the last event that was received in it."""
+
+    def __init__(self, peer: Upstream) -> None:
+        self.session = b""
+        self.last = 0
+        self._peer = peer
+
+    def begin(self, notified: Notified) -> None:
+        """A registration was answered, perhaps with another session than before.
+
+        The answer has no events, but if it was lost, a notification may be the first that comes.
+        """
+        if notified.session == self.session:
+            return
+        if self.session:
+            self._peer.counts["sessions that were lost"] += 1
+            for observation in self._peer.observations.values():
+                name = "&".join(map(name_of, observation.subscription.types))
+                why = "the server has restarted or given this client up; how many events were missed is not known"
+                self._peer.calls.lost(name, 0, self._server(), why)
+        self.session, self.last = notified.session, notified.first - bool(notified.origins)
+
+    def is_new(self, notified: Notified) -> bool:
+        """Whether a notification has an event that was not received; one that has none is counted."""
+        if not notified.origins:
+            return False
+        is_new = notified.session != self.session or notified.first + len(notified.origins) > self.last + 1
+        self._peer.counts["duplicates"] += 0 if is_new else len(notified.origins)
+        return is_new
+
+    def has_unknown(self, observation: Observation, body: bytes) -> bool:
+        """Whether a body has codes that the catalog does not have."""
+        given = self._pairs(observation, body)
+        agreement = _agreement(self._peer)
+        return not isinstance(given, Unreadable) and any(agreement.type_of(code) is None for code, _ in given)
+
+    def take(self, observation: Observation, notified: Notified, body: bytes) -> None:
+        """Take the events of a notification: each once, in their order, and what is missing is told."""
+        counts = self._peer.counts
+        if notified.session != self.session:
+            counts["rejected: a notification of another session"] += 1
+            return
+        given = self._pairs(observation, body)
+        if isinstance(given, Unreadable) or len(given) != len(notified.origins):
+            reason = given.reason if isinstance(given, Unreadable) else "not as many origins as events"
+            counts[f"rejected: {reason}"] += 1
+            return
+        self._note_gap(observation, notified.first)
+        for number, (code, attributes), origin in zip(
+            range(notified.first, notified.first + len(given)), given, notified.origins, strict=True
+        ):
+            if number <= self.last:
+                counts["duplicates"] += 1
+                continue
+            self.last = number
+            self.deliver(code, attributes, origin)
+
+    def _note_gap(self, observation: Observation, first: int) -> None:
+        missing = first - self.last - 1
+        if missing > 0:
+            self._peer.counts["lost"] += missing
+            name = "&".join(map(name_of, observation.subscription.types))
+            self._peer.calls.lost(name, missing, self._server(), "the server could not send them in time")
+            self.last = first - 1
+
+    def _pairs(self, observation: Observation, body: bytes) -> list[tuple[int, dict[Any, Any]]] | Unreadable:
+        code = observation.code
+        given = read_body(code, body)
+        return [(code, given)] if isinstance(given, dict) else given
+
+    def deliver(self, code: int, attributes: dict[Any, Any], origin: Origin) -> None:
+        """Give an event to the bus if it can be read."""
+        reader = _agreement(self._peer).reader(code)
+        event = Unreadable("a code that no event type has") if reader is None else reader.read(attributes)
+        if isinstance(event, Unreadable):
+            self._peer.counts[f"rejected: {event.reason}"] += 1
+            return
+        self._peer.counts["received"] += 1
+        self._peer.calls.receive(event, origin)
+
+    def _server(self) -> str:
+        return self._peer.state.uid.hex() if self._peer.state is not None else ""
+
+
+class PlainDevice:
+    """State: a server that knows nothing of Genus: values of its resources are events when they change."""
+
+    def __init__(self, peer: Upstream, received: ReceivedEvents) -> None:
+        self._peer, self._received = peer, received
+        self._uid = sha256(str(peer.place).encode()).digest()[:8]
+        self._number = int(time.time()) % NUMBERS
+
+    async def check(self) -> None:
+        """Renew the observations whose values are no longer valid."""
+        for observation in list(self._peer.observations.values()):
+            if observation.children:
+                stale = [child for child in observation.children if not child.is_fresh]
+                for child in stale:
+                    child.stop()
+                    await self._observe_child(child)
+            elif not observation.is_fresh:
+                await self._peer.register(observation)
+
+    async def discover(self, observation: Observation) -> None:
+        """Observe the resources below a code one by one, as there is none for all of them."""
+        agreement = _agreement(self._peer)
+        below = [each for each in await self._peer.discover(observation.code) if agreement.type_of(each)]
+        for code in below:
+            child = Observation(observation.number, observation.subscription)
+            child.filter = CoapFilter(observation.subscription, "type", code)
+            observation.children.append(child)
+            await self._observe_child(child)
+        self._peer.counts["super-resources that a device lacks"] += 1
+
+    async def _observe_child(self, child: Observation) -> None:
+        try:
+            await self._peer.observe_path(child, path_of(child.code), ())
+        except (error.Error, OSError, TimeoutError):
+            self._peer.check_soon()
+
+    def poll(self, observation: Observation, path: str, query: tuple[str, ...]) -> None:
+        """Read a resource regularly that cannot be observed."""
+        self._peer.counts["resources that are polled"] += 1
+        task = asyncio.get_running_loop().create_task(self._poll(observation, path, query))
+        observation.begin(task.cancel)
+        observation.age_s = float("inf")
+
+    async def _poll(self, observation: Observation, path: str, query: tuple[str, ...]) -> None:
+        while True:
+            await asyncio.sleep(self._peer.endpoint.options.poll_s)
+            try:
+                response = await self._peer.request(codes.GET, path, query)
+            except (error.Error, OSError, TimeoutError):
+                self._peer.counts["polls without an answer"] += 1
+                continue
+            if response.code.is_successful():
+                self.take(observation, response, response.payload, True)
+
+    def take(self, observation: Observation, message: Any, body: bytes, is_first: bool) -> None:
+        """Take a value: an event if it was notified, or if it is another than the last."""
+        counts = self._peer.counts
+        observation.heard_at = time.monotonic()
+        if observation.age_s != float("inf"):
+            observation.age_s = DEFAULT_AGE_S if message.opt.max_age is None else max(1.0, message.opt.max_age)
+        if not is_first and not self._is_fresh(observation, message.opt.observe):
+            counts["superseded"] += 1
+            return
+        if message.opt.content_format not in (None, CBOR):
+            counts["rejected: a value that is no CBOR"] += 1
+            return
+        code = observation.code
+        given = read_body(code, body)
+        if isinstance(given, Unreadable):
+            counts[f"rejected: {given.reason}"] += 1
+            return
+        is_event = isinstance(given, dict) and not is_first
+        for one, attributes in [(code, given)] if isinstance(given, dict) else given:
+            self._take_value(observation, one, attributes, is_event)
+
+    def _is_fresh(self, observation: Observation, sequence: int | None) -> bool:
+        """Whether a notification is newer than the last (RFC 7641, section 3.4)."""
+        now, before = time.monotonic(), observation.sequence
+        if sequence is None or before is None:
+            is_newer = True
+        else:
+            is_newer = 0 < (sequence - before[0]) % (1 << 24) < 1 << 23 or now > before[1] + FRESH_S
+        if is_newer and sequence is not None:
+            observation.sequence = sequence, now
+        return is_newer
+
+    def _take_value(self, observation: Observation, code: int, attributes: dict[Any, Any], is_event: bool) -> None:
+        try:
+            written = write_cbor(attributes)
+        except Exception:  # values of tags that cannot be written again
+            written = b""
+        if not is_event and observation.values.get(code) == written:
+            self._peer.counts["unchanged"] += 1
+            return
+        observation.values[code] = written
+        self._number = (self._number + 1) % NUMBERS
+        self._received.deliver(code, attributes, Origin(self._uid, self._number))
+
+
+def link_paths(payload: bytes) -> list[int]:
+    """The codes in the links of a discovery; those of other resources are left out.
+
+    >>> link_paths(b'</DA>,</sensors/temp>;rt="x",</eMI>;ct=60')
+    [12, 30914]
+    """
+    targets = _LINK.findall(payload.decode(errors="replace"))
+    codes_ = (parse_path(target.removeprefix("/")) for target in targets)
+    return [code for code in codes_ if code is not None]
+
+
+def _agreement(peer: Upstream) -> Agreement:
+    assert peer.agreement is not None
+    return peer.agreement

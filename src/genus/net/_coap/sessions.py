@@ -1,0 +1,241 @@
+"""Sessions: what a server has to send to each of its observers, in order. No I/O: the server sends what `take` gives.
+
+A client of Genus has one session for all its observations, so that an event which several of them match is sent once,
+and events arrive in their order. Events are numbered per session as they are sent, and those that found no room have
+numbers, too: a gap tells the client what was lost. A session whose client is gone waits for it to return; what was not
+acknowledged is sent again then. A plain client has a session for each observation.
+"""
+
+import os
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from genus.model import Event
+from genus.net._coap.wire import ObservationMark
+from genus.net._envelope import Origin
+from genus.targets.coap import QueryFilter
+
+MOST_SESSIONS = 10_000
+MOST_OBSERVERS = 10_000
+"""The largest number of observations of one client."""
+LINGER_S = 30.0
+"""How long a session waits for its client to return."""
+BATCH_BYTES = 900
+"""A notification has several events if they fit into so many bytes; with options it is then one datagram."""
+BATCH = 64
+PAIR_BYTES = 16
+"""What a code, and the origin in the option, take besides the attributes."""
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """An event on its way to observers, with its code, presence bits, encoded attributes and origin."""
+
+    event: Event
+    code: int
+    tag: int
+    attributes: bytes
+    origin: Origin
+    expires_at: float | None = None
+
+
+class Observer:
+    """State: one observation. `send` sends a response to it; None while its client is gone."""
+
+    def __init__(self, filter: QueryFilter, send: Callable[[Any], None], remote: Any, mark: ObservationMark) -> None:
+        self.filter, self.remote, self.mark = filter, remote, mark
+        self.send: Callable[[Any], None] | None = send
+        self.key: tuple[Any, ...] = ()
+        """What requests for further blocks of a large notification have in common: remote, path and query."""
+        self.sequence = 0
+        """The value of the option Observe in the last notification."""
+
+    def next_sequence(self) -> int:
+        """The value of the option Observe in the next notification."""
+        self.sequence = (self.sequence + 1) % (1 << 24)
+        return self.sequence
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An event in a session's queue, the observations that match it, and its number, 0 until it is sent."""
+
+    outgoing: Outgoing
+    observers: tuple[int, ...]
+    number: int = 0
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Events that go to an observer in one notification."""
+
+    observer: Observer
+    entries: tuple[Entry, ...]
+
+
+class Session:
+    """State: the events that wait for one client, and its observations by number."""
+
+    def __init__(self, uid: bytes | None, capacity: int) -> None:
+        self.uid = uid
+        self.id = os.urandom(4)
+        self.number = 0
+        """Of the last event that was sent or dropped."""
+        self.observers: dict[int, Observer] = {}
+        self.queue: deque[Entry] = deque()
+        self.in_flight: Batch | None = None
+        self.gone_at: float | None = None
+        self.dropped = 0
+        """Events that were queued and not sent, as others came that found no room."""
+        self._capacity = capacity
+
+    def matching(self, outgoing: Outgoing) -> tuple[int, ...]:
+        """The observations that an event matches."""
+        return tuple(
+            number
+            for number, one in self.observers.items()
+            if one.filter.accepts(outgoing.code, outgoing.tag, outgoing.event)
+        )
+
+    def put(self, outgoing: Outgoing) -> Outgoing | None:
+        """Queue an event if an observation matches it; returns one that was dropped for it, None if none was."""
+        observers = self.matching(outgoing)
+        if not observers:
+            return None
+        self.queue.append(Entry(outgoing, observers))
+        if len(self.queue) <= self._capacity:
+            return None
+        self.dropped += 1
+        first = self.queue.popleft()
+        self.number += not first.number
+        return first.outgoing
+
+    def take(self) -> Batch | None:
+        """The events to send next, which are in flight until `done`; None if there are none that can be sent."""
+        if self.in_flight is not None:
+            return None
+        while self.queue and self._is_over(self.queue[0]):
+            self.queue.popleft()
+        chosen = self._observer_of(self.queue[0]) if self.queue else None
+        if chosen is None:
+            return None
+        number, observer = chosen
+        entries = [self._number(self.queue.popleft())]
+        size = len(entries[0].outgoing.attributes)
+        most = 1 if self.uid is None else BATCH
+        while self.queue and len(entries) < most and self._may_follow(self.queue[0], entries[-1], number):
+            size += len(self.queue[0].outgoing.attributes) + PAIR_BYTES
+            if size > BATCH_BYTES:
+                break
+            entries.append(self._number(self.queue.popleft()))
+        self.in_flight = Batch(observer, tuple(entries))
+        return self.in_flight
+
+    def _number(self, entry: Entry) -> Entry:
+        """The event with its number; one that was sent before keeps its own."""
+        if entry.number:
+            return entry
+        self.number += 1
+        return replace(entry, number=self.number)
+
+    def _may_follow(self, entry: Entry, before: Entry, observer: int) -> bool:
+        """Whether an event may be sent together with the one before it."""
+        number = entry.number or self.number + 1
+        return observer in entry.observers and number == before.number + 1 and not self._is_over(entry)
+
+    def _is_over(self, entry: Entry) -> bool:
+        """Whether an event need not be sent, as its observations were ended."""
+        return not any(one in self.observers for one in entry.observers)
+
+    def _observer_of(self, entry: Entry) -> tuple[int, Observer] | None:
+        for number in entry.observers:
+            observer = self.observers.get(number)
+            if observer is not None and observer.send is not None:
+                return number, observer
+        return None
+
+    def done(self, batch: Batch) -> None:
+        """The events of a batch were acknowledged."""
+        if self.in_flight is batch:
+            self.in_flight = None
+
+    def detach(self, observer: Observer, now: float) -> None:
+        """The client of an observation is gone; what it has not acknowledged is to be sent again."""
+        observer.send = None
+        batch = self.in_flight
+        if batch is not None and batch.observer is observer:
+            self.in_flight = None
+            self.queue.extendleft(reversed(batch.entries))
+        if all(each.send is None for each in self.observers.values()):
+            self.gone_at = now
+
+    def resume(self, last: int) -> None:
+        """The client has returned, and has received what has numbers up to the last."""
+        self.gone_at = None
+        while self.queue and 0 < self.queue[0].number <= last:
+            self.queue.popleft()
+
+    @property
+    def waiting(self) -> int:
+        """How many events were not acknowledged."""
+        return len(self.queue) + (len(self.in_flight.entries) if self.in_flight is not None else 0)
+
+
+class Sessions:
+    """State: all sessions of a server."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._by_uid: OrderedDict[bytes, Session] = OrderedDict()
+        self._plain: dict[Session, None] = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        yield from self._by_uid.values()
+        yield from self._plain
+
+    def __len__(self) -> int:
+        return len(self._by_uid) + len(self._plain)
+
+    def find(self, uid: bytes | None) -> Session | None:
+        """The session of a client of Genus."""
+        return None if uid is None else self._by_uid.get(uid)
+
+    def attach(self, mark: ObservationMark | None, make: Callable[[ObservationMark], Observer]) -> Session | None:
+        """Add an observation to its session, which is made if it is new; None if there are too many."""
+        if len(self) >= MOST_SESSIONS:
+            return None
+        if mark is None:
+            session = Session(None, self._capacity)
+            session.observers[0] = make(ObservationMark(b"", 0))
+            self._plain[session] = None
+            return session
+        found = self._by_uid.get(mark.uid)
+        if found is None:
+            found = self._by_uid[mark.uid] = Session(mark.uid, self._capacity)
+        elif len(found.observers) >= MOST_OBSERVERS and mark.number not in found.observers:
+            return None
+        elif mark.session == found.id:
+            found.resume(mark.last)
+        found.gone_at = None
+        found.observers[mark.number] = make(mark)
+        return found
+
+    def end(self, mark: ObservationMark) -> bool:
+        """End an observation of a client of Genus; False if it is not known."""
+        session = self._by_uid.get(mark.uid)
+        if session is None or session.observers.pop(mark.number, None) is None:
+            return False
+        if not session.observers:
+            del self._by_uid[mark.uid]
+        return True
+
+    def drop(self, session: Session) -> None:
+        """Forget a session."""
+        self._plain.pop(session, None)
+        if session.uid is not None and self._by_uid.get(session.uid) is session:
+            del self._by_uid[session.uid]
+
+    def overdue(self, now: float) -> list[Session]:
+        """The sessions whose clients did not return in time."""
+        return [one for one in self if one.gone_at is not None and now - one.gone_at >= LINGER_S]

@@ -1,0 +1,174 @@
+"""What messages of Genus say besides the values: bodies with several events, and the option with their origins.
+
+A body is a map of attributes, the event of one type, or an array of pairs `[code, attributes]`. The option is an array
+in CBOR, which plain clients and servers ignore:
+
+| in | array |
+|---|---|
+| an observation | `[uid, number of the observation, session, last number received, origin, hops]` |
+| events that are put | `[uid, [uid, number, hops], ...]`: the sender, and the origin of each event |
+| a notification | `[session, number of the first event, [uid, number, hops], ...]` |
+| other requests | `[uid]` |
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import cbor2
+import msgspec
+
+from genus.net._envelope import MOST_HOPS, NUMBERS, Origin
+
+CBOR = 60
+LINK_FORMAT = 40
+TEXT = 0
+UID_BYTES = 8
+_END = os.urandom(8)
+_END_CBOR = b"\x48" + _END
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """Why bytes cannot be read."""
+
+    reason: str
+
+
+class ObservationMark(msgspec.Struct, frozen=True):
+    """Who observes, and what it has received: the option of an observation."""
+
+    uid: bytes
+    number: int
+    session: bytes = b""
+    last: int = 0
+    origin: bytes = b""
+    hops: int = 0
+
+
+class Notified(msgspec.Struct, frozen=True):
+    """The session of a notification, the number of its first event, and the origins of its events."""
+
+    session: bytes
+    first: int
+    origins: tuple[Origin, ...] = ()
+
+
+def read_cbor(data: bytes) -> Any:
+    """The one item of CBOR in some bytes, or `Unreadable`; bytes behind it are refused."""
+    try:
+        found = cbor2.loads(b"\x82" + data + _END_CBOR)
+    except Exception:  # of cbor2, and of what it makes of tags
+        return Unreadable("no CBOR")
+    return found[0] if found[1] == _END else Unreadable("no CBOR")
+
+
+def write_cbor(value: Any) -> bytes:
+    """A value as CBOR in its shortest form."""
+    return cbor2.dumps(value, canonical=True)
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+def join_pairs(pairs: Sequence[tuple[int, bytes]]) -> bytes:
+    """The body with the codes and encoded attributes of some events.
+
+    >>> join_pairs([(6, b"\\xa0")]).hex()
+    '818206a0'
+    """
+    parts = [_array_head(len(pairs))]
+    for code, attributes in pairs:
+        parts += (b"\x82", write_cbor(code), attributes)
+    return b"".join(parts)
+
+
+def _array_head(count: int) -> bytes:
+    if count < 24:
+        return bytes((0x80 | count,))
+    return b"\x98" + bytes((count,)) if count < 256 else b"\x99" + count.to_bytes(2, "big")
+
+
+def read_body(code: int, body: bytes) -> list[tuple[int, dict[Any, Any]]] | dict[Any, Any] | Unreadable:
+    """The pairs of a body, or the attributes alone; codes must be those below the path's."""
+    found = read_cbor(body)
+    if isinstance(found, Unreadable | dict):
+        return found
+    if not isinstance(found, list):
+        return Unreadable("neither a map nor an array")
+    pairs: list[tuple[int, dict[Any, Any]]] = []
+    for pair in found:
+        match pair:
+            case [int(one), dict(attributes)] if not isinstance(one, bool) and one > 0:
+                if one % code:
+                    return Unreadable("a code that is not below that of the path")
+                pairs.append((one, attributes))
+            case _:
+                return Unreadable("no pair of code and attributes")
+    return pairs
+
+
+# -- the option --------------------------------------------------------------------------------------------------------
+
+
+def write_mark(mark: ObservationMark) -> bytes:
+    """The option of an observation."""
+    return write_cbor([mark.uid, mark.number, mark.session, mark.last, mark.origin, mark.hops])
+
+
+def read_mark(data: bytes) -> ObservationMark | None:
+    """The option of an observation; None if it is none."""
+    match read_cbor(data):
+        case [bytes(uid), int(number), bytes(session), int(last), bytes(origin), int(hops)]:
+            sizes = len(uid) == UID_BYTES and len(origin) in (0, UID_BYTES) and len(session) in (0, 4)
+            if sizes and 0 <= number < NUMBERS and 0 <= last < 1 << 62 and 0 <= hops <= MOST_HOPS:
+                return ObservationMark(uid, number, session, last, origin, hops)
+    return None
+
+
+def read_uid(data: bytes) -> bytes | None:
+    """The uid in the option of any request; None if there is none."""
+    found = read_cbor(data)
+    first = found[0] if isinstance(found, list) and found else None
+    return first if isinstance(first, bytes) and len(first) == UID_BYTES else None
+
+
+def write_origins(sender: bytes, origins: Iterable[Origin]) -> bytes:
+    """The option of events that are put."""
+    return write_cbor([sender, *([one.uid, one.number, one.hops] for one in origins)])
+
+
+def read_origins(data: bytes) -> tuple[bytes, tuple[Origin, ...]] | None:
+    """The sender and the origins of events that are put; None if the option is malformed."""
+    match read_cbor(data):
+        case [bytes(sender), *rest] if len(sender) == UID_BYTES:
+            origins = _origins(rest)
+            return None if origins is None else (sender, origins)
+    return None
+
+
+def write_notified(notified: Notified) -> bytes:
+    """The option of a notification."""
+    origins = [[one.uid, one.number, one.hops] for one in notified.origins]
+    return write_cbor([notified.session, notified.first, *origins])
+
+
+def read_notified(data: bytes) -> Notified | None:
+    """The option of a notification; None if it is malformed."""
+    match read_cbor(data):
+        case [bytes(session), int(first), *rest] if len(session) == 4 and 0 <= first < 1 << 62:
+            origins = _origins(rest)
+            return None if origins is None else Notified(session, first, origins)
+    return None
+
+
+def _origins(items: Sequence[Any]) -> tuple[Origin, ...] | None:
+    found = []
+    for item in items:
+        match item:
+            case [bytes(uid), int(number), int(hops)] if len(uid) == UID_BYTES and not isinstance(number, bool):
+                if not (0 <= number < NUMBERS and 0 <= hops <= 255):
+                    return None
+                found.append(Origin(uid, number, hops))
+            case _:
+                return None
+    return tuple(found)

@@ -1,0 +1,21 @@
+"""The CoAP target: subscriptions become the path of a resource and a query, which a server tests.
+
+`compile` makes them of one subscription; `read_query` is what a server makes of them. A code is the path of a resource
+(`path_of`, `parse_path`).
+"""
+
+from genus.targets.coap._compiler import CoapFilter, ServerTests, compile
+from genus.targets.coap._paths import format_mask, parse_mask, parse_path, path_of
+from genus.targets.coap._query import QueryFilter, read_query
+
+__all__ = [
+    "CoapFilter",
+    "QueryFilter",
+    "ServerTests",
+    "compile",
+    "format_mask",
+    "parse_mask",
+    "parse_path",
+    "path_of",
+    "read_query",
+]

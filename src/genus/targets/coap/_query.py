@@ -1,0 +1,108 @@
+"""What a server makes of a path and a query: the test that its events must pass."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from genus.catalog import Catalog
+from genus.errors import GenusError
+from genus.filters._subscription import rebuild
+from genus.model import Event
+from genus.targets.coap._paths import parse_mask
+from genus.targets.python import PythonFilter
+
+MOST_PARTS = 64
+"""The largest number of parts of a query."""
+
+
+class QueryFilter(msgspec.Struct, frozen=True):
+    """The test of a request: made by `read_query`, used by a server.
+
+    `asked` is the type that the attributes belong to, `texts` the predicates as they were asked for.
+    """
+
+    code: int
+    exact: bool = False
+    has: int = 0
+    lacks: int = 0
+    texts: tuple[str, ...] = ()
+    asked: type = Event
+    tests: tuple[PythonFilter, ...] = ()
+
+    def accepts(self, code: int, tag: int, event: Event) -> bool:
+        """Whether an event, with its code and presence bits, passes."""
+        if code % self.code or (self.exact and code != self.code):
+            return False
+        return tag & self.has == self.has and not tag & self.lacks and all(map(_passing(event), self.tests))
+
+
+class _passing:  # noqa: N801 - it is used as a function
+    """Tests one event; a value that cannot be compared is left to the receiver."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+
+    def __call__(self, test: PythonFilter) -> bool:
+        try:
+            return bool(test(self.event))
+        except Exception:  # a value of another type than declared: the receiver's own test decides
+            return True
+
+
+def read_query(code: int, query: Sequence[str], catalog: Catalog) -> QueryFilter | str:
+    """The test of a path and a query, or the reason why it cannot be done.
+
+    >>> from genus import Event
+    >>> from genus.catalog import Catalog
+    >>> class Lamp(Event):
+    ...     watts: float
+    >>> catalog = Catalog()
+    >>> added = catalog.register(Lamp)
+    >>> made = read_query(catalog.code(Lamp), ["w=watts > 40.0"], catalog)
+    >>> [made.accepts(catalog.code(Lamp), 32, Lamp(watts=watts)) for watts in (20.0, 60.0)]
+    [False, True]
+    >>> read_query(catalog.code(Lamp), ["v=1"], catalog)
+    "there is no query 'v'"
+    """
+    given: dict[str, str] = {}
+    texts: list[str] = []
+    for part in query[: MOST_PARTS + 1]:
+        name, _, value = part.partition("=")
+        if name == "w":
+            texts.append(value)
+        elif name not in ("x", "h", "l"):
+            return f"there is no query {name[:40]!r}"
+        elif name in given:
+            return f"{name} is given twice"
+        else:
+            given[name] = value
+    if len(query) > MOST_PARTS:
+        return f"more than {MOST_PARTS} parts of a query"
+    masks = {name: parse_mask(given[name]) for name in ("h", "l") if name in given}
+    if wrong := [name for name, mask in masks.items() if mask is None]:
+        return f"{wrong[0]} is no presence bits"
+    if given.get("x"):
+        return "x takes no value"
+    asked = _class_of(code, catalog)
+    tests = _read_texts(texts, asked)
+    if isinstance(tests, str):
+        return tests
+    return QueryFilter(code, "x" in given, masks.get("h") or 0, masks.get("l") or 0, tuple(texts), asked, tests)
+
+
+def _class_of(code: int, catalog: Catalog) -> type:
+    """The event type that the attributes in a query belong to: the lowest whose code divides the code."""
+    entries = [each for each in catalog.entries.values() if not each.kind and code % each.code == 0]
+    if not entries:
+        return Event
+    lowest = max(entries, key=lambda each: each.code)
+    return catalog.declare(lowest.name)
+
+
+def _read_texts(texts: Iterable[str], asked: type) -> tuple[PythonFilter, ...] | str:
+    try:
+        return tuple(PythonFilter(rebuild(asked, where=text)) for text in texts)
+    except (GenusError, RecursionError, ValueError) as problem:
+        return f"w cannot be read: {str(problem).splitlines()[0][:200]}"

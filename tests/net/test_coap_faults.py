@@ -1,0 +1,188 @@
+"""Lost, doubled and mixed up datagrams, outages and restarts: each event once and in order, or told as lost."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from genus import Subscription
+from genus.net import EventsLost
+from genus.testing import DatagramProxy
+
+from .coap_network import CoapBlob, CoapLamp, CoapLoop, Heard, client, free_port, link_of, server, sums, wait_for
+
+FAULTS: dict[str, dict[str, float]] = {
+    "lost": {"lost": 0.2},
+    "doubled": {"doubled": 0.4},
+    "mixed up": {"mixed": 0.3},
+    "all": {"lost": 0.1, "doubled": 0.2, "mixed": 0.2},
+}
+
+
+@pytest.mark.parametrize("faults", FAULTS)
+@pytest.mark.parametrize("seed", range(2))
+def test_notifications_arrive_once_and_in_order_on_a_bad_way(faults: str, seed: int) -> None:
+    heard = Heard()
+    with server() as (hub, port), DatagramProxy(port, seed=seed) as proxy, client(proxy.port) as one:
+        one.subscribe(Subscription(CoapLoop), heard)
+        for name, probability in FAULTS[faults].items():
+            setattr(proxy, name, probability)
+        for lane in range(60):
+            hub.publish(CoapLoop(lane=lane))
+            wait_for(lambda lane=lane: len(heard) > lane - 3, 0.05)  # type: ignore[misc]
+        assert wait_for(lambda: len(heard) >= 60, 20)
+        proxy.lost = proxy.doubled = proxy.mixed = 0.0
+        assert heard.lanes() == list(range(60))
+        assert proxy.counts.lost + proxy.counts.doubled + proxy.counts.held > 5
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_published_events_arrive_once_and_in_order_on_a_bad_way(seed: int) -> None:
+    heard = Heard()
+    with server() as (hub, port), DatagramProxy(port, seed=seed) as proxy, client(proxy.port) as one:
+        hub.subscribe(Subscription(CoapLoop), heard)
+        one.publish(CoapLoop(lane=0))
+        assert wait_for(lambda: len(heard) == 1)
+        proxy.lost, proxy.doubled, proxy.mixed = 0.15, 0.2, 0.2
+        for lane in range(1, 60):
+            one.publish(CoapLoop(lane=lane))
+            wait_for(lambda lane=lane: len(heard) > lane - 2, 0.05)  # type: ignore[misc]
+        assert wait_for(lambda: len(heard) >= 60, 20)
+        proxy.lost = proxy.doubled = proxy.mixed = 0.0
+        assert heard.lanes() == list(range(60))
+
+
+def test_a_large_event_arrives_on_a_bad_way() -> None:
+    heard = Heard()
+    with server() as (hub, port), DatagramProxy(port, seed=3) as proxy, client(proxy.port) as one:
+        one.subscribe(Subscription(CoapBlob), heard)
+        proxy.lost, proxy.doubled = 0.1, 0.1
+        sent = [CoapBlob(data=bytes((number,)) * 4000) for number in range(5)]
+        for event in sent:
+            hub.publish(event)
+        assert wait_for(lambda: len(heard) >= 5, 20)
+        assert heard == sent
+
+
+def test_after_an_outage_the_client_gets_what_it_missed() -> None:
+    """The server keeps the session: what was not acknowledged is sent when the client is back."""
+    heard = Heard()
+    with server() as (hub, port), DatagramProxy(port) as proxy, client(proxy.port) as one:
+        one.subscribe(Subscription(CoapLoop), heard)
+        hub.publish(CoapLoop(lane=0))
+        assert wait_for(lambda: len(heard) == 1)
+        proxy.is_cut = True
+        for lane in range(1, 20):
+            hub.publish(CoapLoop(lane=lane))
+        assert wait_for(lambda: not link_of(one).is_connected)
+        proxy.is_cut = False
+        assert wait_for(lambda: len(heard) == 20)
+        assert heard.lanes() == list(range(20))
+        assert sums(one, "lost") == 0
+
+
+def test_what_a_client_publishes_during_an_outage_is_sent_afterwards() -> None:
+    heard = Heard()
+    with server() as (hub, port), DatagramProxy(port) as proxy, client(proxy.port) as one:
+        hub.subscribe(Subscription(CoapLoop), heard)
+        one.publish(CoapLoop(lane=0))
+        assert wait_for(lambda: len(heard) == 1)
+        proxy.is_cut = True
+        for lane in range(1, 20):
+            one.publish(CoapLoop(lane=lane))
+        assert wait_for(lambda: not link_of(one).is_connected)
+        proxy.is_cut = False
+        assert wait_for(lambda: len(heard) == 20)
+        assert heard.lanes() == list(range(20))
+
+
+def test_events_that_find_no_room_are_told_as_lost_at_both_ends() -> None:
+    heard, at_receiver, at_sender = Heard(), Heard(), Heard()
+    with server("capacity=10") as (hub, port), DatagramProxy(port) as proxy, client(proxy.port) as one:
+        one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_receiver)
+        channel = hub.channel(CoapLoop)
+        channel.announce(on_trouble=at_sender)
+        channel.publish(CoapLoop(lane=0))
+        assert wait_for(lambda: len(heard) == 1)
+        proxy.is_cut = True
+        for lane in range(1, 51):
+            channel.publish(CoapLoop(lane=lane))
+        assert wait_for(lambda: not link_of(one).is_connected)
+        proxy.is_cut = False
+        assert wait_for(lambda: heard.lanes()[-1] == 50)
+        assert all(one < other for one, other in pairwise(heard.lanes())), "no old one after a new one"
+        assert wait_for(lambda: bool(at_receiver) and bool(at_sender))
+        missing = 51 - len(heard)
+        assert _total(at_receiver) == _total(at_sender) == missing > 0
+        assert at_receiver[0].sender == link_of(hub).uid.hex()
+        assert at_sender[0].receiver == link_of(one).uid.hex()
+        channel.cancel()
+
+
+def _total(troubles: list[Any]) -> int:
+    assert all(isinstance(each, EventsLost) and each.type == "CoapLoop" for each in troubles)
+    return sum(each.count for each in troubles)
+
+
+def test_after_a_restart_of_the_server_a_client_is_live_again_by_itself() -> None:
+    heard, troubles, port = Heard(), Heard(), free_port()
+    with server(port=port) as (hub, _):
+        one = client(port)
+        one.subscribe(Subscription(CoapLoop), heard, on_trouble=troubles)
+        hub.publish(CoapLoop(lane=1))
+        assert wait_for(lambda: heard.lanes() == [1])
+    assert wait_for(lambda: not link_of(one).is_connected)
+    with server(port=port) as (hub, _):
+        hub.subscribe(Subscription(CoapLamp), troubles)  # codes are given in another order than before
+        assert wait_for(lambda: link_of(one).is_connected)
+        assert wait_for(lambda: len(link_of(hub).wants()) == 2)
+        hub.publish(CoapLoop(lane=2))
+        assert wait_for(lambda: heard.lanes() == [1, 2])
+        one.publish(CoapLamp(watts=4.0))
+        assert wait_for(lambda: CoapLamp(watts=4.0) in troubles)
+        lost = [each for each in troubles if isinstance(each, EventsLost)]
+        assert [each.count for each in lost] == [0]
+        assert "restarted" in lost[0].reason
+        assert one.traffic().link["restarts of the server"] == 1
+        one.close()
+
+
+def test_a_client_that_vanishes_is_forgotten() -> None:
+    """Its session waits for a while; then what waits in it is lost, and told."""
+    heard, at_sender = Heard(), Heard()
+    with server() as (hub, port), DatagramProxy(port) as proxy:
+        one = client(proxy.port)
+        one.subscribe(Subscription(CoapLoop), heard)
+        channel = hub.channel(CoapLoop)
+        channel.announce(on_trouble=at_sender)
+        proxy.is_cut = True
+        channel.publish(CoapLoop(lane=1))
+        hub_state = link_of(hub).hub
+        assert hub_state is not None
+        assert wait_for(lambda: any(session.gone_at is not None for session in hub_state.sessions))
+        for session in hub_state.sessions:
+            session.gone_at = -1000.0
+        assert wait_for(lambda: len(at_sender) == 1)
+        assert "did not return" in at_sender[0].reason
+        assert len(hub_state.sessions) == 0
+        one.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30))
+def test_both_ways_at_once_on_a_very_bad_way(seed: int) -> None:
+    down, up, troubles = Heard(), Heard(), Heard()
+    with server() as (hub, port), DatagramProxy(port, seed=seed) as proxy, client(proxy.port) as one:
+        one.subscribe(Subscription(CoapLoop), down, on_trouble=troubles)
+        hub.subscribe(Subscription(CoapLamp), up)
+        one.publish(CoapLamp(watts=-1.0))
+        assert wait_for(lambda: len(up) == 1)
+        proxy.lost, proxy.doubled, proxy.mixed = 0.15, 0.2, 0.2
+        for number in range(100):
+            hub.publish(CoapLoop(lane=number))
+            one.publish(CoapLamp(watts=float(number)))
+            wait_for(lambda number=number: len(down) > number - 5, 0.02)  # type: ignore[misc]
+        assert wait_for(lambda: len(down) >= 100 and len(up) >= 101, 60)
+        assert down.lanes() == list(range(100))
+        assert [event.watts for event in up] == [float(number) for number in range(-1, 100)]
+        assert not troubles
