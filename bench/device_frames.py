@@ -70,9 +70,8 @@ def make_device(
     later: Iterable[type[Event]] = (),
 ) -> Device:
     """C for some subscriptions, given as text; some types are registered when it has been generated."""
-    catalog = Catalog()
-    catalog.register(*types)
-    known = [catalog.declare(name) for name in catalog.types]
+    known, catalog = list(types), Catalog()
+    catalog.register(*known)
     asked = {name: Subscription.parse(text, known) for name, text in texts.items()}
     firmware = generate(catalog, asked, name="road", codec=codec)
     catalog.register(*later)

@@ -30,6 +30,8 @@ def find_sources(folder: Path) -> Path:
     """The folder of nanopb's sources: that in NANOPB, or those of Debian, downloaded and compared with their digest."""
     named = os.environ.get("NANOPB")
     if named:
+        if not (Path(named) / "pb_decode.c").exists():
+            raise MissingTool(f"NANOPB is {named}, which has no pb_decode.c")
         return Path(named)
     try:
         with urllib.request.urlopen(ADDRESS, timeout=60) as answer:

@@ -6,7 +6,7 @@ on an ATmega128RFA1 at 16 MHz, and are the same in every run.
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,61 +28,85 @@ def codes_table() -> str:
     return device_codes.table()
 
 
+class Contestant(NamedTuple):
+    """What one way of decoding costs: times by rows of the table, and whole programs."""
+
+    name: str
+    cases: dict[str, Case]
+    size: Size
+    learning: Size | None = None
+
+    def cells(self) -> dict[str, str]:
+        """The column of the table, by rows."""
+        cells = {label: f"{microseconds(case.cycles):,.1f} µs" for label, case in self.cases.items()}
+        cells |= {"whole program: flash": f"{self.size.flash:,} B"}
+        cells |= {"whole program: variables in RAM": f"{self.size.ram:,} B"}
+        if self.learning:
+            cells |= {"the same with later types: flash": f"{self.learning.flash:,} B"}
+            cells |= {"the same with later types: variables in RAM": f"{self.learning.ram:,} B"}
+        return cells | {"largest stack of a frame": f"{max(case.stack for case in self.cases.values())} B"}
+
+
 def frames_tables() -> tuple[str, str]:
     """Frames to handlers and whole programs, by both codecs and by nanopb; and the ratios to nanopb."""
     with temporary_folder() as name:
-        folder = Path(name)
-        simulator, nanopb = Simulator(folder), Nanopb(folder)
-        found = [_measured(codec, simulator, folder) for codec in CODECS]
-        learning, learnt = _measured_later(simulator, folder)
-        loop, everything = nanopb.measure(simulator)
-        theirs = nanopb.program_size()
-    by_nanopb = dict(zip(EVENTS, ["", _time(loop), "", _time(everything)], strict=True))
+        simulator, folder = Simulator(Path(name)), Path(name)
+        found = [_by_table(simulator, folder), _by_straight_code(simulator, folder)]
+        try:
+            theirs = _by_nanopb(simulator, folder)
+        except MissingTool as problem:
+            return _frames_table(found), f"(no nanopb: {problem})"
+    return _frames_table([*found, theirs]), _ratio_table(found, theirs)
+
+
+def _frames_table(found: Sequence[Contestant]) -> str:
+    columns = [each.cells() for each in found]
+    rows = [[label, *(column.get(label, "") for column in columns)] for label in columns[0]]
+    return markdown(["frame to handlers", *(each.name for each in found)], rows)
+
+
+def _ratio_table(found: Sequence[Contestant], theirs: Contestant) -> str:
+    frame = list(EVENTS)[1]
     rows = [
-        [label, *(_time(each.cases[place]) for each in found), by_nanopb[label]] for place, label in enumerate(EVENTS)
+        [
+            each.name,
+            f"{theirs.cases[frame].cycles / each.cases[frame].cycles:.1f} ×",
+            f"{each.size.flash / theirs.size.flash:.0%}",
+        ]
+        for each in found
     ]
-    rows += [
-        ["8 bytes: `ConfidentLoop`, learnt in the field, 3 predicates, 2 handlers", _time(learnt), "", ""],
-        ["learning it from the broker's answer", _time(learning), "", ""],
-    ]
-    every = [*(each.size for each in found), theirs]
-    stacks = [*(max(case.stack for case in each.cases) for each in found), max(loop.stack, everything.stack)]
-    rows += [
-        ["whole program: flash", *(f"{each.flash:,} B" for each in every)],
-        ["whole program: variables in RAM", *(f"{each.ram:,} B" for each in every)],
-        ["the same with later types: flash", f"{found[0].learning.flash:,} B", "", ""],
-        ["the same with later types: variables in RAM", f"{found[0].learning.ram:,} B", "", ""],
-        ["largest stack of a frame", *(f"{stack} B" for stack in stacks)],
-    ]
-    table = markdown(["frame to handlers", "by table", "straight code", "nanopb, decoding alone"], rows)
-    ratios = (
-        [codec, f"{loop.cycles / each.cases[1].cycles:.1f} ×", f"{each.size.flash / theirs.flash:.0%}"]
-        for codec, each in zip(CODECS, found, strict=True)
-    )
-    return table, markdown(["8-byte frame against nanopb", "faster", "flash"], list(ratios))
+    return markdown(["8-byte frame against nanopb", "faster", "flash"], rows)
 
 
-class Measured(NamedTuple):
-    """What a codec costs."""
-
-    cases: list[Case]
-    size: Size
-    learning: Size
-
-
-def _measured(codec: Codec, simulator: Simulator, folder: Path) -> Measured:
-    device = make_device(codec)
+def _by_table(simulator: Simulator, folder: Path) -> Contestant:
+    device = make_device("table")
     cases, _ = measure(device, simulator, folder, EVENTS.values())
-    return Measured(cases, program_size(device, folder), program_size(device, folder, learning=True))
+    timed = dict(zip(EVENTS, cases, strict=True)) | _later(simulator, folder)
+    return Contestant("by table", timed, program_size(device, folder), program_size(device, folder, learning=True))
 
 
-def _measured_later(simulator: Simulator, folder: Path) -> tuple[Case, Case]:
-    """Learning a type that is registered after the code was generated, and an event of it."""
+def _later(simulator: Simulator, folder: Path) -> dict[str, Case]:
+    """A type that is registered after the code was generated: an event of it, and learning it."""
     known = [cls for cls in TYPES if cls is not ConfidentLoop]
     asked = {name: text for name, text in SUBSCRIPTIONS.items() if "ConfidentLoop" not in text}
     device = make_device("table", known, asked, later=[ConfidentLoop])
     (learning, learnt), _ = measure(device, simulator, folder, [ConfidentLoop(**LOOP)])
-    return learning, learnt
+    return {
+        "8 bytes: `ConfidentLoop`, learnt in the field, 3 predicates, 2 handlers": learnt,
+        "learning it from the broker's answer": learning,
+    }
+
+
+def _by_straight_code(simulator: Simulator, folder: Path) -> Contestant:
+    device = make_device("straight")
+    cases, _ = measure(device, simulator, folder, EVENTS.values())
+    return Contestant("straight code", dict(zip(EVENTS, cases, strict=True)), program_size(device, folder))
+
+
+def _by_nanopb(simulator: Simulator, folder: Path) -> Contestant:
+    nanopb, labels = Nanopb(folder), list(EVENTS)
+    cases = dict(zip((labels[1], labels[3]), nanopb.measure(simulator), strict=True))
+    return Contestant("nanopb, decoding alone", cases, nanopb.program_size())
 
 
 def growth_table() -> str:

@@ -519,7 +519,7 @@ def code_width(program: Program) -> int:
 
 def _divisors(program: Program) -> str:
     width, types = code_width(program), code_types(program)
-    if not types:
+    if not types or _is_in_line(program):
         return ""
     rows = [(_divisor_row(code, width), name) for name, code in types.items()]
     return _rows(
@@ -537,9 +537,18 @@ def _divisor_row(code: int, width: int) -> str:
     return f"{{{', '.join(f'{values[name]}{suffix}' for name in order)}}}"
 
 
+def _is_in_line(program: Program) -> bool:
+    """Whether codes are tested by constants in the code: quicker than those of a table, in more flash."""
+    return program.straight and code_width(program) <= 16
+
+
 def _is_below(program: Program, name: str, code: str, size: str) -> str:
-    position = list(code_types(program)).index(name)
-    return f"genus_code_below{code_width(program)}({code}, {size}, &divisors[{position}])"
+    width, types = code_width(program), code_types(program)
+    if _is_in_line(program):
+        made = Divisor.of(types[name], width)
+        constants = (types[name], made.low_bits, made.inverse, made.limit)
+        return f"genus_code_is{width}({code}, {size}, {', '.join(f'{each}U' for each in constants)})"
+    return f"genus_code_below{width}({code}, {size}, &divisors[{list(types).index(name)}])"
 
 
 def _code_wanted(program: Program) -> str:

@@ -533,27 +533,20 @@ const genus_filter road_filters[3] GENUS_ROM = {
     {0x00002022UL, 0x00003FFEUL},
 };
 
-/* Codes of types, to test without division whether another is below. */
-static const genus_divisor8 divisors[3] GENUS_ROM = {
-    {12U, 3U, 171U, 85U}, /* Loop */
-    {24U, 7U, 171U, 85U}, /* ConfidentLoop */
-    {3U, 0U, 171U, 85U}, /* Roadside */
-};
-
 bool road_code_wanted(const uint8_t *code, uint16_t size, uint8_t wanted[1])
 {
     bool is_wanted = false;
 
     (void)memset(wanted, 0, 1U);
-    if (genus_code_below8(code, size, &divisors[0])) {
+    if (genus_code_is8(code, size, 12U, 3U, 171U, 85U)) {
         wanted[0] = (uint8_t)(wanted[0] | 0x01U);
         is_wanted = true;
     }
-    if (genus_code_below8(code, size, &divisors[1])) {
+    if (genus_code_is8(code, size, 24U, 7U, 171U, 85U)) {
         wanted[0] = (uint8_t)(wanted[0] | 0x02U);
         is_wanted = true;
     }
-    if (genus_code_below8(code, size, &divisors[2])) {
+    if (genus_code_is8(code, size, 3U, 0U, 171U, 85U)) {
         wanted[0] = (uint8_t)(wanted[0] | 0x04U);
         is_wanted = true;
     }

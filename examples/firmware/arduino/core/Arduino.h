@@ -13,6 +13,7 @@ void loop();
 /* Pin 53 alone, which is SS (PB0). */
 void pinMode(uint8_t pin, uint8_t mode);
 void digitalWrite(uint8_t pin, uint8_t level);
+void delay(uint32_t milliseconds);
 
 class Uart {
 public:

@@ -1,5 +1,6 @@
 #include <avr/io.h>
 #include <stdlib.h>
+#include <util/delay.h>
 
 #include "Arduino.h"
 #include "SPI.h"
@@ -15,6 +16,13 @@ void pinMode(uint8_t, uint8_t mode)
 void digitalWrite(uint8_t, uint8_t level)
 {
     PORTB = (level == HIGH) ? (PORTB | _BV(PB0)) : (PORTB & ~_BV(PB0));
+}
+
+void delay(uint32_t milliseconds)
+{
+    for (; milliseconds > 0; milliseconds--) {
+        _delay_ms(1);
+    }
 }
 
 void Uart::begin(uint32_t baud)

@@ -11,7 +11,7 @@ enum {
     RXB0CTRL = 0x60, RXM0 = 0x20, RXM1 = 0x24,
 
     CONFIGURATION = 0x80, NORMAL = 0x00, MODE = 0xE0, RX0_FULL = 0x01, RX1_FULL = 0x02, TX_WAITS = 0x08,
-    ROLL_OVER = 0x04, EXTENDED = 0x08
+    ROLL_OVER = 0x04, EXTENDED = 0x08, REMOTE = 0x40
 };
 
 /* The first two are compared for buffer 0 under mask 0, the others for buffer 1 under mask 1. */
@@ -25,10 +25,11 @@ bool Mcp2515::begin(const genus_filter *filters, uint8_t count)
     select(true);
     SPI.transfer(RESET);
     select(false);
+    delay(1); /* its oscillator starts */
     if ((read(CANSTAT) & MODE) != CONFIGURATION) {
         return false;
     }
-    write(CNF1, 0x03); /* 8 quanta of 1 µs */
+    write(CNF1, 0x03); /* 16 quanta of 0.5 µs */
     write(CNF2, 0xF0);
     write(CNF3, 0x86);
     set_filters(filters, count);
@@ -85,7 +86,7 @@ void Mcp2515::read_buffer(uint8_t instruction, CanFrame &frame)
     }
     frame.identifier = ((uint32_t)head[0] << 21) | ((uint32_t)(head[1] & 0xE0) << 13) |
                        ((uint32_t)(head[1] & 0x03) << 16) | ((uint32_t)head[2] << 8) | head[3];
-    frame.size = ((head[4] & 0x0F) < 8) ? (head[4] & 0x0F) : 8;
+    frame.size = ((head[4] & REMOTE) != 0) ? 0 : (((head[4] & 0x0F) < 8) ? (head[4] & 0x0F) : 8);
     for (uint8_t i = 0; i < frame.size; i++) {
         frame.data[i] = SPI.transfer(0);
     }

@@ -109,6 +109,9 @@ bool genus_is_time(const uint8_t *bytes)
 {
     uint8_t i;
 
+    if (bytes[0] == 0U) {
+        return true; /* the years 1970 to 4253 need no comparison */
+    }
     if (is_before(bytes, FIRST_TIME)) {
         return false;
     }
