@@ -317,6 +317,16 @@ def test_the_command_writes_what_generate_makes(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "road.h, road.c, genus_port.h" in done.stderr
     assert (folder / "firmware" / "road.h").read_text() == road_firmware().header
+    assert (folder / "firmware" / "road.c").read_text() == road_firmware().source, "with the bounds of the classes"
+
+
+def test_the_command_refuses_classes_that_do_not_fit_the_catalog(folder: Path) -> None:
+    """Their bounds would be lost."""
+    text = (folder / "road.py").read_text()
+    (folder / "road.py").write_text(text.replace("on: bool", "on: bool\n    watts: Maybe[UInt8] = None"))
+    done = run_command("c", "generate", "road.json", "device.txt", "-o", "firmware", "-t", "road.py")
+    assert done.returncode == 1
+    assert "Lamp does not fit road.json; register it with `genus catalog register` first" in done.stderr
 
 
 def test_the_command_explains(folder: Path) -> None:
