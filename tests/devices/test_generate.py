@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from genus import Event, Maybe, Subscription, UInt8
+from genus import Event, Kind, Maybe, Subscription, UInt8
 from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
 from genus.catalog import Catalog
@@ -186,6 +186,35 @@ def test_what_is_wrong_is_refused_with_the_reason() -> None:
     assert "is no prefix for C" in refusal("a: Loop", name="Road")
     assert "is no prefix for C" in refusal("a: Loop", name="2nd")
     assert "late is 99" in refusal("a: Loop", late=99)
+
+
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+def test_subscriptions_that_match_nothing_are_refused() -> None:
+    class Nowhere(Kind): ...
+
+    catalog = road_catalog()
+    catalog.register(Nowhere)
+    for asked in (Subscription(Nowhere), Subscription(road.Loop, where="lane is absent and lane > 3")):
+        for codec in ("table", "straight"):
+            with pytest.raises(DeviceError, match="no subscription can match an event of a type that has an event tag"):
+                generate(catalog, {"a": asked}, codec=codec, publish=[road.Lamp])
+
+
+def many_types(count: int) -> Catalog:
+    metaclass: Any = type(Event)
+    root = metaclass("Numbered", (Event,), {"__annotations__": {"level": UInt8}, "__module__": __name__})
+    others = [metaclass(f"Numbered{number}", (root,), {"__module__": __name__}) for number in range(1, count)]
+    catalog = Catalog()
+    catalog.register(root, *others)
+    return catalog
+
+
+def test_types_and_late_ones_have_numbers_of_a_byte() -> None:
+    catalog = many_types(250)
+    asked = {"a": Subscription(catalog.declare("Numbered"))}
+    assert generate(catalog, asked, late=5)
+    with pytest.raises(DeviceError, match="250 types and 6 that are learnt are more than 255"):
+        generate(catalog, asked, late=6)
 
 
 def test_a_bound_that_a_device_cannot_check_is_refused() -> None:

@@ -13,7 +13,7 @@ from genus.devices._declarations import write_header
 from genus.devices._definitions import write_source
 from genus.devices._estimate import Estimate, estimate
 from genus.devices._harness import write_harness
-from genus.devices._layout import choose_types, make_classes, make_families
+from genus.devices._layout import MOST_NUMBERS, choose_types, make_classes, make_families
 from genus.devices._program import Handler, Program
 from genus.errors import DeviceError
 from genus.filters._subscription import Subscription
@@ -166,6 +166,7 @@ def generate(
         late=0 if codec == "straight" else late,
     )
     _check_publishable(program)
+    _check_receivable(program)
     source = write_source(program)
     size = estimate(program, source)
     return Firmware(name, write_header(program), source, tuple(made_filters), tuple(left_out), size, program)
@@ -239,6 +240,19 @@ def _acceptance(subscriptions: list[Subscription], catalog: Catalog, banks: int 
         return can.fit_bank(subscriptions, catalog, banks=banks).pairs
     exact = [pair for asked in subscriptions for pair in can.compile(asked, catalog).pairs]
     return condense(exact)
+
+
+def _check_receivable(program: Program) -> None:
+    """Raise DeviceError if subscriptions match nothing, or there are more types than numbers for them."""
+    if program.handlers and not program.received_families:
+        raise DeviceError(
+            "no subscription can match an event of a type that has an event tag; see what `explain` says of each"
+        )
+    if len(program.classes) + program.late > MOST_NUMBERS:
+        raise DeviceError(
+            f"{len(program.classes)} types and {program.late} that are learnt are more than {MOST_NUMBERS}; subscribe "
+            "to fewer types, or learn fewer (late)"
+        )
 
 
 def _check_publishable(program: Program) -> None:

@@ -20,6 +20,8 @@ LONGEST_VECTOR = 2048
 """The most attributes of a family's vector: its bytes are counted in one."""
 MOST_TYPES = 250
 """The most classes of a device: their numbers have one byte, with room for late ones."""
+MOST_NUMBERS = 255
+"""The most classes with late ones; the last number means that a type is not known."""
 
 
 class DeviceClass(msgspec.Struct, frozen=True):
