@@ -284,6 +284,9 @@ def _receive(program: Program) -> str:
             f"    if ({_none_wanted(program.wanted_bytes)}) {{",
             "        return GENUS_NOT_WANTED;",
             "    }",
+            "    if (size == 0U) {",
+            "        return GENUS_MALFORMED; /* `payload` may be NULL */",
+            "    }",
             *_family_switch(program, families),
             "}",
         ]

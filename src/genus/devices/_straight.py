@@ -1,4 +1,4 @@
-"""Straight code: a function for each class that reads its payload without tables."""
+"""Straight code: a function for each class that reads its payload, which is not empty, without tables."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -75,9 +75,6 @@ def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
             "    (void)count;",
             *([] if any(field.mask and field.byte is None for field in cls.fields) else ["    (void)etag;"]),
             *_required_presence(family, parts),
-            "    if (size == 0U) {",
-            "        return false;",
-            "    }",
             "    b0 = payload[0];",
             *([] if used & set(range(last + 1)) else ["    (void)b0;"]),
             *_header(last),

@@ -79,9 +79,6 @@ static bool decode_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload
     (void)count;
     e->present[0] = 0x20U;
     e->present[1] = 0x00U;
-    if (size == 0U) {
-        return false;
-    }
     b0 = payload[0];
     if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {
         if (at == end) {
@@ -190,9 +187,6 @@ static bool decode_type_confident_loop(road_loop *e, uint16_t etag, const uint8_
     (void)count;
     e->present[0] = 0x20U;
     e->present[1] = 0x01U;
-    if (size == 0U) {
-        return false;
-    }
     b0 = payload[0];
     if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {
         if (at == end) {
@@ -313,9 +307,6 @@ static bool decode_type_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload
     (void)count;
     (void)etag;
     e->present[0] = 0x20U;
-    if (size == 0U) {
-        return false;
-    }
     b0 = payload[0];
     if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {
         if (at == end) {
@@ -516,6 +507,9 @@ genus_status road_receive(uint16_t etag, const uint8_t *payload, uint16_t size)
     load_wanted(type, wanted);
     if (wanted[0] == 0U) {
         return GENUS_NOT_WANTED;
+    }
+    if (size == 0U) {
+        return GENUS_MALFORMED; /* `payload` may be NULL */
     }
     switch (family_of(type)) {
     case 0U:

@@ -229,6 +229,9 @@ genus_status road_receive(uint16_t etag, const uint8_t *payload, uint16_t size)
     if (wanted[0] == 0U) {
         return GENUS_NOT_WANTED;
     }
+    if (size == 0U) {
+        return GENUS_MALFORMED; /* `payload` may be NULL */
+    }
     switch (family_of(type)) {
     case 0U:
         return receive_loop(type, etag, payload, size, wanted);
