@@ -1,9 +1,11 @@
 """`generate`: what is written, what is refused and why, and that it compiles everywhere without a warning."""
 
+import math
 import re
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ import msgspec
 import pytest
 
 from genus import Event, Kind, Maybe, Subscription, UInt8
+from genus.can import PayloadCodec
 from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
 from genus.catalog import Catalog
@@ -29,6 +32,7 @@ from .compiled import (
     STRICT,
     UNKNOWN_TYPE,
     Device,
+    build,
     device_of,
     frame_of,
     harness_source,
@@ -262,6 +266,87 @@ def test_attributes_that_are_not_kept_are_checked_and_skipped(codec: str) -> Non
     etag, payload = frame_of(event, catalog)
     broken = payload.replace(b"A8/km31", b"A8\xff\xff31\x00")
     assert [status for status, _, _ in device.receive([(etag, payload), (etag, broken)])] == [OK, MALFORMED]
+
+
+@needs_compiler
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_bounds_are_checked_though_their_attributes_are_not_kept(codec: str) -> None:
+    """Also where another family has the same name without a bound, and where the class has fewer choices."""
+
+    class Valve(Event):
+        level: Annotated[int, msgspec.Meta(ge=0, le=255)]
+        category: road.Category
+        number: UInt8
+
+    class Gauge(Event):
+        level: UInt8
+        number: UInt8
+
+    catalog = Catalog()
+    catalog.register(Valve, Gauge)
+    grown = Catalog.parse(catalog.text().replace('"motorcycle"]', '"motorcycle", "tram"]'))
+    asked = [Subscription(Valve), Subscription(Gauge)]
+    device = device_of(asked, grown, keep=["number"], codec=codec)
+    python = PayloadCodec.of(Valve, grown.vector(Valve))
+    payloads = [bytes.fromhex(f"00 {level:016x} {choice:02x} 07") for level in (255, 256) for choice in (2, 3)]
+    statuses = [status for status, _, _ in device.receive((grown.etag(Valve), payload) for payload in payloads)]
+    assert statuses == [OK, MALFORMED, MALFORMED, MALFORMED]
+    assert [isinstance(python.decode(0, payload), Event) for payload in payloads] == [True, False, False, False]
+
+
+@needs_compiler
+def test_notes_that_only_describe_are_no_bounds() -> None:
+    class Door(Event):
+        open: Annotated[bool, msgspec.Meta(description="whether it is open")]
+        category: Annotated[road.Category, msgspec.Meta(title="category")]
+        since: Annotated[timedelta, msgspec.Meta(examples=[1])]
+
+    catalog = Catalog()
+    catalog.register(Door)
+    device = device_of([Subscription(Door)], catalog)
+    event = Door(open=True, category=road.Category.CAR, since=timedelta(seconds=1))
+    assert device.receive([frame_of(event, catalog)])[0][0] == OK
+    assert "keeps_bounds" not in device.firmware.source
+
+
+@needs_compiler
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("lane == lane", True),
+        ("on == on", True),
+        ("ratio == ratio", False),
+        ("lane * lane - lane == lane * lane - lane", True),
+        ("lane + number == number + lane", True),
+        ("text >= text", True),
+    ],
+)
+def test_a_value_that_is_compared_with_itself_gives_no_warning(
+    where: str, expected: bool, compiler: str, tmp_path: Path
+) -> None:
+    class Twin(Event):
+        lane: Maybe[UInt8] = None
+        number: Maybe[UInt8] = None
+        on: Maybe[bool] = None
+        ratio: Maybe[float] = None
+        text: Maybe[str] = None
+
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    catalog = Catalog()
+    catalog.register(Twin)
+    asked = Subscription(Twin, where=where)
+    made = generate(catalog, {"s0": asked, "s1": Subscription(Twin)})
+    build(made, tmp_path, "-shared", "-fPIC", compiler=compiler)
+    event = Twin(lane=3, number=4, on=True, ratio=math.nan, text="x")
+    assert asked.matches(event) is expected
+    assert (0 in Device(made).receive([frame_of(event, catalog)])[0][1]) is expected
+
+
+def test_a_constant_that_is_longer_than_any_text_is_refused() -> None:
+    message = refusal(f"a: Loop where place == '{'x' * 70_000}'")
+    assert "a text of a device has at most 65535 bytes, but its constant 70000" in message
 
 
 @needs_compiler

@@ -94,7 +94,7 @@ def choose_types(
 
 
 def make_families(
-    types: Iterable[str],
+    types: Sequence[str],
     catalog: Catalog,
     subscriptions: Iterable[Subscription],
     classes: Mapping[str, type[Event]],
@@ -108,11 +108,11 @@ def make_families(
     if unknown:
         known = sorted({each.name for name in names for each in catalog.vector(name)})
         raise DeviceError(f"cannot keep {', '.join(sorted(unknown))}: the families have {', '.join(known)}")
-    bounded = bounded_attributes(classes.values())
     found = {}
     for name, label in zip(names, labels, strict=True):
         vector = catalog.vector(name)
-        kept = None if keep is None else {*keep, *(bounded & {each.name for each in vector})}
+        bounded = (bounded_attributes(classes[each], vector) for each in types if catalog.vector(each).scope == name)
+        kept = None if keep is None else set(keep).union(*bounded)
         layout = EventLayout.of(vector, kept)
         if len(vector) > LONGEST_VECTOR:
             raise DeviceError(
