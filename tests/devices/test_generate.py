@@ -158,6 +158,94 @@ def test_choices_whose_names_collide_in_c_have_different_constants() -> None:
     assert [device.receive([frame_of(Panel(sign=sign), catalog)])[0][1] for sign in Sign] == [(0,), (1,), (2,), (3,)]
 
 
+def declare(name: str, *names: str) -> type[Event]:
+    """A class with these attributes, which may be absent."""
+    metaclass: Any = type(Event)
+    namespace = {"__annotations__": dict.fromkeys(names, UInt8 | None), "__module__": __name__}
+    made: type[Event] = metaclass(name, (Event,), namespace)
+    return made
+
+
+HEADERS = [
+    "NULL",
+    "INT8_MAX",
+    "PORTB",
+    "SREG",
+    "F",
+    "B0",
+    "EOF",
+    "errno",
+    "unix",
+    "typeof",
+    "near",
+    "uint8_t",
+    "genus_text",
+    "requires",
+    "concept",
+    "co_await",
+]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_names_of_attributes_may_be_macros_of_headers(compiler: str, tmp_path: Path) -> None:
+    """Those of <avr/io.h>, for one, are in capitals."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    cls = declare("Chip", *HEADERS)
+    catalog = Catalog()
+    catalog.register(cls)
+    where = " and ".join(f"{name} == 1" for name in HEADERS)
+    made = generate(catalog, {"a": Subscription(cls, where=where)}, publish=[cls])
+    files = [path for path in made.write(tmp_path) if path.suffix == (".h" if compiler == "g++" else ".c")]
+    flags = ["-std=c++20"] if compiler == "g++" else STRICT
+    for source in files:
+        command = [compiler, *flags, *COMPILERS[compiler], "-fsyntax-only", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[:3000]
+
+
+@needs_compiler
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_names_of_types_and_handlers_may_be_those_of_what_is_generated(codec: Any) -> None:
+    """`Type.loop` and the type `Loop` have one macro, `Receive` and the function that receives one name, and so on."""
+    types = [
+        declare("Loop", "lane"),
+        declare("Type", "loop", "x"),
+        declare("X", "y"),
+        declare("Type_x", "y"),
+        declare("A", "b_c"),
+        declare("A_B", "x", "c"),
+        declare("Receive", "x"),
+        declare("Family", "x"),
+        declare("Deliver", "x"),
+        declare("Filters", "x"),
+        declare("Learn", "x"),
+        declare("Wanted", "bytes"),
+        declare("On_near", "x"),
+        declare("Loop_encode", "x"),
+    ]
+    catalog = Catalog()
+    catalog.register(*types)
+    numbered = ((f"s{number}", Subscription(cls)) for number, cls in enumerate(types))
+    asked = [("near", Subscription(Event)), ("near_x", Subscription(types[2])), *numbered]
+    device = Device(generate(catalog, asked, codec=codec, publish=types, late=2 if codec == "table" else 0))
+    for cls in types:
+        frame = frame_of(cls(), catalog)
+        wanted = tuple(number for number, (_, each) in enumerate(asked) if each.matches(cls()))
+        assert device.receive([frame])[0] == (OK, wanted, frame[1])
+
+
+def test_a_harness_for_fuzzers_reads_attributes_whose_names_differ_in_case_only() -> None:
+    cls = declare("Cased", "speed", "Speed")
+    catalog = Catalog()
+    catalog.register(cls)
+    made = generate(catalog, {"a": Subscription(cls)})
+    for member in made._program.families["Cased"].layout.held:
+        name, number = member.name, member.number
+        read = f"if (genus_has(event->present, {number}U)) {{\n        sink = (uint8_t)event->{name};"
+        assert read in made.harness() or name in ("source", "place")
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -189,6 +277,8 @@ def test_what_is_wrong_is_refused_with_the_reason() -> None:
     assert "Roadside has no event tag" in refusal(publish=["Roadside"])
     assert "is no prefix for C" in refusal("a: Loop", name="Road")
     assert "is no prefix for C" in refusal("a: Loop", name="2nd")
+    for name in ("genus", "genus_event", "string", "receive", "late"):
+        assert "cannot be the prefix: the runtime, or a header of C, has that name" in refusal("a: Loop", name=name)
     assert "late is 99" in refusal("a: Loop", late=99)
 
 

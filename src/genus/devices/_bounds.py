@@ -54,7 +54,7 @@ def _has_fewer_choices(own: AttributeType, agreed: AttributeType) -> bool:
 
 
 def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -> Iterator[Condition]:
-    """What the bounds of a class demand of its events, one condition for each; DeviceError for what cannot be tested."""
+    """What the bounds of a class demand of its events, a condition for each; DeviceError for one that has no test."""
     if "__post_init__" in {name for base in cls.__mro__ for name in vars(base)}:
         raise DeviceError(
             f"{name_of(cls)} has a __post_init__, which a device cannot run; generate from the catalog alone"

@@ -50,9 +50,7 @@ def estimate(program: Program, source: str) -> Estimate:
 
 def _statements(source: str) -> int:
     """The bytes of straight code, and of functions that learn and encode."""
-    functions = re.findall(
-        r"^(?:static )?\w+ (?:decode_type_|\w+_learn|\w+_encode)[^;{]*\{(.*?)^\}", source, re.M | re.S
-    )
+    functions = re.findall(r"^(?:static )?\w+ (?:read_type_|\w+_learn|\w+_encode)[^;{]*\{(.*?)^\}", source, re.M | re.S)
     return _STATEMENT * sum(len(re.findall(r"[;{]$", body, re.M)) for body in functions)
 
 

@@ -72,6 +72,22 @@ class DeviceFamily(msgspec.Struct, frozen=True):
         return len(self.tagged) - 1 - self.tagged.index(attribute) if attribute in self.tagged else None
 
 
+_USED_LABELS = frozenset(
+    ["receive", "filters", "learn", "forget", "code_wanted", "deliver", "decode", "keeps_bounds", "read_type"]
+)
+"""What generated functions are called: with the prefix of the program, or before the label of a family."""
+
+
+def family_label(name: str) -> str:
+    """The name of a family in C, which is not that of a function.
+
+    >>> family_label("ConfidentLoop"), family_label("Receive"), family_label("Loop_encode")
+    ('confident_loop', 'receive_', 'loop_encode_')
+    """
+    label = snake_case(name)
+    return f"{label}_" if label in _USED_LABELS or label.endswith("_encode") else label
+
+
 def choose_types(
     wanted: Mapping[str, Collection[str]], published: Sequence[str], catalog: Catalog
 ) -> tuple[list[str], list[str]]:
@@ -102,7 +118,7 @@ def make_families(
 ) -> dict[str, DeviceFamily]:
     """The families of some types; DeviceError if `keep` has a name that none of them has, or one keeps too much."""
     names = list(dict.fromkeys(catalog.vector(name).scope for name in types))
-    labels = distinct([snake_case(name) for name in names])
+    labels = distinct([family_label(name) for name in names])
     tested = {name for subscription in subscriptions for name in tested_attributes(subscription)}
     unknown = set(keep or ()) - {each.name for name in names for each in catalog.vector(name)}
     if unknown:

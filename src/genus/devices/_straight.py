@@ -27,7 +27,7 @@ def _choose(program: Program, family: DeviceFamily, classes: Sequence[DeviceClas
         for each in classes
         for line in (
             f"    case {program.type_name(each)}:",
-            f"        return decode_type_{each.label}(e, etag, payload, size);",
+            f"        return read_type_{each.label}(e, etag, payload, size);",
         )
     ]
     return "\n".join(
@@ -63,7 +63,7 @@ def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
     used = {field.byte for field in cls.fields if not field.required}
     return "\n".join(
         [
-            _signature(program, family, f"decode_type_{cls.label}"),
+            _signature(program, family, f"read_type_{cls.label}"),
             "{",
             "    const uint8_t *end = payload + size;",
             "    const uint8_t *at = payload + 1;",

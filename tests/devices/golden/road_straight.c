@@ -65,8 +65,8 @@ static uint8_t family_of(uint8_t type)
     return genus_rom_u8(&families[type]);
 }
 
-static bool decode_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
-                             uint16_t size)
+static bool read_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
+                           uint16_t size)
 {
     const uint8_t *end = payload + size;
     const uint8_t *at = payload + 1;
@@ -173,8 +173,8 @@ static bool decode_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload
     return true;
 }
 
-static bool decode_type_confident_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
-                                       uint16_t size)
+static bool read_type_confident_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
+                                     uint16_t size)
 {
     const uint8_t *end = payload + size;
     const uint8_t *at = payload + 1;
@@ -285,16 +285,16 @@ static bool decode_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
 {
     switch (e->type) {
     case ROAD_TYPE_LOOP:
-        return decode_type_loop(e, etag, payload, size);
+        return read_type_loop(e, etag, payload, size);
     case ROAD_TYPE_CONFIDENT_LOOP:
-        return decode_type_confident_loop(e, etag, payload, size);
+        return read_type_confident_loop(e, etag, payload, size);
     default:
         return false;
     }
 }
 
-static bool decode_type_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload,
-                             uint16_t size)
+static bool read_type_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload,
+                           uint16_t size)
 {
     const uint8_t *end = payload + size;
     const uint8_t *at = payload + 1;
@@ -392,7 +392,7 @@ static bool decode_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload,
 {
     switch (e->type) {
     case ROAD_TYPE_LAMP:
-        return decode_type_lamp(e, etag, payload, size);
+        return read_type_lamp(e, etag, payload, size);
     default:
         return false;
     }
