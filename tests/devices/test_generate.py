@@ -455,6 +455,41 @@ def test_a_code_tells_which_subscriptions_want_a_type() -> None:
         assert device.code_wanted(damaged) == ()
 
 
+@needs_compiler
+def test_codes_of_more_than_64_bits_are_tested_below_subscribed_types() -> None:
+    metaclass: Any = type(Event)
+    types: list[type[Event]] = [declare("Deep", "level")]
+    for number in range(70):
+        types += [metaclass(f"Deep{number}{side}", (types[-1],), {"__module__": __name__}) for side in "ab"]
+    catalog = Catalog()
+    catalog.register(*types)
+    widths = {catalog.code(cls).bit_length(): cls for cls in types}
+    assert max(widths) > 64
+    for width in (8, 16, 33, max(bits for bits in widths if bits <= 64)):
+        asked = Subscription(widths[max(bits for bits in widths if bits <= width)])
+        device = device_of([asked], catalog)
+        for cls in types:
+            assert device.code_wanted(encode_code(catalog.code(cls))) == ((0,) if asked.accepts(cls) else ())
+    with pytest.raises(DeviceError, match=f"the code of a subscribed type has {max(widths)} bits"):
+        generate(catalog, {"a": Subscription(widths[max(widths)])})
+
+
+@needs_compiler
+def test_the_longest_vector_can_be_learnt() -> None:
+    """What a late class requires is noted for all 2048 attributes, so that its header is read right."""
+    cls = declare("Long", *(f"a{number}" for number in range(2043)))
+    catalog = Catalog()
+    catalog.register(cls)
+    device = device_of([Subscription(cls, where="a0 == 7")], catalog, keep=["a0"], late=1)
+
+    class LaterLong(cls):  # type: ignore[valid-type, misc]
+        a0: UInt8
+
+    catalog.register(LaterLong)
+    assert device.learn(answer_about(catalog, "LaterLong"))
+    assert device.receive([(catalog.etag(LaterLong), b"\x00\x07")])[0][:2] == (OK, (0,))
+
+
 def answer_about(catalog: Catalog, name: str) -> bytes:
     """The broker's answer to the question for the class of an event tag."""
     return CatalogIndex(catalog).answer(Question(1, 0, QuestionKind.CLASS, catalog.etag(name)))

@@ -313,7 +313,7 @@ bool road_learn(const uint8_t *answer, uint16_t size)
     }
     found.etag = etag;
     (void)road_code_wanted(&answer[2], code, found.wanted);
-    for (uint8_t i = 0U; (i < (uint8_t)sizeof found.required) && (i < count); i++) {
+    for (uint16_t i = 0U; (i < (uint16_t)sizeof found.required) && (i < count); i++) {
         found.required[i] = answer[code + 4U + i];
         found.declared[i] = answer[code + 4U + count + i];
     }
