@@ -24,7 +24,7 @@ from genus.model import (
 )
 from genus.model._types import int_range, metas
 from genus.targets.c._compiler import LONGEST, Member
-from genus.targets.c._condition import Condition, any_of_these, present, test
+from genus.targets.c._condition import ALWAYS, NEVER, Condition, any_of_these, present, test
 from genus.targets.c._intervals import Intervals, exact_intervals, float_intervals, merge
 from genus.targets.c._operands import Key, key_within, within
 
@@ -66,14 +66,16 @@ def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -
             continue
         for condition in _attribute_checks(f"{name_of(cls)}.{name}", own.type, members[name], annotations[own.name]):
             absent = [present(members[name].number, False)] if own.optional else []
-            yield any_of_these([*absent, condition])
+            found = any_of_these([*absent, condition])
+            if not found.always:
+                yield found
 
 
 def _attribute_checks(label: str, own: AttributeType, member: Member, annotation: object) -> Iterator[Condition]:
     if isinstance(own, ChoiceType) and isinstance(member.type, ChoiceType) and _has_fewer_choices(own, member.type):
         indexes = merge((member.type.values.index(value),) * 2 for value in own.values)
         code = within(f"e->{member.name}", "uint16_t", indexes, (0, len(member.type.values) - 1))
-        yield test(code or "true")
+        yield ALWAYS if code is None else test(code)
     for meta in metas(annotation):
         if is_bound(meta, member.type):
             yield from _meta_checks(label, member, meta)
@@ -96,12 +98,13 @@ def _meta_checks(label: str, member: Member, meta: msgspec.Meta) -> Iterator[Con
         case FloatType(bits):
             for op, limit in stated.items():
                 parts = float_intervals(op, float(limit), bits)
-                yield test(key_within(Key(f"genus_key{bits}(e->{member.name})", bits), parts) if parts else "false")
+                key = Key(f"genus_key{bits}(e->{member.name})", bits)
+                yield test(key_within(key, parts)) if parts else NEVER
         case TextType() | BytesType():
             counted = "genus_count_letters" if isinstance(member.type, TextType) else "genus_count_bytes"
             if meta.min_length:
                 code = f"({counted}(&e->{member.name}) >= {meta.min_length}U)"
-                yield test(code if meta.min_length <= LONGEST else "false")
+                yield test(code) if meta.min_length <= LONGEST else NEVER
             if meta.max_length is not None and meta.max_length < LONGEST:
                 yield test(f"({counted}(&e->{member.name}) <= {meta.max_length}U)")
     _refuse_others(label, member, meta)
@@ -117,8 +120,10 @@ def _refuse_others(label: str, member: Member, meta: msgspec.Meta) -> None:
 
 
 def _within_integer(member: Member, ctype: str, parts: Intervals, span: tuple[int, int]) -> Condition:
-    code = within(f"e->{member.name}", ctype, parts, span) if parts else "false"
-    return test(code or "true")
+    if not parts:
+        return NEVER
+    code = within(f"e->{member.name}", ctype, parts, span)
+    return ALWAYS if code is None else test(code)
 
 
 def _integer_limit(op: str, limit: float) -> int:

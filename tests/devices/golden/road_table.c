@@ -58,8 +58,7 @@ static bool keeps_bounds_loop(const road_loop *e)
 {
     switch (e->type) {
     case ROAD_TYPE_CONFIDENT_LOOP:
-        return (true)
-               && ((e->confidence <= 100));
+        return ((e->confidence <= 100));
     default:
         return true;
     }
