@@ -516,8 +516,8 @@ def code_width(program: Program) -> int:
     subscribed = max((code.bit_length() for code in code_types(program).values()), default=8)
     if subscribed > 64:
         raise DeviceError(
-            f"the code of a subscribed type has {subscribed} bits, and devices divide by 64 at most; subscribe to types "
-            "of smaller hierarchies"
+            f"the code of a subscribed type has {subscribed} bits, and devices divide by 64 at most; subscribe to "
+            "types of smaller hierarchies"
         )
     bits = max((subscribed, *(each.code.bit_length() for each in program.classes)))
     return next((width for width in (8, 16, 32) if width >= bits), 64)

@@ -109,13 +109,13 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         if harness:
             texts[f"{self.name}_fuzz.c"] = self.harness()
         for name, text in texts.items():
-            (target / name).write_text(text)
+            (target / name).write_text(text, encoding="utf-8", newline="\n")
         return [target / name for name in texts]
 
 
 def runtime_file(name: str) -> str:
     """The text of a file of the runtime."""
-    return resources.files("genus.devices").joinpath("runtime", name).read_text()
+    return resources.files("genus.devices").joinpath("runtime", name).read_text(encoding="utf-8")
 
 
 def generate(
