@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from genus.devices import Firmware
+from genus import Catalog, Event, Subscription
+from genus.devices import Firmware, generate
 
 from .compiled import harness_source
 from .random_system import RandomSystem
@@ -47,3 +48,18 @@ def test_the_estimate_of_flash_is_near(seed: int | None, codec: str, tmp_path: P
     firmware = road_firmware(codec=codec) if seed is None else make(RandomSystem(seed), codec).firmware
     flash = compiled_flash(firmware, tmp_path)
     assert flash / 1.5 < firmware.estimate.flash < flash * 1.5
+
+
+def test_variables_of_long_arithmetic_are_on_the_stack() -> None:
+    """Each step of 64 bits that may not fit has one of 8 bytes."""
+
+    class Sum(Event):
+        amount: int
+
+    catalog = Catalog()
+    catalog.register(Sum)
+    short, long = (
+        generate(catalog, {"a": Subscription(Sum, where=f"{' + '.join(['amount'] * count)} > 3")}).estimate.stack
+        for count in (1, 101)
+    )
+    assert long - short == 800

@@ -1,9 +1,11 @@
 """`generate`: what is written, what is refused and why, and that it compiles everywhere without a warning."""
 
+import math
 import re
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,8 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from genus import Event, Maybe, Subscription, UInt8
+from genus import Event, Kind, Maybe, Subscription, UInt8
+from genus.can import PayloadCodec
 from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
 from genus.catalog import Catalog
@@ -29,6 +32,7 @@ from .compiled import (
     STRICT,
     UNKNOWN_TYPE,
     Device,
+    build,
     device_of,
     frame_of,
     harness_source,
@@ -160,16 +164,92 @@ def test_choices_whose_names_collide_in_c_have_different_constants() -> None:
     assert [device.receive([frame_of(Panel(sign=sign), catalog)])[0][1] for sign in Sign] == [(0,), (1,), (2,), (3,)]
 
 
+def declare(name: str, *names: str) -> type[Event]:
+    """A class with these attributes, which may be absent."""
+    metaclass: Any = type(Event)
+    namespace = {"__annotations__": dict.fromkeys(names, UInt8 | None), "__module__": __name__}
+    made: type[Event] = metaclass(name, (Event,), namespace)
+    return made
+
+
+HEADERS = [
+    "NULL",
+    "INT8_MAX",
+    "PORTB",
+    "SREG",
+    "F",
+    "B0",
+    "EOF",
+    "errno",
+    "unix",
+    "typeof",
+    "near",
+    "uint8_t",
+    "genus_text",
+    "requires",
+    "concept",
+    "co_await",
+]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_names_of_attributes_may_be_macros_of_headers(compiler: str, tmp_path: Path) -> None:
+    """Those of <avr/io.h>, for one, are in capitals."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    cls = declare("Chip", *HEADERS)
+    catalog = Catalog()
+    catalog.register(cls)
+    where = " and ".join(f"{name} == 1" for name in HEADERS)
+    made = generate(catalog, {"a": Subscription(cls, where=where)}, publish=[cls])
+    files = [path for path in made.write(tmp_path) if path.suffix == (".h" if compiler == "g++" else ".c")]
+    flags = ["-std=c++20"] if compiler == "g++" else STRICT
+    for source in files:
+        command = [compiler, *flags, *COMPILERS[compiler], "-fsyntax-only", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[:3000]
+
+
 @needs_compiler
 @pytest.mark.parametrize("codec", ["table", "straight"])
-def test_a_choice_of_one_byte_is_not_read_from_a_long_count(codec: str) -> None:
-    """Python reads it as the byte 255, which no list of at most 255 choices has."""
-    catalog = road_catalog()
-    device = device_of([Subscription(road.Loop)], catalog, codec=codec)
-    etag, payload = frame_of(road.Loop(lane=1, category=road.Category.CAR), catalog)
-    assert payload.endswith(b"\x01\x01")
-    frames = [(etag, payload), (etag, payload[:-1] + b"\xff\x00\x01")]
-    assert [status for status, _, _ in device.receive(frames)] == [OK, MALFORMED]
+def test_names_of_types_and_handlers_may_be_those_of_what_is_generated(codec: Any) -> None:
+    """`Type.loop` and the type `Loop` have one macro, `Receive` and the function that receives one name, and so on."""
+    types = [
+        declare("Loop", "lane"),
+        declare("Type", "loop", "x"),
+        declare("X", "y"),
+        declare("Type_x", "y"),
+        declare("A", "b_c"),
+        declare("A_B", "x", "c"),
+        declare("Receive", "x"),
+        declare("Family", "x"),
+        declare("Deliver", "x"),
+        declare("Filters", "x"),
+        declare("Learn", "x"),
+        declare("Wanted", "bytes"),
+        declare("On_near", "x"),
+        declare("Loop_encode", "x"),
+    ]
+    catalog = Catalog()
+    catalog.register(*types)
+    numbered = ((f"s{number}", Subscription(cls)) for number, cls in enumerate(types))
+    asked = [("near", Subscription(Event)), ("near_x", Subscription(types[2])), *numbered]
+    device = Device(generate(catalog, asked, codec=codec, publish=types, late=2 if codec == "table" else 0))
+    for cls in types:
+        frame = frame_of(cls(), catalog)
+        wanted = tuple(number for number, (_, each) in enumerate(asked) if each.matches(cls()))
+        assert device.receive([frame])[0] == (OK, wanted, frame[1])
+
+
+def test_a_harness_for_fuzzers_reads_attributes_whose_names_differ_in_case_only() -> None:
+    cls = declare("Cased", "speed", "Speed")
+    catalog = Catalog()
+    catalog.register(cls)
+    made = generate(catalog, {"a": Subscription(cls)})
+    for member in made._program.families["Cased"].layout.held:
+        name, number = member.name, member.number
+        read = f"if (genus_has(event->present, {number}U)) {{\n        sink = (uint8_t)event->{name};"
+        assert read in made.harness() or name in ("source", "place")
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -203,7 +283,38 @@ def test_what_is_wrong_is_refused_with_the_reason() -> None:
     assert "Roadside has no event tag" in refusal(publish=["Roadside"])
     assert "is no prefix for C" in refusal("a: Loop", name="Road")
     assert "is no prefix for C" in refusal("a: Loop", name="2nd")
+    for name in ("genus", "genus_event", "string", "receive", "late"):
+        assert "cannot be the prefix: the runtime, or a header of C, has that name" in refusal("a: Loop", name=name)
     assert "late is 99" in refusal("a: Loop", late=99)
+
+
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+def test_subscriptions_that_match_nothing_are_refused() -> None:
+    class Nowhere(Kind): ...
+
+    catalog = road_catalog()
+    catalog.register(Nowhere)
+    for asked in (Subscription(Nowhere), Subscription(road.Loop, where="lane is absent and lane > 3")):
+        for codec in ("table", "straight"):
+            with pytest.raises(DeviceError, match="no subscription can match an event of a type that has an event tag"):
+                generate(catalog, {"a": asked}, codec=codec, publish=[road.Lamp])
+
+
+def many_types(count: int) -> Catalog:
+    metaclass: Any = type(Event)
+    root = metaclass("Numbered", (Event,), {"__annotations__": {"level": UInt8}, "__module__": __name__})
+    others = [metaclass(f"Numbered{number}", (root,), {"__module__": __name__}) for number in range(1, count)]
+    catalog = Catalog()
+    catalog.register(root, *others)
+    return catalog
+
+
+def test_types_and_late_ones_have_numbers_of_a_byte() -> None:
+    catalog = many_types(250)
+    asked = {"a": Subscription(catalog.declare("Numbered"))}
+    assert generate(catalog, asked, late=5)
+    with pytest.raises(DeviceError, match="250 types and 6 that are learnt are more than 255"):
+        generate(catalog, asked, late=6)
 
 
 def test_a_bound_that_a_device_cannot_check_is_refused() -> None:
@@ -254,6 +365,87 @@ def test_attributes_that_are_not_kept_are_checked_and_skipped(codec: str) -> Non
 
 
 @needs_compiler
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_bounds_are_checked_though_their_attributes_are_not_kept(codec: str) -> None:
+    """Also where another family has the same name without a bound, and where the class has fewer choices."""
+
+    class Valve(Event):
+        level: Annotated[int, msgspec.Meta(ge=0, le=255)]
+        category: road.Category
+        number: UInt8
+
+    class Gauge(Event):
+        level: UInt8
+        number: UInt8
+
+    catalog = Catalog()
+    catalog.register(Valve, Gauge)
+    grown = Catalog.parse(catalog.text().replace('"motorcycle"]', '"motorcycle", "tram"]'))
+    asked = [Subscription(Valve), Subscription(Gauge)]
+    device = device_of(asked, grown, keep=["number"], codec=codec)
+    python = PayloadCodec.of(Valve, grown.vector(Valve))
+    payloads = [bytes.fromhex(f"00 {level:016x} {choice:02x} 07") for level in (255, 256) for choice in (2, 3)]
+    statuses = [status for status, _, _ in device.receive((grown.etag(Valve), payload) for payload in payloads)]
+    assert statuses == [OK, MALFORMED, MALFORMED, MALFORMED]
+    assert [isinstance(python.decode(0, payload), Event) for payload in payloads] == [True, False, False, False]
+
+
+@needs_compiler
+def test_notes_that_only_describe_are_no_bounds() -> None:
+    class Door(Event):
+        open: Annotated[bool, msgspec.Meta(description="whether it is open")]
+        category: Annotated[road.Category, msgspec.Meta(title="category")]
+        since: Annotated[timedelta, msgspec.Meta(examples=[1])]
+
+    catalog = Catalog()
+    catalog.register(Door)
+    device = device_of([Subscription(Door)], catalog)
+    event = Door(open=True, category=road.Category.CAR, since=timedelta(seconds=1))
+    assert device.receive([frame_of(event, catalog)])[0][0] == OK
+    assert "keeps_bounds" not in device.firmware.source
+
+
+@needs_compiler
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("lane == lane", True),
+        ("on == on", True),
+        ("ratio == ratio", False),
+        ("lane * lane - lane == lane * lane - lane", True),
+        ("lane + number == number + lane", True),
+        ("text >= text", True),
+    ],
+)
+def test_a_value_that_is_compared_with_itself_gives_no_warning(
+    where: str, expected: bool, compiler: str, tmp_path: Path
+) -> None:
+    class Twin(Event):
+        lane: Maybe[UInt8] = None
+        number: Maybe[UInt8] = None
+        on: Maybe[bool] = None
+        ratio: Maybe[float] = None
+        text: Maybe[str] = None
+
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    catalog = Catalog()
+    catalog.register(Twin)
+    asked = Subscription(Twin, where=where)
+    made = generate(catalog, {"s0": asked, "s1": Subscription(Twin)})
+    build(made, tmp_path, "-shared", "-fPIC", compiler=compiler)
+    event = Twin(lane=3, number=4, on=True, ratio=math.nan, text="x")
+    assert asked.matches(event) is expected
+    assert (0 in Device(made).receive([frame_of(event, catalog)])[0][1]) is expected
+
+
+def test_a_constant_that_is_longer_than_any_text_is_refused() -> None:
+    message = refusal(f"a: Loop where place == '{'x' * 70_000}'")
+    assert "a text of a device has at most 65535 bytes, but its constant 70000" in message
+
+
+@needs_compiler
 def test_a_code_tells_which_subscriptions_want_a_type() -> None:
     """For media that carry codes: the same as conformance, for every type of the catalog and for codes below."""
     device, catalog = Device(road_firmware()), road_catalog()
@@ -267,6 +459,41 @@ def test_a_code_tells_which_subscriptions_want_a_type() -> None:
     assert device.code_wanted(encode_code(below)) == (0, 2)
     for damaged in (b"", b"\x00", b"\x02\x01", b"\x01\x00", b"\x02\x00\x0c"):
         assert device.code_wanted(damaged) == ()
+
+
+@needs_compiler
+def test_codes_of_more_than_64_bits_are_tested_below_subscribed_types() -> None:
+    metaclass: Any = type(Event)
+    types: list[type[Event]] = [declare("Deep", "level")]
+    for number in range(70):
+        types += [metaclass(f"Deep{number}{side}", (types[-1],), {"__module__": __name__}) for side in "ab"]
+    catalog = Catalog()
+    catalog.register(*types)
+    widths = {catalog.code(cls).bit_length(): cls for cls in types}
+    assert max(widths) > 64
+    for width in (8, 16, 33, max(bits for bits in widths if bits <= 64)):
+        asked = Subscription(widths[max(bits for bits in widths if bits <= width)])
+        device = device_of([asked], catalog)
+        for cls in types:
+            assert device.code_wanted(encode_code(catalog.code(cls))) == ((0,) if asked.accepts(cls) else ())
+    with pytest.raises(DeviceError, match=f"the code of a subscribed type has {max(widths)} bits"):
+        generate(catalog, {"a": Subscription(widths[max(widths)])})
+
+
+@needs_compiler
+def test_the_longest_vector_can_be_learnt() -> None:
+    """What a late class requires is noted for all 2048 attributes, so that its header is read right."""
+    cls = declare("Long", *(f"a{number}" for number in range(2043)))
+    catalog = Catalog()
+    catalog.register(cls)
+    device = device_of([Subscription(cls, where="a0 == 7")], catalog, keep=["a0"], late=1)
+
+    class LaterLong(cls):  # type: ignore[valid-type, misc]
+        a0: UInt8
+
+    catalog.register(LaterLong)
+    assert device.learn(answer_about(catalog, "LaterLong"))
+    assert device.receive([(catalog.etag(LaterLong), b"\x00\x07")])[0][:2] == (OK, (0,))
 
 
 def answer_about(catalog: Catalog, name: str) -> bytes:
@@ -335,6 +562,16 @@ def test_the_command_writes_what_generate_makes(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "road.h, road.c, genus_port.h" in done.stderr
     assert (folder / "firmware" / "road.h").read_text() == road_firmware().header
+    assert (folder / "firmware" / "road.c").read_text() == road_firmware().source, "with the bounds of the classes"
+
+
+def test_the_command_refuses_classes_that_do_not_fit_the_catalog(folder: Path) -> None:
+    """Their bounds would be lost."""
+    text = (folder / "road.py").read_text()
+    (folder / "road.py").write_text(text.replace("on: bool", "on: bool\n    watts: Maybe[UInt8] = None"))
+    done = run_command("c", "generate", "road.json", "device.txt", "-o", "firmware", "-t", "road.py")
+    assert done.returncode == 1
+    assert "Lamp does not fit road.json; register it with `genus catalog register` first" in done.stderr
 
 
 def test_the_command_explains(folder: Path) -> None:

@@ -1,8 +1,11 @@
 """Generated C against the oracle: random systems of types, every payload that Python writes, and damaged ones."""
 
+from enum import Enum
+from typing import Any
+
 import pytest
 
-from genus import Event
+from genus import Catalog, Event, Subscription, UInt8
 from genus.model import OpaqueType, attributes
 
 from .compiled import MALFORMED, NOT_WANTED, OK, UNKNOWN_TYPE, Device, codec_of, device_of, frame_of, needs_compiler
@@ -87,6 +90,24 @@ def test_a_device_gives_the_answer_of_the_oracle_in_a_million_cases(block: int, 
         vectors += check_events(device, system, system.events(1000))
         vectors += check_damaged(device, system, system.events(5000))
     assert vectors > 100_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("count", [3, 254, 255, 256, 300])
+def test_an_index_has_as_many_bytes_as_python_reads(count: int, codec: str) -> None:
+    """One in a list of up to 255 choices, also if three would give a valid index; else one or three."""
+    metaclass: Any = type(Event)
+    many = Enum("many", {f"V{number}": f"v{number}" for number in range(count)})  # type: ignore[misc]
+    namespace = {"__annotations__": {"choice": many, "level": UInt8}, "__module__": __name__}
+    cls = metaclass(f"Choosing{count}", (Event,), namespace)
+    catalog = Catalog()
+    catalog.register(cls)
+    device, python = device_of([Subscription(cls)], catalog, codec=codec), codec_of(cls, catalog)
+    indexes = ("00", "fd", "fe", "ff", "ff 00", "ff 00 01", "ff 00 ff", "ff 01 00", "ff ff ff")
+    payloads = [b"\0" + bytes.fromhex(index) + tail for index in indexes for tail in (b"", b"\x05")]
+    found = device.receive((catalog.etag(cls), payload) for payload in payloads)
+    for payload, (status, _, _) in zip(payloads, found, strict=True):
+        assert (status == OK) is isinstance(python.decode(0, payload), Event), payload.hex(" ")
 
 
 def test_every_truncation_of_every_frame_is_refused_or_read_as_python_reads_it() -> None:

@@ -4,13 +4,17 @@ import shutil
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from genus.devices import Firmware
+from genus import Subscription
+from genus.devices import Firmware, generate
 
-from .compiled import STRICT, frame_of, harness_source, needs_compiler, require_compiler
+from . import road
+from .compiled import MALFORMED, OK, STRICT, frame_of, harness_source, needs_compiler, require_compiler
 from .random_system import RandomSystem
+from .test_generate import road_catalog
 from .test_generated_code import make
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
@@ -74,6 +78,39 @@ def test_a_million_damaged_payloads_are_read_within_their_bytes(seed: int, codec
     """A million with each codec."""
     system = RandomSystem(3000 + seed)
     feed(build_program(make(system, codec).firmware, tmp_path), system, 100_000)
+
+
+EMPTY = """
+#include <stdio.h>
+
+int main(void) {
+    uint16_t etag = 0U;
+    uint8_t payload[8];
+    road_loop event = {.type = ROAD_TYPE_LOOP, .lane = 2U}; /* its place is a text without bytes */
+    genus_set(event.present, ROAD_LOOP_PLACE);
+    const uint16_t size = road_loop_encode(&event, 0U, payload, (uint16_t)sizeof payload, &etag);
+    printf("%u %u %u", (unsigned)size, (unsigned)road_receive(etag, payload, size),
+           (unsigned)road_receive(etag, NULL, 0U));
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("codec", ["table", "straight"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_empty_texts_and_payloads_may_be_null(compiler: str, codec: Any, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    catalog = road_catalog()
+    made = generate(catalog, {"all": Subscription(road.Loop)}, name="road", publish=[road.Loop], codec=codec)
+    sources = [str(path) for path in made.write(tmp_path) if path.suffix == ".c"]
+    handler = '#include "road.h"\nvoid road_on_all(const road_loop *event) { (void)event; }\n'
+    (tmp_path / "main.c").write_text(handler + EMPTY)
+    program = tmp_path / "program"
+    flags = ["-std=c99", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([compiler, *flags, *sources, str(tmp_path / "main.c"), "-o", str(program)], check=True)
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"3 {OK} {MALFORMED}", "")
 
 
 def fuzz(firmware: Firmware, folder: Path, seconds: int) -> str:

@@ -173,12 +173,15 @@ def test_a_sized_integer_may_have_narrower_bounds() -> None:
     class Gauge(Event):
         percent: Annotated[UInt8, msgspec.Meta(le=100)]
         level: Maybe[Annotated[Int16, msgspec.Meta(gt=-3, multiple_of=2), Unit("m")]] = None
+        step: Maybe[Annotated[UInt8, msgspec.Meta(multiple_of=4), msgspec.Meta(multiple_of=6)]] = None
 
-    for good in (Gauge(percent=0), Gauge(percent=100, level=-2), Gauge(percent=1, level=32766)):
+    for good in (Gauge(percent=0, step=24), Gauge(percent=100, level=-2), Gauge(percent=1, level=32766)):
         check(good)
         assert msgspec.json.decode(msgspec.json.encode(good), type=Gauge) == good
-    for wrong in (Gauge(percent=101), Gauge(percent=-1), Gauge(percent=1, level=-4), Gauge(percent=1, level=3)):
-        with pytest.raises(EventError, match=r"Gauge\.(percent|level) is"):
+    wrong_levels = (Gauge(percent=1, level=-4), Gauge(percent=1, level=3))
+    wrong_steps = (Gauge(percent=1, step=4), Gauge(percent=1, step=6))
+    for wrong in (Gauge(percent=101), Gauge(percent=-1), *wrong_levels, *wrong_steps):
+        with pytest.raises(EventError, match=r"Gauge\.(percent|level|step) is"):
             check(wrong)
         with pytest.raises(msgspec.ValidationError):
             msgspec.json.decode(msgspec.json.encode(wrong), type=Gauge)

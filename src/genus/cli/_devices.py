@@ -1,6 +1,6 @@
 """`genus c`: C for micro-controllers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -87,8 +87,9 @@ def generate_command(
     from genus.devices import generate
 
     known = Catalog.load(catalog)
-    declared = [known.declare(each) for each in known.types]
-    classes = [*load_all(types), *declared] if types else declared
+    loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
+    classes = [known.declare(each) for each in known.types]
+    _check_loaded(loaded, classes, catalog)
     asked = (
         []
         if subscriptions is None
@@ -115,6 +116,17 @@ def _prefix(catalog: Path) -> str:
     """A prefix for C of the name of a file."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in catalog.stem.lower())
     return plain if plain and not plain[0].isdigit() else f"device_{plain}"
+
+
+def _check_loaded(loaded: Iterable[type], classes: Collection[type], catalog: Path) -> None:
+    """Raise DeviceError if a loaded class is another one than the catalog has: its bounds would not be checked."""
+    from genus.errors import DeviceError
+    from genus.model import name_of
+
+    names = {name_of(cls) for cls in classes}
+    for cls in loaded:
+        if name_of(cls) in names and cls not in classes:
+            raise DeviceError(f"{name_of(cls)} does not fit {catalog}; register it with `genus catalog register` first")
 
 
 def _published(name: str, classes: Sequence[type]) -> type | str:

@@ -1,7 +1,7 @@
 """The bounds that classes declare for their attributes, as conditions in C: events that violate one are refused."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from genus.can._wire.values import is_implied
 from genus.errors import DeviceError
 from genus.model import (
+    AttributeType,
     BytesType,
     ChoiceType,
     Event,
@@ -16,27 +17,44 @@ from genus.model import (
     IntType,
     OpaqueType,
     TextType,
+    TimeType,
     Vector,
     attributes,
     name_of,
 )
 from genus.model._types import int_range, metas
-from genus.targets.c._compiler import Member
-from genus.targets.c._condition import Condition, any_of_these, present, test
+from genus.targets.c._compiler import LONGEST, Member
+from genus.targets.c._condition import ALWAYS, NEVER, Condition, any_of_these, present, test
 from genus.targets.c._intervals import Intervals, exact_intervals, float_intervals, merge
 from genus.targets.c._operands import Key, key_within, within
 
 
-def bounded_attributes(classes: Iterable[type[Event]]) -> set[str]:
-    """The names of attributes with bounds in some class: they are kept to be checked."""
-    notes = ((field.name, field.type) for cls in classes for field in msgspec.structs.fields(cls))
-    own = {(attribute.name): attribute.type for cls in classes for attribute in attributes(cls)}
+def bounded_attributes(cls: type[Event], vector: Vector) -> set[str]:
+    """The attributes, by their names in the vector, that a class bounds: they are kept to be checked."""
+    notes = {field.name: field.type for field in msgspec.structs.fields(cls)}
     return {
-        name for name, note in notes if name in own and any(not is_implied(meta, own[name]) for meta in metas(note))
+        name
+        for name, own in vector.pair(attributes(cls)).items()
+        if _has_fewer_choices(own.type, vector.find(name).type)
+        or any(is_bound(meta, vector.find(name).type) for meta in metas(notes[own.name]))
     }
 
 
+def is_bound(meta: msgspec.Meta, type_: AttributeType) -> bool:
+    """Whether a device must test a note of an annotation: not of what it does not read, nor what describes only."""
+    if isinstance(type_, OpaqueType) or is_implied(meta, type_):
+        return False
+    stated = (meta.ge, meta.gt, meta.le, meta.lt, meta.multiple_of, meta.pattern, meta.min_length, meta.max_length)
+    is_zone = meta.tz is not None and not (isinstance(type_, TimeType) and meta.tz)
+    return is_zone or any(each is not None for each in stated)
+
+
+def _has_fewer_choices(own: AttributeType, agreed: AttributeType) -> bool:
+    return isinstance(own, ChoiceType) and isinstance(agreed, ChoiceType) and set(own.values) != set(agreed.values)
+
+
 def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -> Iterator[Condition]:
+    """What the bounds of a class demand of its events, a condition for each; DeviceError for one that has no test."""
     if "__post_init__" in {name for base in cls.__mro__ for name in vars(base)}:
         raise DeviceError(
             f"{name_of(cls)} has a __post_init__, which a device cannot run; generate from the catalog alone"
@@ -48,20 +66,18 @@ def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -
             continue
         for condition in _attribute_checks(f"{name_of(cls)}.{name}", own.type, members[name], annotations[own.name]):
             absent = [present(members[name].number, False)] if own.optional else []
-            yield any_of_these([*absent, condition])
+            found = any_of_these([*absent, condition])
+            if not found.always:
+                yield found
 
 
-def _attribute_checks(label: str, own: object, member: Member, annotation: object) -> Iterator[Condition]:
-    if (
-        isinstance(member.type, ChoiceType)
-        and isinstance(own, ChoiceType)
-        and set(own.values) != set(member.type.values)
-    ):
+def _attribute_checks(label: str, own: AttributeType, member: Member, annotation: object) -> Iterator[Condition]:
+    if isinstance(own, ChoiceType) and isinstance(member.type, ChoiceType) and _has_fewer_choices(own, member.type):
         indexes = merge((member.type.values.index(value),) * 2 for value in own.values)
         code = within(f"e->{member.name}", "uint16_t", indexes, (0, len(member.type.values) - 1))
-        yield test(code or "true")
+        yield ALWAYS if code is None else test(code)
     for meta in metas(annotation):
-        if not is_implied(meta, member.type):
+        if is_bound(meta, member.type):
             yield from _meta_checks(label, member, meta)
 
 
@@ -82,12 +98,14 @@ def _meta_checks(label: str, member: Member, meta: msgspec.Meta) -> Iterator[Con
         case FloatType(bits):
             for op, limit in stated.items():
                 parts = float_intervals(op, float(limit), bits)
-                yield test(key_within(Key(f"genus_key{bits}(e->{member.name})", bits), parts) if parts else "false")
+                key = Key(f"genus_key{bits}(e->{member.name})", bits)
+                yield test(key_within(key, parts)) if parts else NEVER
         case TextType() | BytesType():
             counted = "genus_count_letters" if isinstance(member.type, TextType) else "genus_count_bytes"
             if meta.min_length:
-                yield test(f"({counted}(&e->{member.name}) >= {meta.min_length}U)")
-            if meta.max_length is not None and meta.max_length < 0xFFFF:
+                code = f"({counted}(&e->{member.name}) >= {meta.min_length}U)"
+                yield test(code) if meta.min_length <= LONGEST else NEVER
+            if meta.max_length is not None and meta.max_length < LONGEST:
                 yield test(f"({counted}(&e->{member.name}) <= {meta.max_length}U)")
     _refuse_others(label, member, meta)
 
@@ -102,8 +120,10 @@ def _refuse_others(label: str, member: Member, meta: msgspec.Meta) -> None:
 
 
 def _within_integer(member: Member, ctype: str, parts: Intervals, span: tuple[int, int]) -> Condition:
-    code = within(f"e->{member.name}", ctype, parts, span) if parts else "false"
-    return test(code or "true")
+    if not parts:
+        return NEVER
+    code = within(f"e->{member.name}", ctype, parts, span)
+    return ALWAYS if code is None else test(code)
 
 
 def _integer_limit(op: str, limit: float) -> int:

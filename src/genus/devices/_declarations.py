@@ -1,12 +1,12 @@
 """The header that is generated for a device: types, events, handlers and functions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from genus.devices._layout import DeviceClass, DeviceFamily
 from genus.devices._program import Handler, Program
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
-from genus.targets.c._names import c_name, distinct
+from genus.targets.c._names import distinct, identifier
 
 WIDTH = 100
 
@@ -20,7 +20,7 @@ def write_header(program: Program) -> str:
         '#include "genus_event.h"',
         '#ifdef __cplusplus\nextern "C" {\n#endif',
         _type_numbers(program),
-        *(_family(program, family) for family in program.families.values()),
+        *_families(program),
         *_handlers(program),
         *_functions(program),
         "#ifdef __cplusplus\n}\n#endif",
@@ -77,13 +77,29 @@ def _type_numbers(program: Program) -> str:
     return "/* The types of this device, for the member `type` of events. */\nenum {\n" + ",\n".join(numbers) + "\n};"
 
 
-def _family(program: Program, family: DeviceFamily) -> str:
+def _families(program: Program) -> Iterator[str]:
+    """The attributes and the struct of each family; no macro has the name of another, or of a type."""
+    taken = {f"{program.prefix}_{name}" for name in ("H", "FILTERS", "WANTED_BYTES", "LATE")}
+    taken |= {program.type_name(each) for each in program.classes}
+    for family in program.families.values():
+        macros = list(_macros(program, family))
+        names = distinct((name for name, _ in macros), taken)
+        taken.update(names)
+        yield _family(program, family, [(name, number) for name, (_, number) in zip(names, macros, strict=True)])
+
+
+def _macros(program: Program, family: DeviceFamily) -> Iterator[tuple[str, int]]:
+    """The constants of attributes, with the numbers of their presence bits, and of choices, with their indexes."""
+    prefix = f"{program.prefix}_{family.label.upper()}"
+    for member in family.layout.members.values():
+        yield f"{prefix}_{member.name.upper()}", member.number
+    yield from _choices(prefix, family)
+
+
+def _family(program: Program, family: DeviceFamily, macros: Iterable[tuple[str, int]]) -> str:
     prefix = f"{program.prefix}_{family.label.upper()}"
     members = family.layout.members
-    macros = [(f"{prefix}_{member.name.upper()}", member.number) for member in members.values()]
-    macros += _choices(prefix, family)
-    names = distinct([name for name, _ in macros])
-    numbers = [f"#define {name} {number}U" for name, (_, number) in zip(names, macros, strict=True)]
+    numbers = [f"#define {name} {number}U" for name, number in macros]
     texts = {each.name: each.unit for each in family.layout.vector}
     held = [
         f"    {c_type(member.type)} {member.name}; {comment(_member_text(member.type, texts[name]))}"
@@ -109,7 +125,7 @@ def _choices(prefix: str, family: DeviceFamily) -> Iterator[tuple[str, int]]:
     """The constants of choices, with their indexes."""
     for member in family.layout.members.values():
         if isinstance(member.type, ChoiceType):
-            names = distinct([c_name(str(value)).upper() for value in member.type.values])
+            names = distinct([identifier(str(value)).upper() for value in member.type.values])
             for index, name in enumerate(names):
                 yield f"{prefix}_{member.name.upper()}_{name.lstrip('_') or '_'}", index
 

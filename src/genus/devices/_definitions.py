@@ -284,6 +284,9 @@ def _receive(program: Program) -> str:
             f"    if ({_none_wanted(program.wanted_bytes)}) {{",
             "        return GENUS_NOT_WANTED;",
             "    }",
+            "    if (size == 0U) {",
+            "        return GENUS_MALFORMED; /* `payload` may be NULL */",
+            "    }",
             *_family_switch(program, families),
             "}",
         ]
@@ -457,7 +460,7 @@ def _learn(program: Program) -> str:
 
 def _copy_masks() -> list[str]:
     return [
-        "    for (uint8_t i = 0U; (i < (uint8_t)sizeof found.required) && (i < count); i++) {",
+        "    for (uint16_t i = 0U; (i < (uint16_t)sizeof found.required) && (i < count); i++) {",
         "        found.required[i] = answer[code + 4U + i];",
         "        found.declared[i] = answer[code + 4U + count + i];",
         "    }",
@@ -506,15 +509,18 @@ def code_types(program: Program) -> dict[str, int]:
 
 
 def code_width(program: Program) -> int:
-    """The bits of the narrowest word that holds the codes of all types; DeviceError if 64 are not enough."""
-    bits = max(
-        (code.bit_length() for code in [*code_types(program).values(), *(c.code for c in program.classes)]), default=8
-    )
-    if bits > 64:
+    """The bits of the word for the codes of subscribed types: 64 at most, else DeviceError.
+
+    If it can, it also holds the codes of all types of the device; longer ones are tested by bytes.
+    """
+    subscribed = max((code.bit_length() for code in code_types(program).values()), default=8)
+    if subscribed > 64:
         raise DeviceError(
-            f"a code has {bits} bits, and devices test 64 at most; subscribe to types of smaller hierarchies"
+            f"the code of a subscribed type has {subscribed} bits, and devices divide by 64 at most; subscribe to "
+            "types of smaller hierarchies"
         )
-    return next(width for width in (8, 16, 32, 64) if width >= bits)
+    bits = max((subscribed, *(each.code.bit_length() for each in program.classes)))
+    return next((width for width in (8, 16, 32) if width >= bits), 64)
 
 
 def _divisors(program: Program) -> str:

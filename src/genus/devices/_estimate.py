@@ -44,15 +44,13 @@ def estimate(program: Program, source: str) -> Estimate:
     tables = _tables(program)
     flash = tables + tests + bounds + dispatch + _statements(source) + runtime_flash(source)
     late = program.late * (4 + 2 * program.mask_bytes + program.wanted_bytes)
-    stack = max((_event_size(program, name) for name in program.families), default=0)
+    stack = max((_event_size(program, name) + _variables(program, name) for name in program.families), default=0)
     return Estimate(flash, tables, late + 5 * sum(map(program.needs_table, program.families.values())), stack)
 
 
 def _statements(source: str) -> int:
     """The bytes of straight code, and of functions that learn and encode."""
-    functions = re.findall(
-        r"^(?:static )?\w+ (?:decode_type_|\w+_learn|\w+_encode)[^;{]*\{(.*?)^\}", source, re.M | re.S
-    )
+    functions = re.findall(r"^(?:static )?\w+ (?:read_type_|\w+_learn|\w+_encode)[^;{]*\{(.*?)^\}", source, re.M | re.S)
     return _STATEMENT * sum(len(re.findall(r"[;{]$", body, re.M)) for body in functions)
 
 
@@ -66,6 +64,12 @@ def _tables(program: Program) -> int:
 def _event_size(program: Program, family: str) -> int:
     layout = program.families[family].layout
     return 1 + layout.presence_bytes + sum(map(_member_size, layout.held))
+
+
+def _variables(program: Program, family: str) -> int:
+    """The bytes of the variables that the tests of a family's events share."""
+    tests = [handler.test(family) for handler in program.handlers]
+    return max((8 * len(each.variables) for each in tests if each is not None), default=0)
 
 
 def _member_size(member: Member) -> int:

@@ -24,7 +24,7 @@ def write_harness(program: Program) -> str:
 def _reader(program: Program, family: DeviceFamily) -> str:
     """A function that reads each byte of an event's texts, and encodes the event again where it can be published."""
     event = f"{program.name}_{family.label}"
-    lines = list(_reads(program, family))
+    lines = list(_reads(family))
     again = family in program.published_families
     encode = [
         "    static uint8_t payload[1024];",
@@ -39,11 +39,10 @@ def _reader(program: Program, family: DeviceFamily) -> str:
     )
 
 
-def _reads(program: Program, family: DeviceFamily) -> Iterator[str]:
+def _reads(family: DeviceFamily) -> Iterator[str]:
     yield "    sink = event->type;"
     for member in family.layout.held:
-        number = f"{program.prefix}_{family.label.upper()}_{member.name.upper()}"
-        yield f"    if (genus_has(event->present, {number})) {{"
+        yield f"    if (genus_has(event->present, {member.number}U)) {{"
         if isinstance(member.type, TextType | BytesType):
             yield f"        for (uint16_t i = 0U; i < event->{member.name}.size; i++) {{"
             yield f"            sink = event->{member.name}.bytes[i];"

@@ -20,6 +20,8 @@ LONGEST_VECTOR = 2048
 """The most attributes of a family's vector: its bytes are counted in one."""
 MOST_TYPES = 250
 """The most classes of a device: their numbers have one byte, with room for late ones."""
+MOST_NUMBERS = 255
+"""The most classes with late ones; the last number means that a type is not known."""
 
 
 class DeviceClass(msgspec.Struct, frozen=True):
@@ -70,6 +72,22 @@ class DeviceFamily(msgspec.Struct, frozen=True):
         return len(self.tagged) - 1 - self.tagged.index(attribute) if attribute in self.tagged else None
 
 
+_USED_LABELS = frozenset(
+    ["receive", "filters", "learn", "forget", "code_wanted", "deliver", "decode", "keeps_bounds", "read_type"]
+)
+"""What generated functions are called: with the prefix of the program, or before the label of a family."""
+
+
+def family_label(name: str) -> str:
+    """The name of a family in C, which is not that of a function.
+
+    >>> family_label("ConfidentLoop"), family_label("Receive"), family_label("Loop_encode")
+    ('confident_loop', 'receive_', 'loop_encode_')
+    """
+    label = snake_case(name)
+    return f"{label}_" if label in _USED_LABELS or label.endswith("_encode") else label
+
+
 def choose_types(
     wanted: Mapping[str, Collection[str]], published: Sequence[str], catalog: Catalog
 ) -> tuple[list[str], list[str]]:
@@ -92,7 +110,7 @@ def choose_types(
 
 
 def make_families(
-    types: Iterable[str],
+    types: Sequence[str],
     catalog: Catalog,
     subscriptions: Iterable[Subscription],
     classes: Mapping[str, type[Event]],
@@ -100,17 +118,17 @@ def make_families(
 ) -> dict[str, DeviceFamily]:
     """The families of some types; DeviceError if `keep` has a name that none of them has, or one keeps too much."""
     names = list(dict.fromkeys(catalog.vector(name).scope for name in types))
-    labels = distinct([snake_case(name) for name in names])
+    labels = distinct([family_label(name) for name in names])
     tested = {name for subscription in subscriptions for name in tested_attributes(subscription)}
     unknown = set(keep or ()) - {each.name for name in names for each in catalog.vector(name)}
     if unknown:
         known = sorted({each.name for name in names for each in catalog.vector(name)})
         raise DeviceError(f"cannot keep {', '.join(sorted(unknown))}: the families have {', '.join(known)}")
-    bounded = bounded_attributes(classes.values())
     found = {}
     for name, label in zip(names, labels, strict=True):
         vector = catalog.vector(name)
-        kept = None if keep is None else {*keep, *(bounded & {each.name for each in vector})}
+        bounded = (bounded_attributes(classes[each], vector) for each in types if catalog.vector(each).scope == name)
+        kept = None if keep is None else set(keep).union(*bounded)
         layout = EventLayout.of(vector, kept)
         if len(vector) > LONGEST_VECTOR:
             raise DeviceError(

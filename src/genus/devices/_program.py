@@ -11,10 +11,10 @@ from genus.targets.can import Pair
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """A subscription of the device: its number, the name of its handler in C, and what it became."""
+    """A subscription of the device: its number, the names of its handlers in C by family, and what it became."""
 
     number: int
-    label: str
+    functions: Mapping[str, str]
     filter: CFilter
     codes: Mapping[str, int]
     """The codes of the types it asks for, by their names."""
@@ -83,8 +83,7 @@ class Program(msgspec.Struct, frozen=True, eq=False):
 
     def handler_name(self, handler: Handler, family: DeviceFamily) -> str:
         """The function that the program defines for a subscription and a family."""
-        base = f"{self.name}_on_{handler.label}"
-        return base if len(self.families_of(handler)) == 1 else f"{base}_{family.label}"
+        return handler.functions[family.name]
 
     def wanted(self, cls: DeviceClass) -> bytes:
         """The subscriptions that may match events of a class, the first in the lowest bit."""

@@ -1,4 +1,7 @@
-"""Straight code: functions that read payloads without tables, one for all classes with the same attributes."""
+"""Straight code: functions that read payloads without tables, one for all classes with the same attributes.
+
+Payloads are not empty.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -36,7 +39,7 @@ def _choose(program: Program, family: DeviceFamily, alike: Sequence[Sequence[Dev
         for classes in alike
         for line in (
             *(f"    case {program.type_name(each)}:" for each in classes),
-            f"        return decode_type_{classes[0].label}(e, etag, payload, size);",
+            f"        return read_type_{classes[0].label}(e, etag, payload, size);",
         )
     ]
     return "\n".join(
@@ -72,7 +75,7 @@ def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
     used = {field.byte for field in cls.fields if not field.required}
     return "\n".join(
         [
-            _signature(program, family, f"decode_type_{cls.label}"),
+            _signature(program, family, f"read_type_{cls.label}"),
             "{",
             "    const uint8_t *end = payload + size;",
             "    const uint8_t *at = payload + 1;",
@@ -84,9 +87,6 @@ def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
             "    (void)count;",
             *([] if any(field.mask and field.byte is None for field in cls.fields) else ["    (void)etag;"]),
             *_required_presence(family, parts),
-            "    if (size == 0U) {",
-            "        return false;",
-            "    }",
             "    b0 = payload[0];",
             *([] if used & set(range(last + 1)) else ["    (void)b0;"]),
             *_header(last),

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -322,7 +323,8 @@ def with_one_bound(annotation: object) -> object:
         return annotation
     lows = [each for each in (_low(meta) for meta in bounds) if each is not None]
     highs = [each for each in (_high(meta) for meta in bounds) if each is not None]
-    multiple = next((meta.multiple_of for meta in bounds if meta.multiple_of is not None), None)
+    multiples: list[Any] = [meta.multiple_of for meta in bounds if meta.multiple_of is not None]
+    multiple = reduce(math.lcm, multiples) if multiples else None
     merged = msgspec.Meta(ge=max(lows, default=None), le=min(highs, default=None), multiple_of=multiple)
     others = tuple(note for note in notes if not isinstance(note, msgspec.Meta))
     found: Any = Annotated[(int, *others, merged)]

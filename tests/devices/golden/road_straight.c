@@ -46,8 +46,7 @@ static bool keeps_bounds_loop(const road_loop *e)
 {
     switch (e->type) {
     case ROAD_TYPE_CONFIDENT_LOOP:
-        return (true)
-               && ((e->confidence <= 100));
+        return ((e->confidence <= 100));
     default:
         return true;
     }
@@ -65,8 +64,8 @@ static uint8_t family_of(uint8_t type)
     return genus_rom_u8(&families[type]);
 }
 
-static bool decode_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
-                             uint16_t size)
+static bool read_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
+                           uint16_t size)
 {
     const uint8_t *end = payload + size;
     const uint8_t *at = payload + 1;
@@ -79,9 +78,6 @@ static bool decode_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload
     (void)count;
     e->present[0] = 0x20U;
     e->present[1] = 0x00U;
-    if (size == 0U) {
-        return false;
-    }
     b0 = payload[0];
     if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {
         if (at == end) {
@@ -176,8 +172,8 @@ static bool decode_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload
     return true;
 }
 
-static bool decode_type_confident_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
-                                       uint16_t size)
+static bool read_type_confident_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
+                                     uint16_t size)
 {
     const uint8_t *end = payload + size;
     const uint8_t *at = payload + 1;
@@ -190,9 +186,6 @@ static bool decode_type_confident_loop(road_loop *e, uint16_t etag, const uint8_
     (void)count;
     e->present[0] = 0x20U;
     e->present[1] = 0x01U;
-    if (size == 0U) {
-        return false;
-    }
     b0 = payload[0];
     if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {
         if (at == end) {
@@ -291,16 +284,16 @@ static bool decode_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
 {
     switch (e->type) {
     case ROAD_TYPE_LOOP:
-        return decode_type_loop(e, etag, payload, size);
+        return read_type_loop(e, etag, payload, size);
     case ROAD_TYPE_CONFIDENT_LOOP:
-        return decode_type_confident_loop(e, etag, payload, size);
+        return read_type_confident_loop(e, etag, payload, size);
     default:
         return false;
     }
 }
 
-static bool decode_type_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload,
-                             uint16_t size)
+static bool read_type_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload,
+                           uint16_t size)
 {
     const uint8_t *end = payload + size;
     const uint8_t *at = payload + 1;
@@ -313,9 +306,6 @@ static bool decode_type_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload
     (void)count;
     (void)etag;
     e->present[0] = 0x20U;
-    if (size == 0U) {
-        return false;
-    }
     b0 = payload[0];
     if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {
         if (at == end) {
@@ -401,7 +391,7 @@ static bool decode_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload,
 {
     switch (e->type) {
     case ROAD_TYPE_LAMP:
-        return decode_type_lamp(e, etag, payload, size);
+        return read_type_lamp(e, etag, payload, size);
     default:
         return false;
     }
@@ -516,6 +506,9 @@ genus_status road_receive(uint16_t etag, const uint8_t *payload, uint16_t size)
     load_wanted(type, wanted);
     if (wanted[0] == 0U) {
         return GENUS_NOT_WANTED;
+    }
+    if (size == 0U) {
+        return GENUS_MALFORMED; /* `payload` may be NULL */
     }
     switch (family_of(type)) {
     case 0U:

@@ -58,8 +58,7 @@ static bool keeps_bounds_loop(const road_loop *e)
 {
     switch (e->type) {
     case ROAD_TYPE_CONFIDENT_LOOP:
-        return (true)
-               && ((e->confidence <= 100));
+        return ((e->confidence <= 100));
     default:
         return true;
     }
@@ -229,6 +228,9 @@ genus_status road_receive(uint16_t etag, const uint8_t *payload, uint16_t size)
     if (wanted[0] == 0U) {
         return GENUS_NOT_WANTED;
     }
+    if (size == 0U) {
+        return GENUS_MALFORMED; /* `payload` may be NULL */
+    }
     switch (family_of(type)) {
     case 0U:
         return receive_loop(type, etag, payload, size, wanted);
@@ -310,7 +312,7 @@ bool road_learn(const uint8_t *answer, uint16_t size)
     }
     found.etag = etag;
     (void)road_code_wanted(&answer[2], code, found.wanted);
-    for (uint8_t i = 0U; (i < (uint8_t)sizeof found.required) && (i < count); i++) {
+    for (uint16_t i = 0U; (i < (uint16_t)sizeof found.required) && (i < count); i++) {
         found.required[i] = answer[code + 4U + i];
         found.declared[i] = answer[code + 4U + count + i];
     }

@@ -150,7 +150,7 @@ static bool letter_form(uint8_t first, uint8_t *more, uint8_t *low, uint8_t *hig
 bool genus_is_utf8(const genus_text *text)
 {
     const uint8_t *at = text->bytes;
-    const uint8_t *end = at + text->size;
+    const uint8_t *end = (text->size == 0U) ? at : (at + text->size); /* an empty text may have no bytes at all */
 
     while (at < end) {
         const uint8_t first = *at;
@@ -185,8 +185,8 @@ static const uint8_t *read_choice(const uint8_t *at, const uint8_t *end, uint8_t
     if ((next == NULL) || !is_declared) {
         return next;
     }
-    if ((index >= choices) || ((kind == (uint8_t)GENUS_CHOICE8) && (*at == LONG_COUNT))) {
-        return NULL; /* an index of one byte is not written as a long count */
+    if ((index >= choices) || ((kind == (uint8_t)GENUS_CHOICE8) && ((next - at) > 1))) {
+        return NULL; /* a list of at most 255 has indexes of one byte */
     }
     if (member != NULL) {
         if (kind == (uint8_t)GENUS_CHOICE8) {

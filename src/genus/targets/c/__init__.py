@@ -11,7 +11,6 @@ import genus.filters._expression as x
 from genus.catalog import Catalog
 from genus.filters._covering import conjuncts
 from genus.filters._subscription import AllOf, Subscription, rebuild
-from genus.model import is_event_type, name_of, pure_kind
 from genus.targets._conformance import registered_types
 from genus.targets.c._compiler import CCompiler, Constants, Member, NotOnDevice
 from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, present
@@ -158,13 +157,6 @@ def conforming_types(subscription: Subscription, catalog: Catalog) -> tuple[tupl
     ), True
 
 
-def is_for_kind(subscription: Subscription) -> type | None:
-    """The kind whose pure classes an exact subscription means; None for any other."""
-    if not subscription.exact:
-        return None
-    return pure_kind(subscription.type) if is_event_type(subscription.type) else subscription.type
-
-
 def _residual(subscription: Subscription, parts: Sequence[x.Predicate], decided: bool) -> Subscription | None:
     if decided and not parts:
         return None
@@ -174,8 +166,3 @@ def _residual(subscription: Subscription, parts: Sequence[x.Predicate], decided:
 
 def _describe(condition: Condition) -> str:
     return "nothing to test" if condition.always else condition.code()
-
-
-def type_names(subscription: Subscription) -> str:
-    """The types of a subscription, for comments."""
-    return " & ".join(map(name_of, subscription.types))

@@ -57,6 +57,8 @@ from genus.targets.python import combine_bounds
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MAX_LEVELS = 12
 """Values nested deeper than this are kept in variables: compilers have limits for nested parentheses."""
+LONGEST = 0xFFFF
+"""The most bytes of a text."""
 ANY_TEXT, ONE_LETTER = 0xFF, 0xFE
 """The wildcards in a pattern of `like` on a device; no byte of a text in UTF-8 has these values."""
 
@@ -183,7 +185,7 @@ class CCompiler(Compiler):
         assert isinstance(item, Run)
         part = str(node.part.value)
         contents = _encode_pattern(part) if node.op == "like" else part.encode()
-        code = f"{self.operators[node.op]}({item.code}, {self._constants.name(contents)}, {len(contents)}U)"
+        code = f"{self.operators[node.op]}({item.code}, {self._constant(contents)})"
         return all_of_these([item.needs, test(code if wanted else f"!{code}")])
 
     def _compare_with(self, node: x.Value, op: str, constant: object) -> Condition:
@@ -193,8 +195,7 @@ class CCompiler(Compiler):
         if isinstance(operand, Number | Key):
             return self._in_intervals(operand, _intervals(operand, op, constant))
         if isinstance(operand, Run) and op not in ("==", "!="):
-            contents = _contents(constant)
-            compared = f"genus_compare({operand.code}, {self._constants.name(contents)}, {len(contents)}U)"
+            compared = f"genus_compare({operand.code}, {self._constant(_contents(constant))})"
             return all_of_these([operand.needs, test(f"({compared} {op} 0)")])
         code = self._equals(operand, constant)
         return all_of_these([operand.needs, test(code if op == "==" else f"!{code}")])
@@ -216,8 +217,7 @@ class CCompiler(Compiler):
     def _equals(self, operand: Operand, constant: object) -> str:
         """A test whether a text, bytes, a bool or a choice is a constant."""
         if isinstance(operand, Run):
-            contents = _contents(constant)
-            return f"genus_equals({operand.code}, {self._constants.name(contents)}, {len(contents)}U)"
+            return f"genus_equals({operand.code}, {self._constant(_contents(constant))})"
         if isinstance(operand, Flag):
             return operand.code if constant else f"(!{operand.code})"
         assert isinstance(operand, Choice)
@@ -225,9 +225,19 @@ class CCompiler(Compiler):
             return "false"
         return f"({operand.code} == {operand.values.index(constant)}U)"
 
+    def _constant(self, contents: bytes) -> str:
+        """The arguments for a text or bytes to compare with: the array and its size."""
+        if len(contents) > LONGEST:
+            raise NotOnDevice(f"a text of a device has at most {LONGEST} bytes, but its constant {len(contents)}")
+        return f"{self._constants.name(contents)}, {len(contents)}U"
+
     def _compare_values(self, op: str, left: Operand, right: Operand) -> Condition:
+        if left.code == right.code:  # compilers warn of a value that is compared with itself
+            return _compare_with_itself(op, left)
         needs = [left.needs, right.needs]
         match left, right:
+            case Number(), Number() if sorted(_words(left.code)) == sorted(_words(right.code)):
+                return self._compare_values(op, self._in_variable(left), right)  # as of x + y == y + x
             case Number(), Number():
                 ctype = common_type(left.span, right.span)
                 return all_of_these([*needs, test(f"({left.as_type(ctype)} {op} {right.as_type(ctype)})")])
@@ -350,8 +360,9 @@ class CCompiler(Compiler):
 
     def _flat(self, number: Number) -> Number:
         """The number, in a variable if its code is nested deeply."""
-        if number.levels <= _MAX_LEVELS:
-            return number
+        return number if number.levels <= _MAX_LEVELS else self._in_variable(number)
+
+    def _in_variable(self, number: Number) -> Number:
         variable = self._variable()
         kept = test(f"genus_keep({number.as_type('int64_t')}, &{variable})")
         return Number(variable, "int64_t", number.span, all_of_these([number.needs, kept]))
@@ -407,6 +418,18 @@ def _intervals(operand: Number | Key, op: str, constant: object) -> Intervals:
     if isinstance(constant, float):
         return integer_intervals(op, constant, operand.span)
     return exact_intervals(op, constant, operand.span)
+
+
+def _compare_with_itself(op: str, value: Operand) -> Condition:
+    """A comparison of a value with itself, which is true or false whatever it is, but for NaN."""
+    if op not in ("==", "<=", ">="):
+        return NEVER
+    numbers = [test(f"genus_is_number{value.bits}({value.code})")] if isinstance(value, Key) else []
+    return all_of_these([value.needs, *numbers])
+
+
+def _words(code: str) -> list[str]:
+    return re.findall(r"[\w>.&-]+", code)
 
 
 def _compare_keys(op: str, left: Key, right: Key) -> Condition:
